@@ -1,0 +1,72 @@
+# Everything is done through these targets; each one does the set-up that it needs.
+# Needed on the machine: make and Python 3.11 or newer (PYTHON=… names another one).
+
+PYTHON ?= python3
+N ?= 1000
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest -n 2
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links --group build
+
+DEV_STAMP := .venv/.dev-stamp
+RUN_STAMP := .venv/.run-stamp
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-run run test check format bench sim soak lock
+
+help: ## List the targets.
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+		while IFS='|' read -r target text; do printf '%-18s%s\n' "$$target" "$$text"; done
+
+setup: $(DEV_STAMP) ## Make .venv with everything for work on Tenure.
+
+# Where the development set-up is, the run-time set-up is part of it.
+RUN_SETUP := $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(RUN_STAMP))
+setup-run: $(RUN_SETUP) ## Make .venv with what Tenure needs to run.
+
+$(DEV_STAMP): requirements-dev.lock pyproject.toml
+$(RUN_STAMP): requirements.lock pyproject.toml
+
+$(DEV_STAMP) $(RUN_STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Tenure needs Python 3.11 or newer: make PYTHON=/path/to/python3 …" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install --quiet --require-hashes --no-deps -r $<
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup-run ## Show Tenure at work: tasks, two workers, one of them killed.
+	$(BIN)/python -m tenure.demo
+
+test: setup ## Run all tests; the core must be covered completely.
+	$(PYTEST) tests/core --cov=tenure.core --cov=tenure.errors --cov-branch --cov-fail-under=100
+	$(PYTEST) --ignore=tests/core
+
+check: setup ## Check format, lint, types and import contracts.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Format the code and repair what can be repaired.
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: setup ## Run the benchmarks, or one of them: make bench ONLY=engine
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+sim: setup ## Run N fresh seeds of the simulation: make sim N=1000
+	$(BIN)/python -m tests.sim --seeds $(N)
+
+soak: setup ## Run the long tests, or one of them: make soak ONLY=…
+	$(BIN)/python -m tests.soak $(if $(ONLY),--only $(ONLY))
+
+lock: setup ## Resolve the dependencies again and write both locks.
+	$(COMPILE) --upgrade --extra postgres --output-file requirements.lock
+	$(COMPILE) --upgrade --all-extras --output-file requirements-dev.lock
+	@! grep -nE '://|--(extra-)?index-url|--find-links|(^|[[:space:]])/' \
+		requirements.lock requirements-dev.lock || \
+		{ echo "a lock names a host or a path of this machine" >&2; exit 1; }

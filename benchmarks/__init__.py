@@ -1,0 +1,12 @@
+"""How fast Tenure is, beside the limit that the database sets on the same machine.
+
+``python -m benchmarks`` runs the parts, prints a table and writes ``latest.json``. The part
+``floor`` is the limit: the life of a task as bare, batched SQL without any code of Tenure. Each
+other part measures Tenure and divides by that limit, because rates on a shared machine say little
+and ratios, measured alternately, say much.
+
+Rules: a part is one module with ``async def run(context)``, listed in ``__main__.PARTS``. It
+returns numbers by name; the name ends in the unit (``_per_s``, ``_us``, ``_bytes``). A part owns
+the databases and files that it asks the context for; all are removed at the end. A part that
+fails ends the run, and ``latest.json`` stays as it was.
+"""

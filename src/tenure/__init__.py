@@ -1,0 +1,1 @@
+"""Tenure: durable tasks and workflows, with workers you can trust."""

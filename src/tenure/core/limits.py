@@ -1,0 +1,163 @@
+"""Every limit and every default, with its unit in the name and its reason beside it.
+
+Durations are milliseconds. `MAX` or `MIN` in a name bounds what others ask for, or what we do at
+once; what has neither is a default or a fixed size. Settings may replace defaults, not formats.
+"""
+
+from typing import Final
+
+_SECOND_MS: Final = 1_000
+_MINUTE_MS: Final = 60 * _SECOND_MS
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+
+# Sizes of what users send.
+
+# A database row is no place for files; above this, users store the data and send a reference.
+PAYLOAD_BYTES_MAX: Final = 2 * _MIB
+# Large enough to slow a batch down for its neighbours: worth a warning, not a refusal.
+PAYLOAD_BYTES_WARN: Final = 512 * _KIB
+# One payload as base64 (2.7 MiB) with everything around it, and gRPC's own default.
+REQUEST_BYTES_MAX: Final = 4 * _MIB
+# Fits an index entry of both databases and a file name.
+NAME_LENGTH_MAX: Final = 255
+# Labels are for finding things; more would be data and belongs into the input.
+LABELS_MAX: Final = 64
+LABEL_BYTES_MAX: Final = 256
+# Short free text, such as an idempotency key: fits an index entry of both databases.
+TEXT_BYTES_MAX: Final = 1 * _KIB
+# Shown in lists and logs; a longer message hides its beginning.
+ERROR_MESSAGE_BYTES_MAX: Final = 16 * _KIB
+# About a thousand frames, as deep as Python's recursion limit.
+STACK_TRACE_BYTES_MAX: Final = 64 * _KIB
+# Holds a position of 750 bytes: two names and an id. It travels in a URL.
+PAGE_TOKEN_LENGTH_MAX: Final = 1024
+
+# Ranges of numbers.
+
+# 0 is first and 9 is last; each level costs the claim an index probe.
+PRIORITY_MIN: Final = 0
+PRIORITY_MAX: Final = 9
+PRIORITY_DEFAULT: Final = 5
+# A 32-bit integer column and proto field.
+ATTEMPT_MAX: Final = 2**31 - 1
+# Ten years, each counted as a leap year. Longer is a mistake of units, and refused.
+DURATION_MS_MAX: Final = 10 * 366 * _DAY_MS
+# 9999-12-31T23:59:59.999Z, the last instant that RFC 3339 and Python can write.
+INSTANT_MS_MAX: Final = 253_402_300_799_999
+# Every sensible growth is below 10; the bound keeps the arithmetic in range.
+BACKOFF_COEFFICIENT_MAX: Final = 1_000.0
+# A longer list is a category, not a list. It is stored with each task.
+NON_RETRYABLE_TYPES_MAX: Final = 100
+
+# Batches and queues: what one transaction or one answer may hold.
+
+# Beyond 500 commands a batch gains no throughput and only adds latency.
+WORK_BATCH_MAX: Final = 500
+# Some seconds of work for a lane; a full queue answers 429 before it accepts.
+LANE_QUEUE_MAX: Final = 10_000
+# All or nothing in one transaction, so it must stay short.
+BULK_ENQUEUE_MAX: Final = 1_000
+# Attempts of a dead worker that one transaction puts back; the rest follows in the next.
+RELEASE_BATCH_MAX: Final = 500
+# Timers judged in one transaction, so that a flood of them leaves room for commands.
+DUE_BATCH_MAX: Final = 500
+# Rows that SQLite deletes at once while it blocks its only writer.
+RETENTION_BATCH_MAX: Final = 500
+# Rows that a lane remembers; about 1 KiB each without payload, so 50 MiB.
+CACHE_ROWS_MAX: Final = 50_000
+# What fits a screen, and what one list answer costs at most.
+PAGE_SIZE_DEFAULT: Final = 20
+PAGE_SIZE_MAX: Final = 100
+# Good names that are recognised without a regular expression; about 1 MiB at worst.
+NAMES_REMEMBERED_MAX: Final = 4_096
+
+# Workers.
+
+# Each type of an offer is one probe of the claim.
+TYPES_PER_WORKER_MAX: Final = 1_000
+WORKER_SLOTS_DEFAULT: Final = 100
+# A worker's death puts all its tasks back: 20 release batches.
+WORKER_SLOTS_MAX: Final = 10_000
+# A held set cannot be larger than the slots.
+HELD_SET_MAX: Final = WORKER_SLOTS_MAX
+# Below, one lost packet costs the lease; above, a dead worker keeps its tasks too long.
+LEASE_MS_MIN: Final = 10 * _SECOND_MS
+LEASE_MS_MAX: Final = 10 * _MINUTE_MS
+# Three heartbeats per lease: two may be lost.
+SESSION_INTERVAL_MS: Final = 5 * _SECOND_MS
+SESSION_LEASE_MS: Final = 15 * _SECOND_MS
+POLL_INTERVAL_MS: Final = 10 * _SECOND_MS
+POLL_LEASE_MS: Final = 30 * _SECOND_MS
+# The server dials: each tick, with a timeout of two ticks. The worker gives up before the server.
+SERVED_INTERVAL_MS: Final = 5 * _SECOND_MS
+SERVED_CALL_TIMEOUT_MS: Final = 10 * _SECOND_MS
+SERVED_LEASE_MS: Final = 60 * _SECOND_MS
+SERVED_WORKER_TIMEOUT_MS: Final = 45 * _SECOND_MS
+# Real failures in a row, besides a lapsed lease, before a served worker is unreachable.
+SERVED_FAILURES_MAX: Final = 3
+# Time to reconnect after a socket closed without goodbye, before the lease is cut.
+SUSPECT_GRACE_MS: Final = 3 * _SECOND_MS
+# When more sessions than both of these end at once, the network failed, not the workers.
+MASS_CLOSE_SESSIONS_MIN: Final = 10
+MASS_CLOSE_SHARE: Final = 0.1
+# Most tasks end within it; what is left is handed back uncharged.
+DRAIN_DEADLINE_MS: Final = 5 * _MINUTE_MS
+# Shorter than the idle timeout of common proxies.
+LONG_POLL_MS: Final = 60 * _SECOND_MS
+# Long enough to look at yesterday's crash.
+OFFLINE_KEPT_MS: Final = 24 * _HOUR_MS
+
+# Tasks and attempts.
+
+# Four session heartbeats: a confirmation that has not come by then will not come.
+DELIVERY_TIMEOUT_MS: Final = 20 * _SECOND_MS
+DELIVERY_TIMEOUT_MAX_MS: Final = 120 * _SECOND_MS
+# Time for clean-up after the first answer or push that carried the cancel signal.
+CANCEL_GRACE_MS: Final = 30 * _SECOND_MS
+# Callback mode: a missed heartbeat or two is no death; the timeout is at least two intervals.
+CALLBACK_INTERVAL_MS: Final = 30 * _SECOND_MS
+CALLBACK_TIMEOUT_MS: Final = 90 * _SECOND_MS
+# 2xx means accepted, not confirmed; a cold start of a serverless function fits.
+CALLBACK_DELIVERY_TIMEOUT_MS: Final = 90 * _SECOND_MS
+# Longer work belongs into a queued activity.
+LOCAL_ACTIVITY_MS: Final = 10 * _SECOND_MS
+# Lost workers and lost tasks are not the task's fault, but they cannot go on for ever.
+INTERRUPTIONS_MAX: Final = 100
+# From this many losses in a row a task is handed out alone, so that its neighbours are not blamed.
+LOSSES_BEFORE_GUARD: Final = 2
+# Doubles with each loss under guard: time for a worker to restart, a few seconds to the verdict.
+GUARD_BACKOFF_MIN_MS: Final = 1 * _SECOND_MS
+GUARD_BACKOFF_MAX_MS: Final = 60 * _SECOND_MS
+# The fifth counted loss is evidence enough that the task kills its worker.
+POISON_LOSSES_MAX: Final = 5
+# Hand-outs in a row that nobody confirmed, before the task waits and prefers another worker.
+UNDELIVERED_BEFORE_BACKOFF: Final = 3
+UNDELIVERED_BACKOFF_MIN_MS: Final = 1 * _SECOND_MS
+UNDELIVERED_BACKOFF_MAX_MS: Final = 60 * _SECOND_MS
+# A maximum interval of 0 means this many initial intervals.
+RETRY_INTERVALS_MAX: Final = 100
+# A week of history answers most questions; PostgreSQL drops it by the day.
+HISTORY_KEPT_MS: Final = 7 * _DAY_MS
+# A client that retries for longer than a day has lost its reason to.
+KEY_KEPT_MS: Final = 24 * _HOUR_MS
+# Callback tokens are renewed at half of their life.
+TOKEN_MS: Final = 3_600 * _SECOND_MS
+TOKEN_MS_MAX: Final = 7_200 * _SECOND_MS
+
+# Servers and background services.
+
+# A server touches its row each second; after thirty misses it is gone, not slow.
+STALE_SERVER_MS: Final = 30 * _SECOND_MS
+# A loop that stalled longer may have kept reports waiting, so it must not judge.
+SIGHT_STALL_MS: Final = 1 * _SECOND_MS
+# How late a claim or timer may be when every hint was lost.
+FALLBACK_POLL_MS: Final = 1 * _SECOND_MS
+SCHEDULER_POLL_MS: Final = 5 * _SECOND_MS
+SCHEDULER_BATCH_MAX: Final = 100
+# Fires in one tick over all schedules; the rest is due again in the next.
+SCHEDULER_FIRES_MAX: Final = 1_000
+# Missed ticks that are made up for, the newest ones; the others are recorded as skipped.
+CATCHUP_MAX: Final = 100

@@ -1,0 +1,36 @@
+"""A queue: a named line of tasks inside a namespace, with its brakes."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """The settings of a queue. One that nobody changed has no row and no brakes."""
+
+    namespace: str
+    name: str
+    is_paused: bool = False
+    concurrency_max: int = 0
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        """Assert what holds for every queue."""
+        assert self.concurrency_max >= 0
+
+
+def free_slots(queue: Queue, *, held_count: int, wanted: int) -> int:
+    """Return how many of ``wanted`` tasks the queue lets out now."""
+    if queue.is_paused:
+        return 0
+    if queue.concurrency_max == 0:
+        return wanted
+    return max(0, min(wanted, queue.concurrency_max - held_count))
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """An isolation boundary: ``tenant/workspace``."""
+
+    name: str
+    created_at_ms: int
+    is_disabled: bool = False

@@ -1,0 +1,687 @@
+"""The task machine: states, records, events, ``RULES`` and ``decide``.
+
+Nothing outside this module makes a new state of a task. ``decide`` is total and pure: every
+event on every task gives a ``Decision`` or a ``Rejection``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core import deadline, retry
+from tenure.core.attempt import CHARGES, EXPIRED, Attempt, Charge, Outcome
+from tenure.core.limits import (
+    GUARD_BACKOFF_MAX_MS,
+    GUARD_BACKOFF_MIN_MS,
+    INTERRUPTIONS_MAX,
+    LOSSES_BEFORE_GUARD,
+    POISON_LOSSES_MAX,
+    UNDELIVERED_BACKOFF_MAX_MS,
+    UNDELIVERED_BACKOFF_MIN_MS,
+    UNDELIVERED_BEFORE_BACKOFF,
+)
+from tenure.core.retry import ErrorCategory, ErrorInfo
+from tenure.core.task_event import (
+    AttemptCancelled,
+    AttemptDeferred,
+    AttemptFailed,
+    AttemptReleased,
+    AttemptSucceeded,
+    AttemptYielded,
+    CancelRequested,
+    CancelSignalled,
+    Confirmed,
+    DeliveryMissed,
+    Due,
+    HandedOut,
+    Heartbeaten,
+    PauseRequested,
+    Report,
+    ResumeRequested,
+    TaskEvent,
+    TaskLost,
+    Terminated,
+    Woken,
+    WorkerLost,
+)
+from tenure.core.task_record import (
+    NO_PROGRESS,
+    TERMINAL,
+    Line,
+    Reason,
+    Task,
+    TaskKind,
+    TaskState,
+)
+from tenure.errors import Rejection
+
+
+class WakeQueue(msgspec.Struct, frozen=True):
+    """Effect: work is ready in a queue; let offers that wait for it be served."""
+
+    namespace: str
+    queue: str
+
+
+class TellCancel(msgspec.Struct, frozen=True):
+    """Effect: tell the worker that the task it runs is to be cancelled."""
+
+    worker_id: str
+    task_id: str
+    attempt: int
+
+
+class TellStop(msgspec.Struct, frozen=True):
+    """Effect: tell the worker that an attempt it may hold is over."""
+
+    worker_id: str
+    task_id: str
+    attempt: int
+
+
+class AnnounceResult(msgspec.Struct, frozen=True):
+    """Effect: a task is finished; whoever waits for it may read it."""
+
+    namespace: str
+    task_id: str
+
+
+Effect = WakeQueue | TellCancel | TellStop | AnnounceResult
+
+
+class FollowUp(msgspec.Struct, frozen=True):
+    """An event for another task that this decision causes."""
+
+    namespace: str
+    task_id: str
+    event: TaskEvent
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What an accepted event makes of a task, and what it causes elsewhere."""
+
+    task: Task
+    ended: Attempt | None = None
+    effects: tuple[Effect, ...] = ()
+    follow_ups: tuple[FollowUp, ...] = ()
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """From which states an event is taken, and to which it may lead."""
+
+    sources: frozenset[TaskState]
+    targets: frozenset[TaskState]
+
+
+_P, _D, _R = TaskState.PENDING, TaskState.DISPATCHED, TaskState.RUNNING
+_C, _W, _H = TaskState.CANCELLING, TaskState.WAITING, TaskState.PAUSED
+_S, _F, _X = TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED
+_LIVE: Final = frozenset({_D, _R, _C, _W})
+
+
+def _rule(sources: frozenset[TaskState], *targets: TaskState) -> Rule:
+    return Rule(sources=sources, targets=frozenset(targets))
+
+
+RULES: Final[dict[type[TaskEvent], Rule]] = {
+    HandedOut: _rule(frozenset({_P}), _D),
+    Confirmed: _rule(_LIVE, _R, _C, _W),
+    Heartbeaten: _rule(_LIVE, _R, _C, _W),
+    AttemptSucceeded: _rule(_LIVE, _S),
+    AttemptFailed: _rule(_LIVE, _P, _H, _F, _X),
+    AttemptCancelled: _rule(_LIVE, _X),
+    AttemptReleased: _rule(_LIVE, _P, _H, _X),
+    AttemptDeferred: _rule(_LIVE, _W, _C),
+    AttemptYielded: _rule(_LIVE, _P, _W, _H, _X),
+    DeliveryMissed: _rule(frozenset({_D}), _P, _H),
+    TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
+    WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
+    CancelRequested: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _C, _X),
+    CancelSignalled: _rule(frozenset({_C}), _C),
+    PauseRequested: _rule(frozenset({_P, _D, _R, _W, _H}), _D, _R, _W, _H),
+    ResumeRequested: _rule(frozenset({_H, _D, _R, _W}), _P, _D, _R, _W),
+    Woken: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H),
+    Terminated: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
+    Due: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H, _F, _X),
+}
+
+
+def _rule_of(event: TaskEvent | Report) -> Rule:
+    return _RULES_BY_TYPE[type(event)]
+
+
+_RULES_BY_TYPE: Final[dict[type[object], Rule]] = dict(RULES.items())
+
+
+def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
+    """Return what ``event`` makes of ``task``, or why it is refused."""
+    rejection = _refusal(task, event)
+    if rejection is not None:
+        return rejection
+    decision = _decide_accepted(task, event, now_ms)
+    assert decision.task.state in _rule_of(event).targets
+    return decision
+
+
+def _refusal(task: Task, event: TaskEvent) -> Rejection | None:
+    if isinstance(event, Report):
+        return _report_refusal(task, event)
+    if task.state in _rule_of(event).sources:
+        return _state_refusal(task, event)
+    if task.state in TERMINAL and isinstance(event, CancelRequested | Terminated):
+        return already_terminal(task)
+    return wrong_state(task)
+
+
+def _state_refusal(task: Task, event: TaskEvent) -> Rejection | None:
+    match event:
+        case HandedOut():
+            return None if task.line is not Line.NONE else wrong_state(task)
+        case WorkerLost(worker_id=worker_id):
+            return None if task.worker_id == worker_id else attempt_mismatch(task, task.attempt)
+        case ResumeRequested():
+            resumable = task.state is TaskState.PAUSED or task.progress.pause_wanted
+            return None if resumable else wrong_state(task)
+        case _:
+            return None
+
+
+def _report_refusal(task: Task, event: Report) -> Rejection | None:
+    """Check a report against the live attempt: the one place where attempts are compared."""
+    if is_live(task, event.attempt) and _is_holder(task, event):
+        is_early = event.needs_confirmed and task.state is TaskState.DISPATCHED
+        is_possible = task.state in _rule_of(event).sources and not is_early
+        return None if is_possible else wrong_state(task)
+    if event.attempt == task.attempt and not task.is_attempt_live:
+        if task.last_outcome in EXPIRED:
+            if isinstance(event, Heartbeaten):
+                return Rejection("task_expired", f"Attempt {event.attempt} of {task.id} is over.")
+            return attempt_mismatch(task, event.attempt)
+        if task.state in TERMINAL:
+            return already_terminal(task)
+    return attempt_mismatch(task, event.attempt)
+
+
+def _is_holder(task: Task, event: Report) -> bool:
+    """Tell whether the reporter may speak for the attempt; ``None`` is a token's or key's word."""
+    return event.worker_id is None or event.worker_id == task.worker_id
+
+
+def is_live(task: Task, attempt: int) -> bool:
+    """Tell whether ``attempt`` is the one that may still report."""
+    return attempt == task.attempt and task.is_attempt_live
+
+
+def attempt_mismatch(task: Task, received: int) -> Rejection:
+    """Refuse a report on an attempt that is not live."""
+    expected = task.attempt if task.is_attempt_live else task.attempt + 1
+    return Rejection(
+        "attempt_mismatch",
+        f"Task {task.id}: attempt {received} is not the live one.",
+        {"expected_attempt": expected, "received_attempt": received},
+    )
+
+
+def already_terminal(task: Task) -> Rejection:
+    """Refuse a change of a finished task."""
+    return Rejection(
+        "task_already_terminal",
+        f"Task {task.id} is {task.state}.",
+        {"state": task.state.upper()},
+    )
+
+
+def wrong_state(task: Task) -> Rejection:
+    """Refuse what is not possible in the task's present state."""
+    return Rejection(
+        "wrong_state",
+        f"Not possible while task {task.id} is {task.state}.",
+        {"state": task.state.upper()},
+    )
+
+
+def _decide_accepted(task: Task, event: TaskEvent, now_ms: int) -> Decision:  # noqa: C901, PLR0911, PLR0912 (one dispatch over all events)
+    match event:
+        case HandedOut():
+            return _hand_out(task, event, now_ms)
+        case Confirmed():
+            return Decision(_confirm(task, now_ms))
+        case Heartbeaten():
+            return Decision(_heartbeat(task, event, now_ms))
+        case AttemptSucceeded():
+            return _finish(task, TaskState.SUCCEEDED, now_ms, Outcome.SUCCEEDED, event.output)
+        case AttemptFailed():
+            return _fail_attempt(task, event.error, Outcome.FAILED, event.jitter, now_ms)
+        case AttemptCancelled():
+            return _finish(task, TaskState.CANCELLED, now_ms, Outcome.CANCELLED)
+        case AttemptReleased():
+            return _put_back(task, Outcome.RELEASED, now_ms)
+        case AttemptDeferred():
+            return Decision(_defer(task, now_ms))
+        case AttemptYielded():
+            return _yield(task, event, now_ms)
+        case DeliveryMissed():
+            return _undelivered(task, now_ms)
+        case TaskLost():
+            return _lose(task, Outcome.LOST_TASK, now_ms)
+        case WorkerLost():
+            return _lose(task, Outcome.WORKER_LOST, now_ms)
+        case CancelRequested():
+            return _cancel(task, event, now_ms)
+        case CancelSignalled():
+            return Decision(_signal(task, now_ms))
+        case PauseRequested():
+            return Decision(_pause(task))
+        case ResumeRequested():
+            return _resume(task, now_ms)
+        case Woken():
+            return _wake(task, now_ms)
+        case Terminated():
+            error = ErrorInfo(ErrorCategory.CANCELLED, event.message)
+            return _fail(task, Reason.TERMINATED, Outcome.CANCELLED, error, now_ms)
+        case Due():
+            return _due(task, event, now_ms)
+        case _:
+            assert_never(event)
+
+
+def _hand_out(task: Task, event: HandedOut, now_ms: int) -> Decision:
+    progress = task.progress
+    if progress is not NO_PROGRESS:
+        progress = replace(
+            progress,
+            confirmed_at_ms=0,
+            beat_at_ms=0,
+            is_sole=task.is_guarded,
+        )
+    dispatched = replace(
+        task,
+        state=TaskState.DISPATCHED,
+        line=Line.NONE,
+        attempt=task.attempt + 1,
+        worker_id=event.worker_id,
+        handed_at_ms=now_ms,
+        session_no=event.session_no,
+        last_outcome=None,
+        progress=progress,
+    )
+    return Decision(_armed(dispatched))
+
+
+def _confirm(task: Task, now_ms: int) -> Task:
+    if task.state is not TaskState.DISPATCHED:
+        return task
+    is_cancelled = task.is_cancel_requested
+    progress = replace(task.progress, confirmed_at_ms=now_ms, undelivered_count=0)
+    if is_cancelled:
+        # The hand-out itself carried the signal, so the grace runs from here.
+        progress = replace(progress, grace_at_ms=now_ms)
+    state = TaskState.CANCELLING if is_cancelled else TaskState.RUNNING
+    return _armed(replace(task, state=state, progress=progress))
+
+
+def _heartbeat(task: Task, event: Heartbeaten, now_ms: int) -> Task:
+    confirmed = _confirm(task, now_ms)
+    old = confirmed.progress
+    progress = replace(
+        old,
+        beat_at_ms=now_ms,
+        details=old.details if event.details is None else event.details,
+        percent=old.percent if event.percent is None else event.percent,
+        message=old.message if event.message is None else event.message,
+    )
+    beaten = replace(confirmed, progress=progress)
+    if beaten.state is TaskState.CANCELLING and old.grace_at_ms == 0:
+        return _signal(beaten, now_ms)
+    return beaten
+
+
+def _signal(task: Task, now_ms: int) -> Task:
+    if task.progress.grace_at_ms:
+        return task
+    return _armed(replace(task, progress=replace(task.progress, grace_at_ms=now_ms)))
+
+
+def _defer(task: Task, now_ms: int) -> Task:
+    confirmed = _confirm(task, now_ms)
+    progress = replace(confirmed.progress, is_async=True)
+    state = confirmed.state
+    if state is TaskState.CANCELLING:
+        # Nobody is connected to whom the signal could be pushed: the grace runs from here.
+        progress = replace(progress, grace_at_ms=progress.grace_at_ms or now_ms)
+    else:
+        state = TaskState.WAITING
+    return _armed(replace(confirmed, state=state, worker_id=None, progress=progress))
+
+
+def _yield(task: Task, event: AttemptYielded, now_ms: int) -> Decision:
+    if event.wake_seq < task.progress.wake_seq or task.progress.pause_wanted:
+        return _put_back(task, Outcome.YIELDED, now_ms, keep_cancel=True)
+    ended = _end_attempt(task, Outcome.YIELDED)
+    progress = replace(ended.progress, wake_at_ms=event.wake_at_ms, loss_count=0)
+    waiting = replace(ended, state=TaskState.WAITING, worker_id=None, progress=progress)
+    return Decision(_armed(waiting), ended=_ended(task, waiting, Outcome.YIELDED, None, now_ms))
+
+
+def _wake(task: Task, now_ms: int) -> Decision:
+    progress = replace(task.progress, wake_seq=task.progress.wake_seq + 1)
+    woken = replace(task, progress=progress)
+    if task.state is TaskState.WAITING and not task.progress.is_async:
+        return _ready(woken, now_ms)
+    return Decision(woken)
+
+
+def _cancel(task: Task, event: CancelRequested, now_ms: int) -> Decision:
+    if task.is_cancel_requested:
+        return Decision(task)
+    progress = replace(
+        task.progress,
+        cancel_at_ms=now_ms,
+        cancel_reason=event.reason,
+        wake_seq=task.progress.wake_seq + 1,
+    )
+    requested = replace(task, progress=progress)
+    match task.state:
+        case TaskState.RUNNING:
+            assert task.worker_id is not None or task.progress.is_async
+            told = _tell_cancel(task)
+            return Decision(_armed(replace(requested, state=TaskState.CANCELLING)), effects=told)
+        case TaskState.WAITING if task.progress.is_async:
+            return Decision(_signal(replace(requested, state=TaskState.CANCELLING), now_ms))
+        case TaskState.DISPATCHED if task.kind is TaskKind.WORKFLOW and task.attempt > 1:
+            # A run that had started gets its clean-up; the confirmation's answer tells it.
+            return Decision(requested)
+        case _ if task.kind is TaskKind.WORKFLOW and task.attempt > 0 and not task.worker_id:
+            # A run that had started is handed out once more for its clean-up.
+            return _ready(requested, now_ms)
+        case _:
+            return _finish(requested, TaskState.CANCELLED, now_ms, Outcome.CANCELLED)
+
+
+def _tell_cancel(task: Task) -> tuple[Effect, ...]:
+    if task.worker_id is None:
+        return ()
+    return (TellCancel(task.worker_id, task.id, task.attempt),)
+
+
+def _pause(task: Task) -> Task:
+    if task.is_attempt_live:
+        return replace(task, progress=replace(task.progress, pause_wanted=True))
+    return _armed(replace(task, state=TaskState.PAUSED, line=Line.NONE))
+
+
+def _resume(task: Task, now_ms: int) -> Decision:
+    if task.state is not TaskState.PAUSED:
+        return Decision(replace(task, progress=replace(task.progress, pause_wanted=False)))
+    return _ready(task, max(now_ms, task.run_at_ms), now_ms=now_ms)
+
+
+def _due(task: Task, event: Due, now_ms: int) -> Decision:
+    """Look at the row again: a timer is never authoritative."""
+    expired = deadline.first_expired(task, now_ms=now_ms, sighted_ms=event.sighted_ms)
+    match expired:
+        case None:
+            return Decision(_rearmed(task, now_ms, event.sighted_ms))
+        case deadline.Kind.START:
+            return _ready(task, now_ms, keep_order=True)
+        case deadline.Kind.WAKE:
+            return _wake(task, now_ms)
+        case deadline.Kind.DELIVERY:
+            return _undelivered(task, now_ms)
+        case deadline.Kind.CANCEL_GRACE:
+            error = ErrorInfo(ErrorCategory.CANCELLED, "The cancel grace period is over.")
+            return _fail(task, Reason.CANCEL_TIMEOUT, Outcome.CANCEL_TIMEOUT, error, now_ms)
+        case deadline.Kind.SCHEDULE_TO_START | deadline.Kind.SCHEDULE_TO_CLOSE:
+            return _overdue(task, Reason(expired.name), now_ms)
+        case deadline.Kind.START_TO_CLOSE | deadline.Kind.HEARTBEAT:
+            error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
+            return _fail_attempt(task, error, Outcome.TIMED_OUT, event.jitter, now_ms, expired)
+        case _:
+            assert_never(expired)
+
+
+_TIMEOUT_MESSAGES: Final = {
+    deadline.Kind.START_TO_CLOSE: "The attempt ran longer than startToClose.",
+    deadline.Kind.HEARTBEAT: "No heartbeat arrived within heartbeatTimeout.",
+}
+
+
+def _overdue(task: Task, reason: Reason, now_ms: int) -> Decision:
+    if task.is_cancel_requested:
+        return _finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
+    error = ErrorInfo(ErrorCategory.TIMEOUT, f"{reason.value} is over.")
+    return _fail(task, reason, Outcome.TIMED_OUT, error, now_ms)
+
+
+def _fail_attempt(
+    task: Task,
+    error: ErrorInfo,
+    outcome: Outcome,
+    jitter: float,
+    now_ms: int,
+    timeout: deadline.Kind | None = None,
+) -> Decision:
+    """End the live attempt with a failure that the retry policy pays for."""
+    if task.is_cancel_requested:
+        return _finish(task, TaskState.CANCELLED, now_ms, outcome, error=error)
+    failures = task.progress.failure_count + 1
+    counted = replace(
+        task,
+        progress=replace(task.progress, failure_count=failures, loss_count=0, error=error),
+    )
+    policy = task.spec.retry
+    delay_ms = retry.next_delay_ms(policy, failure_count=failures, error=error, jitter=jitter)
+    if delay_ms is None:
+        return _fail(counted, _give_up_reason(error, task, timeout), outcome, error, now_ms)
+    run_at_ms = now_ms + delay_ms
+    if deadline.is_after_close(task, run_at_ms):
+        return _fail(counted, Reason.SCHEDULE_TO_CLOSE, outcome, error, now_ms)
+    return _return(counted, outcome, run_at_ms, now_ms, error)
+
+
+def _give_up_reason(error: ErrorInfo, task: Task, timeout: deadline.Kind | None) -> Reason:
+    if timeout is deadline.Kind.HEARTBEAT:
+        return Reason.HEARTBEAT_TIMEOUT
+    if timeout is not None:
+        return Reason(timeout.name)
+    is_retryable = retry.is_retryable(error, task.spec.retry)
+    return Reason.RETRIES_EXHAUSTED if is_retryable else Reason.NON_RETRYABLE
+
+
+def _lose(task: Task, outcome: Outcome, now_ms: int) -> Decision:
+    """End an attempt whose worker is gone or no longer knows it."""
+    assert CHARGES[outcome] is Charge.INTERRUPTIONS
+    if task.is_cancel_requested:
+        return _finish(task, TaskState.CANCELLED, now_ms, outcome)
+    old = task.progress
+    interruptions = old.interruption_count + 1
+    # Once guarded, only losses while it was the sole suspect of its worker speak against it.
+    counts = old.loss_count < LOSSES_BEFORE_GUARD or old.is_sole
+    losses = old.loss_count + counts
+    progress = replace(old, interruption_count=interruptions, loss_count=losses)
+    lost = replace(task, progress=progress)
+    if losses >= POISON_LOSSES_MAX:
+        message = f"{losses} workers in a row were lost while they ran this task."
+        error = ErrorInfo(ErrorCategory.INFRASTRUCTURE, message)
+        return _fail(lost, Reason.POISONED, outcome, error, now_ms)
+    if interruptions >= INTERRUPTIONS_MAX:
+        message = f"The task was interrupted {interruptions} times."
+        error = ErrorInfo(ErrorCategory.INFRASTRUCTURE, message)
+        return _fail(lost, Reason.INTERRUPTIONS_EXHAUSTED, outcome, error, now_ms)
+    run_at_ms = now_ms
+    if losses >= LOSSES_BEFORE_GUARD:
+        doublings = losses - LOSSES_BEFORE_GUARD
+        run_at_ms += min(GUARD_BACKOFF_MIN_MS << doublings, GUARD_BACKOFF_MAX_MS)
+    return _return(lost, outcome, run_at_ms, now_ms)
+
+
+def _undelivered(task: Task, now_ms: int) -> Decision:
+    count = task.progress.undelivered_count + 1
+    progress = replace(
+        task.progress,
+        undelivered_count=count,
+        loss_count=0,
+        avoid_worker_id=task.worker_id,
+    )
+    missed = replace(task, progress=progress)
+    if task.is_cancel_requested:
+        return _put_back(missed, Outcome.UNDELIVERED, now_ms, keep_cancel=True)
+    run_at_ms = now_ms
+    if count >= UNDELIVERED_BEFORE_BACKOFF:
+        doublings = min(count - UNDELIVERED_BEFORE_BACKOFF, 16)
+        run_at_ms += min(UNDELIVERED_BACKOFF_MIN_MS << doublings, UNDELIVERED_BACKOFF_MAX_MS)
+    return _return(missed, Outcome.UNDELIVERED, run_at_ms, now_ms)
+
+
+def _put_back(
+    task: Task,
+    outcome: Outcome,
+    now_ms: int,
+    *,
+    keep_cancel: bool = False,
+) -> Decision:
+    """End the live attempt without charge; the task is pending again at once."""
+    if task.is_cancel_requested and not keep_cancel:
+        return _finish(task, TaskState.CANCELLED, now_ms, outcome)
+    return _return(
+        replace(task, progress=replace(task.progress, loss_count=0)),
+        outcome,
+        now_ms,
+        now_ms,
+    )
+
+
+def _return(
+    task: Task,
+    outcome: Outcome,
+    run_at_ms: int,
+    now_ms: int,
+    error: ErrorInfo | None = None,
+) -> Decision:
+    """End the live attempt and let the task wait for its next one."""
+    ended = replace(_end_attempt(task, outcome), worker_id=None)
+    if task.progress.pause_wanted:
+        progress = replace(ended.progress, pause_wanted=False)
+        paused = _armed(
+            replace(ended, state=TaskState.PAUSED, run_at_ms=run_at_ms, progress=progress),
+        )
+        return Decision(paused, ended=_ended(task, paused, outcome, error, now_ms))
+    back = _ready(ended, run_at_ms, now_ms=now_ms, keep_order=run_at_ms <= now_ms)
+    record = _ended(task, back.task, outcome, error, now_ms)
+    return Decision(back.task, ended=record, effects=back.effects)
+
+
+def _ready(
+    task: Task,
+    run_at_ms: int,
+    *,
+    now_ms: int | None = None,
+    keep_order: bool = False,
+) -> Decision:
+    """Make the task pending: claimable at once, or armed for ``run_at_ms``.
+
+    ``keep_order`` leaves ``run_at_ms`` as it was, so that a task that was taken away from its
+    worker keeps its place in the line.
+    """
+    now_ms = run_at_ms if now_ms is None else now_ms
+    is_ready = run_at_ms <= now_ms
+    pending = _armed(
+        replace(
+            task,
+            state=TaskState.PENDING,
+            line=Line.RETURNED if is_ready else Line.NONE,
+            run_at_ms=task.run_at_ms if keep_order else run_at_ms,
+            is_guarded=task.progress.loss_count >= LOSSES_BEFORE_GUARD,
+            progress=replace(task.progress, ready_at_ms=max(run_at_ms, now_ms), wake_at_ms=0),
+        ),
+    )
+    effects = (WakeQueue(task.namespace, task.queue),) if is_ready else ()
+    return Decision(pending, effects=effects)
+
+
+def _fail(
+    task: Task,
+    reason: Reason,
+    outcome: Outcome,
+    error: ErrorInfo,
+    now_ms: int,
+) -> Decision:
+    return _finish(task, TaskState.FAILED, now_ms, outcome, reason=reason, error=error)
+
+
+def _finish(  # noqa: PLR0913 (the parts of one terminal outcome)
+    task: Task,
+    state: TaskState,
+    now_ms: int,
+    outcome: Outcome,
+    output: bytes | None = None,
+    *,
+    reason: Reason | None = None,
+    error: ErrorInfo | None = None,
+) -> Decision:
+    """Give the task its one terminal outcome."""
+    ended = _end_attempt(task, outcome)
+    progress = ended.progress
+    if reason is not None or error is not None:
+        progress = replace(progress, reason=reason, error=error or progress.error)
+    finished = replace(
+        ended,
+        state=state,
+        line=Line.NONE,
+        due_at_ms=None,
+        is_guarded=False,
+        output=output,
+        finished_at_ms=now_ms,
+        progress=progress,
+    )
+    effects: tuple[Effect, ...] = (AnnounceResult(task.namespace, task.id),)
+    if task.worker_id is not None and outcome not in _REPORTED:
+        effects = (*effects, TellStop(task.worker_id, task.id, task.attempt))
+    parent = task.spec.parent_id
+    follow_ups = (FollowUp(task.namespace, parent, Woken()),) if parent else ()
+    return Decision(finished, effects=effects, follow_ups=follow_ups)
+
+
+_REPORTED: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RELEASED})
+
+
+def _end_attempt(task: Task, outcome: Outcome) -> Task:
+    progress = task.progress
+    if progress is not NO_PROGRESS:
+        progress = replace(progress, is_async=False, grace_at_ms=0)
+    last_outcome = outcome if task.is_attempt_live else task.last_outcome
+    return replace(task, last_outcome=last_outcome, progress=progress)
+
+
+def _ended(
+    task: Task,
+    after: Task,
+    outcome: Outcome,
+    error: ErrorInfo | None,
+    now_ms: int,
+) -> Attempt:
+    return Attempt(
+        namespace=task.namespace,
+        task_id=task.id,
+        number=task.attempt,
+        outcome=outcome,
+        worker_id=task.worker_id,
+        handed_at_ms=task.handed_at_ms,
+        ended_at_ms=now_ms,
+        state_after=after.state,
+        error=error,
+    )
+
+
+def _armed(task: Task) -> Task:
+    due_at_ms = deadline.next_due_ms(task)
+    return task if due_at_ms == task.due_at_ms else replace(task, due_at_ms=due_at_ms)
+
+
+def _rearmed(task: Task, now_ms: int, sighted_ms: int) -> Task:
+    """Arm an early timer again; what may not be judged yet is looked at once that is possible."""
+    due_at_ms = deadline.next_due_ms(task, now_ms=now_ms, sighted_ms=sighted_ms)
+    return task if due_at_ms == task.due_at_ms else replace(task, due_at_ms=due_at_ms)

@@ -1,0 +1,142 @@
+"""What can happen to a task. Whatever a worker reports carries its attempt."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.retry import ErrorInfo
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A word about one attempt.
+
+    ``worker_id`` is who speaks; ``None`` means that a task token or an API key vouches for it.
+    ``needs_confirmed`` is set by whoever only knows the id and so cannot prove the delivery.
+    """
+
+    attempt: int
+    worker_id: str | None = None
+    needs_confirmed: bool = False
+
+
+class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The task was given to a worker."""
+
+    worker_id: str
+    session_no: int = 0
+
+
+class Confirmed(Report, frozen=True, kw_only=True):
+    """The worker really holds the attempt (start report or binding)."""
+
+
+class Heartbeaten(Report, frozen=True, kw_only=True):
+    """The attempt makes progress."""
+
+    details: bytes | None = None
+    percent: float | None = None
+    message: str | None = None
+
+
+class AttemptSucceeded(Report, frozen=True, kw_only=True):
+    """The attempt has a result."""
+
+    output: bytes | None = None
+
+
+class AttemptFailed(Report, frozen=True, kw_only=True):
+    """The attempt failed; ``jitter`` in [0, 1) is drawn by the caller."""
+
+    error: ErrorInfo
+    jitter: float = 0.5
+
+
+class AttemptCancelled(Report, frozen=True, kw_only=True):
+    """The attempt stopped because it was cancelled."""
+
+
+class AttemptReleased(Report, frozen=True, kw_only=True):
+    """The worker hands the attempt back, uncharged."""
+
+
+class AttemptDeferred(Report, frozen=True, kw_only=True):
+    """The activity will be completed from elsewhere."""
+
+
+class AttemptYielded(Report, frozen=True, kw_only=True):
+    """A run gives up its slot, having seen ``wake_seq``; it may ask to be woken at an instant."""
+
+    wake_seq: int
+    wake_at_ms: int = 0
+
+
+class CancelSignalled(Report, frozen=True, kw_only=True):
+    """An answer or a push carried the cancel request to the worker."""
+
+
+class DeliveryMissed(Report, frozen=True, kw_only=True):
+    """The worker is alive and never got the attempt."""
+
+
+class TaskLost(Report, frozen=True, kw_only=True):
+    """The worker no longer knows the attempt."""
+
+
+class WorkerLost(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker that holds the task is gone."""
+
+    worker_id: str
+
+
+class CancelRequested(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody wants the task to be cancelled."""
+
+    reason: str = ""
+
+
+class PauseRequested(msgspec.Struct, frozen=True):
+    """Somebody wants the task to be held."""
+
+
+class ResumeRequested(msgspec.Struct, frozen=True):
+    """Somebody wants a held task to go on."""
+
+
+class Terminated(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody ends the task without asking its worker."""
+
+    message: str = "Terminated by an operator."
+
+
+class Woken(msgspec.Struct, frozen=True):
+    """Something that a run may wait for has happened."""
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """The row's timer fired on a server that has been sighted for ``sighted_ms``."""
+
+    sighted_ms: int
+    jitter: float = 0.5
+
+
+TaskEvent = (
+    HandedOut
+    | Confirmed
+    | Heartbeaten
+    | AttemptSucceeded
+    | AttemptFailed
+    | AttemptCancelled
+    | AttemptReleased
+    | AttemptDeferred
+    | AttemptYielded
+    | CancelSignalled
+    | DeliveryMissed
+    | TaskLost
+    | WorkerLost
+    | CancelRequested
+    | PauseRequested
+    | ResumeRequested
+    | Terminated
+    | Woken
+    | Due
+)

@@ -1,0 +1,258 @@
+"""The worker machine: one incarnation of a ``Worker`` object, from registration to its end.
+
+Status is what is written; offline is terminal. In the words of the heartbeat protocol ACTIVE is
+online or draining, INACTIVE is offline. Whether it is alive is the lease's business.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core.limits import DRAIN_DEADLINE_MS, WORKER_SLOTS_DEFAULT
+from tenure.errors import Rejection
+
+
+class WorkerStatus(enum.StrEnum):
+    """What may be done with a worker."""
+
+    ONLINE = "online"
+    DRAINING = "draining"
+    OFFLINE = "offline"
+
+
+class EndReason(enum.StrEnum):
+    """Why an incarnation ended."""
+
+    DEREGISTERED = "deregistered"
+    LEASE_EXPIRED = "lease_expired"
+    UNREACHABLE = "unreachable"
+    SUPERSEDED = "superseded"
+    EVICTED = "evicted"
+
+
+class WorkerMode(enum.StrEnum):
+    """How a worker is reached."""
+
+    SESSION = "session"
+    POLL = "poll"
+    SERVED = "served"
+
+
+class NewWorker(msgspec.Struct, frozen=True):
+    """A worker as it asks to be registered. ``instance_key`` makes the request repeatable."""
+
+    instance_key: str
+    queue: str
+    types: tuple[str, ...]
+    mode: WorkerMode = WorkerMode.SESSION
+    slots: int = WORKER_SLOTS_DEFAULT
+    name: str = ""
+    hostname: str = ""
+    pid: int = 0
+    software_version: str = ""
+    labels: dict[str, str] = {}
+    lease_ms: int = 0
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """One registered incarnation."""
+
+    id: str
+    namespace: str
+    queue: str
+    types: tuple[str, ...]
+    instance_key: str
+    registered_at_ms: int
+    status: WorkerStatus = WorkerStatus.ONLINE
+    mode: WorkerMode = WorkerMode.SESSION
+    slots: int = WORKER_SLOTS_DEFAULT
+    name: str = ""
+    hostname: str = ""
+    pid: int = 0
+    software_version: str = ""
+    labels: dict[str, str] = {}
+    session_no: int = 0
+    end_reason: EndReason | None = None
+    drain_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    release_pending: bool = False
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        """Assert what holds for every worker."""
+        is_offline = self.status is WorkerStatus.OFFLINE
+        assert is_offline == (self.end_reason is not None)
+        assert is_offline == (self.ended_at_ms is not None)
+        assert is_offline or not self.release_pending
+
+
+class DrainRequested(msgspec.Struct, frozen=True):
+    """The worker shall finish what it holds and get nothing new."""
+
+    deadline_ms: int = DRAIN_DEADLINE_MS
+
+
+class SessionOpened(msgspec.Struct, frozen=True):
+    """The worker opened a stream; earlier ones no longer count."""
+
+
+class WorkerEnded(msgspec.Struct, frozen=True):
+    """The incarnation is over."""
+
+    reason: EndReason
+
+
+class HeldReleased(msgspec.Struct, frozen=True):
+    """A batch found nothing more that the offline worker held."""
+
+
+WorkerEvent = DrainRequested | SessionOpened | WorkerEnded | HeldReleased
+
+
+class TellDrain(msgspec.Struct, frozen=True):
+    """Effect: tell the worker to drain, and end its waiting polls."""
+
+    worker_id: str
+
+
+class TellEnded(msgspec.Struct, frozen=True):
+    """Effect: whoever speaks with this worker here tells it that it is over."""
+
+    worker_id: str
+    reason: EndReason
+
+
+class ReleaseHeld(msgspec.Struct, frozen=True):
+    """Effect: put back what the worker held, now rather than at the next round."""
+
+    worker_id: str
+
+
+WorkerEffect = TellDrain | TellEnded | ReleaseHeld
+
+
+class WorkerDecision(msgspec.Struct, frozen=True):
+    """What an accepted event makes of a worker."""
+
+    worker: Worker
+    effects: tuple[WorkerEffect, ...] = ()
+
+
+class WorkerRule(msgspec.Struct, frozen=True):
+    """From which status an event is taken, and to which it may lead."""
+
+    sources: frozenset[WorkerStatus]
+    targets: frozenset[WorkerStatus]
+
+
+_ON, _DRAIN, _OFF = WorkerStatus.ONLINE, WorkerStatus.DRAINING, WorkerStatus.OFFLINE
+_ACTIVE: Final = frozenset({_ON, _DRAIN})
+
+RULES: Final[dict[type[WorkerEvent], WorkerRule]] = {
+    DrainRequested: WorkerRule(_ACTIVE, frozenset({_DRAIN})),
+    SessionOpened: WorkerRule(_ACTIVE, _ACTIVE),
+    WorkerEnded: WorkerRule(_ACTIVE, frozenset({_OFF})),
+    HeldReleased: WorkerRule(frozenset({_OFF}), frozenset({_OFF})),
+}
+
+
+def decide(worker: Worker, event: WorkerEvent, now_ms: int) -> WorkerDecision | Rejection:
+    """Return what ``event`` makes of ``worker``, or why it is refused."""
+    if worker.status not in RULES[type(event)].sources:
+        return _refuse(worker, event)
+    decision = _decide_accepted(worker, event, now_ms)
+    assert decision.worker.status in RULES[type(event)].targets
+    return decision
+
+
+def _decide_accepted(worker: Worker, event: WorkerEvent, now_ms: int) -> WorkerDecision:
+    match event:
+        case DrainRequested():
+            return _drain(worker, event, now_ms)
+        case SessionOpened():
+            return WorkerDecision(replace(worker, session_no=worker.session_no + 1))
+        case WorkerEnded():
+            return _end(worker, event.reason, now_ms)
+        case HeldReleased():
+            return WorkerDecision(replace(worker, release_pending=False))
+        case _:
+            assert_never(event)
+
+
+def _drain(worker: Worker, event: DrainRequested, now_ms: int) -> WorkerDecision:
+    if worker.status is WorkerStatus.DRAINING:
+        return WorkerDecision(worker)
+    draining = replace(
+        worker,
+        status=WorkerStatus.DRAINING,
+        drain_at_ms=now_ms + event.deadline_ms,
+    )
+    return WorkerDecision(draining, effects=(TellDrain(worker.id),))
+
+
+def _end(worker: Worker, reason: EndReason, now_ms: int) -> WorkerDecision:
+    ended = replace(
+        worker,
+        status=WorkerStatus.OFFLINE,
+        end_reason=reason,
+        ended_at_ms=now_ms,
+        release_pending=True,
+    )
+    return WorkerDecision(ended, effects=(TellEnded(worker.id, reason), ReleaseHeld(worker.id)))
+
+
+def _refuse(worker: Worker, event: WorkerEvent) -> Rejection:
+    if isinstance(event, DrainRequested | HeldReleased):
+        return Rejection(
+            "wrong_state",
+            f"Not possible while worker {worker.id} is {worker.status}.",
+            {"state": worker.status.upper()},
+        )
+    return inactive(worker.id, worker.end_reason)
+
+
+def inactive(worker_id: str, reason: EndReason | None) -> Rejection:
+    """Refuse a worker call of an incarnation that is over or was never registered."""
+    return Rejection(
+        "worker_inactive",
+        f"Worker {worker_id} is not active. Register again with a new instance key.",
+        {"reason": "unknown" if reason is None else reason.value},
+    )
+
+
+def hand_out_refusal(worker: Worker | None, worker_id: str) -> Rejection | None:
+    """Tell why a worker may not get work; the row was read under its lock."""
+    if worker is None or worker.status is WorkerStatus.OFFLINE:
+        return inactive(worker_id, worker.end_reason if worker else None)
+    if worker.status is WorkerStatus.DRAINING:
+        return Rejection("worker_draining", f"Worker {worker_id} is draining.")
+    return None
+
+
+def create(
+    new: NewWorker,
+    *,
+    worker_id: str,
+    namespace: str,
+    now_ms: int,
+) -> Worker:
+    """Return the record of a new incarnation."""
+    return Worker(
+        id=worker_id,
+        namespace=namespace,
+        queue=new.queue,
+        types=new.types,
+        instance_key=new.instance_key,
+        registered_at_ms=now_ms,
+        mode=new.mode,
+        slots=new.slots,
+        name=new.name,
+        hostname=new.hostname,
+        pid=new.pid,
+        software_version=new.software_version,
+        labels=new.labels,
+    )

@@ -1,0 +1,243 @@
+"""Every error a caller can meet: one tree, one table.
+
+Edges translate by `ERRORS` and by nothing else. A `Rejection` is the same refusal as a value: what
+`decide` returns, because a refusal of one command must not disturb the others of its batch.
+"""
+
+# The classes are named like their codes, and the table reads by column.
+# ruff: noqa: N818, FBT003
+
+from typing import ClassVar
+
+import msgspec
+
+__all__ = [
+    "ERRORS",
+    "AlreadyExists",
+    "AttemptMismatch",
+    "DeadlineExceeded",
+    "ErrorSpec",
+    "IdempotencyConflict",
+    "InvalidArgument",
+    "InvalidToken",
+    "NotFound",
+    "PayloadTooLarge",
+    "PermissionDenied",
+    "RateLimited",
+    "Rejection",
+    "TaskAlreadyTerminal",
+    "TaskExpired",
+    "TenureError",
+    "TokenMismatch",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+    "UnsupportedMediaType",
+    "WorkerDraining",
+    "WorkerInactive",
+    "WrongState",
+    "wire_name",
+]
+
+
+class TenureError(Exception):
+    """The base of all errors of Tenure; only its subclasses are raised.
+
+    `code` is stable and part of the wire contract. `field_names` are the fields that belong to the
+    code; an error may carry more. The docstring of a subclass is its default message.
+    """
+
+    code: ClassVar[str]
+    field_names: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, message: str = "", **fields: str | int) -> None:
+        self.message = message or " ".join((type(self).__doc__ or "").split())
+        self.fields = fields
+        super().__init__(self.message)
+
+
+class WorkerInactive(TenureError):
+    """The worker is offline or unknown here. Register again, unless superseded or evicted."""
+
+    code = "worker_inactive"
+    field_names = ("reason",)
+
+
+class TokenMismatch(TenureError):
+    """The heartbeat token is stale. Send the full held set with the current token."""
+
+    code = "token_mismatch"
+    field_names = ("current_token",)
+
+
+class WorkerDraining(TenureError):
+    """The worker is draining and gets no more work. Finish what it holds, then deregister."""
+
+    code = "worker_draining"
+
+
+class AttemptMismatch(TenureError):
+    """The report is for an attempt that is not live. Stop it; nothing was changed."""
+
+    code = "attempt_mismatch"
+    field_names = ("expected_attempt", "received_attempt")
+
+
+class TaskAlreadyTerminal(TenureError):
+    """The task has already ended. Stop working on it; nothing was changed."""
+
+    code = "task_already_terminal"
+    field_names = ("state",)
+
+
+class TaskExpired(TenureError):
+    """The attempt timed out or was lost. Stop working on it; nothing was changed."""
+
+    code = "task_expired"
+
+
+class InvalidToken(TenureError):
+    """The task token is malformed, expired or for something else. Use that of this attempt."""
+
+    code = "invalid_token"
+
+
+class Unauthenticated(TenureError):
+    """The API key is missing or wrong. Send a valid key of this namespace."""
+
+    code = "unauthenticated"
+
+
+class PermissionDenied(TenureError):
+    """The role of this API key does not allow the call. Use a key with another role."""
+
+    code = "permission_denied"
+
+
+class WrongState(TenureError):
+    """The call is not possible in the present state. Look at the state, then decide again."""
+
+    code = "wrong_state"
+    field_names = ("state",)
+
+
+class NotFound(TenureError):
+    """It does not exist in this namespace. Check the id and the namespace."""
+
+    code = "not_found"
+
+
+class IdempotencyConflict(TenureError):
+    """The idempotency key was used with other content. Use a new key or send the same content."""
+
+    code = "idempotency_conflict"
+    field_names = ("task_id",)
+
+
+class AlreadyExists(TenureError):
+    """The name is taken. Choose another name or change the existing one."""
+
+    code = "already_exists"
+
+
+class Unimplemented(TenureError):
+    """The server does not offer this call. Use a newer server."""
+
+    code = "unimplemented"
+
+
+class InvalidArgument(TenureError):
+    """The request is malformed. Correct the named field and send it again."""
+
+    code = "invalid_argument"
+    field_names = ("field",)
+
+
+class PayloadTooLarge(TenureError):
+    """The data is larger than allowed. Store it elsewhere and send a reference."""
+
+    code = "payload_too_large"
+    field_names = ("limit",)
+
+
+class RateLimited(TenureError):
+    """A limit is reached and nothing was accepted. Try again after the given delay."""
+
+    code = "rate_limited"
+    field_names = ("retry_after_ms",)
+
+
+class UnsupportedMediaType(TenureError):
+    """The content type is not supported. Send application/json."""
+
+    code = "unsupported_media_type"
+
+
+class DeadlineExceeded(TenureError):
+    """The caller's deadline passed before the answer. Repeating the call is safe."""
+
+    code = "deadline_exceeded"
+
+
+class Unavailable(TenureError):
+    """The server cannot answer now. Try again after the given delay; repeating is safe."""
+
+    code = "unavailable"
+    field_names = ("reason", "retry_after_ms")
+
+
+class ErrorSpec(msgspec.Struct, frozen=True):
+    """What a code means at the edges. Retryable: the same request, unchanged, may succeed later."""
+
+    grpc_status: str
+    http_status: int
+    is_retryable: bool
+    exception: type[TenureError]
+
+
+ERRORS: dict[str, ErrorSpec] = {
+    spec.exception.code: spec
+    for spec in (
+        ErrorSpec("FAILED_PRECONDITION", 410, False, WorkerInactive),
+        ErrorSpec("ABORTED", 409, False, TokenMismatch),
+        ErrorSpec("FAILED_PRECONDITION", 409, False, WorkerDraining),
+        ErrorSpec("FAILED_PRECONDITION", 409, False, AttemptMismatch),
+        ErrorSpec("FAILED_PRECONDITION", 409, False, TaskAlreadyTerminal),
+        ErrorSpec("FAILED_PRECONDITION", 410, False, TaskExpired),
+        ErrorSpec("UNAUTHENTICATED", 401, False, InvalidToken),
+        ErrorSpec("UNAUTHENTICATED", 401, False, Unauthenticated),
+        ErrorSpec("PERMISSION_DENIED", 403, False, PermissionDenied),
+        ErrorSpec("FAILED_PRECONDITION", 409, False, WrongState),
+        ErrorSpec("NOT_FOUND", 404, False, NotFound),
+        ErrorSpec("ALREADY_EXISTS", 409, False, IdempotencyConflict),
+        ErrorSpec("ALREADY_EXISTS", 409, False, AlreadyExists),
+        ErrorSpec("UNIMPLEMENTED", 501, False, Unimplemented),
+        ErrorSpec("INVALID_ARGUMENT", 400, False, InvalidArgument),
+        ErrorSpec("RESOURCE_EXHAUSTED", 413, False, PayloadTooLarge),
+        ErrorSpec("RESOURCE_EXHAUSTED", 429, True, RateLimited),
+        ErrorSpec("INVALID_ARGUMENT", 415, False, UnsupportedMediaType),
+        ErrorSpec("DEADLINE_EXCEEDED", 504, True, DeadlineExceeded),
+        ErrorSpec("UNAVAILABLE", 503, True, Unavailable),
+    )
+}
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A refusal as a value, for its own caller alone."""
+
+    code: str
+    message: str = ""
+    fields: dict[str, str | int] = {}
+
+    def __post_init__(self) -> None:
+        assert self.code in ERRORS, self.code
+
+    def to_error(self) -> TenureError:
+        """Return the exception that stands for this refusal; an empty message takes the default."""
+        return ERRORS[self.code].exception(self.message, **self.fields)
+
+
+def wire_name(field_name: str) -> str:
+    """Return the camelCase name that a field has in JSON: `retry_after_ms` is `retryAfterMs`."""
+    head, *tail = field_name.split("_")
+    return head + "".join(part.capitalize() for part in tail)

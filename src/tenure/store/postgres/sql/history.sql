@@ -1,0 +1,78 @@
+-- name: delete_history(before_ms, amount)
+-- Retention drops whole days; this only empties what fell into the default partitions.
+DELETE FROM history_default
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM history_default
+    WHERE finished_at_ms < :before_ms
+    LIMIT CAST(:amount AS integer)
+))
+RETURNING CAST(id AS text);
+
+-- name: drop_days(before_day)
+SELECT drop_day_partitions(CAST(:before_day AS bigint));
+
+-- name: ensure_days(day)
+SELECT ensure_day_partitions(CAST(:day AS bigint));
+
+-- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error)
+INSERT INTO attempts (
+    namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
+    error
+)
+SELECT *
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:task_id AS uuid[]), CAST(:number AS integer[]),
+    CAST(:outcome AS text[]), CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
+    CAST(:ended_at_ms AS bigint[]), CAST(:state_after AS text[]), CAST(:error AS bytea[])
+);
+
+-- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms)
+INSERT INTO history (
+    id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
+    finished_at_ms
+)
+SELECT
+    id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, CAST(labels AS jsonb), spec, progress,
+    input, output, finished_at_ms
+FROM unnest(
+    CAST(:id AS uuid[]), CAST(:namespace AS text[]), CAST(:queue AS text[]),
+    CAST(:type AS text[]), CAST(:state AS text[]), CAST(:priority AS smallint[]),
+    CAST(:created_at_ms AS bigint[]), CAST(:run_at_ms AS bigint[]), CAST(:attempt AS integer[]),
+    CAST(:version AS integer[]), CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
+    CAST(:session_no AS integer[]), CAST(:last_outcome AS text[]), CAST(:labels AS text[]),
+    CAST(:spec AS bytea[]), CAST(:progress AS bytea[]), CAST(:input AS bytea[]),
+    CAST(:output AS bytea[]), CAST(:finished_at_ms AS bigint[])
+) AS g (
+    id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
+    finished_at_ms
+);
+
+-- name: load_attempts(namespace, task_id)
+SELECT
+    d.namespace, CAST(d.task_id AS text), a.number, a.outcome, CAST(a.worker_id AS text),
+    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error
+FROM unnest(CAST(:namespace AS text[]), CAST(:task_id AS uuid[])) AS d (namespace, task_id)
+JOIN attempts AS a ON a.namespace = d.namespace AND a.task_id = d.task_id
+ORDER BY a.number;
+
+-- name: load_ended(namespace, task_id, number)
+SELECT
+    d.namespace, CAST(d.task_id AS text), a.number, a.outcome, CAST(a.worker_id AS text),
+    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:task_id AS uuid[]), CAST(:number AS integer[])
+) AS d (namespace, task_id, number)
+JOIN attempts AS a
+  ON a.namespace = d.namespace AND a.task_id = d.task_id AND a.number = d.number;
+
+-- name: load_history(namespace, id)
+SELECT
+    CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, 0, t.priority,
+    t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
+    t.handed_at_ms, t.session_no, t.last_outcome, NULL, false,
+    CAST(t.labels AS text), t.spec, t.progress, t.input, t.output, t.finished_at_ms
+FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
+JOIN history AS t ON t.namespace = d.namespace AND t.id = d.id;

@@ -1,0 +1,105 @@
+-- name: beat_leases(worker_id, token, server_id, lease_ms, total_completed, total_failed, completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms)
+-- One row per heartbeat, however many tasks the worker holds. Set-based for speed; a test compares
+-- it with core.lease.decide on generated rows.
+UPDATE leases AS l
+SET token = l.token + 1,
+    lease_ms = CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
+    lease_until_ms =
+        g.now_ms + CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
+    server_id = g.server_id,
+    previous_beat_at_ms = l.beat_at_ms,
+    beat_at_ms = g.now_ms,
+    total_completed = CASE
+        WHEN g.total_completed >= 0 THEN greatest(l.total_completed, g.total_completed)
+        ELSE l.total_completed + g.completed_delta END,
+    total_failed = CASE
+        WHEN g.total_failed >= 0 THEN greatest(l.total_failed, g.total_failed)
+        ELSE l.total_failed + g.failed_delta END,
+    active_count = g.active_count,
+    loop_lag_ms = g.loop_lag_ms,
+    stuck_count = g.stuck_count,
+    suspect_until_ms = NULL,
+    failures = 0
+FROM unnest(
+    CAST(:worker_id AS uuid[]), CAST(:token AS bigint[]), CAST(:server_id AS uuid[]),
+    CAST(:lease_ms AS integer[]), CAST(:total_completed AS bigint[]),
+    CAST(:total_failed AS bigint[]), CAST(:completed_delta AS bigint[]),
+    CAST(:failed_delta AS bigint[]), CAST(:active_count AS integer[]),
+    CAST(:loop_lag_ms AS integer[]), CAST(:stuck_count AS integer[]), CAST(:now_ms AS bigint[])
+) AS g (
+    worker_id, token, server_id, lease_ms, total_completed, total_failed, completed_delta,
+    failed_delta, active_count, loop_lag_ms, stuck_count, now_ms
+)
+WHERE l.worker_id = g.worker_id AND l.token = g.token
+RETURNING
+    CAST(l.worker_id AS text), l.namespace, CAST(l.server_id AS text), l.lease_until_ms,
+    l.lease_ms, l.token, l.beat_at_ms, l.previous_beat_at_ms, l.total_completed,
+    l.total_failed, l.active_count, l.loop_lag_ms, l.stuck_count, l.suspect_until_ms,
+    l.failures;
+
+-- name: clamp_leases(now_ms)
+-- After the clock went back a lease would last longer than it was granted.
+UPDATE leases SET lease_until_ms = :now_ms + lease_ms
+WHERE lease_until_ms > CAST(:now_ms AS bigint) + lease_ms
+RETURNING CAST(worker_id AS text);
+
+-- name: delete_leases(worker_id, token)
+-- Fenced by the token: a heartbeat that came in between keeps its worker alive.
+DELETE FROM leases AS l
+USING unnest(CAST(:worker_id AS uuid[]), CAST(:token AS bigint[])) AS g (worker_id, token)
+WHERE l.worker_id = g.worker_id AND l.token = g.token
+RETURNING CAST(l.worker_id AS text);
+
+-- name: insert_leases(worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms, previous_beat_at_ms)
+INSERT INTO leases (
+    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
+    previous_beat_at_ms, total_completed, total_failed, active_count, loop_lag_ms, stuck_count,
+    failures
+)
+SELECT
+    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
+    previous_beat_at_ms, 0, 0, 0, 0, 0, 0
+FROM unnest(
+    CAST(:worker_id AS uuid[]), CAST(:namespace AS text[]), CAST(:server_id AS uuid[]),
+    CAST(:lease_until_ms AS bigint[]), CAST(:lease_ms AS integer[]), CAST(:token AS bigint[]),
+    CAST(:beat_at_ms AS bigint[]), CAST(:previous_beat_at_ms AS bigint[])
+) AS g (
+    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
+    previous_beat_at_ms
+);
+
+-- name: load_lapsed(now_ms, amount)
+-- A bounded scan without an index by design: see the table.
+SELECT
+    CAST(l.worker_id AS text), l.namespace, CAST(l.server_id AS text), l.lease_until_ms,
+    l.lease_ms, l.token, l.beat_at_ms, l.previous_beat_at_ms, l.total_completed,
+    l.total_failed, l.active_count, l.loop_lag_ms, l.stuck_count, l.suspect_until_ms,
+    l.failures, s.touched_at_ms
+FROM leases AS l
+LEFT JOIN servers AS s ON s.id = l.server_id
+WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms
+LIMIT CAST(:amount AS integer);
+
+-- name: read_leases(worker_id)
+SELECT
+    CAST(worker_id AS text), namespace, CAST(server_id AS text), lease_until_ms, lease_ms,
+    token, beat_at_ms, previous_beat_at_ms, total_completed, total_failed, active_count,
+    loop_lag_ms, stuck_count, suspect_until_ms, failures
+FROM leases
+WHERE worker_id = ANY(CAST(:worker_id AS uuid[]));
+
+-- name: resume_leases(worker_id, server_id)
+UPDATE leases AS l
+SET suspect_until_ms = NULL, server_id = g.server_id
+FROM unnest(CAST(:worker_id AS uuid[]), CAST(:server_id AS uuid[])) AS g (worker_id, server_id)
+WHERE l.worker_id = g.worker_id
+RETURNING CAST(l.worker_id AS text);
+
+-- name: suspect_leases(worker_id, token, suspect_until_ms)
+UPDATE leases AS l
+SET suspect_until_ms = g.suspect_until_ms
+FROM unnest(
+    CAST(:worker_id AS uuid[]), CAST(:token AS bigint[]), CAST(:suspect_until_ms AS bigint[])
+) AS g (worker_id, token, suspect_until_ms)
+WHERE l.worker_id = g.worker_id AND l.token = g.token
+RETURNING CAST(l.worker_id AS text);

@@ -1,0 +1,231 @@
+-- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+-- One probe per (queue, type, line, priority): a million waiting tasks of a type that nobody here
+-- can run cost nothing. The row comparison starts at the low-water mark, behind the dead entries
+-- that a long-open snapshot keeps in the index.
+SELECT
+    CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
+    t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
+    t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
+    CAST(t.labels AS text), t.spec, t.progress, t.input
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
+    CAST(:line AS smallint[]), CAST(:priority_min AS smallint[]),
+    CAST(:priority_max AS smallint[]), CAST(:mark_run_at_ms AS bigint[]),
+    CAST(:mark_id AS uuid[]), CAST(:amount AS integer[])
+) AS d (
+    namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount
+)
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM tasks AS c
+    WHERE c.line > 0
+      AND c.namespace = d.namespace
+      AND c.queue = d.queue
+      AND c.type = d.type
+      AND c.line = d.line
+      AND (c.priority, c.run_at_ms, c.id) >= (d.priority_min, d.mark_run_at_ms, d.mark_id)
+      AND c.priority <= d.priority_max
+    ORDER BY c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
+    LIMIT d.amount
+    FOR UPDATE SKIP LOCKED
+) AS t;
+
+-- name: count_held(namespace, queue)
+SELECT d.namespace, d.queue, count(t.id)
+FROM unnest(CAST(:namespace AS text[]), CAST(:queue AS text[])) AS d (namespace, queue)
+LEFT JOIN tasks AS t
+  ON t.worker_id IS NOT NULL AND t.namespace = d.namespace AND t.queue = d.queue
+GROUP BY d.namespace, d.queue;
+
+-- name: count_tasks(namespace)
+SELECT queue, type, state, count(*)
+FROM tasks
+WHERE namespace = :namespace
+GROUP BY queue, type, state
+ORDER BY queue, type, state;
+
+-- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
+-- The live row is looked up by its primary key for each item, whatever the statistics say: as a
+-- plain join this turned quadratic after a VACUUM that saw the table empty.
+WITH given AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
+        CAST(:state AS text[]), CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]),
+        CAST(:last_outcome AS text[]), CAST(:finished_at_ms AS bigint[]),
+        CAST(:progress AS bytea[]), CAST(:output AS bytea[])
+    ) AS g (
+        namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms,
+        progress, output
+    )
+), gone AS (
+    DELETE FROM tasks AS t
+    USING given AS g
+    WHERE t.namespace = g.namespace AND t.id = g.id AND t.version = g.version
+    RETURNING
+        t.created_at_ms, t.run_at_ms, t.handed_at_ms, g.finished_at_ms, g.attempt,
+        t.version + 1 AS version, t.session_no, t.priority, t.id, g.worker_id, g.state,
+        t.namespace, t.queue, t.type, g.last_outcome, t.labels, t.spec, g.progress, t.input,
+        g.output
+)
+INSERT INTO history (
+    created_at_ms, run_at_ms, handed_at_ms, finished_at_ms, attempt, version, session_no,
+    priority, id, worker_id, state, namespace, queue, type, last_outcome, labels, spec, progress,
+    input, output
+)
+SELECT * FROM gone
+RETURNING CAST(id AS text);
+
+-- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
+INSERT INTO tasks (
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
+    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,
+    spec, progress, input
+)
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
+    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
+    CAST(labels AS jsonb), spec, progress, input
+FROM unnest(
+    CAST(:id AS uuid[]), CAST(:namespace AS text[]), CAST(:queue AS text[]),
+    CAST(:type AS text[]), CAST(:state AS text[]), CAST(:line AS smallint[]),
+    CAST(:priority AS smallint[]), CAST(:created_at_ms AS bigint[]),
+    CAST(:run_at_ms AS bigint[]), CAST(:attempt AS integer[]), CAST(:version AS integer[]),
+    CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
+    CAST(:session_no AS integer[]), CAST(:last_outcome AS text[]),
+    CAST(:due_at_ms AS bigint[]), CAST(:is_guarded AS boolean[]), CAST(:labels AS text[]),
+    CAST(:spec AS bytea[]), CAST(:progress AS bytea[]), CAST(:input AS bytea[])
+) AS g (
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
+    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,
+    spec, progress, input
+);
+
+-- name: list_tasks(namespace, queue, type, state, before_id, amount)
+-- Newest first by id over both tables, so that a row that moves between two pages is neither
+-- doubled nor missed. An empty text means no filter; a nil id means from the newest.
+SELECT *
+FROM (
+    (
+        SELECT
+            CAST(id AS text) AS id, namespace, queue, type, state, line, priority,
+            created_at_ms, run_at_ms, attempt, version, CAST(worker_id AS text) AS worker_id,
+            handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
+            CAST(labels AS text) AS labels, spec, progress, input,
+            CAST(NULL AS bytea) AS output, CAST(NULL AS bigint) AS finished_at_ms
+        FROM tasks
+        WHERE namespace = :namespace
+          AND id < CAST(:before_id AS uuid)
+          AND (CAST(:queue AS text) = '' OR queue = :queue)
+          AND (CAST(:type AS text) = '' OR type = :type)
+          AND (CAST(:state AS text) = '' OR state = :state)
+        ORDER BY namespace DESC, tasks.id DESC
+        LIMIT CAST(:amount AS integer)
+    )
+    UNION ALL
+    (
+        SELECT
+            CAST(id AS text) AS id, namespace, queue, type, state, 0, priority,
+            created_at_ms, run_at_ms, attempt, version, CAST(worker_id AS text) AS worker_id,
+            handed_at_ms, session_no, last_outcome, NULL, false,
+            CAST(labels AS text) AS labels, spec, progress, input, output, finished_at_ms
+        FROM history
+        WHERE namespace = :namespace
+          AND id < CAST(:before_id AS uuid)
+          AND (CAST(:queue AS text) = '' OR queue = :queue)
+          AND (CAST(:type AS text) = '' OR type = :type)
+          AND (CAST(:state AS text) = '' OR state = :state)
+        ORDER BY namespace DESC, history.id DESC
+        LIMIT CAST(:amount AS integer)
+    )
+) AS both_tables
+ORDER BY id DESC
+LIMIT CAST(:amount AS integer);
+
+-- name: load_cancelling(worker_id)
+SELECT CAST(worker_id AS text), CAST(id AS text), attempt
+FROM tasks
+WHERE state = 'cancelling' AND worker_id = ANY(CAST(:worker_id AS uuid[]));
+
+-- name: load_due(now_ms, amount)
+SELECT
+    CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
+    attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
+    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input
+FROM tasks
+WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
+ORDER BY due_at_ms
+LIMIT CAST(:amount AS integer)
+FOR UPDATE SKIP LOCKED;
+
+-- name: load_guarded_holders(worker_id)
+SELECT DISTINCT CAST(worker_id AS text)
+FROM tasks
+WHERE is_guarded AND worker_id = ANY(CAST(:worker_id AS uuid[]));
+
+-- name: load_held(namespace, queue, worker_id, amount)
+SELECT
+    CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
+    attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
+    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input
+FROM tasks
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = CAST(:worker_id AS uuid)
+ORDER BY id
+LIMIT CAST(:amount AS integer)
+FOR UPDATE;
+
+-- name: load_tasks(namespace, id)
+SELECT
+    CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
+    t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
+    t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
+    CAST(t.labels AS text), t.spec, t.progress, t.input
+FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
+JOIN tasks AS t ON t.namespace = d.namespace AND t.id = d.id
+ORDER BY t.namespace, t.id
+FOR UPDATE OF t;
+
+-- name: next_due()
+SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
+
+-- name: read_tasks(namespace, id)
+SELECT
+    CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
+    t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
+    t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
+    CAST(t.labels AS text), t.spec, t.progress, t.input
+FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
+JOIN tasks AS t ON t.namespace = d.namespace AND t.id = d.id;
+
+-- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
+UPDATE tasks AS t
+SET state = g.state,
+    line = g.line,
+    run_at_ms = g.run_at_ms,
+    attempt = g.attempt,
+    version = g.version + 1,
+    worker_id = g.worker_id,
+    handed_at_ms = g.handed_at_ms,
+    session_no = g.session_no,
+    last_outcome = g.last_outcome,
+    due_at_ms = g.due_at_ms,
+    is_guarded = g.is_guarded,
+    progress = g.progress
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
+    CAST(:state AS text[]), CAST(:line AS smallint[]), CAST(:run_at_ms AS bigint[]),
+    CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
+    CAST(:session_no AS integer[]), CAST(:last_outcome AS text[]),
+    CAST(:due_at_ms AS bigint[]), CAST(:is_guarded AS boolean[]), CAST(:progress AS bytea[])
+) AS g (
+    namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms,
+    session_no, last_outcome, due_at_ms, is_guarded, progress
+)
+WHERE t.namespace = g.namespace AND t.id = g.id AND t.version = g.version
+RETURNING CAST(t.id AS text);
+
+-- name: vacuum_tasks()
+VACUUM (TRUNCATE off, SKIP_LOCKED on) tasks;

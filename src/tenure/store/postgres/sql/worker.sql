@@ -1,0 +1,120 @@
+-- name: delete_offline_workers(before_ms, amount)
+DELETE FROM workers
+WHERE id = ANY (ARRAY(
+    SELECT id FROM workers
+    WHERE status = 'offline' AND NOT release_pending AND ended_at_ms < :before_ms
+    ORDER BY ended_at_ms
+    LIMIT CAST(:amount AS integer)
+))
+RETURNING CAST(id AS text);
+
+-- name: find_workers(namespace, instance_key, name)
+SELECT
+    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
+    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    drain_at_ms, ended_at_ms, release_pending, version
+FROM workers
+WHERE namespace = :namespace
+  AND (
+    instance_key = :instance_key
+    OR (CAST(:name AS text) <> '' AND name = :name AND status <> 'offline')
+  )
+ORDER BY id
+FOR UPDATE;
+
+-- name: insert_workers(id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version)
+INSERT INTO workers (
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
+    release_pending, version
+)
+SELECT
+    id, namespace, queue, ARRAY(SELECT jsonb_array_elements_text(CAST(types AS jsonb))),
+    instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version,
+    CAST(labels AS jsonb), session_no, end_reason, drain_at_ms, ended_at_ms, release_pending,
+    version
+FROM unnest(
+    CAST(:id AS uuid[]), CAST(:namespace AS text[]), CAST(:queue AS text[]),
+    CAST(:types AS text[]), CAST(:instance_key AS text[]), CAST(:registered_at_ms AS bigint[]),
+    CAST(:status AS text[]), CAST(:mode AS text[]), CAST(:slots AS integer[]),
+    CAST(:name AS text[]), CAST(:hostname AS text[]), CAST(:pid AS integer[]),
+    CAST(:software_version AS text[]), CAST(:labels AS text[]), CAST(:session_no AS integer[]),
+    CAST(:end_reason AS text[]), CAST(:drain_at_ms AS bigint[]), CAST(:ended_at_ms AS bigint[]),
+    CAST(:release_pending AS boolean[]), CAST(:version AS integer[])
+) AS g (
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
+    release_pending, version
+);
+
+-- name: list_workers(namespace, queue, status, before_id, amount)
+SELECT
+    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
+    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    drain_at_ms, ended_at_ms, release_pending, version
+FROM workers
+WHERE namespace = :namespace
+  AND id < CAST(:before_id AS uuid)
+  AND (CAST(:queue AS text) = '' OR queue = :queue)
+  AND (CAST(:status AS text) = '' OR status = :status)
+ORDER BY workers.id DESC
+LIMIT CAST(:amount AS integer);
+
+-- name: load_releasing(amount)
+SELECT CAST(id AS text)
+FROM workers
+WHERE release_pending
+ORDER BY id
+LIMIT CAST(:amount AS integer);
+
+-- name: lock_workers(id)
+-- Taken by whatever changes a worker's status; the hand-out's lock below excludes it.
+SELECT
+    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
+    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    drain_at_ms, ended_at_ms, release_pending, version
+FROM workers
+WHERE id = ANY(CAST(:id AS uuid[]))
+ORDER BY workers.id
+FOR UPDATE;
+
+-- name: read_workers(id)
+SELECT
+    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
+    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    drain_at_ms, ended_at_ms, release_pending, version
+FROM workers
+WHERE id = ANY(CAST(:id AS uuid[]))
+ORDER BY workers.id;
+
+-- name: share_workers(id)
+-- Taken by every hand-out: a drain or an expiry comes before it, or finds its task. KEY SHARE is
+-- compatible with itself, and UPDATEs of other servers that leave the key alone must wait only
+-- where they take FOR UPDATE first, which is what every change of a status does.
+SELECT
+    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
+    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    drain_at_ms, ended_at_ms, release_pending, version
+FROM workers
+WHERE id = ANY(CAST(:id AS uuid[]))
+ORDER BY workers.id
+FOR KEY SHARE;
+
+-- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending)
+UPDATE workers AS w
+SET status = g.status,
+    session_no = g.session_no,
+    end_reason = g.end_reason,
+    drain_at_ms = g.drain_at_ms,
+    ended_at_ms = g.ended_at_ms,
+    release_pending = g.release_pending,
+    version = g.version + 1
+FROM unnest(
+    CAST(:id AS uuid[]), CAST(:version AS integer[]), CAST(:status AS text[]),
+    CAST(:session_no AS integer[]), CAST(:end_reason AS text[]), CAST(:drain_at_ms AS bigint[]),
+    CAST(:ended_at_ms AS bigint[]), CAST(:release_pending AS boolean[])
+) AS g (
+    id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending
+)
+WHERE w.id = g.id AND w.version = g.version
+RETURNING CAST(w.id AS text);

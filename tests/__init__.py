@@ -1,0 +1,1 @@
+"""The tests of Tenure; the folders mirror those of ``src/tenure``."""
