@@ -56,9 +56,16 @@ def deal(tasks: Iterable[Task], hands: Sequence[Hand]) -> list[Dealt]:
         turn += 1
         chosen.turn = turn
         chosen.credit -= 1
-        chosen.holds_guarded = chosen.holds_guarded or task.is_guarded
+        if task.is_guarded:
+            _mark_guarded(hands, chosen.worker_id)
         dealt.append(Dealt(task, chosen.offer_id, chosen.worker_id))
     return dealt
+
+
+def _mark_guarded(hands: Sequence[Hand], worker_id: str) -> None:
+    """Note that a worker has its one suspect, in each of its offers."""
+    for hand in hands:
+        hand.holds_guarded = hand.holds_guarded or hand.worker_id == worker_id
 
 
 def _choose(task: Task, hands: Sequence[Hand], line: list[tuple[int, int]]) -> Hand | None:

@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from tenure.core import check, retry
+from tenure.core import check, deadline, retry
 from tenure.core.limits import DELIVERY_TIMEOUT_MAX_MS, TEXT_BYTES_MAX
 from tenure.core.task_record import (
     NO_PROGRESS,
@@ -20,7 +20,8 @@ from tenure.core.task_record import (
 )
 from tenure.errors import InvalidArgument
 
-_ENCODER = msgspec.msgpack.Encoder()
+# Equal labels in another order are the same content; maps of the wire have no order.
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def check_new(new: NewTask) -> None:
@@ -103,7 +104,7 @@ def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:
         parent_id=new.parent_id,
         retry_of=new.retry_of,
     )
-    return Task(
+    task = Task(
         id=new.id,
         namespace=namespace,
         queue=new.queue,
@@ -115,22 +116,41 @@ def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:
         run_at_ms=run_at_ms,
         progress=_first_progress(new, run_at_ms),
         priority=new.priority,
-        due_at_ms=_first_due_ms(new, spec, run_at_ms, is_ready=is_ready),
         labels=new.labels or None,
         input=new.input,
     )
+    if is_ready and not new.schedule_to_start_ms and not close_ms:
+        return task
+    return msgspec.structs.replace(task, due_at_ms=deadline.next_due_ms(task))
 
 
 def _first_progress(new: NewTask, run_at_ms: int) -> Progress:
     return Progress(ready_at_ms=run_at_ms) if new.schedule_to_start_ms else NO_PROGRESS
 
 
-def _first_due_ms(new: NewTask, spec: Spec, run_at_ms: int, *, is_ready: bool) -> int | None:
-    dues = []
-    if not is_ready:
-        dues.append(run_at_ms)
-    if new.schedule_to_start_ms:
-        dues.append(run_at_ms + new.schedule_to_start_ms)
-    if spec.close_at_ms:
-        dues.append(spec.close_at_ms)
-    return min(dues, default=None)
+def again(old: Task, *, task_id: str, now_ms: int) -> Task:
+    """Return a new task that does what a finished one was asked to do."""
+    spec = old.spec
+    close_ms = spec.schedule_to_close_ms
+    close_at_ms = now_ms + close_ms if close_ms else 0
+    fresh = Task(
+        id=task_id,
+        namespace=old.namespace,
+        queue=old.queue,
+        type=old.type,
+        spec=msgspec.structs.replace(
+            spec,
+            close_at_ms=close_at_ms,
+            idempotency_key="",
+            retry_of=old.id,
+        ),
+        state=TaskState.PENDING,
+        line=Line.FRESH,
+        created_at_ms=now_ms,
+        run_at_ms=now_ms,
+        progress=Progress(ready_at_ms=now_ms) if spec.schedule_to_start_ms else NO_PROGRESS,
+        priority=old.priority,
+        labels=old.labels,
+        input=old.input,
+    )
+    return msgspec.structs.replace(fresh, due_at_ms=deadline.next_due_ms(fresh))

@@ -73,6 +73,8 @@ PAGE_SIZE_DEFAULT: Final = 20
 PAGE_SIZE_MAX: Final = 100
 # Good names that are recognised without a regular expression; about 1 MiB at worst.
 NAMES_REMEMBERED_MAX: Final = 4_096
+# Distinct task settings whose decoded form is kept; a deployment has one or two per type.
+SPECS_REMEMBERED_MAX: Final = 1_024
 
 # Workers.
 
@@ -161,3 +163,26 @@ SCHEDULER_BATCH_MAX: Final = 100
 SCHEDULER_FIRES_MAX: Final = 1_000
 # Missed ticks that are made up for, the newest ones; the others are recorded as skipped.
 CATCHUP_MAX: Final = 100
+# A list or a lookup that takes longer is given up, so that it never holds a connection for long.
+READ_SECONDS_MAX: Final = 10.0
+# How long a statement waits for SQLite's lock; only readers' checkpoints ever hold it here.
+SQLITE_BUSY_MS: Final = 5 * _SECOND_MS
+# A transaction is one bounded batch; one that takes longer hangs on a dead connection.
+TX_SECONDS_MAX: Final = 30.0
+CONNECT_SECONDS_MAX: Final = 5.0
+# Lists and lookups share few connections, so that they never crowd out the lanes.
+READ_POOL_SIZE: Final = 4
+# A server that could not commit a heartbeat for SIGHT_STALL_MS is blind, so it probes more often.
+SIGHT_PROBE_MS: Final = 400
+# How often leases are scanned, and retention looks for what is old.
+JUDGE_MS: Final = 1 * _SECOND_MS
+RETENTION_MS: Final = 60 * _SECOND_MS
+# The live table grows to 125 MB in ten seconds at full speed when autovacuum is left to itself.
+VACUUM_EVERY_TASKS: Final = 25_000
+# Beyond this share of a full lane new work is refused, so that reports still find room.
+NEW_WORK_SHARE_MAX: Final = 0.8
+JUDGED_BATCH_MAX: Final = 500
+# Between two scans from the very head of a line a hundred times the time of the last one passes.
+FULL_CLAIM_BUDGET: Final = 100
+# Hints for other replicas are sent together: inside the transactions they would queue up.
+NOTIFY_MS: Final = 20

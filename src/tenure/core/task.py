@@ -135,11 +135,11 @@ RULES: Final[dict[type[TaskEvent], Rule]] = {
     AttemptCancelled: _rule(_LIVE, _X),
     AttemptReleased: _rule(_LIVE, _P, _H, _X),
     AttemptDeferred: _rule(_LIVE, _W, _C),
-    AttemptYielded: _rule(_LIVE, _P, _W, _H, _X),
+    AttemptYielded: _rule(_LIVE, _P, _W, _H),
     DeliveryMissed: _rule(frozenset({_D}), _P, _H),
     TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
     WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
-    CancelRequested: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _C, _X),
+    CancelRequested: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _C, _W, _H, _X),
     CancelSignalled: _rule(frozenset({_C}), _C),
     PauseRequested: _rule(frozenset({_P, _D, _R, _W, _H}), _D, _R, _W, _H),
     ResumeRequested: _rule(frozenset({_H, _D, _R, _W}), _P, _D, _R, _W),
@@ -195,13 +195,12 @@ def _report_refusal(task: Task, event: Report) -> Rejection | None:
         is_early = event.needs_confirmed and task.state is TaskState.DISPATCHED
         is_possible = task.state in _rule_of(event).sources and not is_early
         return None if is_possible else wrong_state(task)
-    if event.attempt == task.attempt and not task.is_attempt_live:
-        if task.last_outcome in EXPIRED:
-            if isinstance(event, Heartbeaten):
-                return Rejection("task_expired", f"Attempt {event.attempt} of {task.id} is over.")
-            return attempt_mismatch(task, event.attempt)
-        if task.state in TERMINAL:
-            return already_terminal(task)
+    if event.attempt == task.attempt and task.last_outcome in EXPIRED:
+        if isinstance(event, Heartbeaten):
+            return Rejection("task_expired", f"Attempt {event.attempt} of {task.id} is over.")
+        return attempt_mismatch(task, event.attempt)
+    if task.state in TERMINAL and event.attempt >= task.attempt:
+        return already_terminal(task)
     return attempt_mismatch(task, event.attempt)
 
 
@@ -258,7 +257,7 @@ def _decide_accepted(task: Task, event: TaskEvent, now_ms: int) -> Decision:  # 
         case AttemptCancelled():
             return _finish(task, TaskState.CANCELLED, now_ms, Outcome.CANCELLED)
         case AttemptReleased():
-            return _put_back(task, Outcome.RELEASED, now_ms)
+            return _release(task, now_ms)
         case AttemptDeferred():
             return Decision(_defer(task, now_ms))
         case AttemptYielded():
@@ -312,6 +311,9 @@ def _hand_out(task: Task, event: HandedOut, now_ms: int) -> Decision:
 
 
 def _confirm(task: Task, now_ms: int) -> Task:
+    if task.state is TaskState.CANCELLING:
+        # The answer to this report carries the signal.
+        return _signal(task, now_ms)
     if task.state is not TaskState.DISPATCHED:
         return task
     is_cancelled = task.is_cancel_requested
@@ -333,10 +335,7 @@ def _heartbeat(task: Task, event: Heartbeaten, now_ms: int) -> Task:
         percent=old.percent if event.percent is None else event.percent,
         message=old.message if event.message is None else event.message,
     )
-    beaten = replace(confirmed, progress=progress)
-    if beaten.state is TaskState.CANCELLING and old.grace_at_ms == 0:
-        return _signal(beaten, now_ms)
-    return beaten
+    return replace(confirmed, progress=progress)
 
 
 def _signal(task: Task, now_ms: int) -> Task:
@@ -347,21 +346,21 @@ def _signal(task: Task, now_ms: int) -> Task:
 
 def _defer(task: Task, now_ms: int) -> Task:
     confirmed = _confirm(task, now_ms)
-    progress = replace(confirmed.progress, is_async=True)
-    state = confirmed.state
-    if state is TaskState.CANCELLING:
-        # Nobody is connected to whom the signal could be pushed: the grace runs from here.
-        progress = replace(progress, grace_at_ms=progress.grace_at_ms or now_ms)
-    else:
-        state = TaskState.WAITING
-    return _armed(replace(confirmed, state=state, worker_id=None, progress=progress))
+    is_cancelling = confirmed.state is TaskState.CANCELLING
+    deferred = replace(
+        confirmed,
+        state=TaskState.CANCELLING if is_cancelling else TaskState.WAITING,
+        worker_id=None,
+        progress=replace(confirmed.progress, is_async=True),
+    )
+    return _armed(deferred)
 
 
 def _yield(task: Task, event: AttemptYielded, now_ms: int) -> Decision:
     if event.wake_seq < task.progress.wake_seq or task.progress.pause_wanted:
-        return _put_back(task, Outcome.YIELDED, now_ms, keep_cancel=True)
+        return _return(task, Outcome.YIELDED, now_ms, now_ms)
     ended = _end_attempt(task, Outcome.YIELDED)
-    progress = replace(ended.progress, wake_at_ms=event.wake_at_ms, loss_count=0)
+    progress = replace(ended.progress, wake_at_ms=event.wake_at_ms)
     waiting = replace(ended, state=TaskState.WAITING, worker_id=None, progress=progress)
     return Decision(_armed(waiting), ended=_ended(task, waiting, Outcome.YIELDED, None, now_ms))
 
@@ -381,14 +380,16 @@ def _cancel(task: Task, event: CancelRequested, now_ms: int) -> Decision:
         task.progress,
         cancel_at_ms=now_ms,
         cancel_reason=event.reason,
+        pause_wanted=False,
         wake_seq=task.progress.wake_seq + 1,
     )
     requested = replace(task, progress=progress)
     match task.state:
         case TaskState.RUNNING:
-            assert task.worker_id is not None or task.progress.is_async
-            told = _tell_cancel(task)
-            return Decision(_armed(replace(requested, state=TaskState.CANCELLING)), effects=told)
+            assert task.worker_id is not None
+            tell = TellCancel(task.worker_id, task.id, task.attempt)
+            cancelling = _armed(replace(requested, state=TaskState.CANCELLING))
+            return Decision(cancelling, effects=(tell,))
         case TaskState.WAITING if task.progress.is_async:
             return Decision(_signal(replace(requested, state=TaskState.CANCELLING), now_ms))
         case TaskState.DISPATCHED if task.kind is TaskKind.WORKFLOW and task.attempt > 1:
@@ -399,12 +400,6 @@ def _cancel(task: Task, event: CancelRequested, now_ms: int) -> Decision:
             return _ready(requested, now_ms)
         case _:
             return _finish(requested, TaskState.CANCELLED, now_ms, Outcome.CANCELLED)
-
-
-def _tell_cancel(task: Task) -> tuple[Effect, ...]:
-    if task.worker_id is None:
-        return ()
-    return (TellCancel(task.worker_id, task.id, task.attempt),)
 
 
 def _pause(task: Task) -> Task:
@@ -426,14 +421,13 @@ def _due(task: Task, event: Due, now_ms: int) -> Decision:
         case None:
             return Decision(_rearmed(task, now_ms, event.sighted_ms))
         case deadline.Kind.START:
-            return _ready(task, now_ms, keep_order=True)
+            return _ready(task, task.run_at_ms, now_ms=now_ms)
         case deadline.Kind.WAKE:
             return _wake(task, now_ms)
         case deadline.Kind.DELIVERY:
             return _undelivered(task, now_ms)
         case deadline.Kind.CANCEL_GRACE:
-            error = ErrorInfo(ErrorCategory.CANCELLED, "The cancel grace period is over.")
-            return _fail(task, Reason.CANCEL_TIMEOUT, Outcome.CANCEL_TIMEOUT, error, now_ms)
+            return _cancel_overdue(task, now_ms)
         case deadline.Kind.SCHEDULE_TO_START | deadline.Kind.SCHEDULE_TO_CLOSE:
             return _overdue(task, Reason(expired.name), now_ms)
         case deadline.Kind.START_TO_CLOSE | deadline.Kind.HEARTBEAT:
@@ -447,6 +441,14 @@ _TIMEOUT_MESSAGES: Final = {
     deadline.Kind.START_TO_CLOSE: "The attempt ran longer than startToClose.",
     deadline.Kind.HEARTBEAT: "No heartbeat arrived within heartbeatTimeout.",
 }
+
+
+def _cancel_overdue(task: Task, now_ms: int) -> Decision:
+    if task.worker_id is None:
+        # Nobody holds what is completed from elsewhere, so nobody failed to stop.
+        return _finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
+    error = ErrorInfo(ErrorCategory.CANCELLED, "The cancel grace period is over.")
+    return _fail(task, Reason.CANCEL_TIMEOUT, Outcome.CANCEL_TIMEOUT, error, now_ms)
 
 
 def _overdue(task: Task, reason: Reason, now_ms: int) -> Decision:
@@ -470,7 +472,7 @@ def _fail_attempt(
     failures = task.progress.failure_count + 1
     counted = replace(
         task,
-        progress=replace(task.progress, failure_count=failures, loss_count=0, error=error),
+        progress=replace(task.progress, failure_count=failures, error=error),
     )
     policy = task.spec.retry
     delay_ms = retry.next_delay_ms(policy, failure_count=failures, error=error, jitter=jitter)
@@ -520,38 +522,25 @@ def _lose(task: Task, outcome: Outcome, now_ms: int) -> Decision:
 
 def _undelivered(task: Task, now_ms: int) -> Decision:
     count = task.progress.undelivered_count + 1
-    progress = replace(
-        task.progress,
-        undelivered_count=count,
-        loss_count=0,
-        avoid_worker_id=task.worker_id,
-    )
-    missed = replace(task, progress=progress)
-    if task.is_cancel_requested:
-        return _put_back(missed, Outcome.UNDELIVERED, now_ms, keep_cancel=True)
     run_at_ms = now_ms
+    avoid_worker_id = None
     if count >= UNDELIVERED_BEFORE_BACKOFF:
         doublings = min(count - UNDELIVERED_BEFORE_BACKOFF, 16)
         run_at_ms += min(UNDELIVERED_BACKOFF_MIN_MS << doublings, UNDELIVERED_BACKOFF_MAX_MS)
-    return _return(missed, Outcome.UNDELIVERED, run_at_ms, now_ms)
-
-
-def _put_back(
-    task: Task,
-    outcome: Outcome,
-    now_ms: int,
-    *,
-    keep_cancel: bool = False,
-) -> Decision:
-    """End the live attempt without charge; the task is pending again at once."""
-    if task.is_cancel_requested and not keep_cancel:
-        return _finish(task, TaskState.CANCELLED, now_ms, outcome)
-    return _return(
-        replace(task, progress=replace(task.progress, loss_count=0)),
-        outcome,
-        now_ms,
-        now_ms,
+        avoid_worker_id = task.worker_id
+    progress = replace(
+        task.progress,
+        undelivered_count=count,
+        avoid_worker_id=avoid_worker_id,
     )
+    return _return(replace(task, progress=progress), Outcome.UNDELIVERED, run_at_ms, now_ms)
+
+
+def _release(task: Task, now_ms: int) -> Decision:
+    """End the live attempt without charge; the task is pending again at once."""
+    if task.is_cancel_requested:
+        return _finish(task, TaskState.CANCELLED, now_ms, Outcome.RELEASED)
+    return _return(task, Outcome.RELEASED, now_ms, now_ms)
 
 
 def _return(
@@ -562,11 +551,17 @@ def _return(
     error: ErrorInfo | None = None,
 ) -> Decision:
     """End the live attempt and let the task wait for its next one."""
-    ended = replace(_end_attempt(task, outcome), worker_id=None)
+    ended = _end_attempt(task, outcome)
     if task.progress.pause_wanted:
         progress = replace(ended.progress, pause_wanted=False)
         paused = _armed(
-            replace(ended, state=TaskState.PAUSED, run_at_ms=run_at_ms, progress=progress),
+            replace(
+                ended,
+                state=TaskState.PAUSED,
+                worker_id=None,
+                run_at_ms=run_at_ms,
+                progress=progress,
+            ),
         )
         return Decision(paused, ended=_ended(task, paused, outcome, error, now_ms))
     back = _ready(ended, run_at_ms, now_ms=now_ms, keep_order=run_at_ms <= now_ms)
@@ -592,10 +587,11 @@ def _ready(
         replace(
             task,
             state=TaskState.PENDING,
+            worker_id=None,
             line=Line.RETURNED if is_ready else Line.NONE,
             run_at_ms=task.run_at_ms if keep_order else run_at_ms,
             is_guarded=task.progress.loss_count >= LOSSES_BEFORE_GUARD,
-            progress=replace(task.progress, ready_at_ms=max(run_at_ms, now_ms), wake_at_ms=0),
+            progress=replace(task.progress, ready_at_ms=run_at_ms, wake_at_ms=0),
         ),
     )
     effects = (WakeQueue(task.namespace, task.queue),) if is_ready else ()
@@ -649,11 +645,22 @@ _REPORTED: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RELEASE
 
 
 def _end_attempt(task: Task, outcome: Outcome) -> Task:
+    if not task.is_attempt_live:
+        return task
     progress = task.progress
     if progress is not NO_PROGRESS:
-        progress = replace(progress, is_async=False, grace_at_ms=0)
-    last_outcome = outcome if task.is_attempt_live else task.last_outcome
-    return replace(task, last_outcome=last_outcome, progress=progress)
+        # Losses and missed deliveries count in a row: any other outcome resets them.
+        is_loss = CHARGES[outcome] is Charge.INTERRUPTIONS
+        is_missed = outcome is Outcome.UNDELIVERED
+        progress = replace(
+            progress,
+            is_async=False,
+            grace_at_ms=0,
+            loss_count=progress.loss_count if is_loss else 0,
+            undelivered_count=progress.undelivered_count if is_missed else 0,
+            avoid_worker_id=progress.avoid_worker_id if is_missed else None,
+        )
+    return replace(task, last_outcome=outcome, progress=progress)
 
 
 def _ended(

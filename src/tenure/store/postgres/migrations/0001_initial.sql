@@ -111,7 +111,7 @@ CREATE TABLE workers (
     id uuid PRIMARY KEY,
     namespace text NOT NULL,
     queue text NOT NULL,
-    types text[] NOT NULL CHECK (cardinality(types) > 0),
+    types jsonb NOT NULL CHECK (jsonb_array_length(types) > 0),
     instance_key text NOT NULL,
     registered_at_ms bigint NOT NULL,
     status text NOT NULL CHECK (status IN ('online', 'draining', 'offline')),

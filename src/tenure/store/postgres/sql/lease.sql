@@ -1,4 +1,4 @@
--- name: beat_leases(worker_id, token, server_id, lease_ms, total_completed, total_failed, completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms)
+-- name: beat_leases(worker_id, namespace, token, server_id, lease_ms, total_completed, total_failed, completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms)
 -- One row per heartbeat, however many tasks the worker holds. Set-based for speed; a test compares
 -- it with core.lease.decide on generated rows.
 UPDATE leases AS l
@@ -21,16 +21,16 @@ SET token = l.token + 1,
     suspect_until_ms = NULL,
     failures = 0
 FROM unnest(
-    CAST(:worker_id AS uuid[]), CAST(:token AS bigint[]), CAST(:server_id AS uuid[]),
-    CAST(:lease_ms AS integer[]), CAST(:total_completed AS bigint[]),
+    CAST(:worker_id AS uuid[]), CAST(:namespace AS text[]), CAST(:token AS bigint[]),
+    CAST(:server_id AS uuid[]), CAST(:lease_ms AS integer[]), CAST(:total_completed AS bigint[]),
     CAST(:total_failed AS bigint[]), CAST(:completed_delta AS bigint[]),
     CAST(:failed_delta AS bigint[]), CAST(:active_count AS integer[]),
     CAST(:loop_lag_ms AS integer[]), CAST(:stuck_count AS integer[]), CAST(:now_ms AS bigint[])
 ) AS g (
-    worker_id, token, server_id, lease_ms, total_completed, total_failed, completed_delta,
-    failed_delta, active_count, loop_lag_ms, stuck_count, now_ms
+    worker_id, namespace, token, server_id, lease_ms, total_completed, total_failed,
+    completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms
 )
-WHERE l.worker_id = g.worker_id AND l.token = g.token
+WHERE l.worker_id = g.worker_id AND l.namespace = g.namespace AND l.token = g.token
 RETURNING
     CAST(l.worker_id AS text), l.namespace, CAST(l.server_id AS text), l.lease_until_ms,
     l.lease_ms, l.token, l.beat_at_ms, l.previous_beat_at_ms, l.total_completed,
@@ -43,11 +43,31 @@ UPDATE leases SET lease_until_ms = :now_ms + lease_ms
 WHERE lease_until_ms > CAST(:now_ms AS bigint) + lease_ms
 RETURNING CAST(worker_id AS text);
 
--- name: delete_leases(worker_id, token)
--- Fenced by the token: a heartbeat that came in between keeps its worker alive.
+-- name: delete_leases(worker_id, token, lease_until_ms, suspect_until_ms)
+-- Fenced by all that the judgement looked at: a heartbeat or a new session that came in between
+-- keeps its worker alive.
 DELETE FROM leases AS l
-USING unnest(CAST(:worker_id AS uuid[]), CAST(:token AS bigint[])) AS g (worker_id, token)
-WHERE l.worker_id = g.worker_id AND l.token = g.token
+USING unnest(
+    CAST(:worker_id AS uuid[]), CAST(:token AS bigint[]), CAST(:lease_until_ms AS bigint[]),
+    CAST(:suspect_until_ms AS bigint[])
+) AS g (worker_id, token, lease_until_ms, suspect_until_ms)
+WHERE l.worker_id = g.worker_id
+  AND l.token = g.token
+  AND l.lease_until_ms = g.lease_until_ms
+  AND l.suspect_until_ms IS NOT DISTINCT FROM g.suspect_until_ms
+RETURNING CAST(l.worker_id AS text);
+
+-- name: drop_leases(worker_id)
+DELETE FROM leases AS l
+USING unnest(CAST(:worker_id AS uuid[])) AS g (worker_id)
+WHERE l.worker_id = g.worker_id
+RETURNING CAST(l.worker_id AS text);
+
+-- name: fail_leases(worker_id)
+UPDATE leases AS l
+SET failures = l.failures + 1
+FROM unnest(CAST(:worker_id AS uuid[])) AS g (worker_id)
+WHERE l.worker_id = g.worker_id
 RETURNING CAST(l.worker_id AS text);
 
 -- name: insert_leases(worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms, previous_beat_at_ms)

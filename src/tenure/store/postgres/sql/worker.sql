@@ -10,8 +10,8 @@ RETURNING CAST(id AS text);
 
 -- name: find_workers(namespace, instance_key, name)
 SELECT
-    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
-    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
     drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE namespace = :namespace
@@ -29,8 +29,7 @@ INSERT INTO workers (
     release_pending, version
 )
 SELECT
-    id, namespace, queue, ARRAY(SELECT jsonb_array_elements_text(CAST(types AS jsonb))),
-    instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version,
+    id, namespace, queue, CAST(types AS jsonb), instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version,
     CAST(labels AS jsonb), session_no, end_reason, drain_at_ms, ended_at_ms, release_pending,
     version
 FROM unnest(
@@ -49,8 +48,8 @@ FROM unnest(
 
 -- name: list_workers(namespace, queue, status, before_id, amount)
 SELECT
-    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
-    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
     drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE namespace = :namespace
@@ -70,8 +69,8 @@ LIMIT CAST(:amount AS integer);
 -- name: lock_workers(id)
 -- Taken by whatever changes a worker's status; the hand-out's lock below excludes it.
 SELECT
-    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
-    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
     drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE id = ANY(CAST(:id AS uuid[]))
@@ -80,8 +79,8 @@ FOR UPDATE;
 
 -- name: read_workers(id)
 SELECT
-    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
-    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
     drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE id = ANY(CAST(:id AS uuid[]))
@@ -92,8 +91,8 @@ ORDER BY workers.id;
 -- compatible with itself, and UPDATEs of other servers that leave the key alone must wait only
 -- where they take FOR UPDATE first, which is what every change of a status does.
 SELECT
-    CAST(id AS text), namespace, queue, types, instance_key, registered_at_ms, status, mode,
-    slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
+    CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
     drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE id = ANY(CAST(:id AS uuid[]))

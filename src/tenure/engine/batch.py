@@ -1,0 +1,201 @@
+"""A batch of commands as one transaction: load, decide, hand out, save.
+
+Claims come after all other commands, so that they see what the batch enqueued or put back, and
+before the save, so that a task that is enqueued and handed out at once is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tenure.core.task_record import TERMINAL, Task
+from tenure.engine import command as c
+from tenure.engine import need, task_handler, worker_handler
+from tenure.engine.claim import ClaimPlan, ClaimResult, hand_out
+from tenure.engine.clock import Clock
+from tenure.engine.load import Rows, load
+from tenure.engine.settings import Settings
+from tenure.engine.working_set import WorkingSet
+from tenure.errors import TenureError
+from tenure.store import table
+from tenure.store.table import TaskKey
+from tenure.store.transaction import Tx
+
+Handler = Callable[[WorkingSet, Any, Settings], object]
+
+
+def _plain(function: Callable[[WorkingSet, Any], object]) -> Handler:
+    return lambda ws, command, _settings: function(ws, command)
+
+
+# Each handler takes the command type beside it; a table cannot say so to mypy.
+HANDLERS: Final[dict[type, Handler]] = {
+    c.EnqueueTasks: _plain(task_handler.enqueue_tasks),
+    c.ClaimTasks: lambda _ws, _command, _settings: None,
+    c.ConfirmTasks: _plain(task_handler.confirm_tasks),
+    c.HeartbeatTasks: _plain(task_handler.heartbeat_tasks),
+    c.FinishTasks: _plain(task_handler.finish_tasks),
+    c.CompleteById: _plain(task_handler.complete_by_id),
+    c.CancelTask: _plain(task_handler.change_task),
+    c.PauseTask: _plain(task_handler.change_task),
+    c.ResumeTask: _plain(task_handler.change_task),
+    c.TerminateTask: _plain(task_handler.change_task),
+    c.RetryTask: _plain(task_handler.retry_task),
+    c.SignalCancels: _plain(task_handler.signal_cancels),
+    c.ReturnUndelivered: _plain(task_handler.return_undelivered),
+    c.RegisterWorker: worker_handler.register_worker,
+    c.DrainWorker: _plain(worker_handler.drain_worker),
+    c.DeregisterWorker: _plain(worker_handler.deregister_worker),
+    c.EvictWorker: _plain(worker_handler.evict_worker),
+    c.OpenSession: _plain(worker_handler.open_session),
+    c.CloseSession: worker_handler.close_session,
+    c.SpareWorkers: _plain(worker_handler.spare_workers),
+    c.FailCall: _plain(worker_handler.fail_call),
+    c.ReportHeld: _plain(worker_handler.report_held),
+    c.SetQueue: _plain(worker_handler.set_queue),
+    c.CreateNamespace: _plain(worker_handler.create_namespace),
+    c.ProcessDue: _plain(task_handler.process_due),
+    c.JudgeLeases: _plain(worker_handler.judge_leases),
+    c.ReleaseHeldTasks: _plain(worker_handler.release_held),
+}
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a batch needs besides its commands."""
+
+    clock: Clock
+    server_id: str
+    settings: Settings
+    cache: Mapping[TaskKey, Task]
+    known_namespaces: frozenset[str]
+    plan: ClaimPlan
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What a batch did, for the time after its commit."""
+
+    answers: list[object]
+    ws: WorkingSet
+    claims: ClaimResult
+    demands: tuple[table.Demand, ...]
+
+
+async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Committed:
+    """Run the phases of a batch. May run twice: it changes nothing outside itself."""
+    needs = need.gather(commands)
+    needs.namespaces -= context.known_namespaces
+    receivers = context.plan.receivers
+    rows = await load(tx, needs, cache=context.cache, receivers=receivers)
+    ws, answers = _decide(rows, commands, context)
+    if ws.doubtful:
+        # Something was refused or left alone on remembered copies: read them, decide again.
+        fresh = {key: task for key, task in context.cache.items() if key not in ws.doubtful}
+        needs = need.gather(commands)
+        needs.namespaces -= context.known_namespaces
+        needs.judge = needs.due = None
+        again = await load(tx, needs, cache=fresh, receivers=receivers)
+        _keep_taken(rows, again)
+        ws, answers = _decide(again, commands, context)
+    await _follow_up(tx, ws)
+    claims = await hand_out(tx, ws, context.plan)
+    await _save(tx, ws)
+    return Committed(answers, ws, claims, context.plan.demands)
+
+
+def _keep_taken(first: Rows, again: Rows) -> None:
+    """Keep what the first load took by a write or a lock that cannot be had a second time."""
+    again.judged = first.judged
+    again.due = first.due
+    for key in first.due:
+        again.tasks[key] = first.tasks[key]
+        again.cached.discard(key)
+    for worker_id in first.judged:
+        again.workers[worker_id] = first.workers[worker_id]
+
+
+def _decide(
+    rows: Rows,
+    commands: list[c.WorkCommand],
+    context: Context,
+) -> tuple[WorkingSet, list[object]]:
+    """Decide every command in its order; a refusal is its own caller's alone."""
+    rows.namespaces |= context.known_namespaces
+    ws = WorkingSet(rows, context.clock, context.server_id)
+    answers: list[object] = []
+    settings = context.settings
+    for command in commands:
+        try:
+            answers.append(HANDLERS[type(command)](ws, command, settings))
+        except TenureError as error:
+            answers.append(error)
+    return ws, answers
+
+
+async def _follow_up(tx: Tx, ws: WorkingSet) -> None:
+    """Decide events for other tasks: at once where the row is here, else after one more load.
+
+    A wake-up never finishes its task, so no follow-up causes another.
+    """
+    if not ws.follow_ups:
+        return
+    missing = {(each.namespace, each.task_id) for each in ws.follow_ups} - ws.tasks.keys()
+    for task in await table.load_tasks(tx, missing):
+        ws.tasks[task.namespace, task.id] = task
+    for each in list(ws.follow_ups):
+        key = (each.namespace, each.task_id)
+        if key in ws.tasks and ws.tasks[key].state not in TERMINAL:
+            ws.apply(key, each.event)
+
+
+async def _save(tx: Tx, ws: WorkingSet) -> None:
+    """Phase 4: one statement per table, every write of a live row fenced by its version."""
+    await _save_workers(tx, ws)
+    if ws.old_keys:
+        await table.delete_keys(tx, ws.old_keys)
+    if ws.new_keys:
+        await table.insert_keys(tx, list(ws.new_keys.values()))
+    finished, changed = _split(ws.changed_tasks)
+    if finished:
+        await table.finish_tasks(tx, finished)
+    if changed:
+        await table.update_tasks(tx, changed)
+    born_finished, born = _split(ws.new_tasks)
+    if born:
+        await table.insert_tasks(tx, born)
+    if born_finished:
+        await table.insert_finished(tx, born_finished)
+    if ws.ended:
+        await table.insert_attempts(tx, ws.ended)
+    if ws.changed_queues:
+        await table.save_queues(tx, list(ws.changed_queues.values()))
+    if ws.new_namespaces:
+        await tx.each("insert_namespaces", list(ws.new_namespaces.items()))
+
+
+def _split(tasks: Mapping[TaskKey, Task]) -> tuple[list[Task], list[Task]]:
+    """Split tasks into finished and live ones."""
+    finished: list[Task] = []
+    live: list[Task] = []
+    for task in tasks.values():
+        (finished if task.finished_at_ms is not None else live).append(task)
+    return finished, live
+
+
+async def _save_workers(tx: Tx, ws: WorkingSet) -> None:
+    if ws.changed_workers:
+        await table.update_workers(tx, list(ws.changed_workers.values()))
+    if ws.new_workers:
+        await table.insert_workers(tx, list(ws.new_workers.values()))
+    if ws.dropped_leases:
+        await table.drop_leases(tx, ws.dropped_leases)
+    if ws.new_leases:
+        await table.insert_leases(tx, list(ws.new_leases.values()))
+    if ws.suspected_leases:
+        await table.suspect_leases(tx, list(ws.suspected_leases.values()))
+    if ws.resumed_leases:
+        await table.resume_leases(tx, list(ws.resumed_leases.values()))
+    if ws.failed_leases:
+        await table.fail_leases(tx, ws.failed_leases)

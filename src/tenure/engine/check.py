@@ -1,0 +1,234 @@
+"""Checks of commands before they are accepted: bad input gets its typed error, nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tenure.core import check as checks
+from tenure.core import enqueue, limits
+from tenure.core.retry import ErrorInfo
+from tenure.core.worker import NewWorker
+from tenure.engine import command as c
+from tenure.errors import InvalidArgument, PayloadTooLarge
+
+
+def check(command: c.Command) -> None:
+    """Raise the typed error for the first thing that is wrong with a command."""
+    checker = _BY_TYPE.get(type(command))
+    if checker is not None:
+        checker(command)
+
+
+def _namespace(value: str) -> None:
+    if checks.namespace(value) != value:
+        message = "namespace must be tenant/workspace here"
+        raise InvalidArgument(message, field="namespace")
+
+
+def _enqueue(command: c.EnqueueTasks) -> None:
+    _namespace(command.namespace)
+    if not command.tasks:
+        message = "tasks must not be empty"
+        raise InvalidArgument(message, field="tasks")
+    if len(command.tasks) > limits.BULK_ENQUEUE_MAX:
+        message = f"tasks must be at most {limits.BULK_ENQUEUE_MAX}"
+        raise PayloadTooLarge(message, limit=limits.BULK_ENQUEUE_MAX)
+    for new in command.tasks:
+        enqueue.check_new(new)
+
+
+def _claim(command: c.ClaimTasks) -> None:
+    _namespace(command.namespace)
+    checks.task_id(command.worker_id, "workerId")
+    checks.name(command.queue, "queue")
+    if not command.types:
+        message = "types must not be empty"
+        raise InvalidArgument(message, field="types")
+    checks.integer(command.max_tasks, "maxTasks", 1, limits.WORKER_SLOTS_MAX)
+    checks.integer(command.wait_ms, "waitMs", 0, limits.LONG_POLL_MS)
+
+
+def _refs(namespace: str, worker_id: str | None, items: tuple[Any, ...]) -> None:
+    _namespace(namespace)
+    if worker_id is not None:
+        checks.task_id(worker_id, "workerId")
+    if len(items) > limits.HELD_SET_MAX:
+        message = f"items must be at most {limits.HELD_SET_MAX}"
+        raise PayloadTooLarge(message, limit=limits.HELD_SET_MAX)
+    for item in items:
+        checks.task_id(item.task_id, "taskId")
+        checks.attempt(item.attempt)
+
+
+def _confirm(command: c.ConfirmTasks) -> None:
+    _refs(command.namespace, command.worker_id, command.items)
+
+
+def _beats(command: c.HeartbeatTasks) -> None:
+    _refs(command.namespace, command.worker_id, command.items)
+    for item in command.items:
+        if item.details is not None:
+            checks.payload(item.details, "details")
+        if item.percent is not None:
+            checks.number(item.percent, "progressPct", 0, 100)
+        if item.message is not None:
+            checks.text(item.message, "message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
+
+
+def _finish(command: c.FinishTasks) -> None:
+    _refs(command.namespace, command.worker_id, command.items)
+    for item in command.items:
+        _outcome(item)
+
+
+def _outcome(item: c.Finish) -> None:
+    if item.output is not None:
+        checks.payload(item.output, "output")
+    if item.error is not None:
+        _error(item.error)
+    elif item.kind is c.FinishKind.FAILED:
+        message = "a failed attempt needs its error"
+        raise InvalidArgument(message, field="error")
+    if item.wake_at_ms:
+        checks.instant_ms(item.wake_at_ms, "wakeAt")
+
+
+def _error(error: ErrorInfo) -> None:
+    checks.text(error.message, "error.message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
+    checks.text(error.type, "error.type", bytes_max=limits.TEXT_BYTES_MAX)
+    checks.text(error.stack_trace, "error.stackTrace", bytes_max=limits.STACK_TRACE_BYTES_MAX)
+    if error.details is not None:
+        checks.payload(error.details, "error.details")
+    if error.next_delay_ms is not None:
+        checks.duration_ms(error.next_delay_ms, "error.nextRetryDelayMs", minimum=0)
+
+
+def _complete(command: c.CompleteById) -> None:
+    _namespace(command.namespace)
+    checks.task_id(command.finish.task_id, "taskId")
+    if command.finish.attempt:
+        checks.attempt(command.finish.attempt)
+    _outcome(command.finish)
+
+
+def _task(command: c.PauseTask | c.ResumeTask | c.TerminateTask) -> None:
+    _namespace(command.namespace)
+    checks.task_id(command.task_id, "taskId")
+
+
+def _cancel(command: c.CancelTask) -> None:
+    _namespace(command.namespace)
+    checks.task_id(command.task_id, "taskId")
+    checks.text(command.reason, "reason", bytes_max=limits.TEXT_BYTES_MAX)
+
+
+def _retry(command: c.RetryTask) -> None:
+    _namespace(command.namespace)
+    checks.task_id(command.task_id, "taskId")
+    checks.task_id(command.new_task_id, "newTaskId")
+
+
+def _register(command: c.RegisterWorker) -> None:
+    _namespace(command.namespace)
+    new: NewWorker = command.new
+    checks.name(new.instance_key, "instanceKey")
+    checks.name(new.queue, "queue")
+    if not new.types:
+        message = "types must not be empty"
+        raise InvalidArgument(message, field="types")
+    checks.integer(len(new.types), "types", 1, limits.TYPES_PER_WORKER_MAX)
+    for each in new.types:
+        checks.name(each, "types")
+    checks.integer(new.slots, "maxConcurrent", 1, limits.WORKER_SLOTS_MAX)
+    if new.name:
+        checks.name(new.name, "name")
+    checks.text(new.hostname, "hostname", bytes_max=limits.TEXT_BYTES_MAX)
+    checks.integer(new.pid, "pid", 0, 2**31 - 1)
+    checks.text(new.software_version, "version", bytes_max=limits.TEXT_BYTES_MAX)
+    checks.labels(new.labels)
+    if new.lease_ms:
+        checks.duration_ms(new.lease_ms, "leaseDurationMs")
+
+
+def _drain(command: c.DrainWorker) -> None:
+    _worker(command)
+    checks.duration_ms(command.deadline_ms, "deadlineMs")
+
+
+def _worker(
+    command: c.DrainWorker | c.DeregisterWorker | c.EvictWorker | c.FailCall | c.CloseSession,
+) -> None:
+    _namespace(command.namespace)
+    checks.task_id(command.worker_id, "workerId")
+
+
+def _session(command: c.OpenSession) -> None:
+    _refs(command.namespace, command.worker_id, command.held)
+    checks.integer(command.window, "window", 0, limits.WORKER_SLOTS_MAX)
+
+
+def _held(command: c.ReportHeld) -> None:
+    for refs in (command.bound, command.unbound, command.held or ()):
+        _refs(command.namespace, command.worker_id, refs)
+
+
+def _heartbeat(command: c.Heartbeat) -> None:
+    _namespace(command.namespace)
+    checks.task_id(command.worker_id, "workerId")
+    beat = command.beat
+    checks.integer(beat.token, "token", 0, _MOST)
+    if beat.lease_ms:
+        checks.duration_ms(beat.lease_ms, "leaseDurationMs")
+    for field, value in (
+        ("totalCompleted", beat.total_completed),
+        ("totalFailed", beat.total_failed),
+    ):
+        checks.integer(value, field, -1, _MOST)
+    for field, value in (
+        ("completedDelta", beat.completed_delta),
+        ("failedDelta", beat.failed_delta),
+        ("activeCount", beat.active_count),
+        ("loopLagMs", beat.loop_lag_ms),
+        ("stuckCount", beat.stuck_count),
+    ):
+        checks.integer(value, field, 0, 2**31 - 1)
+
+
+def _queue(command: c.SetQueue) -> None:
+    _namespace(command.namespace)
+    checks.name(command.name, "queue")
+    if command.concurrency_max is not None:
+        checks.integer(command.concurrency_max, "concurrencyMax", 0, 2**31 - 1)
+
+
+def _create_namespace(command: c.CreateNamespace) -> None:
+    _namespace(command.name)
+
+
+_MOST: Final = 2**62
+# The command types and their functions agree line by line; a table cannot say so to mypy.
+_BY_TYPE: Final[dict[type, Callable[[Any], None]]] = {
+    c.EnqueueTasks: _enqueue,
+    c.ClaimTasks: _claim,
+    c.ConfirmTasks: _confirm,
+    c.HeartbeatTasks: _beats,
+    c.FinishTasks: _finish,
+    c.CompleteById: _complete,
+    c.CancelTask: _cancel,
+    c.PauseTask: _task,
+    c.ResumeTask: _task,
+    c.TerminateTask: _task,
+    c.RetryTask: _retry,
+    c.RegisterWorker: _register,
+    c.DrainWorker: _drain,
+    c.DeregisterWorker: _worker,
+    c.EvictWorker: _worker,
+    c.OpenSession: _session,
+    c.CloseSession: _worker,
+    c.FailCall: _worker,
+    c.ReportHeld: _held,
+    c.Heartbeat: _heartbeat,
+    c.SetQueue: _queue,
+    c.CreateNamespace: _create_namespace,
+}

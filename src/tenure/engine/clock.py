@@ -1,0 +1,53 @@
+"""Time, ids and chance: the only place of the server that reads a clock or draws a number."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Protocol
+
+import uuid_utils
+
+
+class Clock(Protocol):
+    """What the engine needs to know from outside; injected everywhere."""
+
+    def now_ms(self) -> int:
+        """Return wall-clock time; the store's time where the store has none of its own."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return time for waiting, which never goes back."""
+        ...
+
+    def new_id(self) -> str:
+        """Return a new UUIDv7."""
+        ...
+
+    def jitter(self) -> float:
+        """Return a number in [0, 1)."""
+        ...
+
+
+class SystemClock:
+    """The clocks and the randomness of this machine."""
+
+    def __init__(self) -> None:
+        """Seed the randomness from the system."""
+        self._random = random.Random()  # noqa: S311 (jitter, not a secret)
+
+    def now_ms(self) -> int:
+        """Return wall-clock time."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Return monotonic time."""
+        return time.monotonic_ns() // 1_000_000
+
+    def new_id(self) -> str:
+        """Return a new UUIDv7."""
+        return str(uuid_utils.uuid7())
+
+    def jitter(self) -> float:
+        """Return a number in [0, 1)."""
+        return self._random.random()

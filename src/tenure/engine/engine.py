@@ -1,0 +1,645 @@
+"""The engine: takes commands, gives answers, and keeps the services running.
+
+``submit`` is the one way in. Memory here is only what can be had again from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+
+import structlog
+
+from tenure.core import sight as sight_rules
+from tenure.core.limits import NOTIFY_MS
+from tenure.core.sight import Sight
+from tenure.core.task import AnnounceResult, TellCancel, TellStop, WakeQueue
+from tenure.core.worker import ReleaseHeld, TellDrain, TellEnded
+from tenure.engine import batch, heartbeat
+from tenure.engine import command as c
+from tenure.engine.cache import RowCache
+from tenure.engine.check import check
+from tenure.engine.claim import ClaimPlan, ClaimPlanner
+from tenure.engine.clock import Clock
+from tenure.engine.lane import Entry, Lane
+from tenure.engine.mark import Marks
+from tenure.engine.offer import Group, Offer, OfferBook
+from tenure.engine.poll import Poll
+from tenure.engine.service import Alarm, Service
+from tenure.engine.services import all_services
+from tenure.engine.session_watch import SessionWatch
+from tenure.engine.settings import Settings
+from tenure.engine.working_set import AnyEffect
+from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
+from tenure.store.failure import Conflict, FenceLost, Lost, Refused
+from tenure.store.transaction import LaneName, Store, Tx
+
+log = structlog.get_logger("tenure.engine")
+RUNS_MAX = 4
+RETRY_AFTER_MS = 500
+WorkEntry = Entry[c.WorkCommand]
+BeatEntry = Entry[c.HeartbeatCommand]
+Pause = Callable[[str], Awaitable[None]]
+
+
+class Engine:
+    """One server's engine on one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        settings: Settings | None = None,
+        server_id: str | None = None,
+        pause: Pause | None = None,
+    ) -> None:
+        """Prepare; ``start`` opens the store. ``pause`` is where a simulation slows things."""
+        self.store = store
+        self.clock = clock
+        self.settings = settings or Settings()
+        self.server_id = server_id or clock.new_id()
+        self.alarm = Alarm()
+        self.finished_count = 0
+        self._pause = pause
+        self._book = OfferBook()
+        self._marks = Marks(is_on=self.settings.low_water_marks)
+        self._planner = ClaimPlanner(
+            self._book,
+            self._marks,
+            is_direct=self.settings.direct_hand_out,
+        )
+        self._cache = RowCache(is_on=self.settings.cached_rows)
+        self._namespaces: frozenset[str] = frozenset()
+        self._sessions = SessionWatch()
+        self._listeners: list[Callable[[AnyEffect], None]] = []
+        self._sight: Sight | None = None
+        self._told: set[Group] = set()
+        self._tell_soon: asyncio.TimerHandle | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._work: Lane[c.WorkCommand] = Lane(
+            self._run_work,
+            batch_max=self.settings.work_batch_max,
+            queue_max=self.settings.lane_queue_max,
+            weigh=_weight,
+        )
+        self._work.has_extra_work = lambda: bool(self._planner.dirty)
+        self._beats: Lane[c.HeartbeatCommand] = Lane(
+            self._run_beats,
+            batch_max=self.settings.work_batch_max,
+            queue_max=self.settings.lane_queue_max,
+            weigh=lambda _: 1,
+        )
+        self._services = [Service(each, self) for each in all_services()]
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        await self.stop()
+
+    async def start(self) -> None:
+        """Open the store and run lanes and services."""
+        await self.store.open()
+        self.store.listen(self._hear)
+        create = asyncio.get_running_loop().create_task
+        self._tasks = [
+            create(self._work.serve(), name="work lane"),
+            create(self._beats.serve(), name="heartbeat lane"),
+            *(create(each.serve(), name=each.name) for each in self._services),
+        ]
+
+    async def stop(self) -> None:
+        """Finish what was accepted, then close the store."""
+        lanes, services = self._tasks[:2], self._tasks[2:]
+        for service in services:
+            service.cancel()
+        await asyncio.gather(*services, return_exceptions=True)
+        for offer in [each for group in list(self._book.groups()) for each in self._all_in(group)]:
+            self._end_poll(offer)
+        self._work.close()
+        self._beats.close()
+        await asyncio.gather(*lanes)
+        if self._tell_soon is not None:
+            self._tell_soon.cancel()
+        await asyncio.gather(*self._telling, return_exceptions=True)
+        await self.store.close()
+
+    def kill(self) -> None:
+        """Stop at once, like a process that dies: for simulations of a crash."""
+        for task in (*self._tasks, *self._telling):
+            task.cancel()
+
+    # -- Commands ------------------------------------------------------------------------------
+
+    def submit(self, command: c.Command) -> asyncio.Future[Any]:
+        """Check a command, queue it, and return the future of its answer.
+
+        Raises the typed error at once when the command is malformed or the lane is full.
+        """
+        check(command)
+        if isinstance(command, c.Heartbeat | c.TouchServer):
+            return self._beats.submit(command)
+        is_new_work = type(command) in _NEW_WORK
+        return self._work.submit(command, is_new_work=is_new_work)
+
+    async def heartbeat(
+        self,
+        command: c.Heartbeat,
+        *,
+        bound: tuple[c.TaskRef, ...] = (),
+        unbound: tuple[c.TaskRef, ...] = (),
+        held: tuple[c.TaskRef, ...] | None = None,
+    ) -> tuple[c.Renewed, c.HeldAnswer]:
+        """Renew a lease, then apply what the heartbeat says of attempts; wait for both."""
+        renewed = cast("c.Renewed", await self.submit(command))
+        if renewed.cancel:
+            refs = renewed.cancel
+            self.submit(c.SignalCancels(namespace=command.namespace, items=refs))
+        if not bound and not unbound and held is None:
+            return renewed, c.HeldAnswer()
+        report = c.ReportHeld(
+            namespace=command.namespace,
+            worker_id=command.worker_id,
+            bound=bound,
+            unbound=unbound,
+            held=held,
+            previous_beat_at_ms=renewed.lease.previous_beat_at_ms,
+        )
+        return renewed, cast("c.HeldAnswer", await self.submit(report))
+
+    def set_window(self, worker_id: str, window: int) -> None:
+        """Change how many attempts a session is willing to hold."""
+        for offer in self._book.of_worker(worker_id):
+            if offer.is_session:
+                offer.window = window
+                self._touch(offer.group)
+
+    def end_session(self, worker_id: str, session_no: int) -> None:
+        """Remove the offer of a session that is over; a later one stays."""
+        for offer in self._book.of_worker(worker_id):
+            if offer.is_session and offer.session_no == session_no:
+                self._book.remove(offer.id)
+
+    def lose_session(self, namespace: str, worker_id: str, session_no: int) -> None:
+        """Note that the peer closed a session without a goodbye."""
+        self.end_session(worker_id, session_no)
+        spared = self._sessions.closed(
+            worker_id,
+            mono_ms=self.clock.monotonic_ms(),
+            open_count=len(self._book),
+        )
+        if spared:
+            self.submit(c.SpareWorkers(worker_ids=spared))
+            return
+        self.submit(
+            c.CloseSession(namespace=namespace, worker_id=worker_id, session_no=session_no),
+        )
+
+    def on_effect(self, listener: Callable[[AnyEffect], None]) -> None:
+        """Let an edge hear of effects, after they were committed."""
+        self._listeners.append(listener)
+
+    @property
+    def sighted_ms(self) -> int:
+        """Return for how long this server has been able to hear its workers."""
+        if self._sight is None:
+            return 0
+        return sight_rules.sighted_ms(self._sight, mono_ms=self.clock.monotonic_ms())
+
+    @property
+    def waiting_count(self) -> int:
+        """Return how many commands wait for a batch."""
+        return len(self._work) + len(self._beats)
+
+    def look_for_work(self) -> None:
+        """Let offers claim even if nobody told of work: the fallback poll."""
+        for group in self._book.groups():
+            self._planner.dirty.add(group)
+        if self._planner.dirty:
+            self._work.kick()
+
+    # -- The work lane -------------------------------------------------------------------------
+
+    async def _run_work(self, entries: list[WorkEntry]) -> None:
+        await self._slow("before batch")
+        entries = [entry for entry in entries if not entry[1].done()]
+        polls = self._seat_polls(entries)
+        commands = [command for command, _ in entries]
+        plan = self._planner.plan(commands, polls, self.clock.monotonic_ms())
+        if entries or plan.seats:
+            await self._execute(entries, plan)
+        self._watch_polls(polls)
+
+    def _seat_polls(self, entries: Sequence[WorkEntry]) -> set[int]:
+        polls = set()
+        for command, future in entries:
+            if type(command) is c.ClaimTasks:
+                offer_id = self._book.next_id()
+                self._book.add(
+                    Offer(
+                        id=offer_id,
+                        worker_id=command.worker_id,
+                        group=(command.namespace, command.queue),
+                        types=command.types,
+                        window=command.max_tasks,
+                        sink=Poll(future, command.wait_ms),
+                    ),
+                )
+                polls.add(offer_id)
+        return polls
+
+    def _watch_polls(self, polls: set[int]) -> None:
+        """Let the polls that got nothing yet wait for their deadline."""
+        for offer_id in polls:
+            offer = self._book.get(offer_id)
+            if offer is not None and isinstance(offer.sink, Poll):
+                offer.sink.wait(lambda offer=offer: self._end_poll(offer))
+
+    def _end_poll(self, offer: Offer) -> None:
+        if isinstance(offer.sink, Poll):
+            self._book.remove(offer.id)
+            offer.sink.give(())
+
+    async def _execute(self, entries: list[WorkEntry], plan: ClaimPlan) -> None:
+        """Run a batch; again after a conflict or a lost fence, in halves after a refusal."""
+        commands = [command for command, _ in entries]
+        for _ in range(RUNS_MAX):
+            context = batch.Context(
+                self.clock,
+                self.server_id,
+                self.settings,
+                dict(self._cache.rows) if self._pause else self._cache.rows,
+                self._namespaces,
+                plan,
+            )
+
+            async def body(tx: Tx, context: batch.Context = context) -> batch.Committed:
+                return await batch.run(tx, commands, context)
+
+            try:
+                committed = await self.store.transaction(body)
+            except FenceLost as lost:
+                self._cache.forget(lost.ids)
+            except Conflict as conflict:
+                log.warning("batch.conflict", size=len(entries), error=str(conflict))
+            except Refused as refused:
+                await self._divide(entries, plan, refused)
+                return
+            except Lost as lost:
+                self._lose(entries, lost)
+                return
+            except Exception:
+                log.exception("batch.failed", size=len(entries))
+                self._lose(entries, Lost("The batch failed.", reason="internal"))
+                return
+            else:
+                await self._slow("after commit")
+                self._after_commit(entries, committed)
+                return
+        self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
+
+    async def _divide(self, entries: list[WorkEntry], plan: ClaimPlan, refused: Refused) -> None:
+        """Find the command that the database refuses; the others are not disturbed."""
+        for seat in plan.seats:
+            self._planner.dirty.add(seat.group)
+        others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
+        if len(others) > 1:
+            middle = len(others) // 2
+            await self._execute(others[:middle], ClaimPlan())
+            await self._execute(others[middle:], ClaimPlan())
+        elif others:
+            await self._refuse(others[0], refused)
+
+    async def _refuse(self, entry: WorkEntry, refused: Refused) -> None:
+        """Run a refused command alone once more: another server may have won a race for a key."""
+        command, future = entry
+        try:
+            context = batch.Context(
+                self.clock,
+                self.server_id,
+                self.settings,
+                {},
+                self._namespaces,
+                ClaimPlan(),
+            )
+            committed = await self.store.transaction(
+                lambda tx: batch.run(tx, [command], context),
+            )
+        except Refused:
+            log.warning("command.refused", command=type(command).__name__, error=str(refused))
+            if not future.done():
+                future.set_exception(_refusal(command))
+        except Lost as lost:
+            self._lose([entry], lost)
+        else:
+            self._after_commit([entry], committed)
+
+    def _lose(self, entries: Sequence[Entry[Any]], lost: Lost) -> None:
+        """Answer ``unavailable``: nobody knows what was committed, and repeating is safe."""
+        self._cache.clear()
+        log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
+        for _, future in entries:
+            if not future.done():
+                future.set_exception(_unavailable(lost))
+
+    def _after_commit(self, entries: Sequence[WorkEntry], committed: batch.Committed) -> None:
+        """Phase 6, and only now: answers, deliveries, effects."""
+        self._remember(committed)
+        for (command, future), answer in zip(entries, committed.answers, strict=True):
+            if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
+                self._seat_session(command, answer)
+            if type(command) is c.ClaimTasks or future.done():
+                continue
+            if isinstance(answer, TenureError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+        self._deliver(committed)
+        for effect in committed.ws.effects:
+            self._perform(effect)
+
+    def _remember(self, committed: batch.Committed) -> None:
+        ws = committed.ws
+        alarm_ms: int | None = None
+        self._marks.learn(
+            committed.demands if committed.claims.seen or committed.demands else (),
+            committed.claims.seen,
+            mono_ms=self.clock.monotonic_ms(),
+            took_ms=committed.claims.took_ms,
+        )
+        for tasks, is_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
+            for key, task in tasks.items():
+                self._cache.saved(key, task, is_new=is_new)
+                if task.line:
+                    self._leave(task)
+                due_at_ms = task.due_at_ms
+                if due_at_ms is not None and (alarm_ms is None or due_at_ms < alarm_ms):
+                    alarm_ms = due_at_ms
+                if task.finished_at_ms is not None:
+                    self.finished_count += 1
+        for key, task in ws.changed_tasks.items():
+            self._note_held(key, ws.rows.tasks.get(key), task)
+        for task in committed.claims.undealt:
+            self._marks.left(task)
+        if alarm_ms is not None:
+            self.alarm.set(alarm_ms - ws.now_ms, self.clock.monotonic_ms())
+        if ws.rows.namespaces or ws.new_namespaces:
+            self._namespaces |= ws.rows.namespaces | ws.new_namespaces.keys()
+
+    def _leave(self, task: Any) -> None:
+        """Note a claimable task that stays in the store; tell others if nobody here wants it."""
+        self._marks.left(task)
+        group = (task.namespace, task.queue)
+        if any(offer.credit() > 0 and task.type in offer.types for offer in self._all_in(group)):
+            self._touch(group)
+        else:
+            self._tell(group)
+
+    def _all_in(self, group: Group) -> list[Offer]:
+        return list(self._book.in_group(group))
+
+    def _note_held(self, key: tuple[str, str], old: Any, task: Any) -> None:
+        """Keep the held sets of sessions what they are in the store."""
+        if (
+            old is not None
+            and old.worker_id is not None
+            and not (
+                task.worker_id == old.worker_id
+                and task.attempt == old.attempt
+                and task.is_attempt_live
+            )
+        ):
+            for offer in self._book.of_worker(old.worker_id):
+                offer.held.discard(c.TaskRef(key[1], old.attempt))
+
+    def _seat_session(self, command: c.OpenSession, answer: c.SessionAnswer) -> None:
+        for offer in self._book.of_worker(command.worker_id):
+            if offer.is_session:
+                self._book.remove(offer.id)
+        worker = answer.worker
+        group = (worker.namespace, worker.queue)
+        self._book.add(
+            Offer(
+                id=self._book.next_id(),
+                worker_id=worker.id,
+                group=group,
+                types=frozenset(worker.types),
+                window=min(command.window, worker.slots),
+                sink=command.sink,
+                is_session=True,
+                session_no=worker.session_no,
+                held=set(answer.held),
+            ),
+        )
+        self._touch(group)
+
+    def _deliver(self, committed: batch.Committed) -> None:
+        """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
+        by_offer: dict[int, list[Any]] = {}
+        tasks = committed.ws.tasks
+        for dealt in committed.claims.dealt:
+            by_offer.setdefault(dealt.offer_id, []).append(tasks[dealt.key])
+        for offer_id, given in by_offer.items():
+            offer = self._book.get(offer_id)
+            if offer is None or not offer.sink.is_open:
+                self._return(given)
+                continue
+            if offer.is_session:
+                offer.held.update(c.TaskRef(task.id, task.attempt) for task in given)
+                self._book.served(offer)
+            else:
+                self._book.remove(offer_id)
+            offer.sink.give(given)
+        for offer_id, error in committed.claims.refused.items():
+            offer = self._book.remove(offer_id)
+            if offer is not None and isinstance(offer.sink, Poll):
+                offer.sink.fail(error)
+        if by_offer:
+            for task in {(each[0].namespace, each[0].queue): each[0] for each in by_offer.values()}:
+                self._touch_if_backlog(task)
+
+    def _touch_if_backlog(self, group: Group) -> None:
+        """Go on handing out while a queue has more and somebody still has credit."""
+        mono_ms = self.clock.monotonic_ms()
+        for offer in self._book.in_group(group):
+            if offer.credit() > 0 and any(
+                self._marks.has_backlog((*group, each), mono_ms) for each in offer.types
+            ):
+                self._touch(group)
+                return
+
+    def _return(self, tasks: Sequence[Any]) -> None:
+        first = tasks[0]
+        refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
+        self._work.submit(
+            c.ReturnUndelivered(
+                namespace=first.namespace,
+                worker_id=first.worker_id,
+                items=refs,
+            ),
+        )
+
+    def _touch(self, group: Group) -> None:
+        self._planner.dirty.add(group)
+        self._work.kick()
+
+    # -- Effects -------------------------------------------------------------------------------
+
+    def _perform(self, effect: AnyEffect) -> None:
+        match effect:
+            case WakeQueue(namespace=namespace, queue=queue):
+                self._touch((namespace, queue))
+            case TellCancel():
+                self._tell_cancel(effect)
+            case TellStop(worker_id=worker_id):
+                for offer in self._book.of_worker(worker_id):
+                    offer.sink.stop([c.TaskRef(effect.task_id, effect.attempt)])
+            case TellDrain(worker_id=worker_id):
+                for offer in self._book.of_worker(worker_id):
+                    self._book.remove(offer.id)
+                    offer.sink.drain()
+            case TellEnded(worker_id=worker_id, reason=reason):
+                log.info("worker.ended", worker_id=worker_id, reason=reason.value)
+                for offer in self._book.of_worker(worker_id):
+                    self._book.remove(offer.id)
+                    offer.sink.end(reason)
+            case ReleaseHeld(worker_id=worker_id):
+                self.release_soon(worker_id)
+            case AnnounceResult():
+                pass
+        for listener in self._listeners:
+            listener(effect)
+
+    def _tell_cancel(self, effect: TellCancel) -> None:
+        for offer in self._book.of_worker(effect.worker_id):
+            if offer.is_session:
+                ref = c.TaskRef(effect.task_id, effect.attempt)
+                offer.sink.cancel([ref])
+                namespace = offer.group[0]
+                self._work.submit(c.SignalCancels(namespace=namespace, items=(ref,)))
+
+    def release_soon(self, worker_id: str) -> None:
+        """Put back what an offline worker held; the service does it if this is lost."""
+        amount = self.settings.work_batch_max
+        future = self._work.submit(c.ReleaseHeldTasks(worker_id=worker_id, amount=amount))
+        future.add_done_callback(lambda done: self._released(worker_id, done))
+
+    def _released(self, worker_id: str, done: asyncio.Future[object]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        answer = done.result()
+        if isinstance(answer, c.WorkDone) and answer.has_more and not self._is_stopping:
+            self.release_soon(worker_id)
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._work.is_closed
+
+    # -- Replicas ------------------------------------------------------------------------------
+
+    def _tell(self, group: Group) -> None:
+        """Tell the other replicas of work, coalesced."""
+        self._told.add(group)
+        if self._tell_soon is None:
+            loop = asyncio.get_running_loop()
+            self._tell_soon = loop.call_later(NOTIFY_MS / 1000, self._send_told)
+
+    def _send_told(self) -> None:
+        self._tell_soon = None
+        told, self._told = self._told, set()
+        payload = "\n".join(f"{namespace} {queue}" for namespace, queue in sorted(told))
+        task = asyncio.get_running_loop().create_task(self._notify(payload))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _notify(self, payload: str) -> None:
+        try:
+            await self.store.notify(payload)
+        except Exception as error:  # noqa: BLE001 (a lost hint costs a second, never work)
+            log.warning("notify.failed", error=str(error))
+
+    def _hear(self, payload: str) -> None:
+        for line in payload.splitlines():
+            namespace, _, queue = line.partition(" ")
+            self._marks.look_again(namespace, queue)
+            self._touch((namespace, queue))
+
+    # -- The heartbeat lane --------------------------------------------------------------------
+
+    async def _run_beats(self, entries: list[BeatEntry]) -> None:
+        await self._slow("before batch")
+        commands = [command for command, _ in entries]
+        try:
+            beaten = await self.store.transaction(
+                lambda tx: heartbeat.run(tx, commands),
+                LaneName.HEARTBEAT,
+            )
+        except Lost as lost:
+            self._lose(entries, lost)
+            return
+        except Conflict as conflict:
+            self._lose(entries, Lost(str(conflict), reason="conflict"))
+            return
+        except Exception:
+            log.exception("heartbeats.failed", size=len(entries))
+            self._lose(entries, Lost("The batch failed.", reason="internal"))
+            return
+        self._see(beaten.now_ms)
+        await self._slow("after commit")
+        for (_, future), answer in zip(entries, beaten.answers, strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, TenureError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+    def _see(self, now_ms: int) -> None:
+        mono_ms = self.clock.monotonic_ms()
+        if self._sight is None:
+            self._sight = sight_rules.begin(mono_ms=mono_ms, store_now_ms=now_ms)
+        else:
+            self._sight = sight_rules.commit(self._sight, mono_ms=mono_ms, store_now_ms=now_ms)
+
+    async def _slow(self, point: str) -> None:
+        if self._pause is not None:
+            await self._pause(point)
+
+
+_NEW_WORK = frozenset({c.EnqueueTasks, c.ClaimTasks, c.RegisterWorker})
+
+
+def _weight(command: c.WorkCommand) -> int:
+    """Return how much of a batch a command takes."""
+    match command:
+        case c.EnqueueTasks():
+            return len(command.tasks)
+        case c.FinishTasks() | c.ConfirmTasks() | c.HeartbeatTasks():
+            return len(command.items)
+        case c.ProcessDue() | c.ReleaseHeldTasks() | c.JudgeLeases():
+            return command.amount
+        case _:
+            return 1
+
+
+def _refusal(command: c.WorkCommand) -> TenureError:
+    if isinstance(command, c.EnqueueTasks | c.RetryTask):
+        return AlreadyExists("A task with this id or key exists.")
+    return InvalidArgument("The database refused the request.", field="request")
+
+
+def _unavailable(lost: Lost) -> Unavailable:
+    message = f"The store is not available ({lost.reason}). Try again."
+    return Unavailable(message, reason=lost.reason, retry_after_ms=RETRY_AFTER_MS)

@@ -1,0 +1,121 @@
+"""The heartbeat lane's transaction: leases and tokens, one narrow row per heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tenure.core import lease as lease_rules
+from tenure.core import worker as worker_rules
+from tenure.core.lease import Lease
+from tenure.core.worker import Worker, WorkerStatus
+from tenure.engine import command as c
+from tenure.errors import Rejection
+from tenure.store import table
+from tenure.store.transaction import Tx
+
+
+class Beaten(msgspec.Struct, frozen=True):
+    """The answers of one heartbeat batch, and the store's time at its end."""
+
+    answers: list[object]
+    now_ms: int
+
+
+async def run(tx: Tx, commands: Sequence[c.HeartbeatCommand]) -> Beaten:
+    """Renew the leases whose token matches; say why to the others."""
+    answers: list[object] = [None] * len(commands)
+    now_ms = await tx.now_ms()
+    waiting = [
+        (index, command) for index, command in enumerate(commands) if isinstance(command, c.Heartbeat)
+    ]
+    while waiting:
+        # One heartbeat per worker and round: a second one meets the token that the first made.
+        first: dict[str, tuple[int, c.Heartbeat]] = {}
+        later = []
+        for index, command in waiting:
+            if command.worker_id in first:
+                later.append((index, command))
+            else:
+                first[command.worker_id] = (index, command)
+        await _beat(tx, list(first.values()), now_ms, answers)
+        waiting = later
+    for index, touch in enumerate(commands):
+        if isinstance(touch, c.TouchServer):
+            await tx.one("touch_server", touch.server_id, now_ms)
+            answers[index] = now_ms
+    return Beaten(answers, now_ms)
+
+
+async def _beat(
+    tx: Tx,
+    commands: Sequence[tuple[int, c.Heartbeat]],
+    now_ms: int,
+    answers: list[object],
+) -> None:
+    renewed = {
+        lease.worker_id: lease
+        for lease in await table.beat_leases(
+            tx,
+            [(x.worker_id, x.namespace, x.beat) for _, x in commands],
+            now_ms,
+        )
+    }
+    workers, leases = await _look_closer(tx, commands, renewed)
+    cancels = await _load_cancels(tx, commands, renewed)
+    for index, command in commands:
+        lease = renewed.get(command.worker_id)
+        if lease is None:
+            answers[index] = _refusal(command, workers, leases).to_error()
+            continue
+        worker = workers.get(command.worker_id)
+        is_draining = worker is not None and worker.status is WorkerStatus.DRAINING
+        cancel = cancels.get(command.worker_id, ())
+        answers[index] = c.Renewed(lease, should_drain=is_draining, cancel=tuple(cancel))
+
+
+async def _look_closer(
+    tx: Tx,
+    commands: Sequence[tuple[int, c.Heartbeat]],
+    renewed: dict[str, Lease],
+) -> tuple[dict[str, Worker], dict[str, Lease]]:
+    """Read what explains a refusal, and the status where a poll has no other way to hear of it."""
+    refused = {x.worker_id for _, x in commands if x.worker_id not in renewed}
+    asked = {x.worker_id for _, x in commands if x.wants_cancels}
+    workers: dict[str, Worker] = {}
+    leases: dict[str, Lease] = {}
+    if refused:
+        leases = {each.worker_id: each for each in await table.read_leases(tx, refused)}
+    if refused or asked:
+        workers = {each.id: each for each in await table.read_workers(tx, refused | asked)}
+    return workers, leases
+
+
+async def _load_cancels(
+    tx: Tx,
+    commands: Sequence[tuple[int, c.Heartbeat]],
+    renewed: dict[str, Lease],
+) -> dict[str, list[c.TaskRef]]:
+    asked = {x.worker_id for _, x in commands if x.wants_cancels and x.worker_id in renewed}
+    found: dict[str, list[c.TaskRef]] = {}
+    if asked:
+        for worker_id, task_id, attempt in await table.load_cancelling(tx, asked):
+            found.setdefault(worker_id, []).append(c.TaskRef(task_id, attempt))
+    return found
+
+
+def _refusal(
+    command: c.Heartbeat,
+    workers: dict[str, Worker],
+    leases: dict[str, Lease],
+) -> Rejection:
+    lease = leases.get(command.worker_id)
+    if lease is not None and lease.namespace == command.namespace:
+        return lease_rules.token_mismatch(command.worker_id, lease.token)
+    worker = workers.get(command.worker_id)
+    is_ours = worker is not None and worker.namespace == command.namespace
+    return worker_rules.inactive(
+        command.worker_id,
+        worker.end_reason if worker is not None and is_ours else None,
+    )

@@ -1,0 +1,86 @@
+"""A lane: takes everything that waits, up to a bounded batch, and runs it as one transaction.
+
+It never sleeps to grow a batch: a batch is what arrived while the previous one was committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from tenure.core.limits import NEW_WORK_SHARE_MAX
+from tenure.errors import RateLimited, Unavailable
+
+C = TypeVar("C")
+Entry = tuple[C, "asyncio.Future[object]"]
+RETRY_AFTER_MS = 100
+
+
+class Lane(Generic[C]):
+    """One queue of commands and the loop that runs them."""
+
+    def __init__(
+        self,
+        run: Callable[[list[Entry[C]]], Awaitable[None]],
+        *,
+        batch_max: int,
+        queue_max: int,
+        weigh: Callable[[C], int],
+    ) -> None:
+        """Run batches with ``run``; it answers every future of its batch."""
+        self._run = run
+        self._batch_max = batch_max
+        self._queue_max = queue_max
+        self._weigh = weigh
+        self._waiting: deque[Entry[C]] = deque()
+        self._wake = asyncio.Event()
+        self.is_closed = False
+        self.has_extra_work: Callable[[], bool] = lambda: False
+
+    def __len__(self) -> int:
+        """Return how many commands wait."""
+        return len(self._waiting)
+
+    def submit(self, command: C, *, is_new_work: bool = False) -> asyncio.Future[object]:
+        """Queue a command; a full queue refuses before accepting, new work first."""
+        if self.is_closed:
+            message = "The server is shutting down."
+            raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
+        limit = self._queue_max * (NEW_WORK_SHARE_MAX if is_new_work else 1)
+        if len(self._waiting) >= limit:
+            message = "The server has more requests than it can take. Try again shortly."
+            raise RateLimited(message, retry_after_ms=RETRY_AFTER_MS)
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting.append((command, future))
+        self._wake.set()
+        return future
+
+    def kick(self) -> None:
+        """Run a batch even if no command waits."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Take nothing more; what waits is still run."""
+        self.is_closed = True
+        self._wake.set()
+
+    async def serve(self) -> None:
+        """Run batches until the lane is closed and empty."""
+        while True:
+            if not self._waiting and not self.has_extra_work():
+                if self.is_closed:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            await self._run(self._take())
+
+    def _take(self) -> list[Entry[C]]:
+        batch: list[Entry[C]] = []
+        weight = 0
+        while self._waiting and weight < self._batch_max:
+            entry = self._waiting.popleft()
+            weight += self._weigh(entry[0])
+            batch.append(entry)
+        return batch

@@ -1,0 +1,165 @@
+"""Phase 1 of a batch: load the union of what its commands need, in one lock order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tenure.core import lease as lease_rules
+from tenure.core.attempt import Attempt
+from tenure.core.lease import Lease
+from tenure.core.queue import Queue
+from tenure.core.task import is_live
+from tenure.core.task_record import Task
+from tenure.core.worker import EndReason, Worker
+from tenure.engine.need import Needs
+from tenure.store import table
+from tenure.store.table import Key, TaskKey
+from tenure.store.transaction import Tx
+
+
+class Rows(msgspec.Struct):
+    """What was loaded. ``cached`` names the tasks that were not read, only remembered."""
+
+    now_ms: int = 0
+    tasks: dict[TaskKey, Task] = msgspec.field(default_factory=dict)
+    cached: set[TaskKey] = msgspec.field(default_factory=set)
+    ended: dict[tuple[str, str, int], Attempt] = msgspec.field(default_factory=dict)
+    workers: dict[str, Worker] = msgspec.field(default_factory=dict)
+    leases: dict[str, Lease] = msgspec.field(default_factory=dict)
+    keys: dict[tuple[str, str], Key] = msgspec.field(default_factory=dict)
+    queues: dict[tuple[str, str], Queue] = msgspec.field(default_factory=dict)
+    namespaces: set[str] = msgspec.field(default_factory=set)
+    held: dict[str, list[TaskKey]] = msgspec.field(default_factory=dict)
+    due: list[TaskKey] = msgspec.field(default_factory=list)
+    judged: dict[str, EndReason] = msgspec.field(default_factory=dict)
+
+
+async def load(
+    tx: Tx,
+    needs: Needs,
+    *,
+    cache: Mapping[TaskKey, Task],
+    receivers: set[str],
+) -> Rows:
+    """Load and lock rows: queue, worker, key, task. ``receivers`` may be handed work."""
+    rows = Rows()
+    if needs.queues:
+        found = await table.lock_queues(tx, needs.queues)
+        rows.queues = {(each.namespace, each.name): each for each in found}
+    await _load_workers(tx, needs, rows, receivers)
+    if needs.keys:
+        keys = await table.lock_keys(tx, needs.keys)
+        rows.keys = {(each.namespace, each.key): each for each in keys}
+    await _load_tasks(tx, needs, rows, cache)
+    if needs.namespaces:
+        names = await table.read_namespaces(tx, needs.namespaces)
+        rows.namespaces = {each.name for each in names}
+    rows.now_ms = await tx.now_ms()
+    return rows
+
+
+async def _load_workers(tx: Tx, needs: Needs, rows: Rows, receivers: set[str]) -> None:
+    for namespace, instance_key, name in sorted(needs.registrations):
+        found = await table.find_workers(
+            tx,
+            namespace=namespace,
+            instance_key=instance_key,
+            name=name,
+        )
+        rows.workers.update((each.id, each) for each in found)
+        needs.leases.update(each.id for each in found)
+    if needs.workers:
+        locked = await table.lock_workers(tx, needs.workers)
+        rows.workers.update((each.id, each) for each in locked)
+    if needs.judge is not None:
+        await _judge(tx, needs, rows)
+    shared = receivers - rows.workers.keys()
+    if shared:
+        rows.workers.update((each.id, each) for each in await table.share_workers(tx, shared))
+    if needs.leases:
+        leases = await table.read_leases(tx, needs.leases)
+        rows.leases = {each.worker_id: each for each in leases}
+
+
+async def _judge(tx: Tx, needs: Needs, rows: Rows) -> None:
+    """Delete the leases that are over; only their workers may be taken offline."""
+    command = needs.judge
+    assert command is not None
+    scanned_at_ms = await tx.now_ms()
+    await tx.one("clamp_leases", scanned_at_ms)
+    lapsed = await table.load_lapsed(tx, now_ms=scanned_at_ms, amount=command.amount)
+    if not lapsed:
+        return
+    workers = await table.lock_workers(tx, {each.lease.worker_id for each in lapsed})
+    rows.workers.update((each.id, each) for each in workers)
+    over = []
+    for each in lapsed:
+        worker = rows.workers.get(each.lease.worker_id)
+        if worker is None:
+            continue
+        reason = lease_rules.judge(
+            each.lease,
+            mode=worker.mode,
+            now_ms=scanned_at_ms,
+            sighted_ms=command.sighted_ms,
+            server_seen_at_ms=each.server_seen_at_ms,
+        )
+        if reason is not None:
+            over.append((each.lease, reason))
+    gone = await table.delete_leases(tx, [each for each, _ in over])
+    rows.judged = {each.worker_id: reason for each, reason in over if each.worker_id in gone}
+
+
+async def _load_tasks(
+    tx: Tx,
+    needs: Needs,
+    rows: Rows,
+    cache: Mapping[TaskKey, Task],
+) -> None:
+    wanted = []
+    for key in needs.tasks:
+        task = cache.get(key)
+        if task is None:
+            wanted.append(key)
+        else:
+            rows.tasks[key] = task
+            rows.cached.add(key)
+    if wanted:
+        for task in await table.load_tasks(tx, wanted):
+            rows.tasks[task.namespace, task.id] = task
+    for worker_id, amount in sorted(needs.held_of.items()):
+        worker = rows.workers.get(worker_id)
+        if worker is not None:
+            held = await table.load_held(tx, worker, amount=amount)
+            rows.held[worker_id] = [_fresh(rows, task) for task in held]
+    if needs.due is not None:
+        now_ms = await tx.now_ms()
+        due = await table.load_due(tx, now_ms=now_ms, amount=needs.due.amount)
+        rows.due = [_fresh(rows, task) for task in due]
+    await _load_finished(tx, needs, rows)
+
+
+def _fresh(rows: Rows, task: Task) -> TaskKey:
+    """Prefer a row that was just locked to a remembered copy."""
+    key = (task.namespace, task.id)
+    rows.tasks[key] = task
+    rows.cached.discard(key)
+    return key
+
+
+async def _load_finished(tx: Tx, needs: Needs, rows: Rows) -> None:
+    """Look up what is not live: finished tasks, and the ended attempts that reports name."""
+    if len(needs.tasks) > len(rows.tasks) or not needs.tasks <= rows.tasks.keys():
+        missing = needs.tasks - rows.tasks.keys()
+        for task in await table.load_history(tx, missing):
+            rows.tasks[task.namespace, task.id] = task
+    stale = []
+    for namespace, task_id, attempt in needs.ended:
+        known = rows.tasks.get((namespace, task_id))
+        if known is None or not is_live(known, attempt):
+            stale.append((namespace, task_id, attempt))
+    if stale:
+        for ended in await table.load_ended(tx, stale):
+            rows.ended[ended.namespace, ended.task_id, ended.number] = ended

@@ -1,0 +1,174 @@
+"""What each command needs to have loaded: pure, one function per command type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from tenure.engine import command as c
+from tenure.store.table import TaskKey
+
+
+class Needs(msgspec.Struct):
+    """The union over a batch; every set is loaded by one statement, in one lock order."""
+
+    queues: set[tuple[str, str]] = msgspec.field(default_factory=set)
+    workers: set[str] = msgspec.field(default_factory=set)
+    keys: set[tuple[str, str]] = msgspec.field(default_factory=set)
+    tasks: set[TaskKey] = msgspec.field(default_factory=set)
+    namespaces: set[str] = msgspec.field(default_factory=set)
+    leases: set[str] = msgspec.field(default_factory=set)
+    held_of: dict[str, int] = msgspec.field(default_factory=dict)
+    registrations: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
+    ended: set[tuple[str, str, int]] = msgspec.field(default_factory=set)
+    due: c.ProcessDue | None = None
+    judge: c.JudgeLeases | None = None
+
+
+def gather(commands: list[c.WorkCommand]) -> Needs:
+    """Return what a batch needs."""
+    needs = Needs()
+    for command in commands:
+        _BY_TYPE[type(command)](needs, command)
+    return needs
+
+
+def _enqueue(needs: Needs, command: c.EnqueueTasks) -> None:
+    namespace = command.namespace
+    needs.namespaces.add(namespace)
+    for task in command.tasks:
+        if task.idempotency_key:
+            needs.keys.add((namespace, task.idempotency_key))
+        if command.is_resend:
+            needs.tasks.add((namespace, task.id))
+
+
+def _items(
+    needs: Needs,
+    command: c.ConfirmTasks | c.HeartbeatTasks | c.SignalCancels | c.ReturnUndelivered,
+) -> None:
+    namespace = command.namespace
+    for item in command.items:
+        needs.tasks.add((namespace, item.task_id))
+
+
+def _finish(needs: Needs, command: c.FinishTasks) -> None:
+    namespace = command.namespace
+    for item in command.items:
+        needs.tasks.add((namespace, item.task_id))
+        needs.ended.add((namespace, item.task_id, item.attempt))
+
+
+def _complete(needs: Needs, command: c.CompleteById) -> None:
+    finish = command.finish
+    needs.tasks.add((command.namespace, finish.task_id))
+    if finish.attempt:
+        needs.ended.add((command.namespace, finish.task_id, finish.attempt))
+
+
+def _task(
+    needs: Needs,
+    command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask | c.RetryTask,
+) -> None:
+    needs.tasks.add((command.namespace, command.task_id))
+
+
+def _register(needs: Needs, command: c.RegisterWorker) -> None:
+    needs.namespaces.add(command.namespace)
+    new = command.new
+    needs.registrations.append((command.namespace, new.instance_key, new.name))
+
+
+def _worker(
+    needs: Needs,
+    command: c.DrainWorker | c.DeregisterWorker | c.EvictWorker | c.FailCall,
+) -> None:
+    needs.workers.add(command.worker_id)
+
+
+def _session(needs: Needs, command: c.OpenSession) -> None:
+    needs.workers.add(command.worker_id)
+    needs.leases.add(command.worker_id)
+    needs.held_of[command.worker_id] = _ALL
+    for ref in command.held:
+        needs.tasks.add((command.namespace, ref.task_id))
+
+
+def _close(needs: Needs, command: c.CloseSession) -> None:
+    needs.workers.add(command.worker_id)
+    needs.leases.add(command.worker_id)
+
+
+def _spare(needs: Needs, command: c.SpareWorkers) -> None:
+    needs.leases |= command.worker_ids
+
+
+def _report_held(needs: Needs, command: c.ReportHeld) -> None:
+    refs = (*command.bound, *command.unbound)
+    if command.held is not None:
+        needs.workers.add(command.worker_id)
+        needs.held_of[command.worker_id] = _ALL
+        refs = (*refs, *command.held)
+    for ref in refs:
+        needs.tasks.add((command.namespace, ref.task_id))
+
+
+def _set_queue(needs: Needs, command: c.SetQueue) -> None:
+    needs.namespaces.add(command.namespace)
+    needs.queues.add((command.namespace, command.name))
+
+
+def _create_namespace(needs: Needs, command: c.CreateNamespace) -> None:
+    needs.namespaces.add(command.name)
+
+
+def _due(needs: Needs, command: c.ProcessDue) -> None:
+    needs.due = command
+
+
+def _judge(needs: Needs, command: c.JudgeLeases) -> None:
+    needs.judge = command
+
+
+def _release(needs: Needs, command: c.ReleaseHeldTasks) -> None:
+    needs.workers.add(command.worker_id)
+    needs.held_of[command.worker_id] = command.amount
+
+
+def _nothing(needs: Needs, command: c.ClaimTasks) -> None:
+    """Claims have a plan of their own."""
+
+
+_ALL: Final = 2**31 - 1
+# The command types and their functions agree line by line; a table cannot say so to mypy.
+_BY_TYPE: Final[dict[type, Callable[[Needs, Any], None]]] = {
+    c.EnqueueTasks: _enqueue,
+    c.ClaimTasks: _nothing,
+    c.ConfirmTasks: _items,
+    c.HeartbeatTasks: _items,
+    c.FinishTasks: _finish,
+    c.CompleteById: _complete,
+    c.CancelTask: _task,
+    c.PauseTask: _task,
+    c.ResumeTask: _task,
+    c.TerminateTask: _task,
+    c.RetryTask: _task,
+    c.SignalCancels: _items,
+    c.ReturnUndelivered: _items,
+    c.RegisterWorker: _register,
+    c.DrainWorker: _worker,
+    c.DeregisterWorker: _worker,
+    c.EvictWorker: _worker,
+    c.OpenSession: _session,
+    c.CloseSession: _close,
+    c.SpareWorkers: _spare,
+    c.FailCall: _worker,
+    c.ReportHeld: _report_held,
+    c.SetQueue: _set_queue,
+    c.CreateNamespace: _create_namespace,
+    c.ProcessDue: _due,
+    c.JudgeLeases: _judge,
+    c.ReleaseHeldTasks: _release,
+}

@@ -1,0 +1,99 @@
+"""Offers: how consumers of work stand in the engine.
+
+A waiting poll is an offer with credit that ends at its deadline; a session is one that is topped
+up. Free credit of a session is its window minus its live attempts, never a number counted up and
+down. Longest waiting comes first; whoever was served goes to the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from tenure.engine.command import Sink, TaskRef
+
+Group = tuple[str, str]
+"""(namespace, queue)"""
+
+
+class Offer(msgspec.Struct, kw_only=True):
+    """One consumer: a poll (``window`` tasks, once) or a session (``window`` at a time)."""
+
+    id: int
+    worker_id: str
+    group: Group
+    types: frozenset[str]
+    window: int
+    sink: Sink
+    is_session: bool = False
+    session_no: int = 0
+    held: set[TaskRef] = msgspec.field(default_factory=set)
+
+    def credit(self, ending: int = 0) -> int:
+        """Return how many tasks it may get; ``ending`` of those it holds end in this batch."""
+        return self.window - len(self.held) + ending
+
+
+class OfferBook:
+    """All offers of this server."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._ids = itertools.count(1)
+        self._offers: dict[int, Offer] = {}
+        self._groups: dict[Group, OrderedDict[int, Offer]] = {}
+        self._by_worker: dict[str, dict[int, Offer]] = {}
+
+    def __len__(self) -> int:
+        """Return how many offers stand."""
+        return len(self._offers)
+
+    def next_id(self) -> int:
+        """Return the id for a new offer."""
+        return next(self._ids)
+
+    def add(self, offer: Offer) -> None:
+        """Let an offer wait behind those that are there."""
+        self._offers[offer.id] = offer
+        self._groups.setdefault(offer.group, OrderedDict())[offer.id] = offer
+        self._by_worker.setdefault(offer.worker_id, {})[offer.id] = offer
+
+    def remove(self, offer_id: int) -> Offer | None:
+        """End an offer."""
+        offer = self._offers.pop(offer_id, None)
+        if offer is None:
+            return None
+        group = self._groups[offer.group]
+        del group[offer_id]
+        if not group:
+            del self._groups[offer.group]
+        mine = self._by_worker[offer.worker_id]
+        del mine[offer_id]
+        if not mine:
+            del self._by_worker[offer.worker_id]
+        return offer
+
+    def get(self, offer_id: int) -> Offer | None:
+        """Return an offer that still stands."""
+        return self._offers.get(offer_id)
+
+    def of_worker(self, worker_id: str) -> list[Offer]:
+        """Return the offers of one worker."""
+        return list(self._by_worker.get(worker_id, {}).values())
+
+    def in_group(self, group: Group) -> Iterator[Offer]:
+        """Return the offers of a queue, longest waiting first."""
+        return iter(self._groups.get(group, {}).values())
+
+    def groups(self) -> Iterable[Group]:
+        """Return the queues for which somebody waits."""
+        return self._groups.keys()
+
+    def served(self, offer: Offer) -> None:
+        """Put an offer at the end of the line."""
+        group = self._groups.get(offer.group)
+        if group is not None and offer.id in group:
+            group.move_to_end(offer.id)

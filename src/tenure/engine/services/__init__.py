@@ -1,0 +1,25 @@
+"""Background services, one per file, each with ``run_once`` and safe to run twice."""
+
+from __future__ import annotations
+
+from tenure.engine.service import Job
+from tenure.engine.services.claim_fallback import ClaimFallback
+from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.services.held_release import HeldRelease
+from tenure.engine.services.lease_judgement import LeaseJudgement
+from tenure.engine.services.retention import Retention
+from tenure.engine.services.server_row import ServerRow
+from tenure.engine.services.vacuum import Vacuum
+
+
+def all_services() -> list[Job]:
+    """Return every service of an engine."""
+    return [
+        ServerRow(),
+        DueTasks(),
+        LeaseJudgement(),
+        HeldRelease(),
+        ClaimFallback(),
+        Retention(),
+        Vacuum(),
+    ]

@@ -1,0 +1,29 @@
+"""Looks at tasks whose timer has fired; ``decide`` looks at the row again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tenure.core.limits import DUE_BATCH_MAX
+from tenure.engine import command as c
+from tenure.engine.service import Report
+
+if TYPE_CHECKING:
+    from tenure.engine.engine import Engine
+
+
+class DueTasks:
+    """Takes due rows in bounded batches; rings with the engine's alarm."""
+
+    name = "due_tasks"
+
+    def interval_ms(self, engine: Engine) -> int:
+        """Return the fallback for timers that other servers set."""
+        return engine.settings.fallback_poll_ms
+
+    async def run_once(self, engine: Engine) -> Report:
+        """Process one batch of fired timers, then learn the next instant."""
+        engine.alarm.clear()
+        command = c.ProcessDue(sighted_ms=engine.sighted_ms, amount=DUE_BATCH_MAX)
+        done = cast("c.WorkDone", await engine.submit(command))
+        return Report(done.count, has_more=done.has_more)

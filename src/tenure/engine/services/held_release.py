@@ -1,0 +1,37 @@
+"""Puts back what offline workers held, wherever the server that judged them is now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tenure.core.limits import RELEASE_BATCH_MAX
+from tenure.engine import command as c
+from tenure.engine.service import Report
+from tenure.store import table
+
+if TYPE_CHECKING:
+    from tenure.engine.engine import Engine
+
+WORKERS_MAX = 20
+
+
+class HeldRelease:
+    """Finishes releases that were begun and not ended: a crash in between loses nothing."""
+
+    name = "held_release"
+
+    def interval_ms(self, engine: Engine) -> int:
+        """Return the pace; a release normally starts with the judgement itself."""
+        return engine.settings.judge_ms
+
+    async def run_once(self, engine: Engine) -> Report:
+        """Release one batch of each worker that is not done."""
+        workers = await engine.store.read(
+            lambda tx: table.load_releasing(tx, amount=WORKERS_MAX),
+        )
+        count = 0
+        for worker_id in workers:
+            command = c.ReleaseHeldTasks(worker_id=worker_id, amount=RELEASE_BATCH_MAX)
+            done = cast("c.WorkDone", await engine.submit(command))
+            count += done.count
+        return Report(count, has_more=bool(count))

@@ -1,0 +1,32 @@
+"""Judges leases: takes workers offline that have been silent for too long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tenure.core.limits import JUDGED_BATCH_MAX
+from tenure.engine import command as c
+from tenure.engine.service import Report
+
+if TYPE_CHECKING:
+    from tenure.engine.engine import Engine
+
+
+class LeaseJudgement:
+    """Scans the leases each second, after the reports that wait have been taken."""
+
+    name = "lease_judgement"
+
+    def interval_ms(self, engine: Engine) -> int:
+        """Return the pace of the scan."""
+        return engine.settings.judge_ms
+
+    async def run_once(self, engine: Engine) -> Report:
+        """Take in waiting heartbeats, then judge."""
+        await engine.submit(c.TouchServer(server_id=engine.server_id))
+        sighted_ms = engine.sighted_ms
+        if sighted_ms == 0:
+            return Report()
+        command = c.JudgeLeases(sighted_ms=sighted_ms, amount=JUDGED_BATCH_MAX)
+        done = cast("c.WorkDone", await engine.submit(command))
+        return Report(done.count, has_more=done.has_more)

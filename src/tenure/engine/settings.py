@@ -1,0 +1,39 @@
+"""What an operator, a test or a benchmark may set; validated once, then immutable."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core import limits
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every setting has a unit in its name, a default, and a reason in ``core.limits``."""
+
+    session_lease_ms: int = limits.SESSION_LEASE_MS
+    poll_lease_ms: int = limits.POLL_LEASE_MS
+    served_lease_ms: int = limits.SERVED_LEASE_MS
+    lease_least_ms: int = limits.LEASE_MS_MIN
+    lease_most_ms: int = limits.LEASE_MS_MAX
+    suspect_grace_ms: int = limits.SUSPECT_GRACE_MS
+    fallback_poll_ms: int = limits.FALLBACK_POLL_MS
+    probe_ms: int = limits.SIGHT_PROBE_MS
+    judge_ms: int = limits.JUDGE_MS
+    retention_ms: int = limits.RETENTION_MS
+    history_kept_ms: int = limits.HISTORY_KEPT_MS
+    key_kept_ms: int = limits.KEY_KEPT_MS
+    offline_kept_ms: int = limits.OFFLINE_KEPT_MS
+    work_batch_max: int = limits.WORK_BATCH_MAX
+    lane_queue_max: int = limits.LANE_QUEUE_MAX
+    vacuum_every_tasks: int = limits.VACUUM_EVERY_TASKS
+    # The four measures below are switched off only by the benchmark that shows what they bring.
+    direct_hand_out: bool = True
+    cached_rows: bool = True
+    own_vacuum: bool = True
+    low_water_marks: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what could never work."""
+        assert 0 < self.lease_least_ms <= self.lease_most_ms
+        assert self.work_batch_max > 0
+        assert self.lane_queue_max >= self.work_batch_max

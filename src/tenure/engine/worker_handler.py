@@ -1,0 +1,312 @@
+"""Worker commands: registration, sessions, held sets, drain and the end of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tenure.core import lease as lease_rules
+from tenure.core import task_event
+from tenure.core import worker as worker_rules
+from tenure.core.lease import Lease
+from tenure.core.queue import Queue
+from tenure.core.task import is_live
+from tenure.core.task_record import Task, TaskState
+from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.engine import command as c
+from tenure.engine.settings import Settings
+from tenure.engine.task_handler import not_found
+from tenure.engine.working_set import WorkingSet
+from tenure.errors import AlreadyExists, Rejection
+from tenure.store.table import TaskKey
+
+
+def register_worker(
+    ws: WorkingSet,
+    command: c.RegisterWorker,
+    settings: Settings,
+) -> c.Registration:
+    """Register an incarnation; one of the same name before it is superseded."""
+    if not ws.has_namespace(command.namespace):
+        raise not_found("Namespace", command.namespace)
+    new = command.new
+    known = [each for each in ws.workers.values() if each.namespace == command.namespace]
+    for worker in known:
+        if worker.instance_key == new.instance_key:
+            return _registered_again(ws, worker)
+    for worker in known:
+        if new.name and worker.name == new.name and worker.status is not WorkerStatus.OFFLINE:
+            _end(ws, worker.id, EndReason.SUPERSEDED)
+    lease_ms = lease_rules.granted_lease_ms(
+        new.lease_ms,
+        default_ms=_DEFAULT_LEASES[new.mode](settings),
+        least_ms=settings.lease_least_ms,
+        most_ms=settings.lease_most_ms,
+    )
+    worker = worker_rules.create(
+        new,
+        worker_id=ws.clock.new_id(),
+        namespace=command.namespace,
+        now_ms=ws.now_ms,
+    )
+    lease = Lease(
+        worker_id=worker.id,
+        namespace=command.namespace,
+        server_id=ws.server_id,
+        lease_until_ms=ws.now_ms + lease_ms,
+        lease_ms=lease_ms,
+        beat_at_ms=ws.now_ms,
+    )
+    ws.add_worker(worker, lease)
+    return c.Registration(worker, lease, lease_rules.interval_ms(lease_ms))
+
+
+_DEFAULT_LEASES = {
+    WorkerMode.SESSION: lambda settings: settings.session_lease_ms,
+    WorkerMode.POLL: lambda settings: settings.poll_lease_ms,
+    WorkerMode.SERVED: lambda settings: settings.served_lease_ms,
+}
+
+
+def _registered_again(ws: WorkingSet, worker: Worker) -> c.Registration:
+    lease = ws.leases.get(worker.id)
+    if lease is None:
+        raise worker_rules.inactive(worker.id, worker.end_reason).to_error()
+    return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
+
+
+def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
+    decision = ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
+    if isinstance(decision, Rejection):
+        return decision
+    ws.drop_lease(worker_id)
+    return None
+
+
+def _administered(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
+    worker = ws.workers.get(worker_id)
+    if worker is None or worker.namespace != namespace:
+        raise not_found("Worker", worker_id)
+    return worker
+
+
+def _calling(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
+    """Return the worker that speaks, or refuse one that is not active in this namespace."""
+    worker = ws.workers.get(worker_id)
+    if worker is None or worker.namespace != namespace:
+        raise worker_rules.inactive(worker_id, None).to_error()
+    if worker.status is WorkerStatus.OFFLINE:
+        raise worker_rules.inactive(worker_id, worker.end_reason).to_error()
+    return worker
+
+
+def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
+    """Let a worker finish what it holds; the answer means that no later hand-out happens."""
+    worker = _administered(ws, command.namespace, command.worker_id)
+    event = worker_rules.DrainRequested(command.deadline_ms)
+    decision = ws.apply_worker(worker.id, event)
+    if isinstance(decision, Rejection):
+        raise decision.to_error()
+    return decision.worker
+
+
+def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
+    """Take a worker offline, whatever it does."""
+    worker = _administered(ws, command.namespace, command.worker_id)
+    refusal = _end(ws, worker.id, EndReason.EVICTED)
+    if refusal is not None:
+        raise refusal.to_error()
+    return ws.workers[worker.id]
+
+
+def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
+    """Let a worker go; saying goodbye twice is fine."""
+    worker = ws.workers.get(command.worker_id)
+    is_ours = worker is not None and worker.namespace == command.namespace
+    if worker is not None and is_ours and worker.end_reason is EndReason.DEREGISTERED:
+        return worker
+    worker = _calling(ws, command.namespace, command.worker_id)
+    _end(ws, worker.id, EndReason.DEREGISTERED)
+    return ws.workers[worker.id]
+
+
+def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
+    """Start a new session of a worker from the full set of what it holds."""
+    worker = _calling(ws, command.namespace, command.worker_id)
+    decision = ws.apply_worker(worker.id, worker_rules.SessionOpened())
+    assert not isinstance(decision, Rejection)
+    lease = ws.resume(worker.id)
+    stop = reconcile(
+        ws,
+        decision.worker,
+        command.held,
+        heard_at_ms=lease.beat_at_ms,
+        session_no=decision.worker.session_no,
+    )
+    held = [ws.tasks[key] for key in ws.rows.held.get(worker.id, [])]
+    mine = [task for task in held if task.worker_id == worker.id and task.is_attempt_live]
+    cancel = [task for task in mine if task.state is TaskState.CANCELLING]
+    return c.SessionAnswer(
+        decision.worker,
+        lease,
+        stop,
+        tuple(c.TaskRef(task.id, task.attempt) for task in cancel),
+        frozenset(c.TaskRef(task.id, task.attempt) for task in mine),
+    )
+
+
+def close_session(ws: WorkingSet, command: c.CloseSession, settings: Settings) -> c.WorkDone:
+    """Suspect a worker whose current session was closed by its peer."""
+    worker = ws.workers.get(command.worker_id)
+    is_current = worker is not None and worker.session_no == command.session_no
+    if not is_current or command.worker_id not in ws.leases:
+        return c.WorkDone(0)
+    ws.suspect(command.worker_id, lease_rules.SessionLost(settings.suspect_grace_ms))
+    return c.WorkDone(1)
+
+
+def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> c.WorkDone:
+    """End the suspicion of workers that lost their sessions together with many others."""
+    spared = sorted(command.worker_ids & ws.leases.keys())
+    for worker_id in spared:
+        ws.resume(worker_id)
+    return c.WorkDone(len(spared))
+
+
+def fail_call(ws: WorkingSet, command: c.FailCall) -> c.WorkDone:
+    """Count a failed call to a served worker."""
+    worker = _calling(ws, command.namespace, command.worker_id)
+    ws.failed_leases.append(worker.id)
+    return c.WorkDone(1)
+
+
+def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
+    """Apply deltas or a full held set; both are idempotent."""
+    stop: tuple[c.TaskRef, ...] = bind(ws, command, command.bound)
+    for ref in command.unbound:
+        lose(ws, command.namespace, command.worker_id, ref)
+    if command.held is not None:
+        worker = ws.workers.get(command.worker_id)
+        if worker is not None and worker.namespace == command.namespace:
+            stop += reconcile(ws, worker, command.held, heard_at_ms=command.previous_beat_at_ms)
+    return c.HeldAnswer(stop)
+
+
+def bind(
+    ws: WorkingSet,
+    command: c.ReportHeld,
+    refs: Iterable[c.TaskRef],
+) -> tuple[c.TaskRef, ...]:
+    """Confirm attempts; return those that are not this worker's any more."""
+    stop = []
+    for ref in refs:
+        key = (command.namespace, ref.task_id)
+        event = task_event.Confirmed(attempt=ref.attempt, worker_id=command.worker_id)
+        if key not in ws.tasks or isinstance(ws.apply(key, event), Rejection):
+            stop.append(ref)
+    return tuple(stop)
+
+
+def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: c.TaskRef) -> None:
+    """Note that a worker no longer knows an attempt; one that is over changes nothing."""
+    key = (namespace, ref.task_id)
+    if key in ws.tasks:
+        ws.apply(key, task_event.TaskLost(attempt=ref.attempt, worker_id=worker_id))
+
+
+def reconcile(
+    ws: WorkingSet,
+    worker: Worker,
+    reported: tuple[c.TaskRef, ...],
+    *,
+    heard_at_ms: int,
+    session_no: int | None = None,
+) -> tuple[c.TaskRef, ...]:
+    """Compare what a worker says it holds with what it holds; return what it has to stop."""
+    said = set(reported)
+    for key in ws.rows.held.get(worker.id, []):
+        task = ws.tasks[key]
+        if task.worker_id == worker.id and task.is_attempt_live:
+            event = _missing(task, said, heard_at_ms, session_no)
+            if event is not None:
+                ws.apply(key, event)
+    stop = []
+    for ref in reported:
+        key = (worker.namespace, ref.task_id)
+        if not _is_bound(ws, key, ref, worker.id):
+            stop.append(ref)
+    return tuple(stop)
+
+
+def _missing(
+    task: Task,
+    said: set[c.TaskRef],
+    heard_at_ms: int,
+    session_no: int | None,
+) -> task_event.TaskEvent | None:
+    """Return what the absence of a held attempt means; a younger confirmation may have crossed."""
+    if c.TaskRef(task.id, task.attempt) in said:
+        return None
+    if task.state is TaskState.DISPATCHED:
+        if session_no is None or task.session_no >= session_no:
+            return None
+        return task_event.DeliveryMissed(attempt=task.attempt, worker_id=task.worker_id)
+    if task.progress.confirmed_at_ms > heard_at_ms:
+        return None
+    return task_event.TaskLost(attempt=task.attempt, worker_id=task.worker_id)
+
+
+def _is_bound(ws: WorkingSet, key: TaskKey, ref: c.TaskRef, worker_id: str) -> bool:
+    task = ws.tasks.get(key)
+    if task is None or task.worker_id != worker_id or not is_live(task, ref.attempt):
+        return False
+    if task.state is TaskState.DISPATCHED:
+        ws.apply(key, task_event.Confirmed(attempt=ref.attempt, worker_id=worker_id))
+    return True
+
+
+def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> c.WorkDone:
+    """Take the workers offline whose leases were deleted as over."""
+    for worker_id, reason in ws.rows.judged.items():
+        ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
+    count = len(ws.rows.judged)
+    return c.WorkDone(count, has_more=count >= command.amount)
+
+
+def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
+    """End a bounded number of attempts of an offline worker, each exactly once."""
+    worker = ws.workers.get(command.worker_id)
+    if worker is None or not worker.release_pending:
+        return c.WorkDone(0)
+    held = ws.rows.held.get(worker.id, [])
+    for key in held:
+        ws.apply(key, task_event.WorkerLost(worker_id=worker.id))
+    has_more = len(held) >= command.amount
+    if not has_more:
+        ws.apply_worker(worker.id, worker_rules.HeldReleased())
+    return c.WorkDone(len(held), has_more=has_more)
+
+
+def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
+    """Set the brakes of a queue."""
+    if not ws.has_namespace(command.namespace):
+        raise not_found("Namespace", command.namespace)
+    key = (command.namespace, command.name)
+    old = ws.queues.get(key, Queue(command.namespace, command.name))
+    queue = Queue(
+        command.namespace,
+        command.name,
+        old.is_paused if command.is_paused is None else command.is_paused,
+        old.concurrency_max if command.concurrency_max is None else command.concurrency_max,
+        old.version,
+    )
+    ws.queues[key] = ws.changed_queues[key] = queue
+    return queue
+
+
+def create_namespace(ws: WorkingSet, command: c.CreateNamespace) -> str:
+    """Create a namespace."""
+    if ws.has_namespace(command.name):
+        message = f"Namespace {command.name} exists."
+        raise AlreadyExists(message)
+    ws.new_namespaces[command.name] = ws.now_ms
+    return command.name

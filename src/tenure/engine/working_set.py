@@ -1,0 +1,133 @@
+"""Phase 2 of a batch: what its commands have made of the loaded rows so far.
+
+A later command sees what an earlier one did. Nothing here touches the database.
+"""
+
+from __future__ import annotations
+
+from tenure.core import lease as lease_rules
+from tenure.core import task as task_rules
+from tenure.core import worker as worker_rules
+from tenure.core.attempt import Attempt
+from tenure.core.lease import Lease
+from tenure.core.queue import Queue
+from tenure.core.task import Decision, Effect, FollowUp
+from tenure.core.task_event import TaskEvent
+from tenure.core.task_record import Task
+from tenure.core.worker import Worker, WorkerDecision, WorkerEffect, WorkerEvent
+from tenure.engine.clock import Clock
+from tenure.engine.load import Rows
+from tenure.errors import Rejection
+from tenure.store.table import Key, TaskKey
+
+AnyEffect = Effect | WorkerEffect
+
+
+class WorkingSet:
+    """The rows of one batch and the changes to be saved."""
+
+    def __init__(self, rows: Rows, clock: Clock, server_id: str) -> None:
+        """Start from what was loaded."""
+        self.rows = rows
+        self.clock = clock
+        self.server_id = server_id
+        self.now_ms = rows.now_ms
+        self.tasks: dict[TaskKey, Task] = dict(rows.tasks)
+        self.changed_tasks: dict[TaskKey, Task] = {}
+        self.new_tasks: dict[TaskKey, Task] = {}
+        self.ended: list[Attempt] = []
+        self.effects: list[AnyEffect] = []
+        self.follow_ups: list[FollowUp] = []
+        self.doubtful: set[TaskKey] = set()
+        self.workers: dict[str, Worker] = dict(rows.workers)
+        self.changed_workers: dict[str, Worker] = {}
+        self.new_workers: dict[str, Worker] = {}
+        self.leases: dict[str, Lease] = dict(rows.leases)
+        self.new_leases: dict[str, Lease] = {}
+        self.dropped_leases: set[str] = set()
+        self.suspected_leases: dict[str, Lease] = {}
+        self.resumed_leases: dict[str, Lease] = {}
+        self.failed_leases: list[str] = []
+        self.keys: dict[tuple[str, str], Key] = dict(rows.keys)
+        self.new_keys: dict[tuple[str, str], tuple[str, str, str, bytes, int]] = {}
+        self.old_keys: list[tuple[str, str, str]] = []
+        self.queues: dict[tuple[str, str], Queue] = dict(rows.queues)
+        self.changed_queues: dict[tuple[str, str], Queue] = {}
+        self.new_namespaces: dict[str, int] = {}
+
+    def add_task(self, task: Task) -> None:
+        """Take in a task that is not stored yet."""
+        key = (task.namespace, task.id)
+        self.tasks[key] = task
+        self.new_tasks[key] = task
+
+    def apply(self, key: TaskKey, event: TaskEvent) -> Decision | Rejection:
+        """Decide an event on a task that is in the set."""
+        task = self.tasks[key]
+        decision = task_rules.decide(task, event, self.now_ms)
+        if isinstance(decision, Rejection) or decision.task is task:
+            if key in self.rows.cached and key not in self.changed_tasks:
+                # No write will tell whether the copy was stale: it has to be read.
+                self.doubtful.add(key)
+            return decision
+        self._keep(key, decision)
+        return decision
+
+    def _keep(self, key: TaskKey, decision: Decision) -> None:
+        self.tasks[key] = decision.task
+        if key in self.new_tasks:
+            self.new_tasks[key] = decision.task
+        else:
+            self.changed_tasks[key] = decision.task
+        if decision.ended is not None:
+            self.ended.append(decision.ended)
+        if decision.effects:
+            self.effects.extend(decision.effects)
+        if decision.follow_ups:
+            self.follow_ups.extend(decision.follow_ups)
+
+    def apply_worker(self, worker_id: str, event: WorkerEvent) -> WorkerDecision | Rejection:
+        """Decide an event on a worker that is in the set."""
+        worker = self.workers[worker_id]
+        decision = worker_rules.decide(worker, event, self.now_ms)
+        if isinstance(decision, Rejection) or decision.worker is worker:
+            return decision
+        self.workers[worker_id] = decision.worker
+        if worker_id in self.new_workers:
+            self.new_workers[worker_id] = decision.worker
+        else:
+            self.changed_workers[worker_id] = decision.worker
+        self.effects.extend(decision.effects)
+        return decision
+
+    def add_worker(self, worker: Worker, lease: Lease) -> None:
+        """Take in a new incarnation with its lease."""
+        self.workers[worker.id] = worker
+        self.new_workers[worker.id] = worker
+        self.leases[worker.id] = lease
+        self.new_leases[worker.id] = lease
+
+    def drop_lease(self, worker_id: str) -> None:
+        """End the lease of a worker that goes offline."""
+        self.leases.pop(worker_id, None)
+        if self.new_leases.pop(worker_id, None) is None:
+            self.dropped_leases.add(worker_id)
+
+    def suspect(self, worker_id: str, event: lease_rules.SessionLost) -> None:
+        """Start the grace of a worker whose connection broke."""
+        lease = lease_rules.decide(self.leases[worker_id], event, self.now_ms)
+        assert isinstance(lease, Lease)
+        self.leases[worker_id] = self.suspected_leases[worker_id] = lease
+
+    def resume(self, worker_id: str) -> Lease:
+        """End the suspicion of a worker that is here again."""
+        event = lease_rules.SessionResumed(server_id=self.server_id)
+        lease = lease_rules.decide(self.leases[worker_id], event, self.now_ms)
+        assert isinstance(lease, Lease)
+        self.leases[worker_id] = self.resumed_leases[worker_id] = lease
+        self.suspected_leases.pop(worker_id, None)
+        return lease
+
+    def has_namespace(self, name: str) -> bool:
+        """Tell whether a namespace exists."""
+        return name in self.rows.namespaces or name in self.new_namespaces

@@ -1,0 +1,352 @@
+"""Between rows and records. Both databases give the same columns in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tenure.core.attempt import Attempt, Outcome
+from tenure.core.lease import Lease
+from tenure.core.limits import SPECS_REMEMBERED_MAX
+from tenure.core.queue import Namespace, Queue
+from tenure.core.retry import ErrorInfo
+from tenure.core.task_record import NO_PROGRESS, Line, Progress, Spec, Task, TaskState
+from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
+
+# Columns come from the database driver untyped; this module is where they get their types.
+AnyRow = Sequence[Any]
+
+_STATES: Final = {state.value: state for state in TaskState}
+_LINES: Final = {line.value: line for line in Line}
+_OUTCOMES: Final[dict[str | None, Outcome | None]] = {
+    None: None,
+    **{outcome.value: outcome for outcome in Outcome},
+}
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_spec = msgspec.msgpack.Decoder(Spec).decode
+_decode_progress = msgspec.msgpack.Decoder(Progress).decode
+_decode_error = msgspec.msgpack.Decoder(ErrorInfo).decode
+_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
+_decode_types = msgspec.json.Decoder(tuple[str, ...]).decode
+_encode_json = msgspec.json.Encoder().encode
+
+# Tasks of one type nearly always share their spec: each is decoded and encoded once.
+_specs: dict[bytes, Spec] = {}
+
+
+def spec_from(data: bytes) -> Spec:
+    """Decode a spec, once for all tasks that share it."""
+    spec = _specs.get(data)
+    if spec is None:
+        if len(_specs) >= SPECS_REMEMBERED_MAX:
+            _specs.clear()
+        spec = _specs[data] = _decode_spec(data)
+    return spec
+
+
+def _progress_from(data: bytes | None) -> Progress:
+    return NO_PROGRESS if data is None else _decode_progress(data)
+
+
+def _progress_to(progress: Progress) -> bytes | None:
+    return None if progress is NO_PROGRESS else _encode(progress)
+
+
+def task_from(row: AnyRow) -> Task:
+    """Make a live task from its row."""
+    labels = row[17]
+    return Task(
+        id=row[0],
+        namespace=row[1],
+        queue=row[2],
+        type=row[3],
+        spec=spec_from(row[18]),
+        state=_STATES[row[4]],
+        line=_LINES[row[5]],
+        created_at_ms=row[7],
+        run_at_ms=row[8],
+        progress=_progress_from(row[19]),
+        priority=row[6],
+        attempt=row[9],
+        version=row[10],
+        worker_id=row[11],
+        handed_at_ms=row[12],
+        session_no=row[13],
+        last_outcome=_OUTCOMES[row[14]],
+        due_at_ms=row[15],
+        is_guarded=bool(row[16]),
+        labels=None if labels is None else _decode_labels(labels),
+        input=row[20],
+    )
+
+
+def listed_from(row: AnyRow) -> Task:
+    """Make a live or finished task from a row that has the columns of both."""
+    return task_from(row) if row[22] is None else finished_from(row)
+
+
+def finished_from(row: AnyRow) -> Task:
+    """Make a finished task from its row in history."""
+    labels = row[17]
+    return Task(
+        id=row[0],
+        namespace=row[1],
+        queue=row[2],
+        type=row[3],
+        spec=spec_from(row[18]),
+        state=_STATES[row[4]],
+        line=Line.NONE,
+        created_at_ms=row[7],
+        run_at_ms=row[8],
+        progress=_progress_from(row[19]),
+        priority=row[6],
+        attempt=row[9],
+        version=row[10],
+        worker_id=row[11],
+        handed_at_ms=row[12],
+        session_no=row[13],
+        last_outcome=_OUTCOMES[row[14]],
+        labels=None if labels is None else _decode_labels(labels),
+        input=row[20],
+        output=row[21],
+        finished_at_ms=row[22],
+    )
+
+
+def task_inserted(task: Task) -> tuple[object, ...]:
+    """Return the parameters of ``insert_tasks``."""
+    return (
+        task.id,
+        task.namespace,
+        task.queue,
+        task.type,
+        task.state.value,
+        task.line.value,
+        task.priority,
+        task.created_at_ms,
+        task.run_at_ms,
+        task.attempt,
+        task.version,
+        task.worker_id,
+        task.handed_at_ms,
+        task.session_no,
+        None if task.last_outcome is None else task.last_outcome.value,
+        task.due_at_ms,
+        task.is_guarded,
+        labels_to(task.labels),
+        _encode(task.spec),
+        _progress_to(task.progress),
+        task.input,
+    )
+
+
+def task_updated(task: Task) -> tuple[object, ...]:
+    """Return the parameters of ``update_tasks``; ``version`` is the one that was read."""
+    return (
+        task.namespace,
+        task.id,
+        task.version,
+        task.state.value,
+        task.line.value,
+        task.run_at_ms,
+        task.attempt,
+        task.worker_id,
+        task.handed_at_ms,
+        task.session_no,
+        None if task.last_outcome is None else task.last_outcome.value,
+        task.due_at_ms,
+        task.is_guarded,
+        _progress_to(task.progress),
+    )
+
+
+def task_finished(task: Task) -> tuple[object, ...]:
+    """Return the parameters of ``finish_tasks``; ``version`` is the one that was read."""
+    return (
+        task.namespace,
+        task.id,
+        task.version,
+        task.state.value,
+        task.attempt,
+        task.worker_id,
+        None if task.last_outcome is None else task.last_outcome.value,
+        task.finished_at_ms,
+        _progress_to(task.progress),
+        task.output,
+    )
+
+
+def history_inserted(task: Task) -> tuple[object, ...]:
+    """Return the parameters of ``insert_history``: a task that was never live in the store."""
+    return (
+        task.id,
+        task.namespace,
+        task.queue,
+        task.type,
+        task.state.value,
+        task.priority,
+        task.created_at_ms,
+        task.run_at_ms,
+        task.attempt,
+        task.version,
+        task.worker_id,
+        task.handed_at_ms,
+        task.session_no,
+        None if task.last_outcome is None else task.last_outcome.value,
+        labels_to(task.labels),
+        _encode(task.spec),
+        _progress_to(task.progress),
+        task.input,
+        task.output,
+        task.finished_at_ms,
+    )
+
+
+def labels_to(labels: dict[str, str] | None) -> str | None:
+    """Return labels as JSON text."""
+    return None if labels is None else _encode_json(labels).decode()
+
+
+def attempt_from(row: AnyRow) -> Attempt:
+    """Make an ended attempt from its row."""
+    error = row[8]
+    return Attempt(
+        namespace=row[0],
+        task_id=row[1],
+        number=row[2],
+        outcome=Outcome(row[3]),
+        worker_id=row[4],
+        handed_at_ms=row[5],
+        ended_at_ms=row[6],
+        state_after=row[7],
+        error=None if error is None else _decode_error(error),
+    )
+
+
+def attempt_inserted(attempt: Attempt) -> tuple[object, ...]:
+    """Return the parameters of ``insert_attempts``."""
+    return (
+        attempt.namespace,
+        attempt.task_id,
+        attempt.number,
+        attempt.outcome.value,
+        attempt.worker_id,
+        attempt.handed_at_ms,
+        attempt.ended_at_ms,
+        attempt.state_after,
+        None if attempt.error is None else _encode(attempt.error),
+    )
+
+
+def worker_from(row: AnyRow) -> Worker:
+    """Make a worker from its row."""
+    return Worker(
+        id=row[0],
+        namespace=row[1],
+        queue=row[2],
+        types=_decode_types(row[3]),
+        instance_key=row[4],
+        registered_at_ms=row[5],
+        status=WorkerStatus(row[6]),
+        mode=WorkerMode(row[7]),
+        slots=row[8],
+        name=row[9],
+        hostname=row[10],
+        pid=row[11],
+        software_version=row[12],
+        labels=_decode_labels(row[13]),
+        session_no=row[14],
+        end_reason=None if row[15] is None else EndReason(row[15]),
+        drain_at_ms=row[16],
+        ended_at_ms=row[17],
+        release_pending=bool(row[18]),
+        version=row[19],
+    )
+
+
+def worker_inserted(worker: Worker) -> tuple[object, ...]:
+    """Return the parameters of ``insert_workers``."""
+    return (
+        worker.id,
+        worker.namespace,
+        worker.queue,
+        _encode_json(worker.types).decode(),
+        worker.instance_key,
+        worker.registered_at_ms,
+        worker.status.value,
+        worker.mode.value,
+        worker.slots,
+        worker.name,
+        worker.hostname,
+        worker.pid,
+        worker.software_version,
+        labels_to(worker.labels),
+        worker.session_no,
+        None if worker.end_reason is None else worker.end_reason.value,
+        worker.drain_at_ms,
+        worker.ended_at_ms,
+        worker.release_pending,
+        worker.version,
+    )
+
+
+def worker_updated(worker: Worker) -> tuple[object, ...]:
+    """Return the parameters of ``update_workers``; ``version`` is the one that was read."""
+    return (
+        worker.id,
+        worker.version,
+        worker.status.value,
+        worker.session_no,
+        None if worker.end_reason is None else worker.end_reason.value,
+        worker.drain_at_ms,
+        worker.ended_at_ms,
+        worker.release_pending,
+    )
+
+
+def lease_from(row: AnyRow) -> Lease:
+    """Make a lease from its row."""
+    return Lease(
+        worker_id=row[0],
+        namespace=row[1],
+        server_id=row[2],
+        lease_until_ms=row[3],
+        lease_ms=row[4],
+        token=row[5],
+        beat_at_ms=row[6],
+        previous_beat_at_ms=row[7],
+        total_completed=row[8],
+        total_failed=row[9],
+        active_count=row[10],
+        loop_lag_ms=row[11],
+        stuck_count=row[12],
+        suspect_until_ms=row[13],
+        failures=row[14],
+    )
+
+
+def lease_inserted(lease: Lease) -> tuple[object, ...]:
+    """Return the parameters of ``insert_leases``."""
+    return (
+        lease.worker_id,
+        lease.namespace,
+        lease.server_id,
+        lease.lease_until_ms,
+        lease.lease_ms,
+        lease.token,
+        lease.beat_at_ms,
+        lease.previous_beat_at_ms,
+    )
+
+
+def queue_from(row: AnyRow) -> Queue:
+    """Make a queue from its row."""
+    return Queue(row[0], row[1], bool(row[2]), row[3], row[4])
+
+
+def namespace_from(row: AnyRow) -> Namespace:
+    """Make a namespace from its row."""
+    return Namespace(row[0], row[1], bool(row[2]))

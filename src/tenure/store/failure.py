@@ -1,0 +1,41 @@
+"""How a transaction can fail, told by what the caller should do next."""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """A transaction did not happen."""
+
+
+class Conflict(StoreError):  # noqa: N818 (a failure is named by what to do about it)
+    """A deadlock, a serialization failure or a busy database: run the same body again."""
+
+
+class Refused(StoreError):  # noqa: N818
+    """A data or integrity error: the same body would fail again."""
+
+
+class Lost(StoreError):  # noqa: N818
+    """The store is away. After COMMIT was sent nobody knows whether it happened."""
+
+    def __init__(self, message: str, *, reason: str = "store_unreachable") -> None:
+        """Keep the reason that callers are told."""
+        super().__init__(message)
+        self.reason = reason
+
+
+class FenceLost(StoreError):  # noqa: N818
+    """A fenced write found that a row has moved on: what was decided rests on an old copy."""
+
+    def __init__(self, ids: frozenset[str]) -> None:
+        """Keep the ids whose copies are stale."""
+        super().__init__(f"{len(ids)} rows were changed by somebody else")
+        self.ids = ids
+
+
+class SchemaError(StoreError):
+    """The database's schema does not fit this server."""
+
+
+class StoreInUseError(StoreError):
+    """Another server works on the same SQLite file."""

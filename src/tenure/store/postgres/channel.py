@@ -1,0 +1,51 @@
+"""The side connection over which replicas tell each other where there is work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import asyncpg
+
+Connection = asyncpg.Connection
+CHANNEL = "tenure"
+
+
+class Channel:
+    """Listens and notifies. A lost connection is made anew; the engine's polls bridge the gap."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
+        """Remember how to connect."""
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._lock = asyncio.Lock()
+        self.callback: Callable[[str], None] | None = None
+
+    async def open(self) -> None:
+        """Connect and listen."""
+        await self._ready()
+
+    async def close(self) -> None:
+        """Stop listening."""
+        async with self._lock:
+            if self._connection is not None:
+                await self._connection.close()
+                self._connection = None
+
+    async def send(self, statement: str, payload: str) -> None:
+        """Notify everybody; whoever calls again after a failure also listens again."""
+        connection = await self._ready()
+        await connection.execute(statement, payload)
+
+    async def _ready(self) -> Connection:
+        async with self._lock:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await self._connect()
+                await self._connection.add_listener(CHANNEL, self._hear)
+            return self._connection
+
+    def _hear(self, connection: object, pid: int, channel: str, payload: object) -> None:
+        del channel
+        own = isinstance(connection, asyncpg.Connection) and connection.get_server_pid() == pid
+        if self.callback is not None and not own:
+            self.callback(str(payload))

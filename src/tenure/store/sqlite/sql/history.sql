@@ -1,0 +1,68 @@
+-- name: delete_history(before_ms, amount)
+DELETE FROM attempts
+WHERE (namespace, task_id, number) IN (
+    SELECT namespace, task_id, number FROM attempts
+    WHERE ended_at_ms < :before_ms
+    ORDER BY ended_at_ms
+    LIMIT :amount
+);
+DELETE FROM history
+WHERE (namespace, id) IN (
+    SELECT namespace, id FROM history
+    WHERE finished_at_ms < :before_ms
+    ORDER BY finished_at_ms
+    LIMIT :amount
+)
+RETURNING id;
+
+-- name: drop_days(before_day)
+-- No partitions here: delete_history does the work.
+SELECT :before_day * 0;
+
+-- name: ensure_days(day)
+SELECT :day WHERE 0;
+
+-- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error)
+INSERT INTO attempts (
+    namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
+    error
+)
+VALUES (
+    :namespace, :task_id, :number, :outcome, :worker_id, :handed_at_ms, :ended_at_ms,
+    :state_after, :error
+);
+
+-- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms)
+INSERT INTO history (
+    id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
+    finished_at_ms
+)
+VALUES (
+    :id, :namespace, :queue, :type, :state, :priority, :created_at_ms, :run_at_ms, :attempt,
+    :version, :worker_id, :handed_at_ms, :session_no, :last_outcome, :labels, :spec, :progress,
+    :input, :output, :finished_at_ms
+);
+
+-- name: load_attempts(namespace, task_id)
+SELECT
+    namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
+    error
+FROM attempts
+WHERE namespace = :namespace AND task_id = :task_id
+ORDER BY number;
+
+-- name: load_ended(namespace, task_id, number)
+SELECT
+    namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
+    error
+FROM attempts
+WHERE namespace = :namespace AND task_id = :task_id AND number = :number;
+
+-- name: load_history(namespace, id)
+SELECT
+    id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress, input,
+    output, finished_at_ms
+FROM history
+WHERE namespace = :namespace AND id = :id;

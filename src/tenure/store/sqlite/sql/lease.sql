@@ -1,0 +1,90 @@
+-- name: beat_leases(worker_id, namespace, token, server_id, lease_ms, total_completed, total_failed, completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms)
+-- One row per heartbeat, however many tasks the worker holds. Set-based for speed; a test compares
+-- it with core.lease.decide on generated rows.
+UPDATE leases
+SET token = token + 1,
+    lease_ms = CASE WHEN :lease_ms > 0 THEN :lease_ms ELSE lease_ms END,
+    lease_until_ms = :now_ms + CASE WHEN :lease_ms > 0 THEN :lease_ms ELSE lease_ms END,
+    server_id = :server_id,
+    previous_beat_at_ms = beat_at_ms,
+    beat_at_ms = :now_ms,
+    total_completed = CASE
+        WHEN :total_completed >= 0 THEN max(total_completed, :total_completed)
+        ELSE total_completed + :completed_delta END,
+    total_failed = CASE
+        WHEN :total_failed >= 0 THEN max(total_failed, :total_failed)
+        ELSE total_failed + :failed_delta END,
+    active_count = :active_count,
+    loop_lag_ms = :loop_lag_ms,
+    stuck_count = :stuck_count,
+    suspect_until_ms = NULL,
+    failures = 0
+WHERE worker_id = :worker_id AND namespace = :namespace AND token = :token
+RETURNING
+    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
+    previous_beat_at_ms, total_completed, total_failed, active_count, loop_lag_ms, stuck_count,
+    suspect_until_ms, failures;
+
+-- name: clamp_leases(now_ms)
+-- After the clock went back a lease would last longer than it was granted.
+UPDATE leases SET lease_until_ms = :now_ms + lease_ms
+WHERE lease_until_ms > :now_ms + lease_ms
+RETURNING worker_id;
+
+-- name: delete_leases(worker_id, token, lease_until_ms, suspect_until_ms)
+-- Fenced by all that the judgement looked at: a heartbeat or a new session that came in between
+-- keeps its worker alive.
+DELETE FROM leases
+WHERE worker_id = :worker_id
+  AND token = :token
+  AND lease_until_ms = :lease_until_ms
+  AND suspect_until_ms IS :suspect_until_ms
+RETURNING worker_id;
+
+-- name: drop_leases(worker_id)
+DELETE FROM leases WHERE worker_id = :worker_id RETURNING worker_id;
+
+-- name: fail_leases(worker_id)
+UPDATE leases SET failures = failures + 1 WHERE worker_id = :worker_id RETURNING worker_id;
+
+-- name: insert_leases(worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms, previous_beat_at_ms)
+INSERT INTO leases (
+    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
+    previous_beat_at_ms, total_completed, total_failed, active_count, loop_lag_ms, stuck_count,
+    failures
+)
+VALUES (
+    :worker_id, :namespace, :server_id, :lease_until_ms, :lease_ms, :token, :beat_at_ms,
+    :previous_beat_at_ms, 0, 0, 0, 0, 0, 0
+);
+
+-- name: load_lapsed(now_ms, amount)
+-- A bounded scan without an index by design: see the table.
+SELECT
+    l.worker_id, l.namespace, l.server_id, l.lease_until_ms, l.lease_ms, l.token, l.beat_at_ms,
+    l.previous_beat_at_ms, l.total_completed, l.total_failed, l.active_count, l.loop_lag_ms,
+    l.stuck_count, l.suspect_until_ms, l.failures, s.touched_at_ms
+FROM leases AS l
+LEFT JOIN servers AS s ON s.id = l.server_id
+WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms
+LIMIT :amount;
+
+-- name: read_leases(worker_id)
+SELECT
+    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
+    previous_beat_at_ms, total_completed, total_failed, active_count, loop_lag_ms, stuck_count,
+    suspect_until_ms, failures
+FROM leases
+WHERE worker_id = :worker_id;
+
+-- name: resume_leases(worker_id, server_id)
+UPDATE leases
+SET suspect_until_ms = NULL, server_id = :server_id
+WHERE worker_id = :worker_id
+RETURNING worker_id;
+
+-- name: suspect_leases(worker_id, token, suspect_until_ms)
+UPDATE leases
+SET suspect_until_ms = :suspect_until_ms
+WHERE worker_id = :worker_id AND token = :token
+RETURNING worker_id;

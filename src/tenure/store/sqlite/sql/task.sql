@@ -1,0 +1,168 @@
+-- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+FROM tasks
+WHERE line > 0
+  AND namespace = :namespace
+  AND queue = :queue
+  AND type = :type
+  AND line = :line
+  AND (priority, run_at_ms, id) >= (:priority_min, :mark_run_at_ms, :mark_id)
+  AND priority <= :priority_max
+ORDER BY namespace, queue, type, line, priority, run_at_ms, id
+LIMIT :amount;
+
+-- name: count_held(namespace, queue)
+SELECT :namespace, :queue, count(*)
+FROM tasks
+WHERE worker_id IS NOT NULL AND namespace = :namespace AND queue = :queue;
+
+-- name: count_tasks(namespace)
+SELECT queue, type, state, count(*)
+FROM tasks
+WHERE namespace = :namespace
+GROUP BY queue, type, state
+ORDER BY queue, type, state;
+
+-- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
+INSERT INTO history (
+    id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
+    finished_at_ms
+)
+SELECT
+    id, namespace, queue, type, :state, priority, created_at_ms, run_at_ms, :attempt,
+    version + 1, :worker_id, handed_at_ms, session_no, :last_outcome, labels, spec, :progress,
+    input, :output, :finished_at_ms
+FROM tasks
+WHERE namespace = :namespace AND id = :id AND version = :version;
+DELETE FROM tasks
+WHERE namespace = :namespace AND id = :id AND version = :version
+RETURNING id;
+
+-- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
+INSERT INTO tasks (
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+)
+VALUES (
+    :id, :namespace, :queue, :type, :state, :line, :priority, :created_at_ms, :run_at_ms,
+    :attempt, :version, :worker_id, :handed_at_ms, :session_no, :last_outcome, :due_at_ms,
+    :is_guarded, :labels, :spec, :progress, :input
+);
+
+-- name: list_tasks(namespace, queue, type, state, before_id, amount)
+-- Newest first by id over both tables, so that a row that moves between two pages is neither
+-- doubled nor missed. An empty text means no filter.
+SELECT *
+FROM (
+    SELECT *
+    FROM (
+        SELECT
+            id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
+            attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms,
+            is_guarded, labels, spec, progress, input, NULL, NULL
+        FROM tasks
+        WHERE namespace = :namespace
+          AND id < :before_id
+          AND (:queue = '' OR queue = :queue)
+          AND (:type = '' OR type = :type)
+          AND (:state = '' OR state = :state)
+        ORDER BY id DESC
+        LIMIT :amount
+    )
+    UNION ALL
+    SELECT *
+    FROM (
+        SELECT
+            id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms,
+            attempt, version, worker_id, handed_at_ms, session_no, last_outcome, NULL, 0,
+            labels, spec, progress, input, output, finished_at_ms
+        FROM history
+        WHERE namespace = :namespace
+          AND id < :before_id
+          AND (:queue = '' OR queue = :queue)
+          AND (:type = '' OR type = :type)
+          AND (:state = '' OR state = :state)
+        ORDER BY id DESC
+        LIMIT :amount
+    )
+)
+ORDER BY id DESC
+LIMIT :amount;
+
+-- name: load_cancelling(worker_id)
+SELECT worker_id, id, attempt
+FROM tasks
+WHERE state = 'cancelling' AND worker_id = :worker_id;
+
+-- name: load_due(now_ms, amount)
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+FROM tasks
+WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
+ORDER BY due_at_ms
+LIMIT :amount;
+
+-- name: load_guarded_holders(worker_id)
+SELECT DISTINCT worker_id
+FROM tasks
+WHERE is_guarded AND worker_id = :worker_id;
+
+-- name: load_held(namespace, queue, worker_id, amount)
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+FROM tasks
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = :worker_id
+ORDER BY id
+LIMIT :amount;
+
+-- name: load_tasks(namespace, id)
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+FROM tasks
+WHERE namespace = :namespace AND id = :id;
+
+-- name: next_due()
+SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
+
+-- name: read_tasks(namespace, id)
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+FROM tasks
+WHERE namespace = :namespace AND id = :id;
+
+-- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
+UPDATE tasks
+SET state = :state,
+    line = :line,
+    run_at_ms = :run_at_ms,
+    attempt = :attempt,
+    version = :version + 1,
+    worker_id = :worker_id,
+    handed_at_ms = :handed_at_ms,
+    session_no = :session_no,
+    last_outcome = :last_outcome,
+    due_at_ms = :due_at_ms,
+    is_guarded = :is_guarded,
+    progress = :progress
+WHERE namespace = :namespace AND id = :id AND version = :version
+RETURNING id;
+
+-- name: vacuum_tasks()
+-- Nothing to do here: pages that become free are used again.
+SELECT 1 WHERE 0;

@@ -1,0 +1,90 @@
+-- name: delete_offline_workers(before_ms, amount)
+DELETE FROM workers
+WHERE id IN (
+    SELECT id FROM workers
+    WHERE status = 'offline' AND NOT release_pending AND ended_at_ms < :before_ms
+    ORDER BY ended_at_ms
+    LIMIT :amount
+)
+RETURNING id;
+
+-- name: find_workers(namespace, instance_key, name)
+SELECT
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
+    release_pending, version
+FROM workers
+WHERE namespace = :namespace
+  AND (
+    instance_key = :instance_key
+    OR (:name <> '' AND name = :name AND status <> 'offline')
+  )
+ORDER BY id;
+
+-- name: insert_workers(id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version)
+INSERT INTO workers (
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
+    release_pending, version
+)
+VALUES (
+    :id, :namespace, :queue, :types, :instance_key, :registered_at_ms, :status, :mode, :slots,
+    :name, :hostname, :pid, :software_version, :labels, :session_no, :end_reason, :drain_at_ms,
+    :ended_at_ms, :release_pending, :version
+);
+
+-- name: list_workers(namespace, queue, status, before_id, amount)
+SELECT
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
+    release_pending, version
+FROM workers
+WHERE namespace = :namespace
+  AND id < :before_id
+  AND (:queue = '' OR queue = :queue)
+  AND (:status = '' OR status = :status)
+ORDER BY id DESC
+LIMIT :amount;
+
+-- name: load_releasing(amount)
+SELECT id
+FROM workers
+WHERE release_pending
+ORDER BY id
+LIMIT :amount;
+
+-- name: lock_workers(id)
+SELECT
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
+    release_pending, version
+FROM workers
+WHERE id = :id;
+
+-- name: read_workers(id)
+SELECT
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
+    release_pending, version
+FROM workers
+WHERE id = :id;
+
+-- name: share_workers(id)
+SELECT
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
+    release_pending, version
+FROM workers
+WHERE id = :id;
+
+-- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending)
+UPDATE workers
+SET status = :status,
+    session_no = :session_no,
+    end_reason = :end_reason,
+    drain_at_ms = :drain_at_ms,
+    ended_at_ms = :ended_at_ms,
+    release_pending = :release_pending,
+    version = :version + 1
+WHERE id = :id AND version = :version
+RETURNING id;

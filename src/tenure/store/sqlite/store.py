@@ -1,0 +1,279 @@
+"""SQLite through apsw: WAL, every commit on disk, one writer thread and one reader thread.
+
+``transaction`` sends the whole body to the writer, where ``tx`` never suspends and one
+``send(None)`` runs it to its end. ``inline`` does the same on the caller's thread: the simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import apsw
+
+from tenure.core.limits import READ_SECONDS_MAX, SQLITE_BUSY_MS
+from tenure.store import migration, statement
+from tenure.store.failure import Conflict, Lost, Refused, StoreError, StoreInUseError
+from tenure.store.migration import Applied
+from tenure.store.sqlite.thread import CallThread
+from tenure.store.transaction import Body, LaneName, Probe, Row
+
+T = TypeVar("T")
+_STATEMENTS = statement.load("tenure.store.sqlite.sql", mark="?")
+_MIGRATIONS = migration.load("tenure.store.sqlite.migrations")
+
+_CONFLICTS = (apsw.BusyError, apsw.LockedError)
+_REFUSALS = (
+    apsw.ConstraintError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+    apsw.RangeError,
+    OverflowError,
+    UnicodeEncodeError,
+)
+_LOSSES = (apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.ConnectionClosedError)
+
+
+class SqliteTx:
+    """A transaction on one connection. Its methods never suspend."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        clock: Callable[[], int],
+        probe: Probe | None,
+    ) -> None:
+        """Work on a connection that has begun a transaction."""
+        self._connection = connection
+        self._clock = clock
+        self._probe = probe
+
+    async def one(self, name: str, *parameters: object) -> Sequence[Row]:
+        """Run a statement once."""
+        if self._probe is not None:
+            self._probe(name)
+        rows: Sequence[Row] = ()
+        for part in _STATEMENTS[name].parts:
+            cursor = self._connection.execute(part.text, _bind(parameters[: part.parameter_count]))
+            rows = cursor.fetchall()
+        return rows
+
+    async def each(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
+        """Run a statement for each row of parameters."""
+        if not rows:
+            return ()
+        if self._probe is not None:
+            self._probe(name)
+        results: Sequence[Row] = ()
+        for part in _STATEMENTS[name].parts:
+            count = part.parameter_count
+            given = rows if count == len(rows[0]) else [row[:count] for row in rows]
+            cursor = self._connection.executemany(part.text, cast("Any", given))
+            results = cursor.fetchall()
+        return results
+
+    async def now_ms(self) -> int:
+        """Return the injected clock's time."""
+        return self._clock()
+
+
+def _bind(parameters: tuple[object, ...]) -> Any:  # noqa: ANN401 (apsw's own type for values)
+    return parameters
+
+
+class SqliteStore:
+    """The embedded store."""
+
+    dialect = "sqlite"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Callable[[], int],
+        inline: bool = False,
+        probe: Probe | None = None,
+        synchronous: str = "FULL",
+    ) -> None:
+        """Remember where the file is; ``open`` does the work.
+
+        ``file:…?vfs=memdb`` names a database in memory; everything else is a file.
+        """
+        self._path = path
+        self._clock = clock
+        self._probe = probe
+        self._synchronous = synchronous
+        self._lock_file: int | None = None
+        self._connection: apsw.Connection | None = None
+        self._reader: apsw.Connection | None = None
+        self._write_thread = None if inline else CallThread("tenure-sqlite-writer")
+        self._read_thread = None if inline else CallThread("tenure-sqlite-reader")
+
+    @property
+    def _is_file(self) -> bool:
+        return not self._path.startswith("file:")
+
+    async def open(self) -> None:
+        """Open the file for this server alone and bring its schema up to date."""
+        if self._is_file:
+            self._lock_file = _lock(Path(self._path))
+        await self._run(self._write_thread, self._open)
+
+    def _open(self) -> None:
+        self._connection = self._connect()
+        self._reader = self._connect()
+        self._migrate(self._connection)
+
+    def _connect(self) -> apsw.Connection:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(self._path, flags=flags)
+        connection.set_busy_timeout(SQLITE_BUSY_MS if self._is_file else 0)
+        if self._is_file:
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", self._synchronous)
+            connection.pragma("mmap_size", 0)
+            connection.pragma("cache_size", -65_536)
+        return connection
+
+    def _migrate(self, connection: apsw.Connection) -> None:
+        tx = SqliteTx(connection, self._clock, None)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _finish(tx.one("prepare_migrations"))
+            applied = [Applied(*row) for row in _finish(tx.one("list_migrations"))]  # type: ignore[arg-type]  # columns of our own table
+            for step in migration.missing(_MIGRATIONS, applied):
+                connection.execute(step.sql)
+                row = (step.number, step.name, step.checksum, int(step.is_breaking), self._clock())
+                _finish(tx.one("insert_migration", *row))
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    async def close(self) -> None:
+        """Close the connections and let others have the file."""
+        for thread in (self._write_thread, self._read_thread):
+            if thread is not None:
+                thread.stop()
+        for connection in (self._reader, self._connection):
+            if connection is not None:
+                connection.close()
+        self._connection = self._reader = None
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
+
+    async def transaction(self, body: Body[T], lane: LaneName = LaneName.WORK) -> T:
+        """Run ``body`` on the one writer."""
+        del lane
+        return await self._run(self._write_thread, lambda: self._transact(body))
+
+    def _transact(self, body: Body[T]) -> T:
+        connection = self._connection
+        if connection is None:
+            message = "The store is closed."
+            raise Lost(message, reason="shutting_down")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            result = _finish(body(SqliteTx(connection, self._clock, self._probe)))
+            self._mark("before COMMIT")
+            connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise _translated(error) from error
+        self._mark("after COMMIT")
+        return result
+
+    def _mark(self, point: str) -> None:
+        if self._probe is not None:
+            self._probe(point)
+
+    async def read(self, body: Body[T]) -> T:
+        """Run a body that only reads on the reader, with a time limit."""
+        reader = self._reader
+        if reader is None:
+            message = "The store is closed."
+            raise Lost(message, reason="shutting_down")
+        if self._read_thread is None:
+            return self._read(reader, body)
+        alarm = asyncio.get_running_loop().call_later(READ_SECONDS_MAX, reader.interrupt)
+        try:
+            return await self._read_thread.call(lambda: self._read(reader, body))
+        finally:
+            alarm.cancel()
+
+    def _read(self, reader: apsw.Connection, body: Body[T]) -> T:
+        try:
+            reader.execute("BEGIN")
+            return _finish(body(SqliteTx(reader, self._clock, self._probe)))
+        except BaseException as error:
+            raise _translated(error) from error
+        finally:
+            if reader.in_transaction:
+                reader.execute("ROLLBACK")
+
+    async def maintain(self, name: str) -> None:
+        """SQLite needs no such care."""
+
+    async def notify(self, payload: str) -> None:
+        """There is no other replica."""
+
+    def listen(self, callback: Callable[[str], None]) -> None:
+        """There is no other replica."""
+
+    async def _run(self, thread: CallThread | None, function: Callable[[], T]) -> T:
+        return function() if thread is None else await thread.call(function)
+
+
+def _finish(awaitable: Awaitable[T]) -> T:
+    """Run a coroutine that never suspends to its end."""
+    coroutine = cast("Coroutine[object, None, T]", awaitable)
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    coroutine.close()
+    message = "A transaction body awaited something else than its transaction."
+    raise AssertionError(message)
+
+
+def _translated(error: BaseException) -> BaseException:
+    """Say what the caller should do about a failure of SQLite."""
+    if isinstance(error, apsw.FullError):
+        return Lost("The disk is full.", reason="storage_full")
+    if isinstance(error, _CONFLICTS):
+        return Conflict("The database is busy.")
+    if isinstance(error, _REFUSALS):
+        return Refused(type(error).__name__)
+    if isinstance(error, _LOSSES):
+        return Lost(f"SQLite: {type(error).__name__}", reason="storage_error")
+    if isinstance(error, apsw.InterruptError):
+        return Lost("The read took too long.", reason="read_timeout")
+    return error
+
+
+def _lock(path: Path) -> int:
+    """Take the file for this process, readable by its owner alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    os.close(os.open(path, flags, 0o600))
+    path.chmod(0o600)
+    handle = os.open(path.with_name(path.name + ".lock"), flags, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        message = (
+            f"Another Tenure server works on {path.name}. Stop it first, or use PostgreSQL, "
+            "which any number of servers can share."
+        )
+        raise StoreInUseError(message) from None
+    return handle
+
+
+__all__ = ["SqliteStore", "StoreError"]

@@ -1,0 +1,73 @@
+"""A thread that runs one call after the other: SQLite's writer, and its reader."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from tenure.store.failure import Lost
+
+T = TypeVar("T")
+
+
+class _Call(Generic[T]):
+    """A function to run and the future that waits for it."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self._loop.create_future()
+
+    def run(self) -> None:
+        try:
+            result = self._function()
+        except BaseException as error:  # noqa: BLE001 (the waiting task gets it, whatever it is)
+            self._answer(self._fail, error)
+        else:
+            self._answer(self._succeed, result)
+
+    def _answer(self, function: Callable[..., None], value: object) -> None:
+        # A loop that was closed meanwhile has nobody left who waits.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, value)
+
+    def _succeed(self, result: T) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class CallThread:
+    """Runs calls in their order, one hop each way."""
+
+    def __init__(self, name: str) -> None:
+        """Start the thread."""
+        self._calls: queue.SimpleQueue[_Call[object] | None] = queue.SimpleQueue()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run ``function`` on the thread; a cancelled caller does not stop it."""
+        if self._is_stopped:
+            message = "The store is closed."
+            raise Lost(message, reason="shutting_down")
+        call = _Call(function)
+        self._calls.put(call)  # type: ignore[arg-type]  # the queue carries calls of any result
+        return await call.future
+
+    def stop(self) -> None:
+        """Let the waiting calls end, then the thread."""
+        self._is_stopped = True
+        self._calls.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.run()

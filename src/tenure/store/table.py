@@ -1,0 +1,340 @@
+"""The statements by what they mean: records in, records out. Nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import msgspec
+
+from tenure.core.attempt import Attempt
+from tenure.core.lease import Beat, Lease
+from tenure.core.queue import Namespace, Queue
+from tenure.core.task_record import Task
+from tenure.core.worker import Worker
+from tenure.store import codec
+from tenure.store.failure import FenceLost
+from tenure.store.transaction import Tx
+
+TaskKey = tuple[str, str]
+"""(namespace, id)"""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """One probe of the claim: how many of one type, line and priority range, from where on."""
+
+    namespace: str
+    queue: str
+    type: str
+    line: int
+    priority_min: int
+    priority_max: int
+    mark_run_at_ms: int
+    mark_id: str
+    amount: int
+
+
+class Key(msgspec.Struct, frozen=True):
+    """An idempotency key and the end of its task, if that has come."""
+
+    namespace: str
+    key: str
+    task_id: str
+    digest: bytes
+    finished_at_ms: int | None
+    is_task_live: bool
+
+
+class Lapsed(msgspec.Struct, frozen=True):
+    """A lease that may be over, and when the server that heard it last was seen."""
+
+    lease: Lease
+    server_seen_at_ms: int | None
+
+
+async def load_tasks(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:
+    """Load and lock live tasks, in the order of their keys."""
+    return [codec.task_from(row) for row in await tx.each("load_tasks", sorted(keys))]
+
+
+async def read_tasks(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:
+    """Read live tasks without locking them."""
+    return [codec.task_from(row) for row in await tx.each("read_tasks", sorted(keys))]
+
+
+async def load_history(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:
+    """Read finished tasks."""
+    return [codec.finished_from(row) for row in await tx.each("load_history", sorted(keys))]
+
+
+async def load_ended(tx: Tx, keys: Iterable[tuple[str, str, int]]) -> list[Attempt]:
+    """Read ended attempts by (namespace, task, number)."""
+    return [codec.attempt_from(row) for row in await tx.each("load_ended", sorted(keys))]
+
+
+async def load_attempts(tx: Tx, key: TaskKey) -> list[Attempt]:
+    """Read all ended attempts of a task but the last one of a finished task."""
+    return [codec.attempt_from(row) for row in await tx.each("load_attempts", [key])]
+
+
+async def load_due(tx: Tx, *, now_ms: int, amount: int) -> list[Task]:
+    """Lock tasks whose timer has fired; those that another server looks at are left out."""
+    return [codec.task_from(row) for row in await tx.one("load_due", now_ms, amount)]
+
+
+async def load_held(tx: Tx, worker: Worker, *, amount: int) -> list[Task]:
+    """Lock what a worker holds."""
+    rows = await tx.one("load_held", worker.namespace, worker.queue, worker.id, amount)
+    return [codec.task_from(row) for row in rows]
+
+
+async def claim_tasks(tx: Tx, demands: Sequence[Demand]) -> list[Task]:
+    """Lock the head of each line that is asked for."""
+    rows = await tx.each("claim_tasks", [msgspec.structs.astuple(each) for each in demands])
+    return [codec.task_from(row) for row in rows]
+
+
+async def load_guarded_holders(tx: Tx, worker_ids: Iterable[str]) -> set[str]:
+    """Tell which workers hold a task that is suspected of crashing workers."""
+    rows = await tx.each("load_guarded_holders", [(each,) for each in sorted(worker_ids)])
+    return {cast("str", row[0]) for row in rows}
+
+
+async def load_cancelling(tx: Tx, worker_ids: Iterable[str]) -> list[tuple[str, str, int]]:
+    """Return (worker, task, attempt) of what is being cancelled on these workers."""
+    rows = await tx.each("load_cancelling", [(each,) for each in sorted(worker_ids)])
+    return [cast("tuple[str, str, int]", tuple(row)) for row in rows]
+
+
+async def count_held(tx: Tx, queues: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Count the live attempts that workers hold, per queue."""
+    rows = await tx.each("count_held", sorted(queues))
+    return {cast("tuple[str, str]", (row[0], row[1])): cast("int", row[2]) for row in rows}
+
+
+async def insert_tasks(tx: Tx, tasks: Sequence[Task]) -> None:
+    """Write new tasks."""
+    await tx.each("insert_tasks", [codec.task_inserted(task) for task in tasks])
+
+
+async def insert_finished(tx: Tx, tasks: Sequence[Task]) -> None:
+    """Write tasks that were finished before they were ever stored."""
+    await tx.each("insert_history", [codec.history_inserted(task) for task in tasks])
+
+
+async def update_tasks(tx: Tx, tasks: Sequence[Task]) -> None:
+    """Write changed tasks, each fenced by the version that was read."""
+    rows = await tx.each("update_tasks", [codec.task_updated(task) for task in tasks])
+    _check_fence(tasks, rows)
+
+
+async def finish_tasks(tx: Tx, tasks: Sequence[Task]) -> None:
+    """Move finished tasks to history, each fenced by the version that was read."""
+    rows = await tx.each("finish_tasks", [codec.task_finished(task) for task in tasks])
+    _check_fence(tasks, rows)
+
+
+def _check_fence(
+    records: Sequence[Task] | Sequence[Worker], rows: Sequence[Sequence[object]]
+) -> None:
+    if len(rows) == len(records):
+        return
+    written = {row[0] for row in rows}
+    raise FenceLost(frozenset(each.id for each in records if each.id not in written))
+
+
+async def insert_attempts(tx: Tx, attempts: Sequence[Attempt]) -> None:
+    """Write ended attempts."""
+    await tx.each("insert_attempts", [codec.attempt_inserted(each) for each in attempts])
+
+
+async def lock_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:
+    """Lock workers whose status may change."""
+    rows = await tx.each("lock_workers", [(each,) for each in sorted(worker_ids)])
+    return [codec.worker_from(row) for row in rows]
+
+
+async def share_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:
+    """Lock workers against a change of their status for the rest of this transaction."""
+    rows = await tx.each("share_workers", [(each,) for each in sorted(worker_ids)])
+    return [codec.worker_from(row) for row in rows]
+
+
+async def read_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:
+    """Read workers without locking them."""
+    rows = await tx.each("read_workers", [(each,) for each in sorted(worker_ids)])
+    return [codec.worker_from(row) for row in rows]
+
+
+async def find_workers(tx: Tx, *, namespace: str, instance_key: str, name: str) -> list[Worker]:
+    """Lock the incarnation with this key, and the live one with this name."""
+    rows = await tx.one("find_workers", namespace, instance_key, name)
+    return [codec.worker_from(row) for row in rows]
+
+
+async def insert_workers(tx: Tx, workers: Sequence[Worker]) -> None:
+    """Write new incarnations."""
+    await tx.each("insert_workers", [codec.worker_inserted(each) for each in workers])
+
+
+async def update_workers(tx: Tx, workers: Sequence[Worker]) -> None:
+    """Write changed workers, each fenced by the version that was read."""
+    rows = await tx.each("update_workers", [codec.worker_updated(each) for each in workers])
+    _check_fence(workers, rows)
+
+
+async def load_releasing(tx: Tx, *, amount: int) -> list[str]:
+    """Return offline workers whose tasks are not all put back yet."""
+    return [cast("str", row[0]) for row in await tx.one("load_releasing", amount)]
+
+
+async def beat_leases(
+    tx: Tx,
+    beats: Sequence[tuple[str, str, Beat]],
+    now_ms: int,
+) -> list[Lease]:
+    """Renew the leases of (worker, namespace) whose token matches; others are left out."""
+    rows = await tx.each(
+        "beat_leases",
+        [
+            (
+                worker_id,
+                namespace,
+                beat.token,
+                beat.server_id,
+                beat.lease_ms,
+                beat.total_completed,
+                beat.total_failed,
+                beat.completed_delta,
+                beat.failed_delta,
+                beat.active_count,
+                beat.loop_lag_ms,
+                beat.stuck_count,
+                now_ms,
+            )
+            for worker_id, namespace, beat in beats
+        ],
+    )
+    return [codec.lease_from(row) for row in rows]
+
+
+async def read_leases(tx: Tx, worker_ids: Iterable[str]) -> list[Lease]:
+    """Read leases."""
+    rows = await tx.each("read_leases", [(each,) for each in sorted(worker_ids)])
+    return [codec.lease_from(row) for row in rows]
+
+
+async def load_lapsed(tx: Tx, *, now_ms: int, amount: int) -> list[Lapsed]:
+    """Return leases that seem to be over."""
+    rows = await tx.one("load_lapsed", now_ms, amount)
+    return [Lapsed(codec.lease_from(row), cast("int | None", row[15])) for row in rows]
+
+
+async def insert_leases(tx: Tx, leases: Sequence[Lease]) -> None:
+    """Write the leases of new incarnations."""
+    await tx.each("insert_leases", [codec.lease_inserted(each) for each in leases])
+
+
+async def delete_leases(tx: Tx, leases: Sequence[Lease]) -> set[str]:
+    """Delete leases that no heartbeat has renewed meanwhile; return whose are gone."""
+    rows = await tx.each(
+        "delete_leases",
+        [(x.worker_id, x.token, x.lease_until_ms, x.suspect_until_ms) for x in leases],
+    )
+    return {cast("str", row[0]) for row in rows}
+
+
+async def drop_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
+    """Delete the leases of workers that end for another reason than silence."""
+    await tx.each("drop_leases", [(each,) for each in sorted(worker_ids)])
+
+
+async def fail_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
+    """Count a failed call to served workers."""
+    await tx.each("fail_leases", [(each,) for each in sorted(worker_ids)])
+
+
+async def suspect_leases(tx: Tx, leases: Sequence[Lease]) -> set[str]:
+    """Write until when each worker is suspected, unless it has been heard meanwhile."""
+    rows = await tx.each(
+        "suspect_leases",
+        [(each.worker_id, each.token, each.suspect_until_ms) for each in leases],
+    )
+    return {cast("str", row[0]) for row in rows}
+
+
+async def resume_leases(tx: Tx, leases: Sequence[Lease]) -> None:
+    """Write that suspected workers are here again."""
+    await tx.each("resume_leases", [(each.worker_id, each.server_id) for each in leases])
+
+
+async def lock_keys(tx: Tx, keys: Iterable[TaskKey]) -> list[Key]:
+    """Lock idempotency keys by (namespace, key)."""
+    rows = await tx.each("lock_keys", sorted(keys))
+    return [
+        Key(*cast("tuple[str, str, str, bytes, int | None]", tuple(row[:5])), bool(row[5]))
+        for row in rows
+    ]
+
+
+async def insert_keys(tx: Tx, keys: Sequence[tuple[str, str, str, bytes, int]]) -> None:
+    """Write keys as (namespace, key, task, digest, created_at)."""
+    await tx.each("insert_keys", keys)
+
+
+async def delete_keys(tx: Tx, keys: Sequence[tuple[str, str, str]]) -> None:
+    """Delete keys whose time is over, as (namespace, key, task)."""
+    await tx.each("delete_keys", keys)
+
+
+async def lock_queues(tx: Tx, names: Iterable[tuple[str, str]]) -> list[Queue]:
+    """Lock queues, so that their held tasks can be counted."""
+    return [codec.queue_from(row) for row in await tx.each("lock_queues", sorted(names))]
+
+
+async def read_queues(tx: Tx, names: Iterable[tuple[str, str]]) -> list[Queue]:
+    """Read the brakes of queues."""
+    return [codec.queue_from(row) for row in await tx.each("read_queues", sorted(names))]
+
+
+async def save_queues(tx: Tx, queues: Sequence[Queue]) -> None:
+    """Write the brakes of queues."""
+    await tx.each(
+        "save_queues",
+        [(q.namespace, q.name, q.is_paused, q.concurrency_max, q.version) for q in queues],
+    )
+
+
+async def read_namespaces(tx: Tx, names: Iterable[str]) -> list[Namespace]:
+    """Read namespaces."""
+    rows = await tx.each("read_namespaces", [(name,) for name in sorted(names)])
+    return [codec.namespace_from(row) for row in rows]
+
+
+async def list_tasks(  # noqa: PLR0913 (the filters of one list)
+    tx: Tx,
+    *,
+    namespace: str,
+    queue: str,
+    type_: str,
+    state: str,
+    before_id: str,
+    amount: int,
+) -> list[Task]:
+    """Return tasks, newest first, live and finished."""
+    rows = await tx.one("list_tasks", namespace, queue, type_, state, before_id, amount)
+    return [codec.listed_from(row) for row in rows]
+
+
+async def list_workers(
+    tx: Tx,
+    *,
+    namespace: str,
+    queue: str,
+    status: str,
+    before_id: str,
+    amount: int,
+) -> list[Worker]:
+    """Return workers, newest first."""
+    rows = await tx.one("list_workers", namespace, queue, status, before_id, amount)
+    return [codec.worker_from(row) for row in rows]

@@ -1,0 +1,73 @@
+"""The seams between engine and database: a store, and a transaction in it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+Row = Sequence[object]
+Body = Callable[["Tx"], Awaitable[T]]
+Probe = Callable[[str], None]
+"""Called before each statement, and before and after COMMIT; tests raise from it."""
+
+
+class LaneName(enum.StrEnum):
+    """Which connection a transaction uses; SQLite has one writer for all."""
+
+    WORK = "work"
+    HEARTBEAT = "heartbeat"
+
+
+class Tx(Protocol):
+    """What a body may await."""
+
+    async def one(self, name: str, *parameters: object) -> Sequence[Row]:
+        """Run a statement once."""
+        ...
+
+    async def each(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
+        """Run a statement for each row of parameters: one round trip, all results."""
+        ...
+
+    async def now_ms(self) -> int:
+        """Return the store's time; read it after the rows are locked."""
+        ...
+
+
+class Store(Protocol):
+    """A database behind transactions."""
+
+    @property
+    def dialect(self) -> str:
+        """Return ``sqlite`` or ``postgres``."""
+        ...
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+    async def transaction(self, body: Body[T], lane: LaneName = LaneName.WORK) -> T:
+        """Run ``body`` in one transaction and return its result after the commit."""
+        ...
+
+    async def read(self, body: Body[T]) -> T:
+        """Run a body that only reads, apart from the lanes and with a time limit."""
+        ...
+
+    async def maintain(self, name: str) -> None:
+        """Run a statement that cannot be in a transaction."""
+        ...
+
+    async def notify(self, payload: str) -> None:
+        """Tell the other replicas, apart from the lanes."""
+        ...
+
+    def listen(self, callback: Callable[[str], None]) -> None:
+        """Call back with what other replicas tell."""
+        ...

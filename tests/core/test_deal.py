@@ -1,0 +1,186 @@
+"""Dealing: who gets which task, in which order, and who never does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tenure.core.deal import Dealt, Hand, deal, order
+from tenure.core.task_record import Task
+from tests.core.tasks import T0, fresh
+
+MAIL = frozenset({"mail"})
+
+
+def task(number: int, **changes: Any) -> Task:
+    made = fresh(id=f"0190a000-0000-7000-8000-{number:012}")
+    return replace(made, **changes)
+
+
+def tasks(count: int, **changes: Any) -> list[Task]:
+    return [task(number, **changes) for number in range(count)]
+
+
+def avoiding(number: int, worker_id: str) -> Task:
+    made = task(number)
+    return replace(made, progress=replace(made.progress, avoid_worker_id=worker_id))
+
+
+def hand(number: int, credit: int = 10, **changes: Any) -> Hand:
+    made = Hand(
+        offer_id=number,
+        worker_id=f"worker-{number}",
+        types=MAIL,
+        credit=credit,
+        turn=number,
+    )
+    return replace(made, **changes)
+
+
+def offers(dealt: list[Dealt]) -> list[int]:
+    return [each.offer_id for each in dealt]
+
+
+def test_the_best_task_goes_first() -> None:
+    first = task(9, priority=0, run_at_ms=T0 + 9)
+    second = task(8, priority=1, run_at_ms=T0)
+    third = task(1, priority=1, run_at_ms=T0 + 1)
+    fourth = task(2, priority=1, run_at_ms=T0 + 1)
+    dealt = deal([fourth, second, third, first], [hand(1)])
+    assert [each.task for each in dealt] == [first, second, third, fourth]
+
+
+def test_the_order_is_priority_then_run_at_then_id() -> None:
+    assert order(task(3, priority=2, run_at_ms=7)) == (2, 7, task(3).id)
+
+
+def test_the_longest_waiting_offer_is_served_first() -> None:
+    assert offers(deal(tasks(1), [hand(3), hand(1), hand(2)])) == [1]
+
+
+def test_offers_are_served_in_turn() -> None:
+    assert offers(deal(tasks(5), [hand(2), hand(1), hand(3)])) == [1, 2, 3, 1, 2]
+
+
+def test_a_served_offer_goes_behind_all_others_in_every_line() -> None:
+    both = frozenset({"mail", "sms"})
+    hands = [hand(1, types=both), hand(2, types=both), hand(3, types=frozenset({"sms"}))]
+    dealt = deal([task(1), task(2, type="sms"), task(3, type="sms"), task(4)], hands)
+    assert offers(dealt) == [1, 2, 3, 1]
+
+
+def test_credit_is_never_exceeded() -> None:
+    hands = [hand(1, credit=1), hand(2, credit=2), hand(3, credit=0)]
+    assert offers(deal(tasks(9), hands)) == [1, 2, 2]
+    assert [each.credit for each in hands] == [0, 0, 0]
+
+
+def test_a_type_that_was_not_offered_is_never_given() -> None:
+    dealt = deal([task(1, type="sms"), task(2)], [hand(1)])
+    assert [each.task.type for each in dealt] == ["mail"]
+
+
+def test_nothing_is_dealt_when_nobody_waits() -> None:
+    assert deal(tasks(3), []) == []
+
+
+def test_a_worker_gets_one_suspect_task_at_a_time() -> None:
+    dealt = deal(tasks(3, is_guarded=True), [hand(1), hand(2)])
+    assert offers(dealt) == [1, 2]
+
+
+def test_a_worker_that_holds_a_suspect_task_gets_no_other() -> None:
+    hands = [hand(1, holds_guarded=True), hand(2)]
+    dealt = deal([task(1, is_guarded=True), task(2)], hands)
+    assert offers(dealt) == [2, 1]
+
+
+def test_two_offers_of_one_worker_get_one_suspect_task_together() -> None:
+    hands = [hand(1, worker_id="w"), hand(2, worker_id="w"), hand(3)]
+    assert offers(deal(tasks(3, is_guarded=True), hands)) == [1, 3]
+
+
+def test_a_passed_offer_keeps_its_place() -> None:
+    hands = [hand(1, holds_guarded=True), hand(2), hand(3)]
+    dealt = deal([task(1, is_guarded=True), task(2), task(3), task(4)], hands)
+    assert offers(dealt) == [2, 1, 3, 2]
+
+
+def test_a_task_prefers_a_worker_other_than_the_one_that_did_not_get_it() -> None:
+    assert offers(deal([avoiding(1, "worker-1")], [hand(1), hand(2)])) == [2]
+
+
+def test_a_task_goes_to_the_worker_it_avoids_when_there_is_no_other() -> None:
+    dealt = deal([avoiding(1, "worker-1"), task(2)], [hand(1)])
+    assert offers(dealt) == [1, 1]
+
+
+def test_the_longest_waiting_of_two_avoided_offers_is_taken() -> None:
+    hands = [hand(2, worker_id="w"), hand(1, worker_id="w"), hand(3, credit=0)]
+    assert offers(deal([avoiding(1, "w")], hands)) == [1]
+
+
+def test_a_suspect_task_is_not_forced_on_the_worker_it_avoids() -> None:
+    suspect = replace(avoiding(1, "worker-1"), is_guarded=True)
+    assert deal([suspect], [hand(1, holds_guarded=True)]) == []
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[Task], list[Hand]]:
+    types = st.sampled_from(["mail", "sms", "fax"])
+    dealt_tasks = [
+        replace(
+            avoiding(number, draw(st.sampled_from(["worker-1", "worker-9"]))),
+            type=draw(types),
+            priority=draw(st.integers(0, 2)),
+            is_guarded=draw(st.booleans()),
+        )
+        for number in range(draw(st.integers(0, 12)))
+    ]
+    hands = [
+        hand(
+            number,
+            credit=draw(st.integers(0, 4)),
+            types=draw(st.frozensets(types)),
+            worker_id=f"worker-{draw(st.integers(1, 3))}",
+            turn=draw(st.integers(0, 9)),
+        )
+        for number in range(draw(st.integers(0, 5)))
+    ]
+    return dealt_tasks, hands
+
+
+@given(tables())
+def test_every_deal_is_fair_and_complete(table: tuple[list[Task], list[Hand]]) -> None:
+    waiting, hands = table
+    before = {each.offer_id: (each.types, each.credit, each.worker_id) for each in hands}
+    dealt = deal(waiting, hands)
+    given_ids = [each.task.id for each in dealt]
+    assert len(set(given_ids)) == len(given_ids)
+    assert [order(each.task) for each in dealt] == sorted(order(each.task) for each in dealt)
+    counts = Counter(offers(dealt))
+    for each in dealt:
+        types, _, worker_id = before[each.offer_id]
+        assert each.task.type in types
+        assert each.worker_id == worker_id
+    for each_hand in hands:
+        assert each_hand.credit == before[each_hand.offer_id][1] - counts[each_hand.offer_id] >= 0
+    suspects = Counter(each.worker_id for each in dealt if each.task.is_guarded)
+    assert all(count == 1 for count in suspects.values())
+    # What is left over, nobody who still has credit could have taken.
+    for left in waiting:
+        takers = [each for each in hands if left.type in each.types and each.credit > 0]
+        if left.id not in given_ids:
+            assert all(left.is_guarded and suspects[each.worker_id] for each in takers)
+
+
+@pytest.mark.parametrize("count", [1, 7, 100])
+def test_equal_offers_get_equal_shares(count: int) -> None:
+    dealt = deal(tasks(count), [hand(number, credit=100) for number in range(3)])
+    shares = Counter(offers(dealt))
+    assert max(shares.values()) - min(shares[number] for number in range(3)) <= 1
