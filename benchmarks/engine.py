@@ -14,7 +14,7 @@ from benchmarks.floor import (
     sqlite_rate,
     sqlite_single_commit_us,
 )
-from tenure.core.task_record import NewTask
+from tenure.core.task_record import NewTask, Spec
 from tenure.core.worker import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
@@ -32,11 +32,12 @@ INPUT = b"x" * 32
 OUTPUT = b"y" * 16
 WORKERS = 8
 CALLERS = 512
+SPEC = Spec(start_to_close_ms=60_000)
 
 
 def new_task(clock: SystemClock) -> NewTask:
     """Return a no-op task."""
-    return NewTask(id=clock.new_id(), type=TYPE, queue=QUEUE, input=INPUT, start_to_close_ms=60_000)
+    return NewTask(id=clock.new_id(), type=TYPE, queue=QUEUE, spec=SPEC, input=INPUT)
 
 
 async def open_engine(store: Store, settings: Settings | None = None) -> Engine:
@@ -65,7 +66,7 @@ async def register(engine: Engine, count: int) -> list[str]:
 
 
 async def lifecycle_rate(engine: Engine, workers: list[str], seconds: float) -> float:
-    """Return completed tasks per second with 512 callers, each one task at a time."""
+    """Return completed tasks per second: 512 callers, each polls, enqueues and completes."""
     clock = SystemClock()
     done = 0
     ends_at = time.perf_counter() + seconds
@@ -73,9 +74,9 @@ async def lifecycle_rate(engine: Engine, workers: list[str], seconds: float) -> 
     async def caller(worker_id: str) -> None:
         nonlocal done
         while time.perf_counter() < ends_at:
+            poll = engine.submit(claim(worker_id))
             await engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(new_task(clock),)))
-            tasks = await engine.submit(claim(worker_id))
-            for task in tasks:
+            for task in await poll:
                 await engine.submit(finish(worker_id, task.id, task.attempt))
                 done += 1
 
@@ -92,7 +93,7 @@ def claim(worker_id: str) -> c.ClaimTasks:
         queue=QUEUE,
         types=TYPES,
         max_tasks=1,
-        wait_ms=1_000,
+        wait_ms=200,
     )
 
 
@@ -137,7 +138,7 @@ async def _measure(
     seconds = context.scale.seconds
     ours = 0.0
     floor = 0.0
-    for _ in range(context.scale.rounds):
+    for _ in range(context.scale.round_count):
         floor = max(floor, await floor_rate(seconds))
         engine = await open_engine(make())
         workers = await register(engine, WORKERS)
@@ -145,7 +146,7 @@ async def _measure(
         await engine.stop()
     engine = await open_engine(make())
     workers = await register(engine, 1)
-    single = await single_commit_us(engine, workers[0], context.scale.singles)
+    single = await single_commit_us(engine, workers[0], context.scale.commit_count)
     await engine.stop()
     floor_us = await floor_single()
     idle = max(single[step] / floor_us[step] for step in single)
@@ -169,7 +170,7 @@ async def run(context: Context) -> dict[str, float]:
         return await asyncio.to_thread(
             sqlite_single_commit_us,
             context.sqlite_path(),
-            count=context.scale.singles,
+            count=context.scale.commit_count,
         )
 
     async def postgres_floor(seconds: float) -> float:
@@ -178,7 +179,7 @@ async def run(context: Context) -> dict[str, float]:
     async def postgres_single() -> dict[str, float]:
         return await postgres_single_commit_us(
             context.postgres_dsn(),
-            count=context.scale.singles,
+            count=context.scale.commit_count,
         )
 
     clock = SystemClock()

@@ -186,7 +186,7 @@ class Unavailable(TenureError):
     field_names = ("reason", "retry_after_ms")
 
 
-class ErrorSpec(msgspec.Struct, frozen=True):
+class ErrorSpec(msgspec.Struct, frozen=True, gc=False):
     """What a code means at the edges. Retryable: the same request, unchanged, may succeed later."""
 
     grpc_status: str
@@ -222,7 +222,7 @@ ERRORS: dict[str, ErrorSpec] = {
 }
 
 
-class Rejection(msgspec.Struct, frozen=True):
+class Rejection(msgspec.Struct, frozen=True, gc=False):
     """A refusal as a value, for its own caller alone."""
 
     code: str

@@ -53,7 +53,7 @@ EXPIRED: Final = frozenset({Outcome.TIMED_OUT, Outcome.WORKER_LOST, Outcome.LOST
 """A heartbeat of an attempt that ended like this is answered ``task_expired``."""
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True, gc=False):
     """The record of an ended attempt that was not its task's last one."""
 
     namespace: str

@@ -30,7 +30,7 @@ class Kind(enum.Enum):
 SIGHTED: Final = frozenset({Kind.DELIVERY, Kind.HEARTBEAT, Kind.CANCEL_GRACE})
 
 
-class Deadline(msgspec.Struct, frozen=True):
+class Deadline(msgspec.Struct, frozen=True, gc=False):
     """An instant and the length of the period that ends there."""
 
     kind: Kind
@@ -117,15 +117,16 @@ def deadlines(task: Task) -> list[Deadline]:
     return found
 
 
+def dispatched_due_ms(spec: Spec, handed_at_ms: int) -> int:
+    """Return when a task that is handed out now must be looked at: the hot path's deadlines."""
+    due_at_ms = handed_at_ms + spec.delivery_timeout_ms
+    if spec.start_to_close_ms:
+        due_at_ms = min(due_at_ms, handed_at_ms + spec.start_to_close_ms)
+    return min(due_at_ms, spec.close_at_ms) if spec.close_at_ms else due_at_ms
+
+
 def next_due_ms(task: Task, *, now_ms: int = 0, sighted_ms: int | None = None) -> int | None:
     """Return the earliest instant at which the task must be looked at."""
-    spec = task.spec
-    if sighted_ms is None and task.state is TaskState.DISPATCHED:
-        # The hot path: the same minimum as below, without building the deadlines.
-        due_at_ms = task.handed_at_ms + spec.delivery_timeout_ms
-        if spec.start_to_close_ms:
-            due_at_ms = min(due_at_ms, task.handed_at_ms + spec.start_to_close_ms)
-        return min(due_at_ms, spec.close_at_ms) if spec.close_at_ms else due_at_ms
     found = deadlines(task)
     if sighted_ms is None:
         return min((each.at_ms for each in found), default=None)

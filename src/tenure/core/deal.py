@@ -10,23 +10,17 @@ import msgspec
 from tenure.core.task_record import Task
 
 
-class Hand(msgspec.Struct, kw_only=True):
-    """What one offer may still get in this deal. ``turn`` is its place among those who wait."""
+class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one offer may get in a deal."""
 
     offer_id: int
     worker_id: str
+    namespace: str
+    queue: str
     types: frozenset[str]
     credit: int
-    turn: int
-    holds_guarded: bool = False
-
-
-class Dealt(msgspec.Struct, frozen=True):
-    """One task for one offer."""
-
-    task: Task
-    offer_id: int
-    worker_id: str
+    session_no: int = 0
+    is_new: bool = False
 
 
 def order(task: Task) -> tuple[int, int, str]:
@@ -34,59 +28,73 @@ def order(task: Task) -> tuple[int, int, str]:
     return (task.priority, task.run_at_ms, task.id)
 
 
-def deal(tasks: Iterable[Task], hands: Sequence[Hand]) -> list[Dealt]:
+def deal(
+    tasks: Iterable[Task],
+    hands: Sequence[Hand],
+    guarded: Iterable[str] = (),
+) -> list[tuple[Task, Hand]]:
     """Give each task, best first, to the longest-waiting offer that may take it.
 
-    An offer that was served goes to the end of the line. A task that a worker did not get three
-    times prefers another worker; a task suspected of crashing workers goes only to a worker that
-    holds no other such task.
+    ``hands`` come in the order of their waiting; one that was served goes to the end. A task that
+    a worker did not get three times prefers another worker; a task suspected of crashing workers
+    goes only to a worker that holds no other such task (``guarded`` are those that hold one).
     """
-    turn = max((hand.turn for hand in hands), default=0)
-    lines: dict[str, list[tuple[int, int]]] = {}
-    for index, hand in enumerate(hands):
-        for task_type in hand.types:
-            lines.setdefault(task_type, []).append((hand.turn, index))
-    for line in lines.values():
-        heapq.heapify(line)
-    dealt = []
-    for task in sorted(tasks, key=order):
-        chosen = _choose(task, hands, lines.get(task.type, []))
-        if chosen is None:
-            continue
-        turn += 1
-        chosen.turn = turn
-        chosen.credit -= 1
-        if task.is_guarded:
-            _mark_guarded(hands, chosen.worker_id)
-        dealt.append(Dealt(task, chosen.offer_id, chosen.worker_id))
-    return dealt
+    return _Deal(hands, set(guarded)).run(tasks)
 
 
-def _mark_guarded(hands: Sequence[Hand], worker_id: str) -> None:
-    """Note that a worker has its one suspect, in each of its offers."""
-    for hand in hands:
-        hand.holds_guarded = hand.holds_guarded or hand.worker_id == worker_id
+class _Deal:
+    """What is left of the hands while a deal goes on."""
 
+    def __init__(self, hands: Sequence[Hand], guarded: set[str]) -> None:
+        self._hands = hands
+        self._guarded = guarded
+        self._credits = [hand.credit for hand in hands]
+        self._turns = list(range(len(hands)))
+        # Per type the waiting hands as a heap of (turn, index); stale turns are put right late.
+        self._lines: dict[str, list[tuple[int, int]]] = {}
+        for index, hand in enumerate(hands):
+            for task_type in hand.types:
+                self._lines.setdefault(task_type, []).append((index, index))
 
-def _choose(task: Task, hands: Sequence[Hand], line: list[tuple[int, int]]) -> Hand | None:
-    """Take the longest-waiting fitting offer; entries whose turn has moved on are put right."""
-    passed: list[tuple[int, int]] = []
-    avoided: Hand | None = None
-    chosen: Hand | None = None
-    while line and chosen is None:
-        turn, index = line[0]
-        hand = hands[index]
-        if hand.credit <= 0:
-            heapq.heappop(line)
-        elif turn != hand.turn:
-            heapq.heapreplace(line, (hand.turn, index))
-        elif task.is_guarded and hand.holds_guarded:
-            passed.append(heapq.heappop(line))
-        elif task.progress.avoid_worker_id == hand.worker_id:
-            passed.append(heapq.heappop(line))
-            avoided = avoided or hand
-        else:
-            chosen = hand
-    for entry in passed:
-        heapq.heappush(line, entry)
-    return chosen or avoided
+    def run(self, tasks: Iterable[Task]) -> list[tuple[Task, Hand]]:
+        dealt = []
+        turn = len(self._hands)
+        for task in sorted(tasks, key=order):
+            index = self._choose(task)
+            if index is None:
+                continue
+            self._turns[index] = turn
+            self._credits[index] -= 1
+            turn += 1
+            hand = self._hands[index]
+            if task.is_guarded:
+                self._guarded.add(hand.worker_id)
+            dealt.append((task, hand))
+        return dealt
+
+    def _choose(self, task: Task) -> int | None:
+        """Return the longest-waiting fitting hand; an avoided worker only if there is no other."""
+        line = self._lines.get(task.type)
+        if line is None:
+            return None
+        passed: list[tuple[int, int]] = []
+        avoided: int | None = None
+        chosen: int | None = None
+        avoid = task.progress.avoid_worker_id
+        while line and chosen is None:
+            turn, index = line[0]
+            worker_id = self._hands[index].worker_id
+            if self._credits[index] <= 0:
+                heapq.heappop(line)
+            elif turn != self._turns[index]:
+                heapq.heapreplace(line, (self._turns[index], index))
+            elif task.is_guarded and worker_id in self._guarded:
+                passed.append(heapq.heappop(line))
+            elif worker_id == avoid:
+                passed.append(heapq.heappop(line))
+                avoided = index if avoided is None else avoided
+            else:
+                chosen = index
+        for entry in passed:
+            heapq.heappush(line, entry)
+        return avoided if chosen is None else chosen

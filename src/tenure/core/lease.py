@@ -23,7 +23,7 @@ from tenure.core.worker import EndReason, WorkerMode
 from tenure.errors import Rejection
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """The narrow row that each heartbeat writes."""
 
     worker_id: str
@@ -48,7 +48,7 @@ class Lease(msgspec.Struct, frozen=True):
         assert self.lease_ms > 0
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class Beat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A heartbeat. Counters are totals, or deltas that count only with a matching token."""
 
     token: int
@@ -63,19 +63,19 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     stuck_count: int = 0
 
 
-class SessionLost(msgspec.Struct, frozen=True):
+class SessionLost(msgspec.Struct, frozen=True, gc=False):
     """The peer closed the current session without a goodbye."""
 
     grace_ms: int = SUSPECT_GRACE_MS
 
 
-class SessionResumed(msgspec.Struct, frozen=True, kw_only=True):
+class SessionResumed(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A session was opened: whoever was suspected is here again."""
 
     server_id: str
 
 
-class CallFailed(msgspec.Struct, frozen=True):
+class CallFailed(msgspec.Struct, frozen=True, gc=False):
     """The server could not reach a served worker."""
 
 
@@ -144,6 +144,7 @@ def judge(
     now_ms: int,
     sighted_ms: int,
     server_seen_at_ms: int | None,
+    suspect_grace_ms: int = SUSPECT_GRACE_MS,
 ) -> EndReason | None:
     """Return why the worker is to be taken offline now, or ``None``.
 
@@ -154,21 +155,14 @@ def judge(
         spared_until_ms = server_seen_at_ms + max(lease.lease_ms, STALE_SERVER_MS)
         if now_ms < spared_until_ms:
             return None
-    if is_suspicion_over(lease, now_ms=now_ms, sighted_ms=sighted_ms):
+    is_suspect = lease.suspect_until_ms is not None and now_ms >= lease.suspect_until_ms
+    if is_suspect and sighted_ms >= suspect_grace_ms:
         return EndReason.LEASE_EXPIRED
     if now_ms < lease.lease_until_ms or sighted_ms < lease.lease_ms:
         return None
     if mode is not WorkerMode.SERVED:
         return EndReason.LEASE_EXPIRED
     return EndReason.UNREACHABLE if lease.failures >= SERVED_FAILURES_MAX else None
-
-
-def is_suspicion_over(lease: Lease, *, now_ms: int, sighted_ms: int) -> bool:
-    """Tell whether a worker whose connection broke has used up its grace."""
-    suspect_until_ms = lease.suspect_until_ms
-    if suspect_until_ms is None or now_ms < suspect_until_ms:
-        return False
-    return sighted_ms >= SUSPECT_GRACE_MS
 
 
 def is_mass_close(*, closed_count: int, open_count: int) -> bool:

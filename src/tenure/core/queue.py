@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Queue(msgspec.Struct, frozen=True):
+class Queue(msgspec.Struct, frozen=True, gc=False):
     """The settings of a queue. One that nobody changed has no row and no brakes."""
 
     namespace: str
@@ -28,7 +28,7 @@ def free_slots(queue: Queue, *, held_count: int, wanted: int) -> int:
     return max(0, min(wanted, queue.concurrency_max - held_count))
 
 
-class Namespace(msgspec.Struct, frozen=True):
+class Namespace(msgspec.Struct, frozen=True, gc=False):
     """An isolation boundary: ``tenant/workspace``."""
 
     name: str

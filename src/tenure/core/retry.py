@@ -8,7 +8,7 @@ from tenure.core import check, limits
 from tenure.errors import InvalidArgument
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
+class RetryPolicy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """How failures of a task are retried. Stored with the task by position: append, never insert.
 
     A `maximum_interval_ms` of 0 is 100 initial intervals; `maximum_attempts` 0 is without limit.
@@ -43,7 +43,7 @@ _IS_RETRIED: dict[ErrorCategory, bool] = {
 }
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, array_like=True):
+class ErrorInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What is known of a failure. Stored by position: append, never insert.
 
     `retryable` and `next_delay_ms` are the error's own wishes and win over category and policy.

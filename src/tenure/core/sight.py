@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tenure.core.limits import SIGHT_STALL_MS
 
 
-class Sight(msgspec.Struct, frozen=True):
+class Sight(msgspec.Struct, frozen=True, gc=False):
     """What a server remembers about its own hearing. Monotonic instants are its own clock's."""
 
     sighted_since_mono_ms: int

@@ -51,6 +51,7 @@ from tenure.core.task_record import (
     NO_PROGRESS,
     TERMINAL,
     Line,
+    Progress,
     Reason,
     Task,
     TaskKind,
@@ -59,14 +60,14 @@ from tenure.core.task_record import (
 from tenure.errors import Rejection
 
 
-class WakeQueue(msgspec.Struct, frozen=True):
+class WakeQueue(msgspec.Struct, frozen=True, gc=False):
     """Effect: work is ready in a queue; let offers that wait for it be served."""
 
     namespace: str
     queue: str
 
 
-class TellCancel(msgspec.Struct, frozen=True):
+class TellCancel(msgspec.Struct, frozen=True, gc=False):
     """Effect: tell the worker that the task it runs is to be cancelled."""
 
     worker_id: str
@@ -74,7 +75,7 @@ class TellCancel(msgspec.Struct, frozen=True):
     attempt: int
 
 
-class TellStop(msgspec.Struct, frozen=True):
+class TellStop(msgspec.Struct, frozen=True, gc=False):
     """Effect: tell the worker that an attempt it may hold is over."""
 
     worker_id: str
@@ -82,7 +83,7 @@ class TellStop(msgspec.Struct, frozen=True):
     attempt: int
 
 
-class AnnounceResult(msgspec.Struct, frozen=True):
+class AnnounceResult(msgspec.Struct, frozen=True, gc=False):
     """Effect: a task is finished; whoever waits for it may read it."""
 
     namespace: str
@@ -92,7 +93,7 @@ class AnnounceResult(msgspec.Struct, frozen=True):
 Effect = WakeQueue | TellCancel | TellStop | AnnounceResult
 
 
-class FollowUp(msgspec.Struct, frozen=True):
+class FollowUp(msgspec.Struct, frozen=True, gc=False):
     """An event for another task that this decision causes."""
 
     namespace: str
@@ -100,7 +101,7 @@ class FollowUp(msgspec.Struct, frozen=True):
     event: TaskEvent
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What an accepted event makes of a task, and what it causes elsewhere."""
 
     task: Task
@@ -109,7 +110,7 @@ class Decision(msgspec.Struct, frozen=True):
     follow_ups: tuple[FollowUp, ...] = ()
 
 
-class Rule(msgspec.Struct, frozen=True):
+class Rule(msgspec.Struct, frozen=True, gc=False):
     """From which states an event is taken, and to which it may lead."""
 
     sources: frozenset[TaskState]
@@ -305,9 +306,10 @@ def _hand_out(task: Task, event: HandedOut, now_ms: int) -> Decision:
         handed_at_ms=now_ms,
         session_no=event.session_no,
         last_outcome=None,
+        due_at_ms=deadline.dispatched_due_ms(task.spec, now_ms),
         progress=progress,
     )
-    return Decision(_armed(dispatched))
+    return Decision(dispatched)
 
 
 def _confirm(task: Task, now_ms: int) -> Task:
@@ -566,7 +568,10 @@ def _return(
         return Decision(paused, ended=_ended(task, paused, outcome, error, now_ms))
     back = _ready(ended, run_at_ms, now_ms=now_ms, keep_order=run_at_ms <= now_ms)
     record = _ended(task, back.task, outcome, error, now_ms)
-    return Decision(back.task, ended=record, effects=back.effects)
+    effects = back.effects
+    if outcome is Outcome.TIMED_OUT and task.worker_id is not None:
+        effects = (*effects, TellStop(task.worker_id, task.id, task.attempt))
+    return Decision(back.task, ended=record, effects=effects)
 
 
 def _ready(
@@ -619,14 +624,15 @@ def _finish(  # noqa: PLR0913 (the parts of one terminal outcome)
     error: ErrorInfo | None = None,
 ) -> Decision:
     """Give the task its one terminal outcome."""
-    ended = _end_attempt(task, outcome)
-    progress = ended.progress
+    was_live = task.is_attempt_live
+    progress = _ended_progress(task, outcome) if was_live else task.progress
     if reason is not None or error is not None:
         progress = replace(progress, reason=reason, error=error or progress.error)
     finished = replace(
-        ended,
+        task,
         state=state,
         line=Line.NONE,
+        last_outcome=outcome if was_live else task.last_outcome,
         due_at_ms=None,
         is_guarded=False,
         output=output,
@@ -647,20 +653,24 @@ _REPORTED: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RELEASE
 def _end_attempt(task: Task, outcome: Outcome) -> Task:
     if not task.is_attempt_live:
         return task
+    return replace(task, last_outcome=outcome, progress=_ended_progress(task, outcome))
+
+
+def _ended_progress(task: Task, outcome: Outcome) -> Progress:
     progress = task.progress
-    if progress is not NO_PROGRESS:
-        # Losses and missed deliveries count in a row: any other outcome resets them.
-        is_loss = CHARGES[outcome] is Charge.INTERRUPTIONS
-        is_missed = outcome is Outcome.UNDELIVERED
-        progress = replace(
-            progress,
-            is_async=False,
-            grace_at_ms=0,
-            loss_count=progress.loss_count if is_loss else 0,
-            undelivered_count=progress.undelivered_count if is_missed else 0,
-            avoid_worker_id=progress.avoid_worker_id if is_missed else None,
-        )
-    return replace(task, last_outcome=outcome, progress=progress)
+    if progress is NO_PROGRESS:
+        return progress
+    # Losses and missed deliveries count in a row: any other outcome resets them.
+    is_loss = CHARGES[outcome] is Charge.INTERRUPTIONS
+    is_missed = outcome is Outcome.UNDELIVERED
+    return replace(
+        progress,
+        is_async=False,
+        grace_at_ms=0,
+        loss_count=progress.loss_count if is_loss else 0,
+        undelivered_count=progress.undelivered_count if is_missed else 0,
+        avoid_worker_id=progress.avoid_worker_id if is_missed else None,
+    )
 
 
 def _ended(

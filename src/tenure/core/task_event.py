@@ -7,7 +7,7 @@ import msgspec
 from tenure.core.retry import ErrorInfo
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Report(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A word about one attempt.
 
     ``worker_id`` is who speaks; ``None`` means that a task token or an API key vouches for it.
@@ -19,18 +19,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     needs_confirmed: bool = False
 
 
-class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
+class HandedOut(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The task was given to a worker."""
 
     worker_id: str
     session_no: int = 0
 
 
-class Confirmed(Report, frozen=True, kw_only=True):
+class Confirmed(Report, frozen=True, kw_only=True, gc=False):
     """The worker really holds the attempt (start report or binding)."""
 
 
-class Heartbeaten(Report, frozen=True, kw_only=True):
+class Heartbeaten(Report, frozen=True, kw_only=True, gc=False):
     """The attempt makes progress."""
 
     details: bytes | None = None
@@ -38,81 +38,81 @@ class Heartbeaten(Report, frozen=True, kw_only=True):
     message: str | None = None
 
 
-class AttemptSucceeded(Report, frozen=True, kw_only=True):
+class AttemptSucceeded(Report, frozen=True, kw_only=True, gc=False):
     """The attempt has a result."""
 
     output: bytes | None = None
 
 
-class AttemptFailed(Report, frozen=True, kw_only=True):
+class AttemptFailed(Report, frozen=True, kw_only=True, gc=False):
     """The attempt failed; ``jitter`` in [0, 1) is drawn by the caller."""
 
     error: ErrorInfo
     jitter: float = 0.5
 
 
-class AttemptCancelled(Report, frozen=True, kw_only=True):
+class AttemptCancelled(Report, frozen=True, kw_only=True, gc=False):
     """The attempt stopped because it was cancelled."""
 
 
-class AttemptReleased(Report, frozen=True, kw_only=True):
+class AttemptReleased(Report, frozen=True, kw_only=True, gc=False):
     """The worker hands the attempt back, uncharged."""
 
 
-class AttemptDeferred(Report, frozen=True, kw_only=True):
+class AttemptDeferred(Report, frozen=True, kw_only=True, gc=False):
     """The activity will be completed from elsewhere."""
 
 
-class AttemptYielded(Report, frozen=True, kw_only=True):
+class AttemptYielded(Report, frozen=True, kw_only=True, gc=False):
     """A run gives up its slot, having seen ``wake_seq``; it may ask to be woken at an instant."""
 
     wake_seq: int
     wake_at_ms: int = 0
 
 
-class CancelSignalled(Report, frozen=True, kw_only=True):
+class CancelSignalled(Report, frozen=True, kw_only=True, gc=False):
     """An answer or a push carried the cancel request to the worker."""
 
 
-class DeliveryMissed(Report, frozen=True, kw_only=True):
+class DeliveryMissed(Report, frozen=True, kw_only=True, gc=False):
     """The worker is alive and never got the attempt."""
 
 
-class TaskLost(Report, frozen=True, kw_only=True):
+class TaskLost(Report, frozen=True, kw_only=True, gc=False):
     """The worker no longer knows the attempt."""
 
 
-class WorkerLost(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerLost(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The worker that holds the task is gone."""
 
     worker_id: str
 
 
-class CancelRequested(msgspec.Struct, frozen=True, kw_only=True):
+class CancelRequested(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Somebody wants the task to be cancelled."""
 
     reason: str = ""
 
 
-class PauseRequested(msgspec.Struct, frozen=True):
+class PauseRequested(msgspec.Struct, frozen=True, gc=False):
     """Somebody wants the task to be held."""
 
 
-class ResumeRequested(msgspec.Struct, frozen=True):
+class ResumeRequested(msgspec.Struct, frozen=True, gc=False):
     """Somebody wants a held task to go on."""
 
 
-class Terminated(msgspec.Struct, frozen=True, kw_only=True):
+class Terminated(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Somebody ends the task without asking its worker."""
 
     message: str = "Terminated by an operator."
 
 
-class Woken(msgspec.Struct, frozen=True):
+class Woken(msgspec.Struct, frozen=True, gc=False):
     """Something that a run may wait for has happened."""
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True):
+class Due(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The row's timer fired on a server that has been sighted for ``sighted_ms``."""
 
     sighted_ms: int

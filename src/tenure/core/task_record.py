@@ -70,6 +70,7 @@ class Reason(enum.StrEnum):
 class Spec(
     msgspec.Struct,
     frozen=True,
+    gc=False,
     omit_defaults=True,
     rename={
         "kind": "k",
@@ -92,7 +93,8 @@ class Spec(
 ):
     """What was asked for; never changes. Short names keep the stored form small.
 
-    Nothing here differs from task to task without need: equal specs are decoded once.
+    Nothing here differs from task to task without need: equal specs are checked, encoded and
+    decoded once. ``close_at_ms`` and ``idempotency_key`` are set when a task is made.
     """
 
     kind: TaskKind = TaskKind.ACTIVITY
@@ -116,6 +118,7 @@ class Spec(
 class Progress(
     msgspec.Struct,
     frozen=True,
+    gc=False,
     omit_defaults=True,
     rename={
         "confirmed_at_ms": "cf",
@@ -170,7 +173,7 @@ NO_PROGRESS: Final = Progress()
 """Shared by all tasks to which nothing out of the ordinary has happened."""
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, gc=False):
     """One task as it is stored; ``version`` fences every write of its row.
 
     ``worker_id`` is who holds the task; of a finished task, who held it last.
@@ -230,28 +233,18 @@ class Task(msgspec.Struct, frozen=True):
         return self.progress.cancel_at_ms > 0
 
 
-class NewTask(msgspec.Struct, frozen=True):
-    """A task as a client asks for it. ``id`` is made by the client, so a resend is the same."""
+class NewTask(msgspec.Struct, frozen=True, gc=False):
+    """A task as a client asks for it. ``id`` is made by the client, so a resend is the same.
+
+    ``spec`` is what tasks of one kind share; make it once and use it for all of them.
+    """
 
     id: str
     type: str
     queue: str
+    spec: Spec
     input: bytes | None = None
-    encoding: str = ""
-    kind: TaskKind = TaskKind.ACTIVITY
     priority: int = PRIORITY_DEFAULT
     run_at_ms: int = 0
-    schedule_to_start_ms: int = 0
-    schedule_to_close_ms: int = 0
-    start_to_close_ms: int = 0
-    heartbeat_timeout_ms: int = 0
-    heartbeat_interval_ms: int = 0
-    cancel_grace_ms: int = CANCEL_GRACE_MS
-    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
-    retry: RetryPolicy = RetryPolicy()
+    labels: dict[str, str] | None = None
     idempotency_key: str = ""
-    labels: dict[str, str] = {}
-    resources: dict[str, str] = {}
-    run_id: str = ""
-    parent_id: str = ""
-    retry_of: str = ""

@@ -42,7 +42,7 @@ class WorkerMode(enum.StrEnum):
     SERVED = "served"
 
 
-class NewWorker(msgspec.Struct, frozen=True):
+class NewWorker(msgspec.Struct, frozen=True, gc=False):
     """A worker as it asks to be registered. ``instance_key`` makes the request repeatable."""
 
     instance_key: str
@@ -58,7 +58,7 @@ class NewWorker(msgspec.Struct, frozen=True):
     lease_ms: int = 0
 
 
-class Worker(msgspec.Struct, frozen=True):
+class Worker(msgspec.Struct, frozen=True, gc=False):
     """One registered incarnation."""
 
     id: str
@@ -90,43 +90,43 @@ class Worker(msgspec.Struct, frozen=True):
         assert is_offline or not self.release_pending
 
 
-class DrainRequested(msgspec.Struct, frozen=True):
+class DrainRequested(msgspec.Struct, frozen=True, gc=False):
     """The worker shall finish what it holds and get nothing new."""
 
     deadline_ms: int = DRAIN_DEADLINE_MS
 
 
-class SessionOpened(msgspec.Struct, frozen=True):
+class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     """The worker opened a stream; earlier ones no longer count."""
 
 
-class WorkerEnded(msgspec.Struct, frozen=True):
+class WorkerEnded(msgspec.Struct, frozen=True, gc=False):
     """The incarnation is over."""
 
     reason: EndReason
 
 
-class HeldReleased(msgspec.Struct, frozen=True):
+class HeldReleased(msgspec.Struct, frozen=True, gc=False):
     """A batch found nothing more that the offline worker held."""
 
 
 WorkerEvent = DrainRequested | SessionOpened | WorkerEnded | HeldReleased
 
 
-class TellDrain(msgspec.Struct, frozen=True):
+class TellDrain(msgspec.Struct, frozen=True, gc=False):
     """Effect: tell the worker to drain, and end its waiting polls."""
 
     worker_id: str
 
 
-class TellEnded(msgspec.Struct, frozen=True):
+class TellEnded(msgspec.Struct, frozen=True, gc=False):
     """Effect: whoever speaks with this worker here tells it that it is over."""
 
     worker_id: str
     reason: EndReason
 
 
-class ReleaseHeld(msgspec.Struct, frozen=True):
+class ReleaseHeld(msgspec.Struct, frozen=True, gc=False):
     """Effect: put back what the worker held, now rather than at the next round."""
 
     worker_id: str
@@ -135,14 +135,14 @@ class ReleaseHeld(msgspec.Struct, frozen=True):
 WorkerEffect = TellDrain | TellEnded | ReleaseHeld
 
 
-class WorkerDecision(msgspec.Struct, frozen=True):
+class WorkerDecision(msgspec.Struct, frozen=True, gc=False):
     """What an accepted event makes of a worker."""
 
     worker: Worker
     effects: tuple[WorkerEffect, ...] = ()
 
 
-class WorkerRule(msgspec.Struct, frozen=True):
+class WorkerRule(msgspec.Struct, frozen=True, gc=False):
     """From which status an event is taken, and to which it may lead."""
 
     sources: frozenset[WorkerStatus]

@@ -7,8 +7,8 @@ enqueued while an offer waits for it is stored as dispatched (direct hand-out).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -30,42 +30,23 @@ from tenure.store.table import Demand, TaskKey
 from tenure.store.transaction import Tx
 
 
-class Seat(msgspec.Struct, frozen=True):
-    """An offer as it stood when the batch was planned."""
-
-    offer_id: int
-    worker_id: str
-    group: Group
-    types: frozenset[str]
-    credit: int
-    session_no: int
-    is_new: bool
-
-
 class ClaimPlan(msgspec.Struct, frozen=True):
     """Which offers may be served, and the probes that look for work for them."""
 
-    seats: tuple[Seat, ...] = ()
+    hands: tuple[Hand, ...] = ()
     demands: tuple[Demand, ...] = ()
     is_direct: bool = True
 
     @property
     def receivers(self) -> set[str]:
         """Return the workers that may be handed work."""
-        return {seat.worker_id for seat in self.seats}
-
-
-class Dealt(msgspec.Struct, frozen=True):
-    """A task that was handed out to an offer."""
-
-    offer_id: int
-    key: TaskKey
+        return {hand.worker_id for hand in self.hands}
 
 
 class ClaimResult(msgspec.Struct):
     """What a claim did: who gets what, who was refused, which rows were seen."""
 
-    dealt: list[Dealt] = msgspec.field(default_factory=list)
+    dealt: list[tuple[TaskKey, int]] = msgspec.field(default_factory=list)
     refused: dict[int, TenureError] = msgspec.field(default_factory=dict)
     seen: list[Task] = msgspec.field(default_factory=list)
     undealt: list[Task] = msgspec.field(default_factory=list)
@@ -85,181 +66,175 @@ class ClaimPlanner:
     def plan(
         self,
         commands: Sequence[c.WorkCommand],
-        new_offers: set[int],
+        polls: Mapping[int, Offer],
         mono_ms: int,
     ) -> ClaimPlan:
-        """Return what this batch may hand out, and to whom."""
-        fresh: Counter[LineKey] = Counter()
+        """Return what this batch may hand out, and to whom; ``polls`` are new ones."""
+        fresh: dict[LineKey, int] = {}
         ending: dict[str, int] = {}
-        groups = self.dirty
+        groups: dict[Group, list[Offer]] = {group: [] for group in sorted(self.dirty)}
         self.dirty = set()
-        for offer_id in new_offers:
-            offer = self._book.get(offer_id)
-            if offer is not None:
-                groups.add(offer.group)
+        for offer in polls.values():
+            groups.setdefault(offer.group, []).append(offer)
         for command in commands:
             if type(command) is c.EnqueueTasks:
                 for new in command.tasks:
-                    fresh[command.namespace, new.queue, new.type] += 1
-            elif type(command) is c.FinishTasks and command.worker_id is not None:
+                    key = (command.namespace, new.queue, new.type)
+                    fresh[key] = fresh.get(key, 0) + 1
+            elif type(command) is c.FinishTasks:
                 self._note_refill(command, ending, groups)
-        groups.update((namespace, queue) for namespace, queue, _ in fresh)
+        for namespace, queue, _ in fresh:
+            groups.setdefault((namespace, queue), [])
         if not groups:
             return ClaimPlan()
-        seats: list[Seat] = []
+        hands: list[Hand] = []
         demands: list[Demand] = []
-        for group in sorted(groups):
-            self._plan_group(group, fresh, ending, new_offers, mono_ms, seats, demands)
-        return ClaimPlan(tuple(seats), tuple(demands), self._is_direct)
+        for group, new_offers in groups.items():
+            choice = _Choice(self._marks, group, fresh, mono_ms)
+            for offer in chain(self._book.in_group(group), new_offers):
+                choice.consider(offer, ending.get(offer.worker_id, 0), is_new=offer.id in polls)
+            hands += choice.hands
+            for task_type, amount in choice.wanted.items():
+                key = (*group, task_type)
+                demands += self._marks.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
+        return ClaimPlan(tuple(hands), tuple(demands), self._is_direct)
 
     def _note_refill(
         self,
         command: c.FinishTasks,
         ending: dict[str, int],
-        groups: set[Group],
+        groups: dict[Group, list[Offer]],
     ) -> None:
         """Accepted completions free slots of a session, which this batch refills."""
-        worker_id = command.worker_id
-        assert worker_id is not None
-        for offer in self._book.of_worker(worker_id):
-            if offer.is_session:
-                over = {c.TaskRef(item.task_id, item.attempt) for item in command.items}
-                ending[worker_id] = ending.get(worker_id, 0) + len(over & offer.held)
-                groups.add(offer.group)
+        offer = self._book.session_of(command.worker_id or "")
+        if offer is not None:
+            over = {c.TaskRef(item.task_id, item.attempt) for item in command.items}
+            worker_id = offer.worker_id
+            ending[worker_id] = ending.get(worker_id, 0) + len(over & offer.held)
+            groups.setdefault(offer.group, [])
 
-    def _plan_group(  # noqa: PLR0913 (the state of one plan)
+
+class _Choice:
+    """The longest-waiting offers of a queue, as many as what may be handed out needs."""
+
+    def __init__(
         self,
+        marks: Marks,
         group: Group,
-        fresh: Counter[LineKey],
-        ending: dict[str, int],
-        new_offers: set[int],
+        fresh: Mapping[LineKey, int],
         mono_ms: int,
-        seats: list[Seat],
-        demands: list[Demand],
     ) -> None:
-        """Seat the longest-waiting offers until there are enough for what may be handed out."""
-        wanted: dict[str, int] = {}
-        backlog: dict[str, bool] = {}
-        for offer in self._book.in_group(group):
-            is_new = offer.id in new_offers
-            credit = min(offer.credit(ending.get(offer.worker_id, 0)), WORK_BATCH_MAX)
-            if credit <= 0 and not is_new:
-                continue
-            useful = [
-                task_type
-                for task_type in sorted(offer.types)
-                if self._may_have(group, task_type, fresh, backlog, mono_ms)
-                and wanted.get(task_type, 0) < self._most(group, task_type, fresh, backlog)
-            ]
-            if not useful and not is_new:
-                continue
-            for task_type in useful:
-                wanted[task_type] = wanted.get(task_type, 0) + credit
-            seats.append(_seat(offer, credit, is_new=is_new))
-        for task_type, amount in wanted.items():
-            key = (*group, task_type)
-            demands.extend(self._marks.demands(key, min(amount, WORK_BATCH_MAX), mono_ms))
+        self._marks = marks
+        self._group = group
+        self._fresh = fresh
+        self._mono_ms = mono_ms
+        self._most: dict[str, int] = {}
+        self.wanted: dict[str, int] = {}
+        self.hands: list[Hand] = []
 
-    def _may_have(
-        self,
-        group: Group,
-        task_type: str,
-        fresh: Counter[LineKey],
-        backlog: dict[str, bool],
-        mono_ms: int,
-    ) -> bool:
-        if task_type not in backlog:
-            backlog[task_type] = self._marks.has_backlog((*group, task_type), mono_ms)
-        return backlog[task_type] or fresh[*group, task_type] > 0
+    def consider(self, offer: Offer, ending: int, *, is_new: bool) -> None:
+        credit = offer.credit(ending)
+        if credit <= 0 and not is_new:
+            return
+        is_useful = False
+        for task_type in offer.types:
+            most = self._most.get(task_type)
+            if most is None:
+                most = self._find_most(task_type)
+            if self.wanted.get(task_type, 0) < most:
+                self.wanted[task_type] = self.wanted.get(task_type, 0) + credit
+                is_useful = True
+        if is_useful or is_new:
+            self.hands.append(
+                Hand(
+                    offer_id=offer.id,
+                    worker_id=offer.worker_id,
+                    namespace=offer.group[0],
+                    queue=offer.group[1],
+                    types=offer.types,
+                    credit=credit,
+                    session_no=offer.session_no,
+                    is_new=is_new,
+                ),
+            )
 
-    def _most(
-        self,
-        group: Group,
-        task_type: str,
-        fresh: Counter[LineKey],
-        backlog: dict[str, bool],
-    ) -> int:
+    def _find_most(self, task_type: str) -> int:
         """Return how many tasks of a type this batch may hand out at the most."""
-        return WORK_BATCH_MAX if backlog[task_type] else fresh[*group, task_type]
-
-
-def _seat(offer: Offer, credit: int, *, is_new: bool) -> Seat:
-    return Seat(
-        offer.id,
-        offer.worker_id,
-        offer.group,
-        offer.types,
-        credit,
-        offer.session_no,
-        is_new,
-    )
+        key = (*self._group, task_type)
+        has_backlog = self._marks.has_backlog(key, self._mono_ms)
+        most = self._most[task_type] = WORK_BATCH_MAX if has_backlog else self._fresh.get(key, 0)
+        return most
 
 
 async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     """Phase 5: take the heads of the lines and deal them with what this batch made ready."""
     result = ClaimResult()
-    seats = [seat for seat in plan.seats if _may_receive(ws, seat, result)]
-    if not seats:
+    hands = [hand for hand in plan.hands if _may_receive(ws, hand, result)]
+    if not hands:
         return result
     began_ms = ws.clock.monotonic_ms()
     if plan.demands:
         result.seen = await table.claim_tasks(tx, plan.demands)
     result.took_ms = ws.clock.monotonic_ms() - began_ms
     ready = _ready_tasks(ws, plan, result.seen)
-    if not ready:
-        return result
-    groups: dict[Group, list[Task]] = {}
-    for task in ready:
-        groups.setdefault((task.namespace, task.queue), []).append(task)
-    guarded = await _guarded_holders(tx, ready, seats)
-    free = await _free_slots(tx, ws, groups)
-    for group, tasks in groups.items():
-        _deal_group(ws, tasks, free[group], [s for s in seats if s.group == group], guarded, result)
-    dealt = {each.key for each in result.dealt}
-    result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
+    guarded: set[str] = set()
+    if any(task.is_guarded for tasks in ready.values() for task in tasks):
+        holders = {(hand.namespace, hand.queue, hand.worker_id) for hand in hands}
+        guarded = await table.load_guarded_holders(tx, holders)
+    free = await _free_slots(tx, ws, ready) if ready else {}
+    for group, tasks in ready.items():
+        if free[group] < len(tasks):
+            tasks = sorted(tasks, key=dealing.order)[: free[group]]  # noqa: PLW2901 (the rest waits)
+        mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
+        for task, hand in dealing.deal(tasks, mine, guarded):
+            key = (task.namespace, task.id)
+            event = HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
+            decision = ws.apply(key, event)
+            assert isinstance(decision, Decision)
+            result.dealt.append((key, hand.offer_id))
+    if result.seen:
+        dealt = {key for key, _ in result.dealt}
+        result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
     return result
 
 
-def _may_receive(ws: WorkingSet, seat: Seat, result: ClaimResult) -> bool:
+def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
     """Look at the worker under its lock: a drain or an expiry comes before, or finds the task."""
-    worker = ws.workers.get(seat.worker_id)
-    if worker is not None and worker.namespace != seat.group[0]:
+    worker = ws.workers.get(hand.worker_id)
+    if worker is not None and worker.namespace != hand.namespace:
         worker = None
-    refusal = worker_rules.hand_out_refusal(worker, seat.worker_id)
+    refusal = worker_rules.hand_out_refusal(worker, hand.worker_id)
     if refusal is not None:
-        result.refused[seat.offer_id] = refusal.to_error()
+        result.refused[hand.offer_id] = refusal.to_error()
         return False
     assert worker is not None
-    if seat.is_new and (worker.queue != seat.group[1] or not seat.types <= set(worker.types)):
+    if hand.is_new and (worker.queue != hand.queue or not hand.types.issubset(worker.types)):
         message = f"Worker {worker.id} is not registered for this queue and these types."
-        result.refused[seat.offer_id] = InvalidArgument(message, field="types")
+        result.refused[hand.offer_id] = InvalidArgument(message, field="types")
         return False
     return True
 
 
-def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> list[Task]:
+def _ready_tasks(
+    ws: WorkingSet,
+    plan: ClaimPlan,
+    seen: Iterable[Task],
+) -> dict[Group, list[Task]]:
     """Return what may be dealt: claimed rows that this batch left alone, and its fresh tasks."""
-    ready = []
+    ready: dict[Group, list[Task]] = {}
     for task in seen:
         key = (task.namespace, task.id)
         if key not in ws.tasks:
             ws.tasks[key] = task
         if ws.tasks[key].line is not Line.NONE:
-            ready.append(ws.tasks[key])
-    if plan.is_direct:
-        groups = {seat.group for seat in plan.seats}
-        ready.extend(
-            task
-            for task in ws.new_tasks.values()
-            if task.line is not Line.NONE and (task.namespace, task.queue) in groups
-        )
+            ready.setdefault((task.namespace, task.queue), []).append(ws.tasks[key])
+    if plan.is_direct and ws.new_tasks:
+        groups = {(hand.namespace, hand.queue) for hand in plan.hands}
+        for task in ws.new_tasks.values():
+            group = (task.namespace, task.queue)
+            if task.line is not Line.NONE and group in groups:
+                ready.setdefault(group, []).append(task)
     return ready
-
-
-async def _guarded_holders(tx: Tx, ready: Iterable[Task], seats: Sequence[Seat]) -> set[str]:
-    if not any(task.is_guarded for task in ready):
-        return set()
-    return await table.load_guarded_holders(tx, {seat.worker_id for seat in seats})
 
 
 async def _free_slots(
@@ -299,33 +274,3 @@ def _freed(ws: WorkingSet, group: Group) -> int:
         for key, task in ws.changed_tasks.items()
         if (task.namespace, task.queue) == group and key in ws.rows.tasks
     )
-
-
-def _deal_group(
-    ws: WorkingSet,
-    tasks: list[Task],
-    free: int,
-    seats: Sequence[Seat],
-    guarded: set[str],
-    result: ClaimResult,
-) -> None:
-    if free < len(tasks):
-        tasks = sorted(tasks, key=dealing.order)[:free]
-    sessions = {seat.offer_id: seat.session_no for seat in seats}
-    hands = [
-        Hand(
-            offer_id=seat.offer_id,
-            worker_id=seat.worker_id,
-            types=seat.types,
-            credit=seat.credit,
-            turn=turn,
-            holds_guarded=seat.worker_id in guarded,
-        )
-        for turn, seat in enumerate(seats)
-    ]
-    for each in dealing.deal(tasks, hands):
-        key = (each.task.namespace, each.task.id)
-        event = HandedOut(worker_id=each.worker_id, session_no=sessions[each.offer_id])
-        decision = ws.apply(key, event)
-        assert isinstance(decision, Decision)
-        result.dealt.append(Dealt(each.offer_id, key))

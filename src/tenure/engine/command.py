@@ -9,14 +9,14 @@ from typing import Protocol
 import msgspec
 
 from tenure.core.lease import Beat, Lease
-from tenure.core.limits import DRAIN_DEADLINE_MS, LONG_POLL_MS
+from tenure.core.limits import DRAIN_DEADLINE_MS, LONG_POLL_MS, SUSPECT_GRACE_MS
 from tenure.core.retry import ErrorInfo
 from tenure.core.task_record import NewTask, Task, TaskState
 from tenure.core.worker import EndReason, NewWorker, Worker
 from tenure.errors import Rejection
 
 
-class TaskRef(msgspec.Struct, frozen=True):
+class TaskRef(msgspec.Struct, frozen=True, gc=False):
     """One attempt of one task."""
 
     task_id: str
@@ -52,7 +52,7 @@ class Sink(Protocol):
         ...
 
 
-class EnqueueTasks(msgspec.Struct, frozen=True, kw_only=True):
+class EnqueueTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Store tasks, all or nothing. A resend is marked, and only then looked up first."""
 
     namespace: str
@@ -60,7 +60,7 @@ class EnqueueTasks(msgspec.Struct, frozen=True, kw_only=True):
     is_resend: bool = False
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The answer for one enqueued task; of a repeated one its first id and present state."""
 
     task_id: str
@@ -68,7 +68,7 @@ class Enqueued(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-class ClaimTasks(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A poll: up to ``max_tasks`` for a worker, waiting for the first up to ``wait_ms``."""
 
     namespace: str
@@ -79,7 +79,7 @@ class ClaimTasks(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms: int = LONG_POLL_MS
 
 
-class ConfirmTasks(msgspec.Struct, frozen=True, kw_only=True):
+class ConfirmTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The worker really holds these attempts."""
 
     namespace: str
@@ -87,7 +87,7 @@ class ConfirmTasks(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[TaskRef, ...]
 
 
-class TaskBeat(msgspec.Struct, frozen=True, kw_only=True):
+class TaskBeat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A heartbeat of one attempt."""
 
     task_id: str
@@ -97,7 +97,7 @@ class TaskBeat(msgspec.Struct, frozen=True, kw_only=True):
     message: str | None = None
 
 
-class HeartbeatTasks(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Attempts make progress."""
 
     namespace: str
@@ -116,7 +116,7 @@ class FinishKind(enum.StrEnum):
     YIELDED = "yielded"
 
 
-class Finish(msgspec.Struct, frozen=True, kw_only=True):
+class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The end of one attempt as its worker reports it."""
 
     task_id: str
@@ -128,7 +128,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     wake_at_ms: int = 0
 
 
-class FinishTasks(msgspec.Struct, frozen=True, kw_only=True):
+class FinishTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Attempts are over. ``worker_id`` is None when a task token vouches for the caller."""
 
     namespace: str
@@ -136,14 +136,14 @@ class FinishTasks(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Finish, ...]
 
 
-class CompleteById(msgspec.Struct, frozen=True, kw_only=True):
+class CompleteById(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Asynchronous completion by id: the live attempt, unless ``finish.attempt`` names one."""
 
     namespace: str
     finish: Finish
 
 
-class Reported(msgspec.Struct, frozen=True):
+class Reported(msgspec.Struct, frozen=True, gc=False):
     """An accepted report: where the task stands now, and whether it shall be cancelled."""
 
     state: TaskState
@@ -155,7 +155,7 @@ ItemAnswer = Reported | Rejection
 """One item's answer; a refused item disturbs no other."""
 
 
-class CancelTask(msgspec.Struct, frozen=True, kw_only=True):
+class CancelTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Cancel a task."""
 
     namespace: str
@@ -163,28 +163,28 @@ class CancelTask(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class PauseTask(msgspec.Struct, frozen=True, kw_only=True):
+class PauseTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Hold a task."""
 
     namespace: str
     task_id: str
 
 
-class ResumeTask(msgspec.Struct, frozen=True, kw_only=True):
+class ResumeTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Let a held task go on."""
 
     namespace: str
     task_id: str
 
 
-class TerminateTask(msgspec.Struct, frozen=True, kw_only=True):
+class TerminateTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """End a task without asking its worker."""
 
     namespace: str
     task_id: str
 
 
-class RetryTask(msgspec.Struct, frozen=True, kw_only=True):
+class RetryTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Make a new task from a finished one."""
 
     namespace: str
@@ -192,14 +192,14 @@ class RetryTask(msgspec.Struct, frozen=True, kw_only=True):
     new_task_id: str
 
 
-class SignalCancels(msgspec.Struct, frozen=True, kw_only=True):
+class SignalCancels(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An answer or a push carried these cancel requests: their grace begins."""
 
     namespace: str
     items: tuple[TaskRef, ...]
 
 
-class ReturnUndelivered(msgspec.Struct, frozen=True, kw_only=True):
+class ReturnUndelivered(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Tasks were handed out to a receiver that was already gone."""
 
     namespace: str
@@ -207,14 +207,14 @@ class ReturnUndelivered(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[TaskRef, ...]
 
 
-class RegisterWorker(msgspec.Struct, frozen=True, kw_only=True):
+class RegisterWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Register an incarnation; the same instance key again gives the same one."""
 
     namespace: str
     new: NewWorker
 
 
-class Registration(msgspec.Struct, frozen=True):
+class Registration(msgspec.Struct, frozen=True, gc=False):
     """A registered worker, its lease with the first token, and how often to beat."""
 
     worker: Worker
@@ -222,7 +222,7 @@ class Registration(msgspec.Struct, frozen=True):
     interval_ms: int
 
 
-class DrainWorker(msgspec.Struct, frozen=True, kw_only=True):
+class DrainWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Let a worker finish what it holds and give it nothing new."""
 
     namespace: str
@@ -230,14 +230,14 @@ class DrainWorker(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: int = DRAIN_DEADLINE_MS
 
 
-class DeregisterWorker(msgspec.Struct, frozen=True, kw_only=True):
+class DeregisterWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The worker says goodbye; whatever it still holds is put back."""
 
     namespace: str
     worker_id: str
 
 
-class EvictWorker(msgspec.Struct, frozen=True, kw_only=True):
+class EvictWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An operator takes a worker offline."""
 
     namespace: str
@@ -254,7 +254,7 @@ class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
     sink: Sink
 
 
-class SessionAnswer(msgspec.Struct, frozen=True):
+class SessionAnswer(msgspec.Struct, frozen=True, gc=False):
     """The new session: what to stop and to cancel, and what it holds in the server's eyes."""
 
     worker: Worker
@@ -264,7 +264,7 @@ class SessionAnswer(msgspec.Struct, frozen=True):
     held: frozenset[TaskRef]
 
 
-class CloseSession(msgspec.Struct, frozen=True, kw_only=True):
+class CloseSession(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The peer of a session closed it without a goodbye."""
 
     namespace: str
@@ -272,20 +272,20 @@ class CloseSession(msgspec.Struct, frozen=True, kw_only=True):
     session_no: int
 
 
-class SpareWorkers(msgspec.Struct, frozen=True, kw_only=True):
+class SpareWorkers(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """So many sessions ended together that the fault is not the workers': suspect nobody."""
 
     worker_ids: frozenset[str]
 
 
-class FailCall(msgspec.Struct, frozen=True, kw_only=True):
+class FailCall(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A call to a served worker failed."""
 
     namespace: str
     worker_id: str
 
 
-class ReportHeld(msgspec.Struct, frozen=True, kw_only=True):
+class ReportHeld(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a heartbeat says about attempts: deltas, or the full set (``held``)."""
 
     namespace: str
@@ -296,13 +296,13 @@ class ReportHeld(msgspec.Struct, frozen=True, kw_only=True):
     previous_beat_at_ms: int = 0
 
 
-class HeldAnswer(msgspec.Struct, frozen=True):
+class HeldAnswer(msgspec.Struct, frozen=True, gc=False):
     """Which reported attempts the worker has to stop."""
 
     stop: tuple[TaskRef, ...] = ()
 
 
-class SetQueue(msgspec.Struct, frozen=True, kw_only=True):
+class SetQueue(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Set the brakes of a queue; ``None`` leaves one as it is."""
 
     namespace: str
@@ -311,41 +311,42 @@ class SetQueue(msgspec.Struct, frozen=True, kw_only=True):
     concurrency_max: int | None = None
 
 
-class CreateNamespace(msgspec.Struct, frozen=True, kw_only=True):
+class CreateNamespace(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Create a namespace."""
 
     name: str
 
 
-class ProcessDue(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessDue(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Look at tasks whose timer has fired."""
 
     sighted_ms: int
     amount: int
 
 
-class JudgeLeases(msgspec.Struct, frozen=True, kw_only=True):
+class JudgeLeases(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Take workers offline whose lease is over."""
 
     sighted_ms: int
     amount: int
+    suspect_grace_ms: int = SUSPECT_GRACE_MS
 
 
-class ReleaseHeldTasks(msgspec.Struct, frozen=True, kw_only=True):
+class ReleaseHeldTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Put back a bounded number of tasks that an offline worker held."""
 
     worker_id: str
     amount: int
 
 
-class WorkDone(msgspec.Struct, frozen=True):
+class WorkDone(msgspec.Struct, frozen=True, gc=False):
     """How many rows a service's command changed, and whether more may be left."""
 
     count: int
     has_more: bool = False
 
 
-class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+class Heartbeat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A worker's heartbeat. The heartbeat lane renews the lease; ``ReportHeld`` does the rest."""
 
     namespace: str
@@ -354,13 +355,13 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     wants_cancels: bool = False
 
 
-class TouchServer(msgspec.Struct, frozen=True, kw_only=True):
+class TouchServer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The server is alive, and its heartbeat lane can commit."""
 
     server_id: str
 
 
-class Renewed(msgspec.Struct, frozen=True):
+class Renewed(msgspec.Struct, frozen=True, gc=False):
     """An accepted heartbeat: the lease with its new token, and what to cancel."""
 
     lease: Lease

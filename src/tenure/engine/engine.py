@@ -16,6 +16,7 @@ from tenure.core import sight as sight_rules
 from tenure.core.limits import NOTIFY_MS
 from tenure.core.sight import Sight
 from tenure.core.task import AnnounceResult, TellCancel, TellStop, WakeQueue
+from tenure.core.task_record import Task
 from tenure.core.worker import ReleaseHeld, TellDrain, TellEnded
 from tenure.engine import batch, heartbeat
 from tenure.engine import command as c
@@ -24,7 +25,7 @@ from tenure.engine.check import check
 from tenure.engine.claim import ClaimPlan, ClaimPlanner
 from tenure.engine.clock import Clock
 from tenure.engine.lane import Entry, Lane
-from tenure.engine.mark import Marks
+from tenure.engine.mark import LineKey, Marks
 from tenure.engine.offer import Group, Offer, OfferBook
 from tenure.engine.poll import Poll
 from tenure.engine.service import Alarm, Service
@@ -71,6 +72,7 @@ class Engine:
             self._marks,
             is_direct=self.settings.direct_hand_out,
         )
+        self._polls: dict[int, Offer] = {}
         self._cache = RowCache(is_on=self.settings.cached_rows)
         self._namespaces: frozenset[str] = frozenset()
         self._sessions = SessionWatch()
@@ -181,16 +183,16 @@ class Engine:
 
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session is willing to hold."""
-        for offer in self._book.of_worker(worker_id):
-            if offer.is_session:
-                offer.window = window
-                self._touch(offer.group)
+        session = self._book.session_of(worker_id)
+        if session is not None:
+            session.window = window
+            self._touch(session.group)
 
     def end_session(self, worker_id: str, session_no: int) -> None:
         """Remove the offer of a session that is over; a later one stays."""
-        for offer in self._book.of_worker(worker_id):
-            if offer.is_session and offer.session_no == session_no:
-                self._book.remove(offer.id)
+        session = self._book.session_of(worker_id)
+        if session is not None and session.session_no == session_no:
+            self._book.remove(session.id)
 
     def lose_session(self, namespace: str, worker_id: str, session_no: int) -> None:
         """Note that the peer closed a session without a goodbye."""
@@ -235,37 +237,34 @@ class Engine:
     async def _run_work(self, entries: list[WorkEntry]) -> None:
         await self._slow("before batch")
         entries = [entry for entry in entries if not entry[1].done()]
-        polls = self._seat_polls(entries)
+        polls = self._polls = self._open_polls(entries)
         commands = [command for command, _ in entries]
         plan = self._planner.plan(commands, polls, self.clock.monotonic_ms())
-        if entries or plan.seats:
+        if entries or plan.hands:
             await self._execute(entries, plan)
-        self._watch_polls(polls)
+        for offer in polls.values():
+            self._let_wait(offer)
 
-    def _seat_polls(self, entries: Sequence[WorkEntry]) -> set[int]:
-        polls = set()
+    def _open_polls(self, entries: Sequence[WorkEntry]) -> dict[int, Offer]:
+        polls = {}
         for command, future in entries:
             if type(command) is c.ClaimTasks:
-                offer_id = self._book.next_id()
-                self._book.add(
-                    Offer(
-                        id=offer_id,
-                        worker_id=command.worker_id,
-                        group=(command.namespace, command.queue),
-                        types=command.types,
-                        window=command.max_tasks,
-                        sink=Poll(future, command.wait_ms),
-                    ),
+                offer = Offer(
+                    id=self._book.next_id(),
+                    worker_id=command.worker_id,
+                    group=(command.namespace, command.queue),
+                    types=command.types,
+                    window=command.max_tasks,
+                    sink=Poll(future, command.wait_ms),
                 )
-                polls.add(offer_id)
+                polls[offer.id] = offer
         return polls
 
-    def _watch_polls(self, polls: set[int]) -> None:
-        """Let the polls that got nothing yet wait for their deadline."""
-        for offer_id in polls:
-            offer = self._book.get(offer_id)
-            if offer is not None and isinstance(offer.sink, Poll):
-                offer.sink.wait(lambda offer=offer: self._end_poll(offer))
+    def _let_wait(self, offer: Offer) -> None:
+        """Let a poll that got nothing stand in the book until its deadline."""
+        if offer.sink.is_open and isinstance(offer.sink, Poll):
+            self._book.add(offer)
+            offer.sink.wait(lambda: self._end_poll(offer))
 
     def _end_poll(self, offer: Offer) -> None:
         if isinstance(offer.sink, Poll):
@@ -312,8 +311,8 @@ class Engine:
 
     async def _divide(self, entries: list[WorkEntry], plan: ClaimPlan, refused: Refused) -> None:
         """Find the command that the database refuses; the others are not disturbed."""
-        for seat in plan.seats:
-            self._planner.dirty.add(seat.group)
+        for hand in plan.hands:
+            self._planner.dirty.add((hand.namespace, hand.queue))
         others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
         if len(others) > 1:
             middle = len(others) // 2
@@ -373,6 +372,7 @@ class Engine:
     def _remember(self, committed: batch.Committed) -> None:
         ws = committed.ws
         alarm_ms: int | None = None
+        left: set[LineKey] = set()
         self._marks.learn(
             committed.demands if committed.claims.seen or committed.demands else (),
             committed.claims.seen,
@@ -383,51 +383,51 @@ class Engine:
             for key, task in tasks.items():
                 self._cache.saved(key, task, is_new=is_new)
                 if task.line:
-                    self._leave(task)
+                    self._marks.left(task)
+                    left.add((task.namespace, task.queue, task.type))
                 due_at_ms = task.due_at_ms
                 if due_at_ms is not None and (alarm_ms is None or due_at_ms < alarm_ms):
                     alarm_ms = due_at_ms
                 if task.finished_at_ms is not None:
                     self.finished_count += 1
         for key, task in ws.changed_tasks.items():
-            self._note_held(key, ws.rows.tasks.get(key), task)
+            self._note_held(ws.rows.tasks.get(key), task)
         for task in committed.claims.undealt:
             self._marks.left(task)
+        for key in left:
+            self._leave(key)
         if alarm_ms is not None:
             self.alarm.set(alarm_ms - ws.now_ms, self.clock.monotonic_ms())
         if ws.rows.namespaces or ws.new_namespaces:
             self._namespaces |= ws.rows.namespaces | ws.new_namespaces.keys()
 
-    def _leave(self, task: Any) -> None:
-        """Note a claimable task that stays in the store; tell others if nobody here wants it."""
-        self._marks.left(task)
-        group = (task.namespace, task.queue)
-        if any(offer.credit() > 0 and task.type in offer.types for offer in self._all_in(group)):
-            self._touch(group)
-        else:
-            self._tell(group)
+    def _leave(self, line: LineKey) -> None:
+        """Serve claimable tasks that stayed in the store, or tell others if nobody here can."""
+        group = line[:2]
+        for offer in self._book.in_group(group):
+            if line[2] in offer.types and offer.credit() > 0:
+                self._touch(group)
+                return
+        self._tell(group)
 
     def _all_in(self, group: Group) -> list[Offer]:
         return list(self._book.in_group(group))
 
-    def _note_held(self, key: tuple[str, str], old: Any, task: Any) -> None:
-        """Keep the held sets of sessions what they are in the store."""
-        if (
-            old is not None
-            and old.worker_id is not None
-            and not (
-                task.worker_id == old.worker_id
-                and task.attempt == old.attempt
-                and task.is_attempt_live
-            )
-        ):
-            for offer in self._book.of_worker(old.worker_id):
-                offer.held.discard(c.TaskRef(key[1], old.attempt))
+    def _note_held(self, old: Task | None, task: Task) -> None:
+        """Keep the held set of a session what it is in the store."""
+        if old is None or old.worker_id is None:
+            return
+        session = self._book.session_of(old.worker_id)
+        if session is None:
+            return
+        is_held = task.worker_id == old.worker_id and task.attempt == old.attempt
+        if not (is_held and task.is_attempt_live):
+            session.held.discard(c.TaskRef(task.id, old.attempt))
 
     def _seat_session(self, command: c.OpenSession, answer: c.SessionAnswer) -> None:
-        for offer in self._book.of_worker(command.worker_id):
-            if offer.is_session:
-                self._book.remove(offer.id)
+        earlier = self._book.session_of(command.worker_id)
+        if earlier is not None:
+            self._book.remove(earlier.id)
         worker = answer.worker
         group = (worker.namespace, worker.queue)
         self._book.add(
@@ -447,15 +447,17 @@ class Engine:
 
     def _deliver(self, committed: batch.Committed) -> None:
         """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
-        by_offer: dict[int, list[Any]] = {}
+        by_offer: dict[int, list[Task]] = {}
         tasks = committed.ws.tasks
-        for dealt in committed.claims.dealt:
-            by_offer.setdefault(dealt.offer_id, []).append(tasks[dealt.key])
+        for key, offer_id in committed.claims.dealt:
+            by_offer.setdefault(offer_id, []).append(tasks[key])
+        groups = set()
         for offer_id, given in by_offer.items():
-            offer = self._book.get(offer_id)
+            offer = self._polls.get(offer_id) or self._book.get(offer_id)
             if offer is None or not offer.sink.is_open:
                 self._return(given)
                 continue
+            groups.add(offer.group)
             if offer.is_session:
                 offer.held.update(c.TaskRef(task.id, task.attempt) for task in given)
                 self._book.served(offer)
@@ -463,12 +465,11 @@ class Engine:
                 self._book.remove(offer_id)
             offer.sink.give(given)
         for offer_id, error in committed.claims.refused.items():
-            offer = self._book.remove(offer_id)
+            offer = self._polls.get(offer_id) or self._book.remove(offer_id)
             if offer is not None and isinstance(offer.sink, Poll):
                 offer.sink.fail(error)
-        if by_offer:
-            for task in {(each[0].namespace, each[0].queue): each[0] for each in by_offer.values()}:
-                self._touch_if_backlog(task)
+        for group in groups:
+            self._touch_if_backlog(group)
 
     def _touch_if_backlog(self, group: Group) -> None:
         """Go on handing out while a queue has more and somebody still has credit."""
@@ -480,7 +481,7 @@ class Engine:
                 self._touch(group)
                 return
 
-    def _return(self, tasks: Sequence[Any]) -> None:
+    def _return(self, tasks: Sequence[Task]) -> None:
         first = tasks[0]
         refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
         self._work.submit(
@@ -504,8 +505,9 @@ class Engine:
             case TellCancel():
                 self._tell_cancel(effect)
             case TellStop(worker_id=worker_id):
-                for offer in self._book.of_worker(worker_id):
-                    offer.sink.stop([c.TaskRef(effect.task_id, effect.attempt)])
+                session = self._book.session_of(worker_id)
+                if session is not None:
+                    session.sink.stop([c.TaskRef(effect.task_id, effect.attempt)])
             case TellDrain(worker_id=worker_id):
                 for offer in self._book.of_worker(worker_id):
                     self._book.remove(offer.id)
@@ -523,12 +525,11 @@ class Engine:
             listener(effect)
 
     def _tell_cancel(self, effect: TellCancel) -> None:
-        for offer in self._book.of_worker(effect.worker_id):
-            if offer.is_session:
-                ref = c.TaskRef(effect.task_id, effect.attempt)
-                offer.sink.cancel([ref])
-                namespace = offer.group[0]
-                self._work.submit(c.SignalCancels(namespace=namespace, items=(ref,)))
+        session = self._book.session_of(effect.worker_id)
+        if session is not None:
+            ref = c.TaskRef(effect.task_id, effect.attempt)
+            session.sink.cancel([ref])
+            self._work.submit(c.SignalCancels(namespace=session.group[0], items=(ref,)))
 
     def release_soon(self, worker_id: str) -> None:
         """Put back what an offline worker held; the service does it if this is lost."""

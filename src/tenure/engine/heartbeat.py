@@ -28,7 +28,9 @@ async def run(tx: Tx, commands: Sequence[c.HeartbeatCommand]) -> Beaten:
     answers: list[object] = [None] * len(commands)
     now_ms = await tx.now_ms()
     waiting = [
-        (index, command) for index, command in enumerate(commands) if isinstance(command, c.Heartbeat)
+        (index, command)
+        for index, command in enumerate(commands)
+        if isinstance(command, c.Heartbeat)
     ]
     while waiting:
         # One heartbeat per worker and round: a second one meets the token that the first made.

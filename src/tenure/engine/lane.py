@@ -36,6 +36,7 @@ class Lane(Generic[C]):
         self._weigh = weigh
         self._waiting: deque[Entry[C]] = deque()
         self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed = False
         self.has_extra_work: Callable[[], bool] = lambda: False
 
@@ -52,9 +53,14 @@ class Lane(Generic[C]):
         if len(self._waiting) >= limit:
             message = "The server has more requests than it can take. Try again shortly."
             raise RateLimited(message, retry_after_ms=RETRY_AFTER_MS)
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        loop = self._loop
+        if loop is None:
+            # Asked for once: each call costs a system call.
+            loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
         self._waiting.append((command, future))
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
         return future
 
     def kick(self) -> None:

@@ -105,6 +105,7 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows) -> None:
             now_ms=scanned_at_ms,
             sighted_ms=command.sighted_ms,
             server_seen_at_ms=each.server_seen_at_ms,
+            suspect_grace_ms=command.suspect_grace_ms,
         )
         if reason is not None:
             over.append((each.lease, reason))

@@ -46,6 +46,7 @@ class OfferBook:
         self._offers: dict[int, Offer] = {}
         self._groups: dict[Group, OrderedDict[int, Offer]] = {}
         self._by_worker: dict[str, dict[int, Offer]] = {}
+        self._sessions: dict[str, Offer] = {}
 
     def __len__(self) -> int:
         """Return how many offers stand."""
@@ -60,6 +61,8 @@ class OfferBook:
         self._offers[offer.id] = offer
         self._groups.setdefault(offer.group, OrderedDict())[offer.id] = offer
         self._by_worker.setdefault(offer.worker_id, {})[offer.id] = offer
+        if offer.is_session:
+            self._sessions[offer.worker_id] = offer
 
     def remove(self, offer_id: int) -> Offer | None:
         """End an offer."""
@@ -74,7 +77,13 @@ class OfferBook:
         del mine[offer_id]
         if not mine:
             del self._by_worker[offer.worker_id]
+        if self._sessions.get(offer.worker_id) is offer:
+            del self._sessions[offer.worker_id]
         return offer
+
+    def session_of(self, worker_id: str) -> Offer | None:
+        """Return the session of a worker, which has one at the most."""
+        return self._sessions.get(worker_id)
 
     def get(self, offer_id: int) -> Offer | None:
         """Return an offer that still stands."""

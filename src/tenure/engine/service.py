@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 import structlog
 
+from tenure.engine.clock import Clock
 from tenure.errors import TenureError
 from tenure.store.failure import StoreError
 
@@ -62,17 +63,22 @@ class Alarm:
         self._at_mono_ms = None
         self._changed.clear()
 
-    async def wait(self, mono_ms: int, most_ms: int) -> None:
-        """Wait for the instant, at most ``most_ms``."""
-        wait_ms = most_ms
-        if self._at_mono_ms is not None:
-            wait_ms = min(wait_ms, max(0, self._at_mono_ms - mono_ms))
+    async def wait(self, clock: Clock, most_ms: int) -> None:
+        """Wait for the instant, at most ``most_ms``; one that is set meanwhile may be earlier."""
+        ends_at_mono_ms = clock.monotonic_ms() + most_ms
+        while True:
             self._changed.clear()
-        try:
-            async with asyncio.timeout(wait_ms / 1000):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+            at_mono_ms = self._at_mono_ms
+            if at_mono_ms is None or at_mono_ms > ends_at_mono_ms:
+                at_mono_ms = ends_at_mono_ms
+            wait_ms = at_mono_ms - clock.monotonic_ms()
+            if wait_ms <= 0:
+                return
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
 
 
 class Service:
@@ -104,7 +110,7 @@ class Service:
         engine = self._engine
         interval_ms = self._job.interval_ms(engine)
         if self.name == "due_tasks":
-            await engine.alarm.wait(engine.clock.monotonic_ms(), interval_ms)
+            await engine.alarm.wait(engine.clock, interval_ms)
         else:
             spread = 0.9 + 0.2 * engine.clock.jitter()
             await asyncio.sleep(interval_ms * spread / 1000)

@@ -35,6 +35,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 # Tasks of one type nearly always share their spec: each is decoded and encoded once.
 _specs: dict[bytes, Spec] = {}
+_spec_bytes: dict[int, tuple[Spec, bytes]] = {}
 
 
 def spec_from(data: bytes) -> Spec:
@@ -45,6 +46,18 @@ def spec_from(data: bytes) -> Spec:
             _specs.clear()
         spec = _specs[data] = _decode_spec(data)
     return spec
+
+
+def spec_to(spec: Spec) -> bytes:
+    """Encode a spec, once for all tasks that share it; the entry keeps its identity unique."""
+    known = _spec_bytes.get(id(spec))
+    if known is not None:
+        return known[1]
+    if len(_spec_bytes) >= SPECS_REMEMBERED_MAX:
+        _spec_bytes.clear()
+    data = _encode(spec)
+    _spec_bytes[id(spec)] = (spec, data)
+    return data
 
 
 def _progress_from(data: bytes | None) -> Progress:
@@ -137,7 +150,7 @@ def task_inserted(task: Task) -> tuple[object, ...]:
         task.due_at_ms,
         task.is_guarded,
         labels_to(task.labels),
-        _encode(task.spec),
+        spec_to(task.spec),
         _progress_to(task.progress),
         task.input,
     )
@@ -197,7 +210,7 @@ def history_inserted(task: Task) -> tuple[object, ...]:
         task.session_no,
         None if task.last_outcome is None else task.last_outcome.value,
         labels_to(task.labels),
-        _encode(task.spec),
+        spec_to(task.spec),
         _progress_to(task.progress),
         task.input,
         task.output,

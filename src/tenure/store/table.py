@@ -20,7 +20,7 @@ TaskKey = tuple[str, str]
 """(namespace, id)"""
 
 
-class Demand(msgspec.Struct, frozen=True):
+class Demand(msgspec.Struct, frozen=True, gc=False):
     """One probe of the claim: how many of one type, line and priority range, from where on."""
 
     namespace: str
@@ -34,7 +34,7 @@ class Demand(msgspec.Struct, frozen=True):
     amount: int
 
 
-class Key(msgspec.Struct, frozen=True):
+class Key(msgspec.Struct, frozen=True, gc=False):
     """An idempotency key and the end of its task, if that has come."""
 
     namespace: str
@@ -45,7 +45,7 @@ class Key(msgspec.Struct, frozen=True):
     is_task_live: bool
 
 
-class Lapsed(msgspec.Struct, frozen=True):
+class Lapsed(msgspec.Struct, frozen=True, gc=False):
     """A lease that may be over, and when the server that heard it last was seen."""
 
     lease: Lease
@@ -94,9 +94,9 @@ async def claim_tasks(tx: Tx, demands: Sequence[Demand]) -> list[Task]:
     return [codec.task_from(row) for row in rows]
 
 
-async def load_guarded_holders(tx: Tx, worker_ids: Iterable[str]) -> set[str]:
-    """Tell which workers hold a task that is suspected of crashing workers."""
-    rows = await tx.each("load_guarded_holders", [(each,) for each in sorted(worker_ids)])
+async def load_guarded_holders(tx: Tx, workers: Iterable[tuple[str, str, str]]) -> set[str]:
+    """Tell which of (namespace, queue, worker) hold a task suspected of crashing workers."""
+    rows = await tx.each("load_guarded_holders", sorted(workers))
     return {cast("str", row[0]) for row in rows}
 
 
@@ -124,23 +124,20 @@ async def insert_finished(tx: Tx, tasks: Sequence[Task]) -> None:
 
 async def update_tasks(tx: Tx, tasks: Sequence[Task]) -> None:
     """Write changed tasks, each fenced by the version that was read."""
-    rows = await tx.each("update_tasks", [codec.task_updated(task) for task in tasks])
-    _check_fence(tasks, rows)
+    written = await tx.fenced("update_tasks", [codec.task_updated(task) for task in tasks])
+    _check_fence(tasks, written)
 
 
 async def finish_tasks(tx: Tx, tasks: Sequence[Task]) -> None:
     """Move finished tasks to history, each fenced by the version that was read."""
-    rows = await tx.each("finish_tasks", [codec.task_finished(task) for task in tasks])
-    _check_fence(tasks, rows)
+    written = await tx.fenced("finish_tasks", [codec.task_finished(task) for task in tasks])
+    _check_fence(tasks, written)
 
 
-def _check_fence(
-    records: Sequence[Task] | Sequence[Worker], rows: Sequence[Sequence[object]]
-) -> None:
-    if len(rows) == len(records):
-        return
-    written = {row[0] for row in rows}
-    raise FenceLost(frozenset(each.id for each in records if each.id not in written))
+def _check_fence(records: Sequence[Task] | Sequence[Worker], written: int) -> None:
+    """Raise when a row has moved on; which one it was does not matter, all are read again."""
+    if written != len(records):
+        raise FenceLost(frozenset(each.id for each in records))
 
 
 async def insert_attempts(tx: Tx, attempts: Sequence[Attempt]) -> None:
@@ -179,8 +176,8 @@ async def insert_workers(tx: Tx, workers: Sequence[Worker]) -> None:
 
 async def update_workers(tx: Tx, workers: Sequence[Worker]) -> None:
     """Write changed workers, each fenced by the version that was read."""
-    rows = await tx.each("update_workers", [codec.worker_updated(each) for each in workers])
-    _check_fence(workers, rows)
+    written = await tx.fenced("update_workers", [codec.worker_updated(each) for each in workers])
+    _check_fence(workers, written)
 
 
 async def load_releasing(tx: Tx, *, amount: int) -> list[str]:

@@ -31,6 +31,10 @@ class Tx(Protocol):
         """Run a statement for each row of parameters: one round trip, all results."""
         ...
 
+    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
+        """Run a write for each row of parameters; return how many rows it found to write."""
+        ...
+
     async def now_ms(self) -> int:
         """Return the store's time; read it after the rows are locked."""
         ...

@@ -27,6 +27,10 @@ class LeaseJudgement:
         sighted_ms = engine.sighted_ms
         if sighted_ms == 0:
             return Report()
-        command = c.JudgeLeases(sighted_ms=sighted_ms, amount=JUDGED_BATCH_MAX)
+        command = c.JudgeLeases(
+            sighted_ms=sighted_ms,
+            amount=JUDGED_BATCH_MAX,
+            suspect_grace_ms=engine.settings.suspect_grace_ms,
+        )
         done = cast("c.WorkDone", await engine.submit(command))
         return Report(done.count, has_more=done.has_more)

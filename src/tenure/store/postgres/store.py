@@ -55,6 +55,10 @@ class PostgresTx:
             self._probe(name)
         return await self._link.fetch(name, tuple(zip(*rows, strict=True)))
 
+    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
+        """Run a write for each row of parameters; it returns the ids that it wrote."""
+        return len(await self.each(name, rows))
+
     async def now_ms(self) -> int:
         """Return the database's time, read after the rows were locked."""
         rows = await self.one("now_ms")

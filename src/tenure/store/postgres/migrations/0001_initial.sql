@@ -45,10 +45,10 @@ CREATE TABLE tasks (
     PRIMARY KEY (namespace, id),
     CONSTRAINT line_only_while_pending CHECK (line = 0 OR state = 'pending'),
     CONSTRAINT held_by_somebody CHECK (
-        state NOT IN ('dispatched', 'running') OR (worker_id IS NOT NULL AND attempt > 0)
+        worker_id IS NOT NULL OR (state <> 'dispatched' AND state <> 'running')
     ),
     CONSTRAINT held_by_nobody CHECK (
-        state NOT IN ('pending', 'waiting', 'paused') OR worker_id IS NULL
+        worker_id IS NULL OR state IN ('dispatched', 'running', 'cancelling')
     )
 ) WITH (vacuum_truncate = false);
 

@@ -158,10 +158,17 @@ ORDER BY due_at_ms
 LIMIT CAST(:amount AS integer)
 FOR UPDATE SKIP LOCKED;
 
--- name: load_guarded_holders(worker_id)
-SELECT DISTINCT CAST(worker_id AS text)
-FROM tasks
-WHERE is_guarded AND worker_id = ANY(CAST(:worker_id AS uuid[]));
+-- name: load_guarded_holders(namespace, queue, worker_id)
+SELECT DISTINCT CAST(t.worker_id AS text)
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:worker_id AS uuid[])
+) AS d (namespace, queue, worker_id)
+JOIN tasks AS t
+  ON t.worker_id IS NOT NULL
+ AND t.namespace = d.namespace
+ AND t.queue = d.queue
+ AND t.worker_id = d.worker_id
+WHERE t.is_guarded;
 
 -- name: load_held(namespace, queue, worker_id, amount)
 SELECT

@@ -16,7 +16,7 @@ LIMIT :amount;
 
 -- name: count_held(namespace, queue)
 SELECT :namespace, :queue, count(*)
-FROM tasks
+FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL AND namespace = :namespace AND queue = :queue;
 
 -- name: count_tasks(namespace)
@@ -39,8 +39,7 @@ SELECT
 FROM tasks
 WHERE namespace = :namespace AND id = :id AND version = :version;
 DELETE FROM tasks
-WHERE namespace = :namespace AND id = :id AND version = :version
-RETURNING id;
+WHERE namespace = :namespace AND id = :id AND version = :version;
 
 -- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
 INSERT INTO tasks (
@@ -109,22 +108,26 @@ WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
 ORDER BY due_at_ms
 LIMIT :amount;
 
--- name: load_guarded_holders(worker_id)
+-- name: load_guarded_holders(namespace, queue, worker_id)
 SELECT DISTINCT worker_id
-FROM tasks
-WHERE is_guarded AND worker_id = :worker_id;
-
--- name: load_held(namespace, queue, worker_id, amount)
-SELECT
-    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
-    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
-FROM tasks
+FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL
   AND namespace = :namespace
   AND queue = :queue
   AND worker_id = :worker_id
-ORDER BY id
+  AND is_guarded;
+
+-- name: load_held(namespace, queue, worker_id, amount)
+-- Without statistics SQLite would rather read the whole namespace.
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+FROM tasks INDEXED BY tasks_held
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = :worker_id
 LIMIT :amount;
 
 -- name: load_tasks(namespace, id)
@@ -160,8 +163,7 @@ SET state = :state,
     due_at_ms = :due_at_ms,
     is_guarded = :is_guarded,
     progress = :progress
-WHERE namespace = :namespace AND id = :id AND version = :version
-RETURNING id;
+WHERE namespace = :namespace AND id = :id AND version = :version;
 
 -- name: vacuum_tasks()
 -- Nothing to do here: pages that become free are used again.

@@ -86,5 +86,4 @@ SET status = :status,
     ended_at_ms = :ended_at_ms,
     release_pending = :release_pending,
     version = :version + 1
-WHERE id = :id AND version = :version
-RETURNING id;
+WHERE id = :id AND version = :version;
