@@ -27,6 +27,9 @@ class Outcome(enum.StrEnum):
     CANCELLED = "cancelled"
     CANCEL_TIMEOUT = "cancel_timeout"
 
+    # Enum's own hash is a Python function.
+    __hash__ = str.__hash__
+
 
 class Charge(enum.Enum):
     """Which budget pays for an ended attempt."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -23,9 +24,8 @@ class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_new: bool = False
 
 
-def order(task: Task) -> tuple[int, int, str]:
-    """Return the place of a task in its line."""
-    return (task.priority, task.run_at_ms, task.id)
+order = operator.attrgetter("priority", "run_at_ms", "id")
+"""The place of a task in its line."""
 
 
 def deal(

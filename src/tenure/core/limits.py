@@ -105,6 +105,8 @@ SUSPECT_GRACE_MS: Final = 3 * _SECOND_MS
 # When more sessions than both of these end at once, the network failed, not the workers.
 MASS_CLOSE_SESSIONS_MIN: Final = 10
 MASS_CLOSE_SHARE: Final = 0.1
+# An event loop that lags longer than a heartbeat may be late is blocked by somebody's code.
+LOOP_LAG_BLOCKED_MS: Final = 1 * _SECOND_MS
 # Most tasks end within it; what is left is handed back uncharged.
 DRAIN_DEADLINE_MS: Final = 5 * _MINUTE_MS
 # Shorter than the idle timeout of common proxies.

@@ -83,14 +83,7 @@ class TellStop(msgspec.Struct, frozen=True, gc=False):
     attempt: int
 
 
-class AnnounceResult(msgspec.Struct, frozen=True, gc=False):
-    """Effect: a task is finished; whoever waits for it may read it."""
-
-    namespace: str
-    task_id: str
-
-
-Effect = WakeQueue | TellCancel | TellStop | AnnounceResult
+Effect = WakeQueue | TellCancel | TellStop
 
 
 class FollowUp(msgspec.Struct, frozen=True, gc=False):
@@ -159,18 +152,19 @@ _RULES_BY_TYPE: Final[dict[type[object], Rule]] = dict(RULES.items())
 
 def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
     """Return what ``event`` makes of ``task``, or why it is refused."""
-    rejection = _refusal(task, event)
+    rule = _rule_of(event)
+    rejection = _refusal(task, event, rule)
     if rejection is not None:
         return rejection
     decision = _decide_accepted(task, event, now_ms)
-    assert decision.task.state in _rule_of(event).targets
+    assert decision.task.state in rule.targets
     return decision
 
 
-def _refusal(task: Task, event: TaskEvent) -> Rejection | None:
+def _refusal(task: Task, event: TaskEvent, rule: Rule) -> Rejection | None:
     if isinstance(event, Report):
-        return _report_refusal(task, event)
-    if task.state in _rule_of(event).sources:
+        return _report_refusal(task, event, rule)
+    if task.state in rule.sources:
         return _state_refusal(task, event)
     if task.state in TERMINAL and isinstance(event, CancelRequested | Terminated):
         return already_terminal(task)
@@ -190,11 +184,15 @@ def _state_refusal(task: Task, event: TaskEvent) -> Rejection | None:
             return None
 
 
-def _report_refusal(task: Task, event: Report) -> Rejection | None:
-    """Check a report against the live attempt: the one place where attempts are compared."""
-    if is_live(task, event.attempt) and _is_holder(task, event):
+def _report_refusal(task: Task, event: Report, rule: Rule) -> Rejection | None:
+    """Check a report against the live attempt: the one place where attempts are compared.
+
+    Without a worker's name it is a token's or a key's word.
+    """
+    is_holder = event.worker_id is None or event.worker_id == task.worker_id
+    if event.attempt == task.attempt and is_holder and task.is_attempt_live:
         is_early = event.needs_confirmed and task.state is TaskState.DISPATCHED
-        is_possible = task.state in _rule_of(event).sources and not is_early
+        is_possible = task.state in rule.sources and not is_early
         return None if is_possible else wrong_state(task)
     if event.attempt == task.attempt and task.last_outcome in EXPIRED:
         if isinstance(event, Heartbeaten):
@@ -203,11 +201,6 @@ def _report_refusal(task: Task, event: Report) -> Rejection | None:
     if task.state in TERMINAL and event.attempt >= task.attempt:
         return already_terminal(task)
     return attempt_mismatch(task, event.attempt)
-
-
-def _is_holder(task: Task, event: Report) -> bool:
-    """Tell whether the reporter may speak for the attempt; ``None`` is a token's or key's word."""
-    return event.worker_id is None or event.worker_id == task.worker_id
 
 
 def is_live(task: Task, attempt: int) -> bool:
@@ -245,14 +238,14 @@ def wrong_state(task: Task) -> Rejection:
 
 def _decide_accepted(task: Task, event: TaskEvent, now_ms: int) -> Decision:  # noqa: C901, PLR0911, PLR0912 (one dispatch over all events)
     match event:
+        case AttemptSucceeded():
+            return _finish(task, TaskState.SUCCEEDED, now_ms, Outcome.SUCCEEDED, event.output)
         case HandedOut():
             return _hand_out(task, event, now_ms)
         case Confirmed():
             return Decision(_confirm(task, now_ms))
         case Heartbeaten():
             return Decision(_heartbeat(task, event, now_ms))
-        case AttemptSucceeded():
-            return _finish(task, TaskState.SUCCEEDED, now_ms, Outcome.SUCCEEDED, event.output)
         case AttemptFailed():
             return _fail_attempt(task, event.error, Outcome.FAILED, event.jitter, now_ms)
         case AttemptCancelled():
@@ -639,9 +632,9 @@ def _finish(  # noqa: PLR0913 (the parts of one terminal outcome)
         finished_at_ms=now_ms,
         progress=progress,
     )
-    effects: tuple[Effect, ...] = (AnnounceResult(task.namespace, task.id),)
+    effects: tuple[Effect, ...] = ()
     if task.worker_id is not None and outcome not in _REPORTED:
-        effects = (*effects, TellStop(task.worker_id, task.id, task.attempt))
+        effects = (TellStop(task.worker_id, task.id, task.attempt),)
     parent = task.spec.parent_id
     follow_ups = (FollowUp(task.namespace, parent, Woken()),) if parent else ()
     return Decision(finished, effects=effects, follow_ups=follow_ups)

@@ -25,6 +25,9 @@ class TaskState(enum.StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
+    # Enum's own hash is a Python function; sets and tables of states are on the hot path.
+    __hash__ = str.__hash__
+
 
 TERMINAL: Final = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED})
 ATTEMPT_HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING})
@@ -50,6 +53,8 @@ class Line(enum.IntEnum):
     NONE = 0
     FRESH = 1
     RETURNED = 2
+
+    __hash__ = int.__hash__
 
 
 class Reason(enum.StrEnum):
@@ -207,12 +212,13 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         """Assert what holds for every task in every state."""
         state = self.state
-        if state is TaskState.DISPATCHED or state is TaskState.RUNNING:
-            assert self.worker_id is not None
+        if self.worker_id is None:
+            assert state is not TaskState.DISPATCHED
+            assert state is not TaskState.RUNNING
+        else:
+            assert state not in UNHELD
             assert self.attempt > 0
-        elif state in UNHELD:
-            assert self.worker_id is None
-        assert self.line is Line.NONE or state is TaskState.PENDING
+        assert self.line == 0 or state is TaskState.PENDING
         assert (self.finished_at_ms is not None) == (state in TERMINAL)
 
     @property
@@ -223,9 +229,10 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_attempt_live(self) -> bool:
         """Whether the present attempt may still report."""
-        if self.state is TaskState.WAITING:
-            return self.progress.is_async
-        return self.state in ATTEMPT_HELD
+        state = self.state
+        if state in ATTEMPT_HELD:
+            return True
+        return state is TaskState.WAITING and self.progress.is_async
 
     @property
     def is_cancel_requested(self) -> bool:

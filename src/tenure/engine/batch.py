@@ -24,42 +24,38 @@ from tenure.store import table
 from tenure.store.table import TaskKey
 from tenure.store.transaction import Tx
 
-Handler = Callable[[WorkingSet, Any, Settings], object]
-
-
-def _plain(function: Callable[[WorkingSet, Any], object]) -> Handler:
-    return lambda ws, command, _settings: function(ws, command)
+Handler = Callable[[WorkingSet, Any], object]
 
 
 # Each handler takes the command type beside it; a table cannot say so to mypy.
 HANDLERS: Final[dict[type, Handler]] = {
-    c.EnqueueTasks: _plain(task_handler.enqueue_tasks),
-    c.ClaimTasks: lambda _ws, _command, _settings: None,
-    c.ConfirmTasks: _plain(task_handler.confirm_tasks),
-    c.HeartbeatTasks: _plain(task_handler.heartbeat_tasks),
-    c.FinishTasks: _plain(task_handler.finish_tasks),
-    c.CompleteById: _plain(task_handler.complete_by_id),
-    c.CancelTask: _plain(task_handler.change_task),
-    c.PauseTask: _plain(task_handler.change_task),
-    c.ResumeTask: _plain(task_handler.change_task),
-    c.TerminateTask: _plain(task_handler.change_task),
-    c.RetryTask: _plain(task_handler.retry_task),
-    c.SignalCancels: _plain(task_handler.signal_cancels),
-    c.ReturnUndelivered: _plain(task_handler.return_undelivered),
+    c.EnqueueTasks: task_handler.enqueue_tasks,
+    c.ClaimTasks: lambda _ws, _command: None,
+    c.ConfirmTasks: task_handler.confirm_tasks,
+    c.HeartbeatTasks: task_handler.heartbeat_tasks,
+    c.FinishTasks: task_handler.finish_tasks,
+    c.CompleteById: task_handler.complete_by_id,
+    c.CancelTask: task_handler.change_task,
+    c.PauseTask: task_handler.change_task,
+    c.ResumeTask: task_handler.change_task,
+    c.TerminateTask: task_handler.change_task,
+    c.RetryTask: task_handler.retry_task,
+    c.SignalCancels: task_handler.signal_cancels,
+    c.ReturnUndelivered: task_handler.return_undelivered,
     c.RegisterWorker: worker_handler.register_worker,
-    c.DrainWorker: _plain(worker_handler.drain_worker),
-    c.DeregisterWorker: _plain(worker_handler.deregister_worker),
-    c.EvictWorker: _plain(worker_handler.evict_worker),
-    c.OpenSession: _plain(worker_handler.open_session),
+    c.DrainWorker: worker_handler.drain_worker,
+    c.DeregisterWorker: worker_handler.deregister_worker,
+    c.EvictWorker: worker_handler.evict_worker,
+    c.OpenSession: worker_handler.open_session,
     c.CloseSession: worker_handler.close_session,
-    c.SpareWorkers: _plain(worker_handler.spare_workers),
-    c.FailCall: _plain(worker_handler.fail_call),
-    c.ReportHeld: _plain(worker_handler.report_held),
-    c.SetQueue: _plain(worker_handler.set_queue),
-    c.CreateNamespace: _plain(worker_handler.create_namespace),
-    c.ProcessDue: _plain(task_handler.process_due),
-    c.JudgeLeases: _plain(worker_handler.judge_leases),
-    c.ReleaseHeldTasks: _plain(worker_handler.release_held),
+    c.SpareWorkers: worker_handler.spare_workers,
+    c.FailCall: worker_handler.fail_call,
+    c.ReportHeld: worker_handler.report_held,
+    c.SetQueue: worker_handler.set_queue,
+    c.CreateNamespace: worker_handler.create_namespace,
+    c.ProcessDue: task_handler.process_due,
+    c.JudgeLeases: worker_handler.judge_leases,
+    c.ReleaseHeldTasks: worker_handler.release_held,
 }
 
 
@@ -123,12 +119,11 @@ def _decide(
 ) -> tuple[WorkingSet, list[object]]:
     """Decide every command in its order; a refusal is its own caller's alone."""
     rows.namespaces |= context.known_namespaces
-    ws = WorkingSet(rows, context.clock, context.server_id)
+    ws = WorkingSet(rows, context.clock, context.server_id, context.settings)
     answers: list[object] = []
-    settings = context.settings
     for command in commands:
         try:
-            answers.append(HANDLERS[type(command)](ws, command, settings))
+            answers.append(HANDLERS[type(command)](ws, command))
         except TenureError as error:
             answers.append(error)
     return ws, answers

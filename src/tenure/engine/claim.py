@@ -71,7 +71,7 @@ class ClaimPlanner:
     ) -> ClaimPlan:
         """Return what this batch may hand out, and to whom; ``polls`` are new ones."""
         fresh: dict[LineKey, int] = {}
-        ending: dict[str, int] = {}
+        ending: dict[str, set[str]] = {}
         groups: dict[Group, list[Offer]] = {group: [] for group in sorted(self.dirty)}
         self.dirty = set()
         for offer in polls.values():
@@ -92,7 +92,11 @@ class ClaimPlanner:
         for group, new_offers in groups.items():
             choice = _Choice(self._marks, group, fresh, mono_ms)
             for offer in chain(self._book.in_group(group), new_offers):
-                choice.consider(offer, ending.get(offer.worker_id, 0), is_new=offer.id in polls)
+                choice.consider(
+                    offer,
+                    len(ending.get(offer.worker_id, ())),
+                    is_new=offer.id in polls,
+                )
             hands += choice.hands
             for task_type, amount in choice.wanted.items():
                 key = (*group, task_type)
@@ -102,15 +106,16 @@ class ClaimPlanner:
     def _note_refill(
         self,
         command: c.FinishTasks,
-        ending: dict[str, int],
+        ending: dict[str, set[str]],
         groups: dict[Group, list[Offer]],
     ) -> None:
         """Accepted completions free slots of a session, which this batch refills."""
         offer = self._book.session_of(command.worker_id or "")
         if offer is not None:
-            over = {c.TaskRef(item.task_id, item.attempt) for item in command.items}
-            worker_id = offer.worker_id
-            ending[worker_id] = ending.get(worker_id, 0) + len(over & offer.held)
+            held = offer.held
+            # A set, because a completion that is sent twice frees its slot once.
+            over = ending.setdefault(offer.worker_id, set())
+            over.update(x.task_id for x in command.items if held.get(x.task_id) == x.attempt)
             groups.setdefault(offer.group, [])
 
 
@@ -178,7 +183,7 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     result.took_ms = ws.clock.monotonic_ms() - began_ms
     ready = _ready_tasks(ws, plan, result.seen)
     guarded: set[str] = set()
-    if any(task.is_guarded for tasks in ready.values() for task in tasks):
+    if any(task.is_guarded for task in result.seen):
         holders = {(hand.namespace, hand.queue, hand.worker_id) for hand in hands}
         guarded = await table.load_guarded_holders(tx, holders)
     free = await _free_slots(tx, ws, ready) if ready else {}
@@ -186,10 +191,13 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
         if free[group] < len(tasks):
             tasks = sorted(tasks, key=dealing.order)[: free[group]]  # noqa: PLW2901 (the rest waits)
         mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
+        events = {
+            hand.offer_id: HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
+            for hand in mine
+        }
         for task, hand in dealing.deal(tasks, mine, guarded):
             key = (task.namespace, task.id)
-            event = HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
-            decision = ws.apply(key, event)
+            decision = ws.apply(key, events[hand.offer_id])
             assert isinstance(decision, Decision)
             result.dealt.append((key, hand.offer_id))
     if result.seen:
@@ -243,7 +251,7 @@ async def _free_slots(
     groups: dict[Group, list[Task]],
 ) -> dict[Group, int]:
     """Return how many tasks each queue lets out; only one with a limit is locked and counted."""
-    queues = {(each.namespace, each.name): each for each in await table.read_queues(tx, groups)}
+    queues = {key: ws.rows.brakes[key] for key in groups if key in ws.rows.brakes}
     queues.update((key, ws.queues[key]) for key in groups if key in ws.changed_queues)
     limited = [key for key, queue in queues.items() if queue.concurrency_max]
     held: dict[Group, int] = {}

@@ -115,6 +115,9 @@ class FinishKind(enum.StrEnum):
     DEFERRED = "deferred"
     YIELDED = "yielded"
 
+    # Enum's own hash is a Python function.
+    __hash__ = str.__hash__
+
 
 class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The end of one attempt as its worker reports it."""

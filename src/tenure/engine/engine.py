@@ -15,7 +15,7 @@ import structlog
 from tenure.core import sight as sight_rules
 from tenure.core.limits import NOTIFY_MS
 from tenure.core.sight import Sight
-from tenure.core.task import AnnounceResult, TellCancel, TellStop, WakeQueue
+from tenure.core.task import TellCancel, TellStop, WakeQueue
 from tenure.core.task_record import Task
 from tenure.core.worker import ReleaseHeld, TellDrain, TellEnded
 from tenure.engine import batch, heartbeat
@@ -28,7 +28,7 @@ from tenure.engine.lane import Entry, Lane
 from tenure.engine.mark import LineKey, Marks
 from tenure.engine.offer import Group, Offer, OfferBook
 from tenure.engine.poll import Poll
-from tenure.engine.service import Alarm, Service
+from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
@@ -56,8 +56,12 @@ class Engine:
         settings: Settings | None = None,
         server_id: str | None = None,
         pause: Pause | None = None,
+        services: Sequence[Job] | None = None,
     ) -> None:
-        """Prepare; ``start`` opens the store. ``pause`` is where a simulation slows things."""
+        """Prepare; ``start`` opens the store. ``pause`` is where a simulation slows things.
+
+        A test that runs the rounds of services itself names those (often none) that run by pace.
+        """
         self.store = store
         self.clock = clock
         self.settings = settings or Settings()
@@ -73,10 +77,11 @@ class Engine:
             is_direct=self.settings.direct_hand_out,
         )
         self._polls: dict[int, Offer] = {}
+        self._freed: dict[int, Offer] = {}
         self._cache = RowCache(is_on=self.settings.cached_rows)
         self._namespaces: frozenset[str] = frozenset()
         self._sessions = SessionWatch()
-        self._listeners: list[Callable[[AnyEffect], None]] = []
+        self._listeners: list[Callable[[Task], None]] = []
         self._sight: Sight | None = None
         self._told: set[Group] = set()
         self._tell_soon: asyncio.TimerHandle | None = None
@@ -95,7 +100,8 @@ class Engine:
             queue_max=self.settings.lane_queue_max,
             weigh=lambda _: 1,
         )
-        self._services = [Service(each, self) for each in all_services()]
+        jobs = all_services() if services is None else services
+        self._services = [Service(each, self) for each in jobs]
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -151,10 +157,10 @@ class Engine:
         Raises the typed error at once when the command is malformed or the lane is full.
         """
         check(command)
-        if isinstance(command, c.Heartbeat | c.TouchServer):
-            return self._beats.submit(command)
-        is_new_work = type(command) in _NEW_WORK
-        return self._work.submit(command, is_new_work=is_new_work)
+        kind = type(command)
+        if kind in _HEARTBEATS:
+            return self._beats.submit(cast("c.HeartbeatCommand", command))
+        return self._work.submit(cast("c.WorkCommand", command), is_new_work=kind in _NEW_WORK)
 
     async def heartbeat(
         self,
@@ -209,8 +215,8 @@ class Engine:
             c.CloseSession(namespace=namespace, worker_id=worker_id, session_no=session_no),
         )
 
-    def on_effect(self, listener: Callable[[AnyEffect], None]) -> None:
-        """Let an edge hear of effects, after they were committed."""
+    def on_finished(self, listener: Callable[[Task], None]) -> None:
+        """Let an edge hear of finished tasks, after they were committed."""
         self._listeners.append(listener)
 
     @property
@@ -366,6 +372,7 @@ class Engine:
             else:
                 future.set_result(answer)
         self._deliver(committed)
+        self._use_freed()
         for effect in committed.ws.effects:
             self._perform(effect)
 
@@ -390,12 +397,14 @@ class Engine:
                     alarm_ms = due_at_ms
                 if task.finished_at_ms is not None:
                     self.finished_count += 1
+                    for listener in self._listeners:
+                        listener(task)
         for key, task in ws.changed_tasks.items():
             self._note_held(ws.rows.tasks.get(key), task)
         for task in committed.claims.undealt:
             self._marks.left(task)
-        for key in left:
-            self._leave(key)
+        for line in left:
+            self._leave(line)
         if alarm_ms is not None:
             self.alarm.set(alarm_ms - ws.now_ms, self.clock.monotonic_ms())
         if ws.rows.namespaces or ws.new_namespaces:
@@ -422,7 +431,19 @@ class Engine:
             return
         is_held = task.worker_id == old.worker_id and task.attempt == old.attempt
         if not (is_held and task.is_attempt_live):
-            session.held.discard(c.TaskRef(task.id, old.attempt))
+            session.held.pop(task.id, None)
+            self._freed[session.id] = session
+
+    def _use_freed(self) -> None:
+        """Let slots be used that a batch freed and did not refill."""
+        freed, self._freed = self._freed, {}
+        mono_ms = self.clock.monotonic_ms()
+        for session in freed.values():
+            group = session.group
+            if session.credit() > 0 and any(
+                self._marks.has_backlog((*group, each), mono_ms) for each in session.types
+            ):
+                self._touch(group)
 
     def _seat_session(self, command: c.OpenSession, answer: c.SessionAnswer) -> None:
         earlier = self._book.session_of(command.worker_id)
@@ -440,7 +461,7 @@ class Engine:
                 sink=command.sink,
                 is_session=True,
                 session_no=worker.session_no,
-                held=set(answer.held),
+                held={ref.task_id: ref.attempt for ref in answer.held},
             ),
         )
         self._touch(group)
@@ -459,7 +480,8 @@ class Engine:
                 continue
             groups.add(offer.group)
             if offer.is_session:
-                offer.held.update(c.TaskRef(task.id, task.attempt) for task in given)
+                for task in given:
+                    offer.held[task.id] = task.attempt
                 self._book.served(offer)
             else:
                 self._book.remove(offer_id)
@@ -483,6 +505,7 @@ class Engine:
 
     def _return(self, tasks: Sequence[Task]) -> None:
         first = tasks[0]
+        assert first.worker_id is not None
         refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
         self._work.submit(
             c.ReturnUndelivered(
@@ -519,10 +542,6 @@ class Engine:
                     offer.sink.end(reason)
             case ReleaseHeld(worker_id=worker_id):
                 self.release_soon(worker_id)
-            case AnnounceResult():
-                pass
-        for listener in self._listeners:
-            listener(effect)
 
     def _tell_cancel(self, effect: TellCancel) -> None:
         session = self._book.session_of(effect.worker_id)
@@ -619,20 +638,25 @@ class Engine:
             await self._pause(point)
 
 
+_HEARTBEATS = frozenset({c.Heartbeat, c.TouchServer})
 _NEW_WORK = frozenset({c.EnqueueTasks, c.ClaimTasks, c.RegisterWorker})
+
+
+_WEIGHTS: dict[type, Callable[[Any], int]] = {
+    c.EnqueueTasks: lambda command: len(command.tasks),
+    c.FinishTasks: lambda command: len(command.items),
+    c.ConfirmTasks: lambda command: len(command.items),
+    c.HeartbeatTasks: lambda command: len(command.items),
+    c.ProcessDue: lambda command: command.amount,
+    c.ReleaseHeldTasks: lambda command: command.amount,
+    c.JudgeLeases: lambda command: command.amount,
+}
 
 
 def _weight(command: c.WorkCommand) -> int:
     """Return how much of a batch a command takes."""
-    match command:
-        case c.EnqueueTasks():
-            return len(command.tasks)
-        case c.FinishTasks() | c.ConfirmTasks() | c.HeartbeatTasks():
-            return len(command.items)
-        case c.ProcessDue() | c.ReleaseHeldTasks() | c.JudgeLeases():
-            return command.amount
-        case _:
-            return 1
+    weigh = _WEIGHTS.get(type(command))
+    return 1 if weigh is None else weigh(command)
 
 
 def _refusal(command: c.WorkCommand) -> TenureError:

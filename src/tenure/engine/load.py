@@ -9,8 +9,8 @@ import msgspec
 from tenure.core import lease as lease_rules
 from tenure.core.attempt import Attempt
 from tenure.core.lease import Lease
+from tenure.core.limits import SIGHT_STALL_MS
 from tenure.core.queue import Queue
-from tenure.core.task import is_live
 from tenure.core.task_record import Task
 from tenure.core.worker import EndReason, Worker
 from tenure.engine.need import Needs
@@ -23,6 +23,8 @@ class Rows(msgspec.Struct):
     """What was loaded. ``cached`` names the tasks that were not read, only remembered."""
 
     now_ms: int = 0
+    shared_at_ms: int | None = None
+    brakes: dict[tuple[str, str], Queue] = msgspec.field(default_factory=dict)
     tasks: dict[TaskKey, Task] = msgspec.field(default_factory=dict)
     cached: set[TaskKey] = msgspec.field(default_factory=set)
     ended: dict[tuple[str, str, int], Attempt] = msgspec.field(default_factory=dict)
@@ -52,11 +54,18 @@ async def load(
     if needs.keys:
         keys = await table.lock_keys(tx, needs.keys)
         rows.keys = {(each.namespace, each.key): each for each in keys}
+        # The answer to a repeated enqueue tells the present state of the first task.
+        needs.tasks.update((each.namespace, each.task_id) for each in keys)
     await _load_tasks(tx, needs, rows, cache)
+    is_shared_last = len(rows.cached) == len(rows.tasks) and not needs.keys
     if needs.namespaces:
         names = await table.read_namespaces(tx, needs.namespaces)
         rows.namespaces = {each.name for each in names}
-    rows.now_ms = await tx.now_ms()
+    if rows.shared_at_ms is not None and is_shared_last:
+        # Nothing was locked after the workers, whose statement has read the time.
+        rows.now_ms = rows.shared_at_ms
+    else:
+        rows.now_ms = await tx.now_ms()
     return rows
 
 
@@ -75,9 +84,13 @@ async def _load_workers(tx: Tx, needs: Needs, rows: Rows, receivers: set[str]) -
         rows.workers.update((each.id, each) for each in locked)
     if needs.judge is not None:
         await _judge(tx, needs, rows)
-    shared = receivers - rows.workers.keys()
-    if shared:
-        rows.workers.update((each.id, each) for each in await table.share_workers(tx, shared))
+    if receivers:
+        for receiver in await table.share_workers(tx, receivers):
+            worker = receiver.worker
+            rows.workers[worker.id] = worker
+            rows.shared_at_ms = receiver.now_ms
+            if receiver.queue is not None:
+                rows.brakes[worker.namespace, worker.queue] = receiver.queue
     if needs.leases:
         leases = await table.read_leases(tx, needs.leases)
         rows.leases = {each.worker_id: each for each in leases}
@@ -104,13 +117,20 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows) -> None:
             mode=worker.mode,
             now_ms=scanned_at_ms,
             sighted_ms=command.sighted_ms,
-            server_seen_at_ms=each.server_seen_at_ms,
+            server_seen_at_ms=_stale_since(each.server_seen_at_ms, scanned_at_ms),
             suspect_grace_ms=command.suspect_grace_ms,
         )
         if reason is not None:
             over.append((each.lease, reason))
     gone = await table.delete_leases(tx, [each for each, _ in over])
     rows.judged = {each.worker_id: reason for each, reason in over if each.worker_id in gone}
+
+
+def _stale_since(server_seen_at_ms: int | None, now_ms: int) -> int | None:
+    """Return when a silent server was seen last; one that touches its row hears its workers."""
+    if server_seen_at_ms is None or now_ms - server_seen_at_ms <= SIGHT_STALL_MS:
+        return None
+    return server_seen_at_ms
 
 
 async def _load_tasks(
@@ -139,7 +159,7 @@ async def _load_tasks(
         now_ms = await tx.now_ms()
         due = await table.load_due(tx, now_ms=now_ms, amount=needs.due.amount)
         rows.due = [_fresh(rows, task) for task in due]
-    await _load_finished(tx, needs, rows)
+    await _load_finished(tx, needs, rows, wanted)
 
 
 def _fresh(rows: Rows, task: Task) -> TaskKey:
@@ -150,17 +170,17 @@ def _fresh(rows: Rows, task: Task) -> TaskKey:
     return key
 
 
-async def _load_finished(tx: Tx, needs: Needs, rows: Rows) -> None:
+async def _load_finished(tx: Tx, needs: Needs, rows: Rows, wanted: list[TaskKey]) -> None:
     """Look up what is not live: finished tasks, and the ended attempts that reports name."""
-    if len(needs.tasks) > len(rows.tasks) or not needs.tasks <= rows.tasks.keys():
-        missing = needs.tasks - rows.tasks.keys()
+    missing = [key for key in wanted if key not in rows.tasks]
+    if missing:
         for task in await table.load_history(tx, missing):
             rows.tasks[task.namespace, task.id] = task
-    stale = []
-    for namespace, task_id, attempt in needs.ended:
-        known = rows.tasks.get((namespace, task_id))
-        if known is None or not is_live(known, attempt):
-            stale.append((namespace, task_id, attempt))
+    stale = set()
+    for namespace, finish in needs.finishes:
+        known = rows.tasks.get((namespace, finish.task_id))
+        if known is None or finish.attempt != known.attempt or not known.is_attempt_live:
+            stale.add((namespace, finish.task_id, finish.attempt))
     if stale:
         for ended in await table.load_ended(tx, stale):
             rows.ended[ended.namespace, ended.task_id, ended.number] = ended

@@ -22,7 +22,7 @@ class Needs(msgspec.Struct):
     leases: set[str] = msgspec.field(default_factory=set)
     held_of: dict[str, int] = msgspec.field(default_factory=dict)
     registrations: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
-    ended: set[tuple[str, str, int]] = msgspec.field(default_factory=set)
+    finishes: list[tuple[str, c.Finish]] = msgspec.field(default_factory=list)
     due: c.ProcessDue | None = None
     judge: c.JudgeLeases | None = None
 
@@ -58,14 +58,13 @@ def _finish(needs: Needs, command: c.FinishTasks) -> None:
     namespace = command.namespace
     for item in command.items:
         needs.tasks.add((namespace, item.task_id))
-        needs.ended.add((namespace, item.task_id, item.attempt))
+        needs.finishes.append((namespace, item))
 
 
 def _complete(needs: Needs, command: c.CompleteById) -> None:
     finish = command.finish
     needs.tasks.add((command.namespace, finish.task_id))
-    if finish.attempt:
-        needs.ended.add((command.namespace, finish.task_id, finish.attempt))
+    needs.finishes.append((command.namespace, finish))
 
 
 def _task(

@@ -13,14 +13,17 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tenure.engine.command import Sink, TaskRef
+from tenure.engine.command import Sink
 
 Group = tuple[str, str]
 """(namespace, queue)"""
 
 
 class Offer(msgspec.Struct, kw_only=True):
-    """One consumer: a poll (``window`` tasks, once) or a session (``window`` at a time)."""
+    """One consumer: a poll (``window`` tasks, once) or a session (``window`` at a time).
+
+    ``held`` has the attempt of each task that a session holds.
+    """
 
     id: int
     worker_id: str
@@ -30,7 +33,7 @@ class Offer(msgspec.Struct, kw_only=True):
     sink: Sink
     is_session: bool = False
     session_no: int = 0
-    held: set[TaskRef] = msgspec.field(default_factory=set)
+    held: dict[str, int] = msgspec.field(default_factory=dict)
 
     def credit(self, ending: int = 0) -> int:
         """Return how many tasks it may get; ``ending`` of those it holds end in this batch."""

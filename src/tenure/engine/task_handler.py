@@ -36,7 +36,9 @@ def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, 
     accepted: list[Task] = []
     keyed: dict[tuple[str, str], tuple[NewTask, bytes]] = {}
     for new in command.tasks:
-        known = _known(ws, command, new, keyed)
+        known = None
+        if new.idempotency_key or (namespace, new.id) in ws.tasks:
+            known = _known(ws, command, new, keyed)
         if known is None:
             task = enqueue.create(new, namespace=namespace, now_ms=ws.now_ms)
             accepted.append(task)
@@ -116,7 +118,10 @@ def _reported(task: Task) -> c.Reported:
     if task.is_cancel_requested and task.state not in TERMINAL:
         reason = task.progress.cancel_reason
         return c.Reported(task.state, should_cancel=True, cancel_reason=reason)
-    return c.Reported(task.state)
+    return _PLAIN_REPORTS[task.state]
+
+
+_PLAIN_REPORTS: Final = {state: c.Reported(state) for state in TaskState}
 
 
 def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer, ...]:

@@ -9,7 +9,7 @@ from tenure.core import task_event
 from tenure.core import worker as worker_rules
 from tenure.core.lease import Lease
 from tenure.core.queue import Queue
-from tenure.core.task import is_live
+from tenure.core.task import WakeQueue, is_live
 from tenure.core.task_record import Task, TaskState
 from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
@@ -20,12 +20,9 @@ from tenure.errors import AlreadyExists, Rejection
 from tenure.store.table import TaskKey
 
 
-def register_worker(
-    ws: WorkingSet,
-    command: c.RegisterWorker,
-    settings: Settings,
-) -> c.Registration:
+def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration:
     """Register an incarnation; one of the same name before it is superseded."""
+    settings = ws.settings
     if not ws.has_namespace(command.namespace):
         raise not_found("Namespace", command.namespace)
     new = command.new
@@ -154,13 +151,13 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     )
 
 
-def close_session(ws: WorkingSet, command: c.CloseSession, settings: Settings) -> c.WorkDone:
+def close_session(ws: WorkingSet, command: c.CloseSession) -> c.WorkDone:
     """Suspect a worker whose current session was closed by its peer."""
     worker = ws.workers.get(command.worker_id)
     is_current = worker is not None and worker.session_no == command.session_no
     if not is_current or command.worker_id not in ws.leases:
         return c.WorkDone(0)
-    ws.suspect(command.worker_id, lease_rules.SessionLost(settings.suspect_grace_ms))
+    ws.suspect(command.worker_id, lease_rules.SessionLost(ws.settings.suspect_grace_ms))
     return c.WorkDone(1)
 
 
@@ -300,6 +297,8 @@ def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
         old.version,
     )
     ws.queues[key] = ws.changed_queues[key] = queue
+    # A brake that was released lets out what waits behind it.
+    ws.effects.append(WakeQueue(command.namespace, command.name))
     return queue
 
 

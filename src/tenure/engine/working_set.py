@@ -17,6 +17,7 @@ from tenure.core.task_record import Task
 from tenure.core.worker import Worker, WorkerDecision, WorkerEffect, WorkerEvent
 from tenure.engine.clock import Clock
 from tenure.engine.load import Rows
+from tenure.engine.settings import Settings
 from tenure.errors import Rejection
 from tenure.store.table import Key, TaskKey
 
@@ -26,11 +27,12 @@ AnyEffect = Effect | WorkerEffect
 class WorkingSet:
     """The rows of one batch and the changes to be saved."""
 
-    def __init__(self, rows: Rows, clock: Clock, server_id: str) -> None:
+    def __init__(self, rows: Rows, clock: Clock, server_id: str, settings: Settings) -> None:
         """Start from what was loaded."""
         self.rows = rows
         self.clock = clock
         self.server_id = server_id
+        self.settings = settings
         self.now_ms = rows.now_ms
         self.tasks: dict[TaskKey, Task] = dict(rows.tasks)
         self.changed_tasks: dict[TaskKey, Task] = {}

@@ -64,10 +64,6 @@ def _progress_from(data: bytes | None) -> Progress:
     return NO_PROGRESS if data is None else _decode_progress(data)
 
 
-def _progress_to(progress: Progress) -> bytes | None:
-    return None if progress is NO_PROGRESS else _encode(progress)
-
-
 def task_from(row: AnyRow) -> Task:
     """Make a live task from its row."""
     labels = row[17]
@@ -136,8 +132,8 @@ def task_inserted(task: Task) -> tuple[object, ...]:
         task.namespace,
         task.queue,
         task.type,
-        task.state.value,
-        task.line.value,
+        task.state,
+        task.line,
         task.priority,
         task.created_at_ms,
         task.run_at_ms,
@@ -146,12 +142,12 @@ def task_inserted(task: Task) -> tuple[object, ...]:
         task.worker_id,
         task.handed_at_ms,
         task.session_no,
-        None if task.last_outcome is None else task.last_outcome.value,
+        task.last_outcome,
         task.due_at_ms,
         task.is_guarded,
-        labels_to(task.labels),
+        None if task.labels is None else labels_to(task.labels),
         spec_to(task.spec),
-        _progress_to(task.progress),
+        None if task.progress is NO_PROGRESS else _encode(task.progress),
         task.input,
     )
 
@@ -162,17 +158,17 @@ def task_updated(task: Task) -> tuple[object, ...]:
         task.namespace,
         task.id,
         task.version,
-        task.state.value,
-        task.line.value,
+        task.state,
+        task.line,
         task.run_at_ms,
         task.attempt,
         task.worker_id,
         task.handed_at_ms,
         task.session_no,
-        None if task.last_outcome is None else task.last_outcome.value,
+        task.last_outcome,
         task.due_at_ms,
         task.is_guarded,
-        _progress_to(task.progress),
+        None if task.progress is NO_PROGRESS else _encode(task.progress),
     )
 
 
@@ -182,12 +178,12 @@ def task_finished(task: Task) -> tuple[object, ...]:
         task.namespace,
         task.id,
         task.version,
-        task.state.value,
+        task.state,
         task.attempt,
         task.worker_id,
-        None if task.last_outcome is None else task.last_outcome.value,
+        task.last_outcome,
         task.finished_at_ms,
-        _progress_to(task.progress),
+        None if task.progress is NO_PROGRESS else _encode(task.progress),
         task.output,
     )
 
@@ -199,7 +195,7 @@ def history_inserted(task: Task) -> tuple[object, ...]:
         task.namespace,
         task.queue,
         task.type,
-        task.state.value,
+        task.state,
         task.priority,
         task.created_at_ms,
         task.run_at_ms,
@@ -208,10 +204,10 @@ def history_inserted(task: Task) -> tuple[object, ...]:
         task.worker_id,
         task.handed_at_ms,
         task.session_no,
-        None if task.last_outcome is None else task.last_outcome.value,
-        labels_to(task.labels),
+        task.last_outcome,
+        None if task.labels is None else labels_to(task.labels),
         spec_to(task.spec),
-        _progress_to(task.progress),
+        None if task.progress is NO_PROGRESS else _encode(task.progress),
         task.input,
         task.output,
         task.finished_at_ms,
@@ -245,7 +241,7 @@ def attempt_inserted(attempt: Attempt) -> tuple[object, ...]:
         attempt.namespace,
         attempt.task_id,
         attempt.number,
-        attempt.outcome.value,
+        attempt.outcome,
         attempt.worker_id,
         attempt.handed_at_ms,
         attempt.ended_at_ms,
@@ -289,8 +285,8 @@ def worker_inserted(worker: Worker) -> tuple[object, ...]:
         _encode_json(worker.types).decode(),
         worker.instance_key,
         worker.registered_at_ms,
-        worker.status.value,
-        worker.mode.value,
+        worker.status,
+        worker.mode,
         worker.slots,
         worker.name,
         worker.hostname,
@@ -298,7 +294,7 @@ def worker_inserted(worker: Worker) -> tuple[object, ...]:
         worker.software_version,
         labels_to(worker.labels),
         worker.session_no,
-        None if worker.end_reason is None else worker.end_reason.value,
+        worker.end_reason,
         worker.drain_at_ms,
         worker.ended_at_ms,
         worker.release_pending,
@@ -311,9 +307,9 @@ def worker_updated(worker: Worker) -> tuple[object, ...]:
     return (
         worker.id,
         worker.version,
-        worker.status.value,
+        worker.status,
         worker.session_no,
-        None if worker.end_reason is None else worker.end_reason.value,
+        worker.end_reason,
         worker.drain_at_ms,
         worker.ended_at_ms,
         worker.release_pending,

@@ -45,6 +45,14 @@ class Key(msgspec.Struct, frozen=True, gc=False):
     is_task_live: bool
 
 
+class Receiver(msgspec.Struct, frozen=True, gc=False):
+    """A worker that may be handed work, the brakes of its queue, and the time after the lock."""
+
+    worker: Worker
+    queue: Queue | None
+    now_ms: int | None
+
+
 class Lapsed(msgspec.Struct, frozen=True, gc=False):
     """A lease that may be over, and when the server that heard it last was seen."""
 
@@ -151,10 +159,18 @@ async def lock_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:
     return [codec.worker_from(row) for row in rows]
 
 
-async def share_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:
+async def share_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Receiver]:
     """Lock workers against a change of their status for the rest of this transaction."""
     rows = await tx.each("share_workers", [(each,) for each in sorted(worker_ids)])
-    return [codec.worker_from(row) for row in rows]
+    return [_receiver(row) for row in rows]
+
+
+def _receiver(row: codec.AnyRow) -> Receiver:
+    worker = codec.worker_from(row)
+    queue = None
+    if row[20] is not None:
+        queue = Queue(worker.namespace, worker.queue, bool(row[20]), row[21])
+    return Receiver(worker, queue, row[22])
 
 
 async def read_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:
@@ -287,11 +303,6 @@ async def delete_keys(tx: Tx, keys: Sequence[tuple[str, str, str]]) -> None:
 async def lock_queues(tx: Tx, names: Iterable[tuple[str, str]]) -> list[Queue]:
     """Lock queues, so that their held tasks can be counted."""
     return [codec.queue_from(row) for row in await tx.each("lock_queues", sorted(names))]
-
-
-async def read_queues(tx: Tx, names: Iterable[tuple[str, str]]) -> list[Queue]:
-    """Read the brakes of queues."""
-    return [codec.queue_from(row) for row in await tx.each("read_queues", sorted(names))]
 
 
 async def save_queues(tx: Tx, queues: Sequence[Queue]) -> None:

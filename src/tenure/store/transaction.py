@@ -18,6 +18,7 @@ class LaneName(enum.StrEnum):
 
     WORK = "work"
     HEARTBEAT = "heartbeat"
+    SERVICE = "service"
 
 
 class Tx(Protocol):

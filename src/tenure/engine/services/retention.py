@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tenure.core.limits import RETENTION_BATCH_MAX
 from tenure.engine.service import Report
+from tenure.store.transaction import LaneName
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
@@ -45,5 +46,5 @@ class Retention:
             await tx.one("delete_servers", now_ms - settings.offline_kept_ms)
             return max(len(gone), len(keys), len(workers))
 
-        most = await engine.store.transaction(body)
+        most = await engine.store.transaction(body, LaneName.SERVICE)
         return Report(most, has_more=most >= RETENTION_BATCH_MAX)

@@ -28,9 +28,20 @@ Connection = asyncpg.Connection
 _STATEMENTS = statement.load("tenure.store.postgres.sql", mark="$")
 _MIGRATIONS = migration.load("tenure.store.postgres.migrations")
 
-# Custom plans only: a plan that was cached while the live table was empty, which is the normal
-# state of a queue, scans it from end to end once it is full. Planning costs a batch 0.1 ms.
-_SETTINGS = {"jit": "off", "plan_cache_mode": "force_custom_plan", "application_name": "tenure"}
+# The lanes' statements look up rows by arrays of keys, and each has one right plan: nested loops
+# over an index. So plans are made once (planning took as long as the work of a small batch), and
+# the choices that statistics of an empty table, the normal state of a queue, lead to are off: a
+# plan that was cached then would scan the table from end to end once it is full.
+_LANE_SETTINGS = {
+    "application_name": "tenure",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+_READ_SETTINGS = {"application_name": "tenure", "jit": "off"}
 
 
 class PostgresTx:
@@ -103,6 +114,7 @@ class PostgresStore:
         self._pooled = pooled
         self._probe = probe
         self._links: dict[LaneName, Link] = {}
+        self._locks = {lane: asyncio.Lock() for lane in LaneName}
         self._pool: asyncpg.Pool | None = None
         self._is_closed = False
         self._channel = None if pooled else Channel(self._connect)
@@ -117,7 +129,7 @@ class PostgresStore:
                 max_size=READ_POOL_SIZE,
                 command_timeout=READ_SECONDS_MAX,
                 statement_cache_size=0 if self._pooled else 100,
-                server_settings={} if self._pooled else _SETTINGS,
+                server_settings={} if self._pooled else _READ_SETTINGS,
             )
             if self._channel is not None:
                 await self._channel.open()
@@ -129,7 +141,7 @@ class PostgresStore:
             self._dsn,
             timeout=CONNECT_SECONDS_MAX,
             statement_cache_size=0 if self._pooled else 100,
-            server_settings={} if self._pooled else _SETTINGS,
+            server_settings={} if self._pooled else _LANE_SETTINGS,
             target_session_attrs=SessionAttribute.read_write,
         )
 
@@ -162,7 +174,7 @@ class PostgresStore:
     async def transaction(self, body: Body[T], lane: LaneName = LaneName.WORK) -> T:
         """Run ``body`` on the connection of its lane."""
         try:
-            async with asyncio.timeout(TX_SECONDS_MAX):
+            async with asyncio.timeout(TX_SECONDS_MAX), self._locks[lane]:
                 link = await self._link(lane)
                 return await self._transact(link, body)
         except BaseException as error:

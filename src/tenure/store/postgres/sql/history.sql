@@ -1,5 +1,13 @@
 -- name: delete_history(before_ms, amount)
 -- Retention drops whole days; this only empties what fell into the default partitions.
+WITH gone AS (
+    DELETE FROM attempts_default
+    WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM attempts_default
+        WHERE ended_at_ms < :before_ms
+        LIMIT CAST(:amount AS integer)
+    ))
+)
 DELETE FROM history_default
 WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM history_default
@@ -55,7 +63,11 @@ SELECT
     d.namespace, CAST(d.task_id AS text), a.number, a.outcome, CAST(a.worker_id AS text),
     a.handed_at_ms, a.ended_at_ms, a.state_after, a.error
 FROM unnest(CAST(:namespace AS text[]), CAST(:task_id AS uuid[])) AS d (namespace, task_id)
-JOIN attempts AS a ON a.namespace = d.namespace AND a.task_id = d.task_id
+CROSS JOIN LATERAL (
+    SELECT * FROM attempts AS e
+    WHERE e.namespace = d.namespace AND e.task_id = d.task_id
+    OFFSET 0
+) AS a
 ORDER BY a.number;
 
 -- name: load_ended(namespace, task_id, number)
@@ -65,8 +77,11 @@ SELECT
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:task_id AS uuid[]), CAST(:number AS integer[])
 ) AS d (namespace, task_id, number)
-JOIN attempts AS a
-  ON a.namespace = d.namespace AND a.task_id = d.task_id AND a.number = d.number;
+CROSS JOIN LATERAL (
+    SELECT * FROM attempts AS e
+    WHERE e.namespace = d.namespace AND e.task_id = d.task_id AND e.number = d.number
+    OFFSET 0
+) AS a;
 
 -- name: load_history(namespace, id)
 SELECT
@@ -75,4 +90,6 @@ SELECT
     t.handed_at_ms, t.session_no, t.last_outcome, NULL, false,
     CAST(t.labels AS text), t.spec, t.progress, t.input, t.output, t.finished_at_ms
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
-JOIN history AS t ON t.namespace = d.namespace AND t.id = d.id;
+CROSS JOIN LATERAL (
+    SELECT * FROM history AS h WHERE h.namespace = d.namespace AND h.id = d.id OFFSET 0
+) AS t;

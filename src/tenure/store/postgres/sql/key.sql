@@ -44,6 +44,9 @@ SELECT
     ),
     EXISTS (SELECT FROM tasks AS t WHERE t.namespace = k.namespace AND t.id = k.task_id)
 FROM unnest(CAST(:namespace AS text[]), CAST(:key AS text[])) AS d (namespace, key)
-JOIN idempotency_keys AS k ON k.namespace = d.namespace AND k.key = d.key
-ORDER BY k.namespace, k.key
-FOR UPDATE OF k;
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM idempotency_keys AS c
+    WHERE c.namespace = d.namespace AND c.key = d.key
+    FOR UPDATE
+) AS k;

@@ -28,11 +28,6 @@ SELECT name, created_at_ms, is_disabled
 FROM namespaces
 WHERE name = ANY(CAST(:name AS text[]));
 
--- name: read_queues(namespace, name)
-SELECT q.namespace, q.name, q.is_paused, q.concurrency_max, q.version
-FROM unnest(CAST(:namespace AS text[]), CAST(:name AS text[])) AS d (namespace, name)
-JOIN queues AS q ON q.namespace = d.namespace AND q.name = d.name;
-
 -- name: save_queues(namespace, name, is_paused, concurrency_max, version)
 INSERT INTO queues AS q (namespace, name, is_paused, concurrency_max, version)
 SELECT *

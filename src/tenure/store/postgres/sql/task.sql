@@ -31,11 +31,13 @@ CROSS JOIN LATERAL (
 ) AS t;
 
 -- name: count_held(namespace, queue)
-SELECT d.namespace, d.queue, count(t.id)
+SELECT d.namespace, d.queue, t.held
 FROM unnest(CAST(:namespace AS text[]), CAST(:queue AS text[])) AS d (namespace, queue)
-LEFT JOIN tasks AS t
-  ON t.worker_id IS NOT NULL AND t.namespace = d.namespace AND t.queue = d.queue
-GROUP BY d.namespace, d.queue;
+CROSS JOIN LATERAL (
+    SELECT count(*) AS held
+    FROM tasks AS c
+    WHERE c.worker_id IS NOT NULL AND c.namespace = d.namespace AND c.queue = d.queue
+) AS t;
 
 -- name: count_tasks(namespace)
 SELECT queue, type, state, count(*)
@@ -45,10 +47,13 @@ GROUP BY queue, type, state
 ORDER BY queue, type, state;
 
 -- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
--- The live row is looked up by its primary key for each item, whatever the statistics say: as a
--- plain join this turned quadratic after a VACUUM that saw the table empty.
-WITH given AS MATERIALIZED (
-    SELECT *
+-- Each live row is looked up by its primary key, then deleted by its place, whatever the
+-- statistics say: as a plain join this read the whole table after a VACUUM that saw it empty, and
+-- at 500 items even with good statistics. OFFSET 0 keeps the lookup a lookup; comparing id and
+-- version once more outside lets the planner expect few rows, so that it goes to their places.
+-- The version is compared a third time where the row is written, for one that moves meanwhile.
+WITH found AS MATERIALIZED (
+    SELECT c.place, g.*
     FROM unnest(
         CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
         CAST(:state AS text[]), CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]),
@@ -58,10 +63,17 @@ WITH given AS MATERIALIZED (
         namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms,
         progress, output
     )
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS place, l.id, l.version
+        FROM tasks AS l
+        WHERE l.namespace = g.namespace AND l.id = g.id
+        OFFSET 0
+    ) AS c
+    WHERE c.id = g.id AND c.version = g.version
 ), gone AS (
     DELETE FROM tasks AS t
-    USING given AS g
-    WHERE t.namespace = g.namespace AND t.id = g.id AND t.version = g.version
+    USING found AS g
+    WHERE t.ctid = g.place AND t.version = g.version
     RETURNING
         t.created_at_ms, t.run_at_ms, t.handed_at_ms, g.finished_at_ms, g.attempt,
         t.version + 1 AS version, t.session_no, t.priority, t.id, g.worker_id, g.state,
@@ -171,29 +183,38 @@ JOIN tasks AS t
 WHERE t.is_guarded;
 
 -- name: load_held(namespace, queue, worker_id, amount)
+-- Ordered outside: to save a sort the planner would walk the namespace by its primary key.
 SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
     due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input
-FROM tasks
-WHERE worker_id IS NOT NULL
-  AND namespace = :namespace
-  AND queue = :queue
-  AND worker_id = CAST(:worker_id AS uuid)
-ORDER BY id
-LIMIT CAST(:amount AS integer)
-FOR UPDATE;
+FROM (
+    SELECT *
+    FROM tasks AS c
+    WHERE c.worker_id IS NOT NULL
+      AND c.namespace = :namespace
+      AND c.queue = :queue
+      AND c.worker_id = CAST(:worker_id AS uuid)
+    LIMIT CAST(:amount AS integer)
+    FOR UPDATE
+) AS held
+ORDER BY held.id;
 
 -- name: load_tasks(namespace, id)
+-- One lookup per item, whatever the statistics say (see finish_tasks), which locks in the order of
+-- the items.
 SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
     CAST(t.labels AS text), t.spec, t.progress, t.input
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
-JOIN tasks AS t ON t.namespace = d.namespace AND t.id = d.id
-ORDER BY t.namespace, t.id
-FOR UPDATE OF t;
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM tasks AS c
+    WHERE c.namespace = d.namespace AND c.id = d.id
+    FOR UPDATE
+) AS t;
 
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
@@ -205,9 +226,33 @@ SELECT
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
     CAST(t.labels AS text), t.spec, t.progress, t.input
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
-JOIN tasks AS t ON t.namespace = d.namespace AND t.id = d.id;
+CROSS JOIN LATERAL (
+    SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
+) AS t;
 
 -- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
+-- By place, after a lookup by primary key: see finish_tasks.
+WITH found AS MATERIALIZED (
+    SELECT c.place, g.*
+    FROM unnest(
+        CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
+        CAST(:state AS text[]), CAST(:line AS smallint[]), CAST(:run_at_ms AS bigint[]),
+        CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]),
+        CAST(:handed_at_ms AS bigint[]), CAST(:session_no AS integer[]),
+        CAST(:last_outcome AS text[]), CAST(:due_at_ms AS bigint[]),
+        CAST(:is_guarded AS boolean[]), CAST(:progress AS bytea[])
+    ) AS g (
+        namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms,
+        session_no, last_outcome, due_at_ms, is_guarded, progress
+    )
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS place, l.id, l.version
+        FROM tasks AS l
+        WHERE l.namespace = g.namespace AND l.id = g.id
+        OFFSET 0
+    ) AS c
+    WHERE c.id = g.id AND c.version = g.version
+)
 UPDATE tasks AS t
 SET state = g.state,
     line = g.line,
@@ -221,17 +266,8 @@ SET state = g.state,
     due_at_ms = g.due_at_ms,
     is_guarded = g.is_guarded,
     progress = g.progress
-FROM unnest(
-    CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
-    CAST(:state AS text[]), CAST(:line AS smallint[]), CAST(:run_at_ms AS bigint[]),
-    CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
-    CAST(:session_no AS integer[]), CAST(:last_outcome AS text[]),
-    CAST(:due_at_ms AS bigint[]), CAST(:is_guarded AS boolean[]), CAST(:progress AS bytea[])
-) AS g (
-    namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms,
-    session_no, last_outcome, due_at_ms, is_guarded, progress
-)
-WHERE t.namespace = g.namespace AND t.id = g.id AND t.version = g.version
+FROM found AS g
+WHERE t.ctid = g.place AND t.version = g.version
 RETURNING CAST(t.id AS text);
 
 -- name: vacuum_tasks()

@@ -11,8 +11,8 @@ RETURNING CAST(id AS text);
 -- name: find_workers(namespace, instance_key, name)
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
-    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
-    drain_at_ms, ended_at_ms, release_pending, version
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text),
+    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE namespace = :namespace
   AND (
@@ -49,8 +49,8 @@ FROM unnest(
 -- name: list_workers(namespace, queue, status, before_id, amount)
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
-    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
-    drain_at_ms, ended_at_ms, release_pending, version
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text),
+    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE namespace = :namespace
   AND id < CAST(:before_id AS uuid)
@@ -70,8 +70,8 @@ LIMIT CAST(:amount AS integer);
 -- Taken by whatever changes a worker's status; the hand-out's lock below excludes it.
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
-    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
-    drain_at_ms, ended_at_ms, release_pending, version
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text),
+    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE id = ANY(CAST(:id AS uuid[]))
 ORDER BY workers.id
@@ -80,24 +80,31 @@ FOR UPDATE;
 -- name: read_workers(id)
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
-    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
-    drain_at_ms, ended_at_ms, release_pending, version
+    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text),
+    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version
 FROM workers
 WHERE id = ANY(CAST(:id AS uuid[]))
 ORDER BY workers.id;
 
 -- name: share_workers(id)
--- Taken by every hand-out: a drain or an expiry comes before it, or finds its task. KEY SHARE is
--- compatible with itself, and UPDATEs of other servers that leave the key alone must wait only
--- where they take FOR UPDATE first, which is what every change of a status does.
+-- Taken by every hand-out: a drain or an expiry comes before it, or finds its task, because
+-- whatever changes a status takes FOR UPDATE. With the brakes of the worker's queue and the time
+-- after the lock: one round trip instead of three on the way to a hand-out.
+WITH locked AS MATERIALIZED (
+    SELECT *
+    FROM workers
+    WHERE id = ANY(CAST(:id AS uuid[]))
+    ORDER BY workers.id
+    FOR KEY SHARE
+)
 SELECT
-    CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
-    status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text), session_no, end_reason,
-    drain_at_ms, ended_at_ms, release_pending, version
-FROM workers
-WHERE id = ANY(CAST(:id AS uuid[]))
-ORDER BY workers.id
-FOR KEY SHARE;
+    CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.instance_key,
+    w.registered_at_ms, w.status, w.mode, w.slots, w.name, w.hostname, w.pid,
+    w.software_version, CAST(w.labels AS text), w.session_no, w.end_reason, w.drain_at_ms,
+    w.ended_at_ms, w.release_pending, w.version, q.is_paused, q.concurrency_max,
+    CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+FROM locked AS w
+LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue;
 
 -- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending)
 UPDATE workers AS w

@@ -27,11 +27,6 @@ SELECT name, created_at_ms, is_disabled
 FROM namespaces
 WHERE name = :name;
 
--- name: read_queues(namespace, name)
-SELECT namespace, name, is_paused, concurrency_max, version
-FROM queues
-WHERE namespace = :namespace AND name = :name;
-
 -- name: save_queues(namespace, name, is_paused, concurrency_max, version)
 INSERT INTO queues (namespace, name, is_paused, concurrency_max, version)
 VALUES (:namespace, :name, :is_paused, :concurrency_max, :version)

@@ -70,12 +70,15 @@ FROM workers
 WHERE id = :id;
 
 -- name: share_workers(id)
+-- The one writer is the lock, and the injected clock the time.
 SELECT
-    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
-    hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
-    release_pending, version
-FROM workers
-WHERE id = :id;
+    w.id, w.namespace, w.queue, w.types, w.instance_key, w.registered_at_ms, w.status, w.mode,
+    w.slots, w.name, w.hostname, w.pid, w.software_version, w.labels, w.session_no,
+    w.end_reason, w.drain_at_ms, w.ended_at_ms, w.release_pending, w.version, q.is_paused,
+    q.concurrency_max, NULL
+FROM workers AS w
+LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+WHERE w.id = :id;
 
 -- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending)
 UPDATE workers

@@ -1,0 +1,239 @@
+"""What parties asked for and what they were told: the evidence that the checker goes by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core.lease import Beat
+from tenure.core.task_record import NewTask, Task, TaskState
+from tenure.engine import command as c
+from tenure.engine.engine import Engine
+from tests.sim.trace import Violation, short
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+Key = tuple[str, str]
+
+
+class HeartbeatCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's heartbeat with what it says about attempts."""
+
+    namespace: str
+    worker_id: str
+    beat: Beat
+    bound: tuple[c.TaskRef, ...] = ()
+    unbound: tuple[c.TaskRef, ...] = ()
+    held: tuple[c.TaskRef, ...] | None = None
+
+    async def send(self, engine: Engine) -> tuple[c.Renewed, c.HeldAnswer]:
+        """Do what the edge of a server does with it."""
+        command = c.Heartbeat(
+            namespace=self.namespace,
+            worker_id=self.worker_id,
+            beat=replace(self.beat, server_id=engine.server_id),
+            wants_cancels=True,
+        )
+        return await engine.heartbeat(
+            command, bound=self.bound, unbound=self.unbound, held=self.held
+        )
+
+
+class Ledger:
+    """Requests that reached a server, and answers that left one."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.command_count = 0
+        self.enqueued: dict[Key, NewTask | None] = {}
+        self.keys: dict[Key, str] = {}
+        self.reports: set[tuple[str, str, int, str | None]] = set()
+        self.finishes: dict[tuple[str, str, int], list[tuple[str | None, c.Finish]]]
+        self.finishes = defaultdict(list)
+        self.cancelled: set[Key] = set()
+        self.paused: set[Key] = set()
+        self.resumed: set[Key] = set()
+        self.terminated: set[Key] = set()
+        self.beats: dict[tuple[str, int], list[Beat]] = defaultdict(list)
+        self.evicted: set[Key] = set()
+        self.deregistered: set[Key] = set()
+        self.names: dict[Key, int] = defaultdict(int)
+        self.lost_sessions: dict[str, float] = {}
+
+    # -- Requests ------------------------------------------------------------------------------
+
+    def arrived(self, request: Any) -> None:  # noqa: ANN401 -- any command.
+        """Note what a request, now at a server, may change."""
+        self.command_count += 1
+        take = _TAKE.get(type(request))
+        if take is not None:
+            take(self, request)
+
+    def _enqueue(self, command: c.EnqueueTasks) -> None:
+        for new in command.tasks:
+            self.enqueued.setdefault((command.namespace, new.id), new)
+
+    def _retry(self, command: c.RetryTask) -> None:
+        self.enqueued.setdefault((command.namespace, command.new_task_id), None)
+
+    def _confirm(self, command: c.ConfirmTasks | c.HeartbeatTasks) -> None:
+        for item in command.items:
+            self._reported(command.namespace, item.task_id, item.attempt, command.worker_id)
+
+    def _reported(self, namespace: str, task_id: str, attempt: int, who: str | None) -> None:
+        self.reports.add((namespace, task_id, attempt, who))
+
+    def _heartbeat(self, call: HeartbeatCall) -> None:
+        self.beats[call.worker_id, call.beat.token].append(call.beat)
+        for ref in (*call.bound, *(call.held or ())):
+            self._reported(call.namespace, ref.task_id, ref.attempt, call.worker_id)
+
+    def _open(self, command: c.OpenSession) -> None:
+        for ref in command.held:
+            self._reported(command.namespace, ref.task_id, ref.attempt, command.worker_id)
+
+    def _finish(self, command: c.FinishTasks) -> None:
+        for item in command.items:
+            key = (command.namespace, item.task_id, item.attempt)
+            self.finishes[key].append((command.worker_id, item))
+            self._reported(*key, command.worker_id)
+            self._world.note(
+                f"worker {short(command.worker_id or '')} reports {item.kind} of task "
+                f"{short(item.task_id)}#{item.attempt}"
+            )
+
+    def _complete(self, command: c.CompleteById) -> None:
+        item = command.finish
+        self.finishes[command.namespace, item.task_id, item.attempt].append((None, item))
+
+    def _cancel(self, command: c.CancelTask) -> None:
+        self.cancelled.add((command.namespace, command.task_id))
+        self._world.note(f"cancel of task {short(command.task_id)}")
+
+    def _pause(self, command: c.PauseTask) -> None:
+        self.paused.add((command.namespace, command.task_id))
+
+    def _resume(self, command: c.ResumeTask) -> None:
+        self.resumed.add((command.namespace, command.task_id))
+
+    def _terminate(self, command: c.TerminateTask) -> None:
+        self.terminated.add((command.namespace, command.task_id))
+
+    def _evict(self, command: c.EvictWorker) -> None:
+        self.evicted.add((command.namespace, command.worker_id))
+
+    def _deregister(self, command: c.DeregisterWorker) -> None:
+        self.deregistered.add((command.namespace, command.worker_id))
+
+    def _register(self, command: c.RegisterWorker) -> None:
+        self.names[command.namespace, command.new.name] += 1
+
+    def session_lost(self, worker_id: str) -> None:
+        """Note that a server saw the end of a session."""
+        self.lost_sessions[worker_id] = self._world.now_ms
+
+    def finishes_of(self, task: Task) -> list[c.Finish]:
+        """Return the ends of the live attempt that its holder, or a key, has reported."""
+        key = (task.namespace, task.id)
+        named = self.finishes.get((*key, task.attempt), [])
+        unnamed = self.finishes.get((*key, 0), [])
+        return [
+            finish
+            for worker_id, finish in (*named, *unnamed)
+            if worker_id is None or worker_id == task.worker_id
+        ]
+
+    # -- Answers -------------------------------------------------------------------------------
+
+    def answered(self, request: Any, answer: object) -> None:  # noqa: ANN401 -- any command.
+        """Check what leaves a server against what is stored."""
+        check = _ANSWERED.get(type(request))
+        if check is None or isinstance(answer, Exception):
+            return
+        try:
+            check(self, request, answer)
+        except Violation as violation:
+            self._world.fail(violation)
+
+    def _was_enqueued(self, command: c.EnqueueTasks, answer: tuple[c.Enqueued, ...]) -> None:
+        for new, told in zip(command.tasks, answer, strict=True):
+            key = (command.namespace, told.task_id)
+            self._world.checker.find(key, "an acknowledged task is not stored")
+            if not new.idempotency_key:
+                continue
+            first = self.keys.setdefault((command.namespace, new.idempotency_key), told.task_id)
+            if first != told.task_id:
+                message = f"one idempotency key gave tasks {short(first)}, {short(told.task_id)}"
+                raise Violation(message, first, told.task_id)
+
+    def _was_retried(self, command: c.RetryTask, answer: c.Enqueued) -> None:
+        key = (command.namespace, answer.task_id)
+        self._world.checker.find(key, "an acknowledged retry is not stored")
+
+    def _was_finished(self, command: c.FinishTasks, answer: tuple[c.ItemAnswer, ...]) -> None:
+        for item, told in zip(command.items, answer, strict=True):
+            is_kept = self._world.checker.is_kept(command.namespace, item)
+            name = f"{item.kind} of task {short(item.task_id)}#{item.attempt}"
+            if isinstance(told, c.Reported):
+                if not is_kept:
+                    message = f"the acknowledged {name} is not stored"
+                    raise Violation(message, item.task_id)
+            elif is_kept and item.kind is not c.FinishKind.DEFERRED:
+                message = f"the accepted {name}, repeated, got {told.code}"
+                raise Violation(message, item.task_id)
+
+    def _was_cancelled(self, command: c.CancelTask, answer: c.Reported) -> None:
+        del answer
+        key = (command.namespace, command.task_id)
+        task = self._world.checker.find(key, "an acknowledged cancel names no task")
+        if task.finished_at_ms is None and not task.is_cancel_requested:
+            raise Violation(f"the acknowledged cancel of {short(task.id)} is not stored", task.id)
+
+    def _was_paused(self, command: c.PauseTask, answer: c.Reported) -> None:
+        self._world.note(f"pause of task {short(command.task_id)}: {answer.state}")
+
+    def _was_drained(self, command: c.DrainWorker, answer: object) -> None:
+        del answer
+        if self._world.checker.status(command.worker_id) == "online":
+            message = f"the acknowledged drain of {short(command.worker_id)} is not stored"
+            raise Violation(message, command.worker_id)
+
+    def _was_completed(self, command: c.CompleteById, answer: c.Reported) -> None:
+        if answer.state is TaskState.SUCCEEDED:
+            key = (command.namespace, command.finish.task_id)
+            task = self._world.checker.find(key, "an acknowledged completion names no task")
+            if task.state is not TaskState.SUCCEEDED:
+                raise Violation(f"the acknowledged completion of {task.id} is lost", task.id)
+
+
+_TAKE: Final[dict[type, Callable[[Ledger, Any], None]]] = {
+    c.EnqueueTasks: Ledger._enqueue,
+    c.RetryTask: Ledger._retry,
+    c.ConfirmTasks: Ledger._confirm,
+    c.HeartbeatTasks: Ledger._confirm,
+    HeartbeatCall: Ledger._heartbeat,
+    c.OpenSession: Ledger._open,
+    c.FinishTasks: Ledger._finish,
+    c.CompleteById: Ledger._complete,
+    c.CancelTask: Ledger._cancel,
+    c.PauseTask: Ledger._pause,
+    c.ResumeTask: Ledger._resume,
+    c.TerminateTask: Ledger._terminate,
+    c.EvictWorker: Ledger._evict,
+    c.DeregisterWorker: Ledger._deregister,
+    c.RegisterWorker: Ledger._register,
+}
+_ANSWERED: Final[dict[type, Callable[[Ledger, Any, Any], None]]] = {
+    c.EnqueueTasks: Ledger._was_enqueued,
+    c.RetryTask: Ledger._was_retried,
+    c.FinishTasks: Ledger._was_finished,
+    c.CancelTask: Ledger._was_cancelled,
+    c.PauseTask: Ledger._was_paused,
+    c.DrainWorker: Ledger._was_drained,
+    c.CompleteById: Ledger._was_completed,
+}

@@ -1,0 +1,1 @@
+"""One suite for both databases, and what each of them needs besides."""

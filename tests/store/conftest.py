@@ -1,0 +1,69 @@
+"""Opened stores, each on a database of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tenure.store.postgres import PostgresStore
+from tenure.store.sqlite import SqliteStore
+from tenure.store.transaction import Store
+from tests.postgres import PostgresServer
+from tests.store.rows import NOW
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def template(postgres: PostgresServer) -> str:
+    """Return a migrated database, of which each test gets a copy."""
+    name = postgres.create_database()
+    asyncio.run(_migrate(postgres.dsn(name)))
+    return name
+
+
+async def _migrate(dsn: str) -> None:
+    store = PostgresStore(dsn)
+    await store.open()
+    await store.close()
+
+
+@pytest.fixture
+async def dsn(postgres: PostgresServer, template: str) -> AsyncIterator[str]:
+    """Return the URL of a fresh, migrated PostgreSQL database."""
+    name = f"tenure_store_{next(_numbers)}"
+    admin = await asyncpg.connect(postgres.dsn())
+    try:
+        await admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        yield postgres.dsn(name)
+        await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await admin.close()
+
+
+@pytest.fixture
+async def postgres_store(dsn: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(dsn)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def sqlite_store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(str(tmp_path / "tenure.db"), clock=lambda: NOW, synchronous="OFF")
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Return an opened store: every test that takes it runs on both databases."""
+    opened: Store = request.getfixturevalue(f"{request.param}_store")
+    return opened

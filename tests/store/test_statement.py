@@ -1,0 +1,161 @@
+"""The statements: the loader, and that both databases have the same ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import apsw
+import apsw.ext
+import asyncpg
+import pytest
+
+from tenure.store import statement
+from tenure.store.sqlite import SqliteStore
+from tenure.store.statement import Statement
+from tenure.store.transaction import Store, Tx
+from tests.store.rows import LOWEST_ID
+
+SQLITE: Final = statement.load("tenure.store.sqlite.sql", mark="?")
+POSTGRES: Final = statement.load("tenure.store.postgres.sql", mark="$")
+DIALECTS: Final = {"sqlite": SQLITE, "postgres": POSTGRES}
+PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in DIALECTS}
+
+# What a parameter is made of, by its name; every other one is a text.
+INTEGERS: Final = re.compile(
+    r"_ms$|_count$|_max$|_min$|_delta$|^(line|priority|attempt|version|session_no|slots|pid|number"
+    r"|token|amount|day|before_day|total_completed|total_failed)$",
+)
+IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|mark_id)$")
+BLOBS: Final = frozenset({"spec", "progress", "input", "output", "error", "digest"})
+TEXTS: Final = {
+    "state": "running",
+    "status": "online",
+    "types": '["mail"]',
+    "labels": "{}",
+    "mode": "session",
+    "end_reason": None,
+    "last_outcome": None,
+}
+# These change what is not inside a transaction, or the schema that the others need.
+APART: Final = frozenset({"vacuum_tasks"})
+# SQLite has an injected clock, and no locks and partitions.
+NOTHING_TO_DO: Final = ("now_ms", "lock_migrations", "ensure_days", "drop_days")
+
+
+def dummy(name: str, parameter: str) -> object:
+    """Return a value that a parameter of a statement could have."""
+    if name == "insert_migration" and parameter == "number":
+        return 9_999
+    if parameter in TEXTS:
+        is_finished = parameter == "state" and name in {"insert_history", "finish_tasks"}
+        return "succeeded" if is_finished else TEXTS[parameter]
+    if parameter.startswith("is_") or parameter == "release_pending":
+        return False
+    if INTEGERS.search(parameter):
+        return 0 if parameter == "line" else 1
+    if IDS.search(parameter):
+        return LOWEST_ID
+    return b"\x80" if parameter in BLOBS else "text"
+
+
+def takes_arrays(sql: str) -> bool:
+    return re.search(r"AS \w+\[\]\)", sql) is not None
+
+
+def test_a_statement_has_a_name_its_parameters_and_numbered_marks() -> None:
+    (found,) = statement.parse("-- name: read_it(b, a)\n-- Why.\nSELECT :a, :b, :a;\n", mark="$")
+    assert found.name == "read_it"
+    assert found.parameters == ("b", "a")
+    assert [(part.text, part.parameter_count) for part in found.parts] == [("SELECT $2, $1, $2", 2)]
+
+
+def test_a_statement_may_have_several_parts_that_take_the_first_parameters() -> None:
+    text = "-- name: move_it(id, state)\nDELETE FROM a\nWHERE id = :id;\nSELECT :id, :state;\n"
+    (found,) = statement.parse(text, mark="?")
+    assert [part.parameter_count for part in found.parts] == [1, 2]
+    assert found.parts[0].text == "DELETE FROM a\nWHERE id = ?1"
+
+
+def test_a_cast_with_colons_is_no_parameter() -> None:
+    (found,) = statement.parse("-- name: cast_it(a)\nSELECT :a::text;\n", mark="$")
+    assert found.parts[0].text == "SELECT $1::text"
+
+
+def test_a_parameter_that_the_header_does_not_name_is_refused() -> None:
+    with pytest.raises(KeyError):
+        statement.parse("-- name: read_it(a)\nSELECT :b;\n", mark="$")
+
+
+def test_both_databases_have_the_same_statements_with_the_same_parameters() -> None:
+    def headers(statements: Mapping[str, Statement]) -> dict[str, tuple[str, ...]]:
+        return {name: each.parameters for name, each in statements.items()}
+
+    assert headers(SQLITE) == headers(POSTGRES)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_parameter_of_a_header_is_used(dialect: str) -> None:
+    for each in DIALECTS[dialect].values():
+        marks = {int(mark) for part in each.parts for mark in re.findall(r"[?$](\d+)", part.text)}
+        assert marks == set(range(1, len(each.parameters) + 1)), each.name
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_statements_stand_in_files_of_the_same_names_in_alphabetical_order(dialect: str) -> None:
+    files = sorted(file.name for file in PACKAGES[dialect].iterdir() if file.name.endswith(".sql"))
+    assert files == sorted(f.name for f in PACKAGES["sqlite"].iterdir() if f.name.endswith(".sql"))
+    for name in files:
+        names = re.findall(r"^-- name: (\w+)", (PACKAGES[dialect] / name).read_text("utf-8"), re.M)
+        assert names == sorted(names), name
+
+
+def test_a_statement_is_in_the_file_of_the_same_name_for_both_databases() -> None:
+    for file in PACKAGES["sqlite"].iterdir():
+        if file.name.endswith(".sql"):
+            ours = statement.parse(file.read_text("utf-8"), mark="?")
+            theirs = (PACKAGES["postgres"] / file.name).read_text("utf-8")
+            names = [each.name for each in statement.parse(theirs, mark="$")]
+            assert [each.name for each in ours] == names
+
+
+async def test_every_statement_runs_on_both_databases(store: Store) -> None:
+    for name in sorted(SQLITE.keys() - APART):
+        parameters = tuple(dummy(name, each) for each in SQLITE[name].parameters)
+
+        async def body(tx: Tx, name: str = name, row: tuple[object, ...] = parameters) -> None:
+            if takes_arrays(POSTGRES[name].parts[0].text):
+                await tx.each(name, [row])
+            else:
+                await tx.one(name, *row)
+
+        await store.transaction(body)
+
+
+async def test_statements_take_the_same_parameters_and_give_as_many_columns(
+    dsn: str,
+    sqlite_store: SqliteStore,
+    tmp_path: Path,
+) -> None:
+    del sqlite_store
+    sqlite = apsw.Connection(str(tmp_path / "tenure.db"))
+    postgres = await asyncpg.connect(dsn)
+    try:
+        for name in sorted(SQLITE.keys() - APART):
+            (part,) = POSTGRES[name].parts
+            prepared = await postgres.prepare(part.text)
+            assert len(prepared.get_parameters()) == len(POSTGRES[name].parameters), name
+            last = apsw.ext.query_info(sqlite, SQLITE[name].parts[-1].text)
+            if last.is_readonly and not name.startswith(NOTHING_TO_DO):
+                assert len(prepared.get_attributes()) == len(last.description), name
+    finally:
+        await postgres.close()
+        sqlite.close()
+
+
+async def test_maintenance_runs_on_both_databases(store: Store) -> None:
+    for name in sorted(APART):
+        await store.maintain(name)
