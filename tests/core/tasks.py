@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from tenure.core.enqueue import create
 from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task import Decision, decide
+from tenure.core.task import decide
+from tenure.core.task_effect import Decision
 from tenure.core.task_event import (
     AttemptCancelled,
     AttemptDeferred,

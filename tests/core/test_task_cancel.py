@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.attempt import Outcome
-from tenure.core.task import AnnounceResult, TellCancel, TellStop, WakeQueue
+from tenure.core.task import AnnounceResult
+from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
 from tenure.core.task_event import (
     AttemptCancelled,
     AttemptDeferred,

@@ -9,7 +9,8 @@ from typing import Any, Final, get_args
 import msgspec
 import pytest
 
-from tenure.core.task import RULES, Decision, decide
+from tenure.core.task import decide
+from tenure.core.task_effect import Decision
 from tenure.core.task_event import (
     AttemptCancelled,
     AttemptDeferred,
@@ -34,6 +35,7 @@ from tenure.core.task_event import (
     WorkerLost,
 )
 from tenure.core.task_record import TERMINAL, Task, TaskState
+from tenure.core.task_rule import RULES
 from tenure.errors import Rejection
 from tests.core.tasks import FATAL, FAULT, OTHER, SIGHTED, STATES, T0, WORKER
 

@@ -12,7 +12,8 @@ from tenure.core import deadline
 from tenure.core.enqueue import create
 from tenure.core.limits import INTERRUPTIONS_MAX, POISON_LOSSES_MAX
 from tenure.core.retry import RetryPolicy
-from tenure.core.task import RULES, Decision, decide
+from tenure.core.task import decide
+from tenure.core.task_effect import Decision
 from tenure.core.task_event import (
     AttemptDeferred,
     AttemptFailed,
@@ -34,6 +35,7 @@ from tenure.core.task_event import (
     WorkerLost,
 )
 from tenure.core.task_record import TERMINAL, UNHELD, Line, NewTask, Task, TaskKind, TaskState
+from tenure.core.task_rule import RULES
 from tests.core.tasks import FATAL, FAULT, NAMESPACE, OTHER, SIGHTED, T0, WORKER, new
 
 SEEDS: Final = 25

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from tenure.core.attempt import Outcome
 from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.task import AnnounceResult, Decision, FollowUp, TellStop, WakeQueue
+from tenure.core.task import AnnounceResult
+from tenure.core.task_effect import Decision, FollowUp, TellStop, WakeQueue
 from tenure.core.task_event import (
     AttemptCancelled,
     AttemptDeferred,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tenure.core.attempt import Outcome
 from tenure.core.retry import ErrorCategory, RetryPolicy
-from tenure.core.task import TellStop
+from tenure.core.task_effect import TellStop
 from tenure.core.task_event import (
     AttemptFailed,
     AttemptReleased,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core.task_record import Line, TaskState
+from tenure.core.task_record import Line, NewTask, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
@@ -18,8 +18,10 @@ from tests.engine.world import (
     HOUR_MS,
     NAMESPACE,
     OTHER_NAMESPACE,
+    QUEUE,
     SPEC,
     World,
+    codes,
     spec,
 )
 
@@ -54,8 +56,7 @@ async def test_a_bulk_enqueue_is_all_or_nothing(world: World, engine: Engine, fa
     bad = world.new(idempotency_key="k", input=b"2")
     error: type[Exception] = IdempotencyConflict
     if fault == "exists":
-        bad = world.new()
-        bad = type(bad)(id=first.id, type="mail", queue="default", spec=SPEC)
+        bad = NewTask(id=first.id, type="mail", queue=QUEUE, spec=SPEC)
         error = AlreadyExists
     with pytest.raises(error):
         await world.enqueue(engine, world.new(), bad, world.new())
@@ -86,6 +87,26 @@ async def test_an_id_may_be_used_in_two_namespaces(world: World, engine: Engine)
     await world.enqueue(engine, new)
     (answer,) = await world.enqueue(engine, new, namespace=OTHER_NAMESPACE)
     assert answer.is_new
+
+
+async def test_an_id_that_is_used_again_unmarked_disturbs_nobody(
+    world: World,
+    engine: Engine,
+) -> None:
+    worker = await world.worker(engine)
+    first = await world.held(engine, worker)
+    await world.finish(engine, worker, first, output=b"first")
+    again = NewTask(id=first.id, type="mail", queue=QUEUE, spec=spec(start_to_close_ms=1_000))
+    await world.enqueue(engine, again, world.new(spec=again.spec))
+    tasks = await world.claim(engine, worker)
+    assert len(tasks) == 2
+    await world.advance(1_000)
+    assert (await world.round(DueTasks(), engine)).count == 2
+    await world.advance(5_000)
+    await world.round(DueTasks(), engine)
+    for task in await world.claim(engine, worker):
+        assert codes([await world.finish(engine, worker, task)]) == ["succeeded"]
+    assert (await world.dump("tasks"))["tasks"] == []
 
 
 class TestResend:

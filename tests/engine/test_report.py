@@ -399,12 +399,12 @@ class TestLateReports:
     ) -> None:
         worker = await world.worker(engine)
         tasks = [await world.running(engine, worker) for _ in range(2)]
-        evict = c.EvictWorker(namespace=NAMESPACE, worker_id=worker)
-        _, early = await asyncio.gather(
-            engine.submit(evict),
-            world.finish(engine, worker, tasks[0]),
+        early = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish(tasks[0]),))
+        _, answers = await asyncio.gather(
+            engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker)),
+            engine.submit(early),
         )
-        assert codes([early]) == ["succeeded"]
+        assert codes(answers) == ["succeeded"]
         await world.settle(engine)
         late = refusal(await world.finish(engine, worker, tasks[1]))
         assert (late.code, late.fields["expected_attempt"]) == ("attempt_mismatch", 2)

@@ -628,4 +628,3 @@ class WorkerProcess:
 
 def _ask_heartbeat(world: World, engine: Engine, call: HeartbeatCall) -> asyncio.Future[Any]:
     return world.loop.create_task(call.send(engine))
-

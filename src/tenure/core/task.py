@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-import msgspec
 from msgspec.structs import replace
 
 from tenure.core import deadline, retry
@@ -24,6 +23,14 @@ from tenure.core.limits import (
     UNDELIVERED_BEFORE_BACKOFF,
 )
 from tenure.core.retry import ErrorCategory, ErrorInfo
+from tenure.core.task_effect import (
+    Decision,
+    Effect,
+    FollowUp,
+    TellCancel,
+    TellStop,
+    WakeQueue,
+)
 from tenure.core.task_event import (
     AttemptCancelled,
     AttemptDeferred,
@@ -57,102 +64,13 @@ from tenure.core.task_record import (
     TaskKind,
     TaskState,
 )
+from tenure.core.task_rule import Rule, rule_of
 from tenure.errors import Rejection
-
-
-class WakeQueue(msgspec.Struct, frozen=True, gc=False):
-    """Effect: work is ready in a queue; let offers that wait for it be served."""
-
-    namespace: str
-    queue: str
-
-
-class TellCancel(msgspec.Struct, frozen=True, gc=False):
-    """Effect: tell the worker that the task it runs is to be cancelled."""
-
-    worker_id: str
-    task_id: str
-    attempt: int
-
-
-class TellStop(msgspec.Struct, frozen=True, gc=False):
-    """Effect: tell the worker that an attempt it may hold is over."""
-
-    worker_id: str
-    task_id: str
-    attempt: int
-
-
-Effect = WakeQueue | TellCancel | TellStop
-
-
-class FollowUp(msgspec.Struct, frozen=True, gc=False):
-    """An event for another task that this decision causes."""
-
-    namespace: str
-    task_id: str
-    event: TaskEvent
-
-
-class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What an accepted event makes of a task, and what it causes elsewhere."""
-
-    task: Task
-    ended: Attempt | None = None
-    effects: tuple[Effect, ...] = ()
-    follow_ups: tuple[FollowUp, ...] = ()
-
-
-class Rule(msgspec.Struct, frozen=True, gc=False):
-    """From which states an event is taken, and to which it may lead."""
-
-    sources: frozenset[TaskState]
-    targets: frozenset[TaskState]
-
-
-_P, _D, _R = TaskState.PENDING, TaskState.DISPATCHED, TaskState.RUNNING
-_C, _W, _H = TaskState.CANCELLING, TaskState.WAITING, TaskState.PAUSED
-_S, _F, _X = TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED
-_LIVE: Final = frozenset({_D, _R, _C, _W})
-
-
-def _rule(sources: frozenset[TaskState], *targets: TaskState) -> Rule:
-    return Rule(sources=sources, targets=frozenset(targets))
-
-
-RULES: Final[dict[type[TaskEvent], Rule]] = {
-    HandedOut: _rule(frozenset({_P}), _D),
-    Confirmed: _rule(_LIVE, _R, _C, _W),
-    Heartbeaten: _rule(_LIVE, _R, _C, _W),
-    AttemptSucceeded: _rule(_LIVE, _S),
-    AttemptFailed: _rule(_LIVE, _P, _H, _F, _X),
-    AttemptCancelled: _rule(_LIVE, _X),
-    AttemptReleased: _rule(_LIVE, _P, _H, _X),
-    AttemptDeferred: _rule(_LIVE, _W, _C),
-    AttemptYielded: _rule(_LIVE, _P, _W, _H),
-    DeliveryMissed: _rule(frozenset({_D}), _P, _H),
-    TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
-    WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
-    CancelRequested: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _C, _W, _H, _X),
-    CancelSignalled: _rule(frozenset({_C}), _C),
-    PauseRequested: _rule(frozenset({_P, _D, _R, _W, _H}), _D, _R, _W, _H),
-    ResumeRequested: _rule(frozenset({_H, _D, _R, _W}), _P, _D, _R, _W),
-    Woken: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H),
-    Terminated: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
-    Due: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H, _F, _X),
-}
-
-
-def _rule_of(event: TaskEvent | Report) -> Rule:
-    return _RULES_BY_TYPE[type(event)]
-
-
-_RULES_BY_TYPE: Final[dict[type[object], Rule]] = dict(RULES.items())
 
 
 def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
     """Return what ``event`` makes of ``task``, or why it is refused."""
-    rule = _rule_of(event)
+    rule = rule_of(event)
     rejection = _refusal(task, event, rule)
     if rejection is not None:
         return rejection

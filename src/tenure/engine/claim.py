@@ -17,7 +17,7 @@ from tenure.core import queue as queue_rules
 from tenure.core import worker as worker_rules
 from tenure.core.deal import Hand
 from tenure.core.limits import WORK_BATCH_MAX
-from tenure.core.task import Decision
+from tenure.core.task_effect import Decision
 from tenure.core.task_event import HandedOut
 from tenure.core.task_record import ATTEMPT_HELD, Line, Task
 from tenure.engine import command as c

@@ -15,7 +15,7 @@ import structlog
 from tenure.core import sight as sight_rules
 from tenure.core.limits import NOTIFY_MS
 from tenure.core.sight import Sight
-from tenure.core.task import TellCancel, TellStop, WakeQueue
+from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
 from tenure.core.task_record import Task
 from tenure.core.worker import ReleaseHeld, TellDrain, TellEnded
 from tenure.engine import batch, heartbeat

@@ -69,9 +69,14 @@ def _complete(needs: Needs, command: c.CompleteById) -> None:
 
 def _task(
     needs: Needs,
-    command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask | c.RetryTask,
+    command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask,
 ) -> None:
     needs.tasks.add((command.namespace, command.task_id))
+
+
+def _retry(needs: Needs, command: c.RetryTask) -> None:
+    needs.tasks.add((command.namespace, command.task_id))
+    needs.tasks.add((command.namespace, command.new_task_id))
 
 
 def _register(needs: Needs, command: c.RegisterWorker) -> None:
@@ -153,7 +158,7 @@ _BY_TYPE: Final[dict[type, Callable[[Needs, Any], None]]] = {
     c.PauseTask: _task,
     c.ResumeTask: _task,
     c.TerminateTask: _task,
-    c.RetryTask: _task,
+    c.RetryTask: _retry,
     c.SignalCancels: _items,
     c.ReturnUndelivered: _items,
     c.RegisterWorker: _register,

@@ -11,7 +11,8 @@ from tenure.core import enqueue, task_event
 from tenure.core.attempt import Outcome
 from tenure.core.limits import KEY_KEPT_MS
 from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task import Decision, already_terminal, wrong_state
+from tenure.core.task import already_terminal, wrong_state
+from tenure.core.task_effect import Decision
 from tenure.core.task_event import TaskEvent
 from tenure.core.task_record import TERMINAL, NewTask, Task, TaskState
 from tenure.engine import command as c
@@ -292,12 +293,18 @@ def _wish(command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask) 
 
 
 def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
-    """Make a new task from a finished one."""
+    """Make a new task from a finished one; the same request again returns the task it made."""
     old = ws.tasks.get((command.namespace, command.task_id))
     if old is None:
         raise not_found("Task", command.task_id)
     if old.state not in TERMINAL:
         raise wrong_state(old).to_error()
+    known = ws.tasks.get((command.namespace, command.new_task_id))
+    if known is not None:
+        if known.spec.retry_of != old.id:
+            message = f"Task {known.id} exists."
+            raise AlreadyExists(message)
+        return c.Enqueued(known.id, known.state, is_new=False)
     task = enqueue.again(old, task_id=command.new_task_id, now_ms=ws.now_ms)
     ws.add_task(task)
     return c.Enqueued(task.id, task.state, is_new=True)

@@ -9,11 +9,11 @@ from tenure.core import task_event
 from tenure.core import worker as worker_rules
 from tenure.core.lease import Lease
 from tenure.core.queue import Queue
-from tenure.core.task import WakeQueue, is_live
+from tenure.core.task import is_live
+from tenure.core.task_effect import WakeQueue
 from tenure.core.task_record import Task, TaskState
 from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
-from tenure.engine.settings import Settings
 from tenure.engine.task_handler import not_found
 from tenure.engine.working_set import WorkingSet
 from tenure.errors import AlreadyExists, Rejection

@@ -11,7 +11,7 @@ from tenure.core import worker as worker_rules
 from tenure.core.attempt import Attempt
 from tenure.core.lease import Lease
 from tenure.core.queue import Queue
-from tenure.core.task import Decision, Effect, FollowUp
+from tenure.core.task_effect import Decision, Effect, FollowUp
 from tenure.core.task_event import TaskEvent
 from tenure.core.task_record import Task
 from tenure.core.worker import Worker, WorkerDecision, WorkerEffect, WorkerEvent

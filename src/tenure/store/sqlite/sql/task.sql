@@ -37,7 +37,10 @@ SELECT
     version + 1, :worker_id, handed_at_ms, session_no, :last_outcome, labels, spec, :progress,
     input, :output, :finished_at_ms
 FROM tasks
-WHERE namespace = :namespace AND id = :id AND version = :version;
+WHERE namespace = :namespace AND id = :id AND version = :version
+-- A client that used the id of a finished task again must not stop the batches it is in; what was
+-- accepted first stays.
+ON CONFLICT (namespace, id) DO NOTHING;
 DELETE FROM tasks
 WHERE namespace = :namespace AND id = :id AND version = :version;
 

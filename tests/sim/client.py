@@ -1,0 +1,229 @@
+"""Simulated clients and operators: they enqueue, cancel, pause, retry and set brakes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from tenure.core.retry import RetryPolicy
+from tenure.core.task_record import NewTask, Spec, TaskState
+from tenure.engine import command as c
+from tenure.errors import TenureError
+from tests.sim.network import NoAnswer
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+_RETRY: Final = RetryPolicy(initial_interval_ms=150, maximum_interval_ms=1_500)
+_FEW: Final = RetryPolicy(initial_interval_ms=100, maximum_interval_ms=500, maximum_attempts=4)
+SPECS: Final = (
+    Spec(start_to_close_ms=5_000, delivery_timeout_ms=1_200, cancel_grace_ms=900, retry=_RETRY),
+    Spec(
+        start_to_close_ms=6_000,
+        heartbeat_timeout_ms=900,
+        delivery_timeout_ms=1_500,
+        cancel_grace_ms=800,
+        retry=_RETRY,
+    ),
+    Spec(
+        start_to_close_ms=3_000,
+        schedule_to_close_ms=25_000,
+        delivery_timeout_ms=1_000,
+        cancel_grace_ms=700,
+        retry=_FEW,
+    ),
+    Spec(
+        start_to_close_ms=4_000,
+        schedule_to_start_ms=20_000,
+        delivery_timeout_ms=2_000,
+        cancel_grace_ms=900,
+        retry=_FEW,
+    ),
+)
+_ACTIONS: Final = {
+    "enqueue": 50,
+    "cancel": 12,
+    "pause": 5,
+    "resume": 7,
+    "retry": 4,
+    "brake": 5,
+    "complete": 6,
+    "terminate": 1,
+    "trespass": 5,
+}
+RESENDS_MAX: Final = 8
+
+
+class Client:
+    """One user of a namespace."""
+
+    def __init__(self, world: World, name: str, namespace: str) -> None:
+        self._world = world
+        self.name = name
+        self.namespace = self._namespace = namespace
+        self._random = world.random(f"client {name}")
+        self._used_keys: list[NewTask] = []
+        self.is_done = False
+
+    async def run(self, action_count: int, mean_ms: float) -> None:
+        """Do a number of things, several at a time."""
+        names, weights = list(_ACTIONS), list(_ACTIONS.values())
+        for _ in range(action_count):
+            await asyncio.sleep(self._random.expovariate(1 / mean_ms) / 1000)
+            name = self._random.choices(names, weights)[0]
+            self._world.spawn(getattr(self, f"_{name}")())
+        self.is_done = True
+
+    async def ask(self, command: c.Command, *, repeat: bool = True) -> Any:  # noqa: ANN401
+        """Send a command, again after silence; a resent enqueue is marked."""
+        for _ in range(RESENDS_MAX if repeat else 1):
+            server = self._random.choice(self._world.servers)
+            try:
+                return await self._world.network.call(self.name, server, command, timeout_ms=500)
+            except NoAnswer:
+                await asyncio.sleep(0.05 + 0.2 * self._random.random())
+            except TenureError as error:
+                if error.code != "unavailable":
+                    return error
+                await asyncio.sleep(0.1)
+            if isinstance(command, c.EnqueueTasks):
+                command = c.EnqueueTasks(
+                    namespace=command.namespace, tasks=command.tasks, is_resend=True
+                )
+        return None
+
+    # -- Actions -------------------------------------------------------------------------------
+
+    def _new(self) -> NewTask:
+        random, world = self._random, self._world
+        queues = world.queues[self._namespace]
+        run_at_ms = 0
+        if random.random() < 0.15:
+            run_at_ms = world.clock.now_ms() + random.randint(1, 2_500)
+        key = ""
+        if random.random() < 0.3:
+            key = f"{self.name}-{world.next_number()}"
+        return NewTask(
+            id=world.new_id(),
+            type=random.choice(world.types),
+            queue=random.choice(queues),
+            spec=random.choice(SPECS),
+            input=b"input",
+            priority=random.choice([5, 5, 5, 0, 2, 9]),
+            run_at_ms=run_at_ms,
+            idempotency_key=key,
+        )
+
+    async def _enqueue(self) -> None:
+        random = self._random
+        keyed = self._used_keys
+        if keyed and random.random() < 0.15:
+            # The same wish from another process: same key and content, other id.
+            first = random.choice(keyed)
+            tasks = (_copied(first, self._world.new_id()),)
+        else:
+            count = random.choice([1, 1, 1, 2, 4])
+            tasks = tuple(self._new() for _ in range(count))
+        keyed += [new for new in tasks if new.idempotency_key and not new.run_at_ms]
+        await self.ask(c.EnqueueTasks(namespace=self._namespace, tasks=tasks))
+
+    def _some_task(self, *states: TaskState) -> str | None:
+        """Pick a task as a user would, from a list that may be old when the request arrives."""
+        checker = self._world.checker
+        source = checker.live if not states or TaskState.SUCCEEDED not in states else None
+        tasks = (source if source is not None else checker.finished).values()
+        found = [
+            task.id
+            for task in tasks
+            if task.namespace == self._namespace and (not states or task.state in states)
+        ]
+        return self._random.choice(found) if found else None
+
+    async def _cancel(self) -> None:
+        task_id = self._some_task()
+        if task_id is not None:
+            await self.ask(c.CancelTask(namespace=self._namespace, task_id=task_id))
+
+    async def _pause(self) -> None:
+        task_id = self._some_task()
+        if task_id is not None:
+            await self.ask(c.PauseTask(namespace=self._namespace, task_id=task_id), repeat=False)
+
+    async def _resume(self) -> None:
+        task_id = self._some_task(TaskState.PAUSED, TaskState.RUNNING)
+        if task_id is not None:
+            await self.ask(c.ResumeTask(namespace=self._namespace, task_id=task_id), repeat=False)
+
+    async def _retry(self) -> None:
+        task_id = self._some_task(TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED)
+        if task_id is not None:
+            command = c.RetryTask(
+                namespace=self._namespace, task_id=task_id, new_task_id=self._world.new_id()
+            )
+            await self.ask(command)
+
+    async def _brake(self) -> None:
+        command = c.SetQueue(
+            namespace=self._namespace,
+            name=self._random.choice(self._world.queues[self._namespace]),
+            is_paused=self._random.random() < 0.2,
+            concurrency_max=self._random.choice([0, 0, 1, 2, 5]),
+        )
+        await self.ask(command)
+
+    async def _complete(self) -> None:
+        task_id = self._some_task(TaskState.WAITING, TaskState.CANCELLING, TaskState.RUNNING)
+        if task_id is not None:
+            await self.complete(task_id)
+
+    async def complete(self, task_id: str) -> None:
+        """Complete a task from outside."""
+        output = f"outside {self._world.next_number()}".encode()
+        finish = c.Finish(task_id=task_id, attempt=0, kind=c.FinishKind.SUCCEEDED, output=output)
+        command = c.CompleteById(namespace=self._namespace, finish=finish)
+        await self.ask(command, repeat=False)
+
+    async def _terminate(self) -> None:
+        task_id = self._some_task()
+        if task_id is not None:
+            await self.ask(c.TerminateTask(namespace=self._namespace, task_id=task_id))
+
+    async def _trespass(self) -> None:
+        """Ask for what belongs to another namespace: nothing there may change."""
+        checker = self._world.checker
+        tasks = [t for t in checker.live.values() if t.namespace != self._namespace]
+        workers = [w for w in checker.workers.rows.values() if w.namespace != self._namespace]
+        if not tasks or not workers:
+            return
+        task, worker = self._random.choice(tasks), self._random.choice(workers)
+        finish = c.Finish(
+            task_id=task.id,
+            attempt=max(1, task.attempt),
+            kind=c.FinishKind.SUCCEEDED,
+            output=b"foreign",
+        )
+        ref = c.TaskRef(task.id, max(1, task.attempt))
+        namespace = self._namespace
+        commands: list[c.Command] = [
+            c.CancelTask(namespace=namespace, task_id=task.id),
+            c.CompleteById(namespace=namespace, finish=finish),
+            c.DrainWorker(namespace=namespace, worker_id=worker.id),
+            c.EvictWorker(namespace=namespace, worker_id=worker.id),
+            c.DeregisterWorker(namespace=namespace, worker_id=worker.id),
+            c.ConfirmTasks(namespace=namespace, worker_id=task.worker_id, items=(ref,)),
+            c.ReportHeld(namespace=namespace, worker_id=worker.id, held=()),
+        ]
+        await self.ask(self._random.choice(commands), repeat=False)
+
+
+def _copied(new: NewTask, task_id: str) -> NewTask:
+    return NewTask(
+        id=task_id,
+        type=new.type,
+        queue=new.queue,
+        spec=new.spec,
+        input=new.input,
+        priority=new.priority,
+        run_at_ms=new.run_at_ms,
+        idempotency_key=new.idempotency_key,
+    )

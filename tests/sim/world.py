@@ -1,0 +1,286 @@
+"""A world: servers, workers, clients and a database in one simulated loop, all from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Coroutine
+from random import Random
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tenure.core.worker import NewWorker, WorkerMode
+from tenure.engine import command as c
+from tenure.engine.settings import Settings
+from tenure.testing.clock import LoopClock
+from tenure.testing.loop import SimulatedLoop
+from tests.sim import noise
+from tests.sim.chaos import Chaos
+from tests.sim.checker import Checker
+from tests.sim.client import Client
+from tests.sim.faults import Faults, draw
+from tests.sim.ledger import Ledger
+from tests.sim.network import Network, Session
+from tests.sim.server import Crash, Server
+from tests.sim.trace import Trace, Violation, short
+from tests.sim.worker import WorkerProcess
+
+NAMESPACES: Final = ("north/default", "south/default")
+HEAL_MS_MAX: Final = 150_000
+SETTLE_MS: Final = 250
+_numbers = itertools.count(1)
+
+
+class World:
+    """Everything of one seed."""
+
+    def __init__(self, seed: int, faults: Faults | None = None) -> None:
+        self.seed = seed
+        self.loop = SimulatedLoop()
+        self._setup = self.random("setup")
+        self.faults = faults if faults is not None else draw(self.random("faults"))
+        self.trace = Trace()
+        self.clock = LoopClock(self.loop)
+        self.path = f"file:/sim-{next(_numbers)}?vfs=memdb"
+        self.settings = self._settings()
+        self.types = ("alpha", "beta", "gamma")
+        self.queues = {NAMESPACES[0]: ("fast", "slow"), NAMESPACES[1]: ("fast",)}
+        self._ids = itertools.count(1)
+        self.checker = Checker(self)
+        self.ledger = Ledger(self)
+        self.network = Network(self)
+        self.servers: list[Server] = []
+        self.workers: list[WorkerProcess] = []
+        self.clients: list[Client] = []
+        self.sessions: list[Session] = []
+        self._by_id: dict[str, WorkerProcess] = {}
+        self.died_at_ms: dict[str, float] = {}
+        self.jumped_at_ms = self.troubled_at_ms = -1e9
+        self.slack_ms = 3_000.0
+        self.is_healed = False
+        self.violation: BaseException | None = None
+        self._main: asyncio.Task[None] | None = None
+
+    def _settings(self) -> Settings:
+        lease_ms = self._setup.choice([1_500, 2_000, 3_000])
+        return Settings(
+            session_lease_ms=lease_ms,
+            poll_lease_ms=lease_ms,
+            lease_least_ms=200,
+            suspect_grace_ms=700,
+            fallback_poll_ms=800,
+            judge_ms=700,
+            direct_hand_out=self._setup.random() < 0.8,
+            cached_rows=self._setup.random() < 0.8,
+            low_water_marks=self._setup.random() < 0.8,
+        )
+
+    # -- What parties use ----------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> float:
+        """Return the real time of this world, which no clock jump moves."""
+        return self.loop.time() * 1000
+
+    def random(self, name: str) -> Random:
+        """Return a source of chance of its own, so that parties do not disturb each other."""
+        return Random(f"{self.seed} {name}")
+
+    def next_number(self) -> int:
+        """Return a number that nothing else in this world has."""
+        return next(self._ids)
+
+    def new_id(self) -> str:
+        """Return an id that sorts by time; its end is unique within the world."""
+        at = f"{self.clock.now_ms():012x}"
+        return f"{at[:8]}-{at[8:]}-7000-8000-{self.next_number():012x}"
+
+    def note(self, text: str) -> None:
+        """Add an event to the trace."""
+        self.trace.now_ms = self.now_ms
+        self.trace.note(text)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run something beside everything else."""
+        return self.loop.create_task(coroutine)
+
+    def renewed(self, new: NewWorker) -> NewWorker:
+        """Return the request of the next incarnation of a process."""
+        return replace(new, instance_key=f"key-{self.next_number()}")
+
+    def registered(self, process: WorkerProcess, worker_id: str) -> None:
+        """Note which process is behind a worker id."""
+        self._by_id[worker_id] = process
+
+    def holds(self, worker_id: str, ref: c.TaskRef) -> bool:
+        """Tell whether the process of a worker really has an attempt."""
+        process = self._by_id.get(worker_id)
+        return process is not None and process.worker_id == worker_id and ref in process.held
+
+    def server_died(self, server: Server) -> None:
+        """Break the sessions of a server that crashed, and start it again later."""
+        self.troubled_at_ms = self.now_ms
+        for session in self.sessions:
+            if session.server is server and session.is_open:
+                session.server_died()
+
+    # -- The end -------------------------------------------------------------------------------
+
+    def fail(self, violation: BaseException) -> None:
+        """End this world: an invariant does not hold."""
+        if self.violation is None:
+            self.violation = violation
+            self.note(f"VIOLATION: {violation}")
+            if self._main is not None:
+                self._main.cancel()
+
+    def crashed(self, error: BaseException) -> None:
+        """End this world: something raised what it should not."""
+        if not isinstance(error, Crash):
+            self.fail(error)
+
+    def _handle(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception) and not noise.is_harmless(error):
+            self.crashed(error)
+
+    # -- Life ----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Live this world to its end; raise what went wrong in it."""
+        self.loop.set_exception_handler(self._handle)
+        noise.listen(self.fail)
+        try:
+            self._main = self.loop.create_task(self._live())
+            try:
+                self.loop.run_until_complete(self._main)
+            except asyncio.CancelledError:
+                if self.violation is None:
+                    raise
+        finally:
+            self.loop.cancel_pending()
+            self.loop.close()
+            self.checker.close()
+        if self.violation is not None:
+            raise self.violation
+
+    async def _live(self) -> None:
+        await self._begin()
+        chaos = Chaos(self)
+        troubles = self.spawn(chaos.run())
+        watch = self.spawn(self._watch())
+        action_count = self._setup.randint(18, 30)
+        mean_ms = self._setup.choice([120, 200, 300])
+        runs = [self.spawn(each.run(action_count, mean_ms)) for each in self.clients]
+        await asyncio.gather(*runs)
+        await asyncio.sleep(self._setup.random() * 3)
+        troubles.cancel()
+        await self._heal(chaos)
+        await self._settle()
+        watch.cancel()
+        self.checker.verify_history()
+        self._check_totals()
+
+    async def _begin(self) -> None:
+        setup = self._setup
+        for number in range(1, setup.randint(2, 4) + 1):
+            server = Server(self, number)
+            await server.start()
+            self.servers.append(server)
+        engine = self.servers[0].engine
+        assert engine is not None
+        for name in NAMESPACES:
+            await engine.submit(c.CreateNamespace(name=name))
+        for _ in range(setup.randint(3, 8)):
+            self.add_worker()
+        for number in range(setup.randint(2, 3)):
+            namespace = NAMESPACES[0] if number < 2 else NAMESPACES[1]
+            self.clients.append(Client(self, f"client-{number}", namespace))
+
+    def add_worker(self, namespace: str = "", queue: str = "", name: str = "") -> WorkerProcess:
+        """Start a worker process; without a queue it is drawn, with one it does everything."""
+        setup = self._setup
+        does_all = bool(queue)
+        namespace = namespace or setup.choice([NAMESPACES[0], NAMESPACES[0], NAMESPACES[1]])
+        queue = queue or setup.choice(self.queues[namespace])
+        count = len(self.types) if does_all else setup.randint(1, len(self.types))
+        number = self.next_number()
+        if not does_all and not name and self.faults.supersede_rate:
+            name = f"name-{number}"
+        new = NewWorker(
+            instance_key=f"key-{number}",
+            queue=queue,
+            types=tuple(setup.sample(self.types, count)),
+            mode=setup.choice([WorkerMode.SESSION, WorkerMode.SESSION, WorkerMode.POLL]),
+            slots=setup.choice([1, 2, 4, 8]),
+            name=name,
+        )
+        process = WorkerProcess(self, f"process-{number}", new, namespace)
+        self.workers.append(process)
+        return process
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            try:
+                self.checker.tasks.watch()
+            except Violation as violation:
+                self.fail(violation)
+
+    async def _heal(self, chaos: Chaos) -> None:
+        """End all faults; let everything that waits for somebody go on."""
+        self.is_healed = True
+        self.note("the world heals")
+        self.troubled_at_ms = self.now_ms
+        await chaos.heal()
+        for namespace, queues in self.queues.items():
+            client = Client(self, f"healer {namespace}", namespace)
+            for queue in queues:
+                command = c.SetQueue(
+                    namespace=namespace, name=queue, is_paused=False, concurrency_max=0
+                )
+                await client.ask(command)
+                self.add_worker(namespace, queue)
+            self.clients.append(client)
+
+    async def _settle(self) -> None:
+        """Wait until nothing is left to do; everything must end within its bounds."""
+        until_ms = self.now_ms + HEAL_MS_MAX
+        while self.now_ms < until_ms:
+            if not self.checker.live and not any(each.held for each in self.workers):
+                # One more heartbeat, so that the last totals are told.
+                await asyncio.sleep(2 * self.settings.session_lease_ms / 1000)
+                if not self.checker.live:
+                    return
+            await self._nudge()
+            await asyncio.sleep(SETTLE_MS / 1000)
+        for task in self.checker.live.values():
+            message = f"task {short(task.id)} is {task.state} long after the world healed"
+            raise Violation(message, task.id, task.worker_id or "")
+        for process in self.workers:
+            if process.held:
+                name = short(process.worker_id or "")
+                raise Violation(f"worker {name} still holds something", process.worker_id or "")
+
+    async def _nudge(self) -> None:
+        """Resume what users paused, and complete what waits for them."""
+        healers = {each.namespace: each for each in self.clients if each.name.startswith("healer")}
+        for task in list(self.checker.live.values()):
+            client = healers[task.namespace]
+            if task.state == "paused":
+                command = c.ResumeTask(namespace=task.namespace, task_id=task.id)
+                await client.ask(command)
+            elif task.progress.is_async:
+                await client.complete(task.id)
+
+    def _check_totals(self) -> None:
+        leases = self.checker.workers.leases
+        for process in self.workers:
+            lease = leases.get(process.worker_id or "")
+            if lease is None or process.worker_id is None:
+                continue
+            told = (lease.total_completed, lease.total_failed)
+            if told != (process.total_completed, process.total_failed):
+                message = f"worker {short(process.worker_id)} told {told}, not its totals"
+                raise Violation(message, process.worker_id)
