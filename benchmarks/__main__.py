@@ -1,7 +1,9 @@
 """Run the benchmarks: ``python -m benchmarks [--only NAME[,NAME]] [--quick]``."""
 
 import argparse
+import gc
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,16 +11,24 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import floor
+from benchmarks import claim, engine, floor, heartbeat, history, notify, switch, wal
 from benchmarks.context import FULL, QUICK, Context, open_context
+from benchmarks.promise import promise_table
 
 Part = Callable[[Context], Awaitable[dict[str, float]]]
 
 LATEST = Path(__file__).with_name("latest.json")
 
-# In the order in which they run. Engine, claim, heartbeat, wal and history have their place here.
+# In the order in which they run: those with most of the promises first, bulk loads last.
 PARTS: dict[str, Part] = {
     "floor": floor.run,
+    "engine": engine.run,
+    "wal": wal.run,
+    "heartbeat": heartbeat.run,
+    "notify": notify.run,
+    "switch": switch.run,
+    "claim": claim.run,
+    "history": history.run,
 }
 
 
@@ -26,9 +36,11 @@ def main() -> None:
     """Run the chosen parts, print their numbers beside the floor, and keep them."""
     arguments = _parse()
     console = Console()
+    # As a server sets them; for the floor as for ours.
+    gc.set_threshold(20_000, 50, 100)
 
     def report(name: str, value: float) -> None:
-        console.print(f"  {name} {value:,.1f}", highlight=False)
+        console.print(f"  {name} {_text(value)}", highlight=False)
 
     with open_context(QUICK if arguments.quick else FULL, report) as context:
         measured = uvloop.run(_measure(context, arguments.only, console))
@@ -38,6 +50,7 @@ def main() -> None:
     numbers = known | {name: round(value, 3) for name, value in measured.items()}
     LATEST.write_text(json.dumps(numbers, indent=2, sort_keys=True) + "\n")
     console.print(_table(numbers))
+    console.print(promise_table(numbers))
 
 
 def _parse() -> argparse.Namespace:
@@ -60,29 +73,35 @@ async def _measure(context: Context, names: list[str], console: Console) -> dict
     numbers: dict[str, float] = {}
     for name in names:
         console.print(name)
+        began = time.perf_counter()
         measured = await PARTS[name](context)
+        context.remove_databases()
+        console.print(f"  ({time.perf_counter() - began:.0f} s)", highlight=False)
         numbers |= {f"{name}.{measure}": value for measure, value in measured.items()}
     return numbers
 
 
 def _table(numbers: dict[str, float]) -> Table:
-    """Lay the numbers beside their floor.
+    """Lay the numbers beside what they are compared with.
 
-    The floor of ``engine.postgres_claim_per_s`` is ``engine.postgres_claim_per_s.floor``, which a
-    part may measure alternately with its own, else ``floor.postgres_claim_per_s``.
+    The floor of ``engine.postgres.rate`` is ``engine.postgres.rate.floor``, which a part measures
+    alternately with its own. The part ``floor`` stands for itself.
     """
     table = Table("name")
     for heading in ("floor", "ours", "ratio"):
         table.add_column(heading, justify="right")
     for name, value in sorted(numbers.items()):
-        part, _, measure = name.partition(".")
-        if part == "floor":
-            table.add_row(measure, f"{value:,.1f}", "", "")
-        elif not measure.endswith(".floor"):
-            limit = numbers.get(f"{name}.floor", numbers.get(f"floor.{measure}"))
-            compared = ("", "") if limit is None else (f"{limit:,.1f}", f"{value / limit:.3f}")
-            table.add_row(name, compared[0], f"{value:,.1f}", compared[1])
+        if name.startswith("floor."):
+            table.add_row(name, _text(value), "", "")
+        elif not name.endswith(".floor"):
+            limit = numbers.get(f"{name}.floor")
+            compared = ("", "") if not limit else (_text(limit), f"{value / limit:.3f}")
+            table.add_row(name, compared[0], _text(value), compared[1])
     return table
+
+
+def _text(value: float) -> str:
+    return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.0f}"
 
 
 if __name__ == "__main__":

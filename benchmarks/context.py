@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asyncpg
 
+from benchmarks.database import PostgresDatabase, SqliteDatabase
 from tests.postgres import PostgresServer
 
 # By convention this is on the disk; /tmp may be in memory, where fsync costs nothing.
@@ -18,7 +19,7 @@ DISK_FOLDER = "/var/tmp"  # noqa: S108
 # As on a production server of this size. No checkpoint falls inside a measurement.
 SETTINGS = {
     "shared_buffers": "512MB",
-    "max_wal_size": "8GB",
+    "max_wal_size": "24GB",
     "checkpoint_timeout": "1h",
 }
 
@@ -31,10 +32,32 @@ class Scale:
     seconds: float
     commit_count: int
     wal_task_count: int
+    row_count: int
+    run_task_count: int
+    worker_count: int
+    holder_count: int
 
 
-QUICK = Scale(round_count=3, seconds=0.4, commit_count=300, wal_task_count=5_000)
-FULL = Scale(round_count=3, seconds=3.0, commit_count=1_000, wal_task_count=20_000)
+QUICK = Scale(
+    round_count=2,
+    seconds=0.5,
+    commit_count=150,
+    wal_task_count=5_000,
+    row_count=50_000,
+    run_task_count=5_000,
+    worker_count=2_000,
+    holder_count=40,
+)
+FULL = Scale(
+    round_count=3,
+    seconds=2.5,
+    commit_count=600,
+    wal_task_count=40_000,
+    row_count=1_000_000,
+    run_task_count=150_000,
+    worker_count=10_000,
+    holder_count=200,
+)
 
 
 @dataclass(frozen=True)
@@ -46,14 +69,53 @@ class Context:
     scale: Scale
     report: Callable[[str, float], None]
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _databases: list[str] = field(default_factory=list)
 
     def postgres_dsn(self) -> str:
         """Make an empty database and return its URL."""
-        return self.server.dsn(self.server.create_database())
+        name = self.server.create_database()
+        self._databases.append(name)
+        return self.server.dsn(name)
 
     def sqlite_path(self) -> Path:
         """Return the path of a SQLite database that does not exist yet."""
         return self.folder / f"{next(self._numbers)}.db"
+
+    def postgres(self) -> PostgresDatabase:
+        """Make an empty PostgreSQL database."""
+        return PostgresDatabase(self.postgres_dsn())
+
+    def sqlite(self) -> SqliteDatabase:
+        """Make an empty SQLite database."""
+        return SqliteDatabase(self.sqlite_path())
+
+    def remove_databases(self) -> None:
+        """Remove what was made: autovacuum on it would disturb whatever is measured next."""
+        while self._databases:
+            self.server.drop_database(self._databases.pop())
+        for path in self.folder.iterdir():
+            path.unlink()
+
+    def server_cpu_seconds(self) -> float:
+        """Return the CPU time that PostgreSQL has used so far; 0 where there is no ``/proc``."""
+        processes = Path("/proc")
+        if not (processes / "self" / "stat").exists():
+            return 0.0
+        postmaster = self.server.pid
+        ticks = 0
+        for path in processes.glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                ticks += _ticks(path, postmaster)
+        return ticks / 100
+
+
+def _ticks(path: Path, postmaster: int) -> int:
+    """Return the ticks of a process if it belongs to the server, with those of ended children."""
+    # The name of the program is in parentheses and may have spaces.
+    fields = path.read_text().rpartition(")")[2].split()
+    if int(path.parent.name) == postmaster:
+        return sum(map(int, fields[11:15]))
+    return sum(map(int, fields[11:13])) if int(fields[1]) == postmaster else 0
 
 
 @contextlib.contextmanager

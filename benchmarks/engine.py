@@ -1,201 +1,160 @@
-"""The life cycle of a no-op task through ``engine.submit``, against the floor of the same run."""
+"""The life cycle of a no-op task through ``engine.submit``, against the floor of the same run.
+
+``ratio_to_floor``: 512 concurrent callers whose calls come as the edges deliver them, in frames.
+``single_ratio_to_floor``: the same callers, and each command carries one item.
+``idle_ratio_to_floor``: one caller on an idle engine, the worst of enqueue, claim and complete as
+a multiple of the floor's single commit. Floor and engine take turns; the best of each counts.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from benchmarks.context import Context
+from benchmarks.database import Database
 from benchmarks.floor import (
     postgres_rate,
     postgres_single_commit_us,
     sqlite_rate,
     sqlite_single_commit_us,
 )
-from tenure.core.task_record import NewTask, Spec
-from tenure.core.worker import NewWorker, WorkerMode
+from benchmarks.flow import Flow, claim, combined_flow, single_flow
+from benchmarks.load import NAMESPACE, finish, new_task, open_engine, register
+from tenure.core.worker import WorkerMode
 from tenure.engine import command as c
-from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
-from tenure.store.postgres import PostgresStore
-from tenure.store.sqlite import SqliteStore
-from tenure.store.transaction import Store
 
-NAMESPACE = "bench/default"
-QUEUE = "bench"
-TYPE = "noop"
-TYPES = frozenset({TYPE})
-INPUT = b"x" * 32
-OUTPUT = b"y" * 16
-WORKERS = 8
-CALLERS = 512
-SPEC = Spec(start_to_close_ms=60_000)
+STEPS = ("insert", "claim", "complete")
 
 
-def new_task(clock: SystemClock) -> NewTask:
-    """Return a no-op task."""
-    return NewTask(id=clock.new_id(), type=TYPE, queue=QUEUE, spec=SPEC, input=INPUT)
+@dataclass(frozen=True)
+class Contest:
+    """One kind of database: a fresh one of ours, and the floor on another."""
 
-
-async def open_engine(store: Store, settings: Settings | None = None) -> Engine:
-    """Start an engine with the benchmark's namespace."""
-    engine = Engine(store, clock=SystemClock(), settings=settings)
-    await engine.start()
-    await engine.submit(c.CreateNamespace(name=NAMESPACE))
-    return engine
-
-
-async def register(engine: Engine, count: int) -> list[str]:
-    """Register workers with a lease that outlasts the benchmark."""
-    ids = []
-    for number in range(count):
-        new = NewWorker(
-            instance_key=f"bench-{number}",
-            queue=QUEUE,
-            types=(TYPE,),
-            mode=WorkerMode.POLL,
-            lease_ms=600_000,
-            slots=10_000,
-        )
-        registration = await engine.submit(c.RegisterWorker(namespace=NAMESPACE, new=new))
-        ids.append(registration.worker.id)
-    return ids
-
-
-async def lifecycle_rate(engine: Engine, workers: list[str], seconds: float) -> float:
-    """Return completed tasks per second: 512 callers, each polls, enqueues and completes."""
-    clock = SystemClock()
-    done = 0
-    ends_at = time.perf_counter() + seconds
-
-    async def caller(worker_id: str) -> None:
-        nonlocal done
-        while time.perf_counter() < ends_at:
-            poll = engine.submit(claim(worker_id))
-            await engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(new_task(clock),)))
-            for task in await poll:
-                await engine.submit(finish(worker_id, task.id, task.attempt))
-                done += 1
-
-    began = time.perf_counter()
-    await asyncio.gather(*(caller(workers[i % len(workers)]) for i in range(CALLERS)))
-    return done / (time.perf_counter() - began)
-
-
-def claim(worker_id: str) -> c.ClaimTasks:
-    """Return a poll for one task."""
-    return c.ClaimTasks(
-        namespace=NAMESPACE,
-        worker_id=worker_id,
-        queue=QUEUE,
-        types=TYPES,
-        max_tasks=1,
-        wait_ms=200,
-    )
-
-
-def finish(worker_id: str, task_id: str, attempt: int) -> c.FinishTasks:
-    """Return a completion of one task."""
-    item = c.Finish(
-        task_id=task_id,
-        attempt=attempt,
-        kind=c.FinishKind.SUCCEEDED,
-        output=OUTPUT,
-    )
-    return c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(item,))
-
-
-async def single_commit_us(engine: Engine, worker_id: str, count: int) -> dict[str, float]:
-    """Return the median time of each command on an idle engine, in microseconds."""
-    clock = SystemClock()
-    times: dict[str, list[float]] = {"insert": [], "claim": [], "complete": []}
-
-    async def timed(name: str, command: c.Command) -> object:
-        began = time.perf_counter()
-        answer = await engine.submit(command)
-        times[name].append((time.perf_counter() - began) * 1e6)
-        return answer
-
-    for _ in range(count):
-        await timed("insert", c.EnqueueTasks(namespace=NAMESPACE, tasks=(new_task(clock),)))
-        tasks = await timed("claim", claim(worker_id))
-        assert isinstance(tasks, tuple)
-        await timed("complete", finish(worker_id, tasks[0].id, tasks[0].attempt))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-async def _measure(
-    context: Context,
-    name: str,
-    make: Callable[[], Store],
-    floor_rate: Callable[[float], Awaitable[float]],
-    floor_single: Callable[[], Awaitable[dict[str, float]]],
-) -> dict[str, float]:
-    """Alternate floor and engine, and take the best of each: the machine is shared."""
-    seconds = context.scale.seconds
-    ours = 0.0
-    floor = 0.0
-    for _ in range(context.scale.round_count):
-        floor = max(floor, await floor_rate(seconds))
-        engine = await open_engine(make())
-        workers = await register(engine, WORKERS)
-        ours = max(ours, await lifecycle_rate(engine, workers, seconds))
-        await engine.stop()
-    engine = await open_engine(make())
-    workers = await register(engine, 1)
-    single = await single_commit_us(engine, workers[0], context.scale.commit_count)
-    await engine.stop()
-    floor_us = await floor_single()
-    idle = max(single[step] / floor_us[step] for step in single)
-    return {
-        f"{name}.rate": ours,
-        f"{name}.rate.floor": floor,
-        f"{name}.ratio_to_floor": ours / floor,
-        **{f"{name}.{step}_us": value for step, value in single.items()},
-        **{f"{name}.{step}_us.floor": floor_us[step] for step in single},
-        f"{name}.idle_ratio_to_floor": idle,
-    }
+    make: Callable[[], Database]
+    floor_rate: Callable[[], Awaitable[float]]
+    floor_commit_us: Callable[[], Awaitable[dict[str, float]]]
 
 
 async def run(context: Context) -> dict[str, float]:
     """Measure both stores."""
+    numbers: dict[str, float] = {}
+    for name, contest in (("sqlite", _sqlite(context)), ("postgres", _postgres(context))):
+        measured = await _measure_rates(context, contest) | await _measure_idle(context, contest)
+        numbers |= {f"{name}.{measure}": value for measure, value in measured.items()}
+    for name, value in numbers.items():
+        context.report(name, value)
+    return numbers
 
-    async def sqlite_floor(seconds: float) -> float:
-        return await asyncio.to_thread(sqlite_rate, context.sqlite_path(), seconds=seconds)
 
-    async def sqlite_single() -> dict[str, float]:
-        return await asyncio.to_thread(
-            sqlite_single_commit_us,
-            context.sqlite_path(),
-            count=context.scale.commit_count,
-        )
+def _sqlite(context: Context) -> Contest:
+    scale = context.scale
 
-    async def postgres_floor(seconds: float) -> float:
-        return await postgres_rate(context.postgres_dsn(), seconds=seconds)
+    async def rate() -> float:
+        return sqlite_rate(context.sqlite_path(), seconds=scale.seconds)
 
-    async def postgres_single() -> dict[str, float]:
-        return await postgres_single_commit_us(
-            context.postgres_dsn(),
-            count=context.scale.commit_count,
-        )
+    async def commit_us() -> dict[str, float]:
+        return sqlite_single_commit_us(context.sqlite_path(), count=scale.commit_count)
 
-    clock = SystemClock()
+    return Contest(context.sqlite, rate, commit_us)
+
+
+def _postgres(context: Context) -> Contest:
+    scale, dsn = context.scale, context.postgres_dsn()
+
+    async def rate() -> float:
+        return await postgres_rate(dsn, seconds=scale.seconds)
+
+    async def commit_us() -> dict[str, float]:
+        return await postgres_single_commit_us(dsn, count=scale.commit_count)
+
+    return Contest(context.postgres, rate, commit_us)
+
+
+async def _measure_rates(context: Context, contest: Contest) -> dict[str, float]:
+    seconds = context.scale.seconds
+    floors: list[float] = []
+    flows: list[Flow] = []
+    singles: list[Flow] = []
+    database_cpu_us: list[float] = []
+    for _ in range(context.scale.round_count):
+        floors.append(await contest.floor_rate())
+        before = context.server_cpu_seconds()
+        flows.append(await measure_flow(contest.make(), seconds))
+        database_cpu_us.append((context.server_cpu_seconds() - before) * 1e6 / flows[-1].task_count)
+        singles.append(await measure_flow(contest.make(), seconds, measure=single_flow))
+    floor = max(floors)
+    best = max(flows, key=lambda flow: flow.rate)
+    single = max(singles, key=lambda flow: flow.rate)
     return {
-        **await _measure(
-            context,
-            "sqlite",
-            lambda: SqliteStore(str(context.sqlite_path()), clock=clock.now_ms),
-            sqlite_floor,
-            sqlite_single,
-        ),
-        **await _measure(
-            context,
-            "postgres",
-            lambda: PostgresStore(context.postgres_dsn()),
-            postgres_floor,
-            postgres_single,
-        ),
+        "rate": best.rate,
+        "rate.floor": floor,
+        "ratio_to_floor": best.rate / floor,
+        "cpu_us": best.cpu_us,
+        # With the warm-up in it, so an upper bound; nothing on SQLite, which has no server.
+        "database_cpu_us": min(database_cpu_us),
+        "single_rate": single.rate,
+        "single_rate.floor": floor,
+        "single_ratio_to_floor": single.rate / floor,
+        "single_cpu_us": single.cpu_us,
     }
+
+
+async def measure_flow(
+    database: Database,
+    seconds: float,
+    settings: Settings | None = None,
+    measure: Callable[[Engine, float], Awaitable[Flow]] = combined_flow,
+) -> Flow:
+    """Measure an engine on a database of its own; what it acknowledged must be stored."""
+    engine = await open_engine(database.store(), settings)
+    flow = await measure(engine, seconds)
+    await engine.stop()
+    finished = await database.count_finished()
+    assert finished >= flow.task_count, f"{finished} of {flow.task_count} tasks are in history"
+    return flow
+
+
+async def _measure_idle(context: Context, contest: Contest) -> dict[str, float]:
+    ours: list[dict[str, float]] = []
+    floors: list[dict[str, float]] = []
+    engine = await open_engine(contest.make().store())
+    registered = await register(engine, 1, WorkerMode.POLL)
+    worker_id = registered[0].worker.id
+    for _ in range(context.scale.round_count):
+        floors.append(await contest.floor_commit_us())
+        ours.append(await _commit_us(engine, worker_id, context.scale.commit_count))
+    await engine.stop()
+    best = {step: min(each[step] for each in ours) for step in STEPS}
+    floor = {step: min(each[step] for each in floors) for step in STEPS}
+    return {
+        **{f"{step}_us": best[step] for step in STEPS},
+        **{f"{step}_us.floor": floor[step] for step in STEPS},
+        "idle_ratio_to_floor": max(best[step] / floor[step] for step in STEPS),
+    }
+
+
+async def _commit_us(engine: Engine, worker_id: str, count: int) -> dict[str, float]:
+    """Return the median time of each command, in microseconds, nothing beside it."""
+    times: dict[str, list[float]] = {step: [] for step in STEPS}
+
+    async def timed(step: str, command: c.Command) -> object:
+        began = time.perf_counter()
+        answer = await engine.submit(command)
+        times[step].append((time.perf_counter() - began) * 1e6)
+        return answer
+
+    for _ in range(count):
+        await timed("insert", c.EnqueueTasks(namespace=NAMESPACE, tasks=(new_task(),)))
+        tasks = await timed("claim", claim(worker_id, wait_ms=1_000))
+        assert isinstance(tasks, tuple)
+        assert len(tasks) == 1
+        items = (finish(tasks[0]),)
+        await timed(
+            "complete", c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=items)
+        )
+    return {step: statistics.median(values) for step, values in times.items()}

@@ -8,93 +8,180 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
-from tenure.core.task_record import NewTask, Task
-from tenure.core.worker import EndReason
+from tenure.core.task_record import NewTask, Spec, Task
+from tenure.core.worker import EndReason, NewWorker, WorkerMode
 from tenure.engine import command as c
+from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
+from tenure.engine.service import Job
+from tenure.engine.settings import Settings
+from tenure.store.transaction import Store
+
+NAMESPACE = "bench/default"
+QUEUE = "bench"
+TYPE = "noop"
+INPUT = b"x" * 32
+OUTPUT = b"y" * 16
+FRAME_SIZE = 500
+SPEC = Spec(start_to_close_ms=60_000)
+CLOCK = SystemClock()
 
 
-class CombiningClient:
-    """Enqueues for many callers; each waits for its own task's result."""
+def new_task() -> NewTask:
+    """Return a no-op task."""
+    return NewTask(id=CLOCK.new_id(), type=TYPE, queue=QUEUE, spec=SPEC, input=INPUT)
 
-    def __init__(self, engine: Engine, namespace: str) -> None:
-        """Start with nothing in flight."""
+
+async def open_engine(
+    store: Store,
+    settings: Settings | None = None,
+    services: Sequence[Job] | None = None,
+) -> Engine:
+    """Start an engine with the benchmark's namespace."""
+    engine = Engine(store, clock=CLOCK, settings=settings, services=services)
+    await engine.start()
+    await engine.submit(c.CreateNamespace(name=NAMESPACE))
+    return engine
+
+
+async def register(engine: Engine, count: int, mode: WorkerMode) -> list[c.Registration]:
+    """Register workers with a lease that outlasts the benchmark."""
+    requests = [
+        c.RegisterWorker(
+            namespace=NAMESPACE,
+            new=NewWorker(
+                instance_key=CLOCK.new_id(),
+                queue=QUEUE,
+                types=(TYPE,),
+                mode=mode,
+                lease_ms=600_000,
+                slots=10_000,
+            ),
+        )
+        for _ in range(count)
+    ]
+    registered: list[c.Registration] = []
+    for at in range(0, count, FRAME_SIZE):
+        frame = requests[at : at + FRAME_SIZE]
+        registered += await asyncio.gather(*(engine.submit(each) for each in frame))
+    return registered
+
+
+def finish(task: Task) -> c.Finish:
+    """Return the successful end of an attempt."""
+    return c.Finish(
+        task_id=task.id,
+        attempt=task.attempt,
+        kind=c.FinishKind.SUCCEEDED,
+        output=OUTPUT,
+    )
+
+
+class Client(Protocol):
+    """Who wants to know that tasks are done."""
+
+    def done(self, items: Sequence[c.Finish]) -> None:
+        """Hear of acknowledged completions."""
+        ...
+
+
+class EnqueueFrames:
+    """Enqueues what is asked for in frames, one of them in flight."""
+
+    def __init__(self, engine: Engine, group: asyncio.TaskGroup) -> None:
+        """Start with nothing in flight; a failed frame ends ``group``."""
         self._engine = engine
-        self._namespace = namespace
+        self._group = group
         self._waiting: list[NewTask] = []
-        self._results: dict[str, asyncio.Future[None]] = {}
-        self._loop = asyncio.get_running_loop()
         self._is_sending = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    def run(self, new: NewTask) -> asyncio.Future[None]:
-        """Enqueue a task and return the future of its acknowledged completion."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._results[new.id] = future
+    def add(self, new: NewTask) -> None:
+        """Put a task into the next frame."""
         self._waiting.append(new)
         if not self._is_sending:
             self._is_sending = True
-            task = self._loop.create_task(self._send())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return future
+            self._group.create_task(self._send())
 
     async def _send(self) -> None:
         # Whoever is ready to run in this turn of the loop goes into the same frame.
         await asyncio.sleep(0)
         while self._waiting:
-            frame, self._waiting = self._waiting[:500], self._waiting[500:]
-            await self._engine.submit(
-                c.EnqueueTasks(namespace=self._namespace, tasks=tuple(frame)),
-            )
+            frame, self._waiting = self._waiting[:FRAME_SIZE], self._waiting[FRAME_SIZE:]
+            await self._engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=tuple(frame)))
         self._is_sending = False
 
-    def done(self, task_id: str) -> None:
-        """Let the caller of a completed task go on."""
-        self._results.pop(task_id).set_result(None)
+
+class CombiningClient:
+    """Enqueues for many callers; each waits for its own task's result."""
+
+    def __init__(self, frames: EnqueueFrames) -> None:
+        """Start with nothing in flight."""
+        self._frames = frames
+        self._results: dict[str, asyncio.Future[None]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def run(self, new: NewTask) -> asyncio.Future[None]:
+        """Enqueue a task and return the future of its acknowledged completion."""
+        future = self._results[new.id] = self._loop.create_future()
+        self._frames.add(new)
+        return future
+
+    def done(self, items: Sequence[c.Finish]) -> None:
+        """Let the callers of completed tasks go on."""
+        for item in items:
+            self._results.pop(item.task_id).set_result(None)
+
+
+class RefillingClient:
+    """Enqueues a task for each one that is done, so that a queue stays as long as it is."""
+
+    def __init__(self, frames: EnqueueFrames) -> None:
+        """Count from the beginning."""
+        self._frames = frames
+        self.done_count = 0
+        self.has_begun = asyncio.Event()
+
+    def done(self, items: Sequence[c.Finish]) -> None:
+        """Count, and put as many tasks at the end of the queue."""
+        self.done_count += len(items)
+        self.has_begun.set()
+        for _ in items:
+            self._frames.add(new_task())
 
 
 class NoOpWorker:
-    """A session that completes whatever it gets, in frames."""
+    """A session that completes whatever it gets, in frames, one of them in flight."""
 
     is_open = True
 
-    def __init__(self, engine: Engine, client: CombiningClient, worker_id: str) -> None:
+    def __init__(self, engine: Engine, client: Client, worker_id: str) -> None:
         """Serve one registered worker."""
         self._engine = engine
         self._client = client
         self._worker_id = worker_id
-        self._namespace = ""
+        self._session_no = 0
         self._held: list[c.Finish] = []
         self._wake = asyncio.Event()
-        self._output = b"y" * 16
 
-    async def open(self, namespace: str, window: int) -> None:
+    async def open(self, window: int) -> None:
         """Open the session."""
-        self._namespace = namespace
-        await self._engine.submit(
+        answer: c.SessionAnswer = await self._engine.submit(
             c.OpenSession(
-                namespace=namespace,
+                namespace=NAMESPACE,
                 worker_id=self._worker_id,
                 held=(),
                 window=window,
                 sink=self,
             ),
         )
+        self._session_no = answer.worker.session_no
 
-    def give(self, tasks: Sequence[Task]) -> None:
-        """Take tasks and complete them with the next frame."""
-        for task in tasks:
-            self._held.append(
-                c.Finish(
-                    task_id=task.id,
-                    attempt=task.attempt,
-                    kind=c.FinishKind.SUCCEEDED,
-                    output=self._output,
-                ),
-            )
-        self._wake.set()
+    def close(self) -> None:
+        """Take nothing more."""
+        self.is_open = False
+        self._engine.end_session(self._worker_id, self._session_no)
 
     async def serve(self) -> None:
         """Report completions until cancelled."""
@@ -102,16 +189,18 @@ class NoOpWorker:
             await self._wake.wait()
             self._wake.clear()
             while self._held:
-                frame, self._held = tuple(self._held[:500]), self._held[500:]
-                await self._engine.submit(
-                    c.FinishTasks(
-                        namespace=self._namespace,
-                        worker_id=self._worker_id,
-                        items=frame,
-                    ),
+                frame, self._held = tuple(self._held[:FRAME_SIZE]), self._held[FRAME_SIZE:]
+                answers: Sequence[c.ItemAnswer] = await self._engine.submit(
+                    c.FinishTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=frame),
                 )
-                for item in frame:
-                    self._client.done(item.task_id)
+                refused = [each for each in answers if not isinstance(each, c.Reported)]
+                assert not refused, f"completions were refused: {refused[0]}"
+                self._client.done(frame)
+
+    def give(self, tasks: Sequence[Task]) -> None:
+        """Take tasks and complete them with the next frame."""
+        self._held += map(finish, tasks)
+        self._wake.set()
 
     def cancel(self, refs: Sequence[c.TaskRef]) -> None:
         """Nothing is cancelled here."""

@@ -28,7 +28,7 @@ from tenure.core.task_event import (
     Terminated,
     WorkerLost,
 )
-from tenure.core.task_record import NewTask, Task, TaskKind, TaskState
+from tenure.core.task_record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.errors import Rejection
 
 T0: Final = 1_000_000
@@ -47,8 +47,10 @@ R = TypeVar("R", bound=Report)
 
 
 def new(**changes: Any) -> NewTask:
-    asked = NewTask(id=TASK_ID, type="mail", queue="default", start_to_close_ms=60_000)
-    return replace(asked, **changes)
+    """Return a request; whatever is no field of its own changes its settings."""
+    own = {field: changes.pop(field) for field in NewTask.__struct_fields__ if field in changes}
+    spec = Spec(**{"start_to_close_ms": 60_000, **changes})
+    return replace(NewTask(id=TASK_ID, type="mail", queue="default", spec=spec), **own)
 
 
 def fresh(**changes: Any) -> Task:

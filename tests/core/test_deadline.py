@@ -85,8 +85,9 @@ def test_every_row_is_armed_for_its_earliest_deadline(state: str) -> None:
 def test_the_short_way_for_a_dispatched_task_finds_the_same_instant(
     limits: dict[str, int],
 ) -> None:
-    task = handed(fresh(**limits))
-    assert deadline.next_due_ms(task) == min(each.at_ms for each in deadline.deadlines(task))
+    task = handed(fresh(**limits), T0 + 10)
+    short_ms = deadline.dispatched_due_ms(task.spec, T0 + 10)
+    assert short_ms == min(each.at_ms for each in deadline.deadlines(task)) == task.due_at_ms
 
 
 def test_what_needs_no_hearing_is_judged_at_its_instant() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tenure.core.deal import Dealt, Hand, deal, order
+from tenure.core.deal import Hand, deal, order
 from tenure.core.task_record import Task
-from tests.core.tasks import T0, fresh
+from tests.core.tasks import NAMESPACE, T0, fresh
 
 MAIL = frozenset({"mail"})
 
@@ -35,15 +35,16 @@ def hand(number: int, credit: int = 10, **changes: Any) -> Hand:
     made = Hand(
         offer_id=number,
         worker_id=f"worker-{number}",
+        namespace=NAMESPACE,
+        queue="default",
         types=MAIL,
         credit=credit,
-        turn=number,
     )
     return replace(made, **changes)
 
 
-def offers(dealt: list[Dealt]) -> list[int]:
-    return [each.offer_id for each in dealt]
+def offers(dealt: list[tuple[Task, Hand]]) -> list[int]:
+    return [to.offer_id for _, to in dealt]
 
 
 def test_the_best_task_goes_first() -> None:
@@ -52,7 +53,7 @@ def test_the_best_task_goes_first() -> None:
     third = task(1, priority=1, run_at_ms=T0 + 1)
     fourth = task(2, priority=1, run_at_ms=T0 + 1)
     dealt = deal([fourth, second, third, first], [hand(1)])
-    assert [each.task for each in dealt] == [first, second, third, fourth]
+    assert [given_task for given_task, _ in dealt] == [first, second, third, fourth]
 
 
 def test_the_order_is_priority_then_run_at_then_id() -> None:
@@ -60,11 +61,11 @@ def test_the_order_is_priority_then_run_at_then_id() -> None:
 
 
 def test_the_longest_waiting_offer_is_served_first() -> None:
-    assert offers(deal(tasks(1), [hand(3), hand(1), hand(2)])) == [1]
+    assert offers(deal(tasks(1), [hand(3), hand(1), hand(2)])) == [3]
 
 
 def test_offers_are_served_in_turn() -> None:
-    assert offers(deal(tasks(5), [hand(2), hand(1), hand(3)])) == [1, 2, 3, 1, 2]
+    assert offers(deal(tasks(5), [hand(2), hand(1), hand(3)])) == [2, 1, 3, 2, 1]
 
 
 def test_a_served_offer_goes_behind_all_others_in_every_line() -> None:
@@ -77,12 +78,11 @@ def test_a_served_offer_goes_behind_all_others_in_every_line() -> None:
 def test_credit_is_never_exceeded() -> None:
     hands = [hand(1, credit=1), hand(2, credit=2), hand(3, credit=0)]
     assert offers(deal(tasks(9), hands)) == [1, 2, 2]
-    assert [each.credit for each in hands] == [0, 0, 0]
 
 
 def test_a_type_that_was_not_offered_is_never_given() -> None:
     dealt = deal([task(1, type="sms"), task(2)], [hand(1)])
-    assert [each.task.type for each in dealt] == ["mail"]
+    assert [given_task.type for given_task, _ in dealt] == ["mail"]
 
 
 def test_nothing_is_dealt_when_nobody_waits() -> None:
@@ -95,8 +95,8 @@ def test_a_worker_gets_one_suspect_task_at_a_time() -> None:
 
 
 def test_a_worker_that_holds_a_suspect_task_gets_no_other() -> None:
-    hands = [hand(1, holds_guarded=True), hand(2)]
-    dealt = deal([task(1, is_guarded=True), task(2)], hands)
+    hands = [hand(1), hand(2)]
+    dealt = deal([task(1, is_guarded=True), task(2)], hands, guarded=["worker-1"])
     assert offers(dealt) == [2, 1]
 
 
@@ -106,8 +106,9 @@ def test_two_offers_of_one_worker_get_one_suspect_task_together() -> None:
 
 
 def test_a_passed_offer_keeps_its_place() -> None:
-    hands = [hand(1, holds_guarded=True), hand(2), hand(3)]
-    dealt = deal([task(1, is_guarded=True), task(2), task(3), task(4)], hands)
+    hands = [hand(1), hand(2), hand(3)]
+    waiting = [task(1, is_guarded=True), task(2), task(3), task(4)]
+    dealt = deal(waiting, hands, guarded=["worker-1"])
     assert offers(dealt) == [2, 1, 3, 2]
 
 
@@ -122,16 +123,25 @@ def test_a_task_goes_to_the_worker_it_avoids_when_there_is_no_other() -> None:
 
 def test_the_longest_waiting_of_two_avoided_offers_is_taken() -> None:
     hands = [hand(2, worker_id="w"), hand(1, worker_id="w"), hand(3, credit=0)]
-    assert offers(deal([avoiding(1, "w")], hands)) == [1]
+    assert offers(deal([avoiding(1, "w")], hands)) == [2]
 
 
 def test_a_suspect_task_is_not_forced_on_the_worker_it_avoids() -> None:
     suspect = replace(avoiding(1, "worker-1"), is_guarded=True)
-    assert deal([suspect], [hand(1, holds_guarded=True)]) == []
+    assert deal([suspect], [hand(1)], guarded=["worker-1"]) == []
+    assert offers(deal([suspect], [hand(1)])) == [1]
+
+
+def test_a_deal_changes_nothing_that_it_was_given() -> None:
+    hands, holders = [hand(1), hand(2)], {"worker-1"}
+    dealt = deal(tasks(3, is_guarded=True), hands, holders)
+    assert hands == [hand(1), hand(2)]
+    assert holders == {"worker-1"}
+    assert [to for _, to in dealt] == [hands[1]]
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[list[Task], list[Hand]]:
+def tables(draw: st.DrawFn) -> tuple[list[Task], list[Hand], set[str]]:
     types = st.sampled_from(["mail", "sms", "fax"])
     dealt_tasks = [
         replace(
@@ -148,33 +158,31 @@ def tables(draw: st.DrawFn) -> tuple[list[Task], list[Hand]]:
             credit=draw(st.integers(0, 4)),
             types=draw(st.frozensets(types)),
             worker_id=f"worker-{draw(st.integers(1, 3))}",
-            turn=draw(st.integers(0, 9)),
         )
         for number in range(draw(st.integers(0, 5)))
     ]
-    return dealt_tasks, hands
+    return dealt_tasks, hands, draw(st.sets(st.sampled_from(["worker-1", "worker-2"])))
 
 
 @given(tables())
-def test_every_deal_is_fair_and_complete(table: tuple[list[Task], list[Hand]]) -> None:
-    waiting, hands = table
-    before = {each.offer_id: (each.types, each.credit, each.worker_id) for each in hands}
-    dealt = deal(waiting, hands)
-    given_ids = [each.task.id for each in dealt]
+def test_every_deal_is_fair_and_complete(
+    table: tuple[list[Task], list[Hand], set[str]],
+) -> None:
+    waiting, hands, holders = table
+    dealt = deal(waiting, hands, holders)
+    given_ids = [each.id for each, _ in dealt]
     assert len(set(given_ids)) == len(given_ids)
-    assert [order(each.task) for each in dealt] == sorted(order(each.task) for each in dealt)
+    assert [order(each) for each, _ in dealt] == sorted(order(each) for each, _ in dealt)
+    assert all(each.type in to.types for each, to in dealt)
     counts = Counter(offers(dealt))
-    for each in dealt:
-        types, _, worker_id = before[each.offer_id]
-        assert each.task.type in types
-        assert each.worker_id == worker_id
-    for each_hand in hands:
-        assert each_hand.credit == before[each_hand.offer_id][1] - counts[each_hand.offer_id] >= 0
-    suspects = Counter(each.worker_id for each in dealt if each.task.is_guarded)
+    credits_left = {each.offer_id: each.credit - counts[each.offer_id] for each in hands}
+    assert all(left >= 0 for left in credits_left.values())
+    suspects = Counter(holders)
+    suspects.update(to.worker_id for each, to in dealt if each.is_guarded)
     assert all(count == 1 for count in suspects.values())
     # What is left over, nobody who still has credit could have taken.
     for left in waiting:
-        takers = [each for each in hands if left.type in each.types and each.credit > 0]
+        takers = [each for each in hands if left.type in each.types and credits_left[each.offer_id]]
         if left.id not in given_ids:
             assert all(left.is_guarded and suspects[each.worker_id] for each in takers)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from tenure.core import deadline, limits
-from tenure.core.enqueue import again, check_new, content_digest, create
+from tenure.core import deadline, enqueue, limits
+from tenure.core.enqueue import again, check_new, check_spec, content_digest, create
 from tenure.core.retry import RetryPolicy
 from tenure.core.task_record import NO_PROGRESS, Line, Spec, TaskKind, TaskState
 from tenure.errors import InvalidArgument, PayloadTooLarge
@@ -92,11 +93,65 @@ def test_a_huge_input_is_refused() -> None:
         check_new(new(input=b"x" * (limits.PAYLOAD_BYTES_MAX + 1)))
 
 
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
+    """Return the settings that were really checked, from an empty memory onwards."""
+    seen: list[Spec] = []
+
+    def check(spec: Spec) -> None:
+        seen.append(spec)
+        check_spec(spec)
+
+    monkeypatch.setattr(enqueue, "check_spec", check)
+    monkeypatch.setattr(enqueue, "_good_specs", {})
+    return seen
+
+
+def test_good_settings_are_checked_once_for_all_their_tasks(looked_at: list[Spec]) -> None:
+    request = new()
+    check_new(request)
+    check_new(replace(request, id=PARENT_ID))
+    assert looked_at == [request.spec]
+
+
+def test_the_tasks_of_good_settings_are_each_checked(looked_at: list[Spec]) -> None:
+    request = new()
+    check_new(request)
+    with pytest.raises(InvalidArgument):
+        check_new(replace(request, priority=10))
+    assert looked_at == [request.spec]
+
+
+def test_bad_settings_are_refused_each_time(looked_at: list[Spec]) -> None:
+    request = new(cancel_grace_ms=0)
+    for _ in range(2):
+        with pytest.raises(InvalidArgument):
+            check_new(request)
+    assert looked_at == [request.spec, request.spec]
+
+
+def test_only_so_many_good_settings_are_remembered(
+    looked_at: list[Spec],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(enqueue, "SPECS_REMEMBERED_MAX", 2)
+    first, second, third = (new(start_to_close_ms=ms) for ms in (1, 2, 3))
+    for request in (first, second, first, third, first):
+        check_new(request)
+    # The third did not fit, so everything before it was forgotten.
+    assert [spec.start_to_close_ms for spec in looked_at] == [1, 2, 3, 1]
+
+
 def test_two_requests_with_the_same_content_have_the_same_digest() -> None:
     digest = content_digest(new(**FULL))
     assert digest == content_digest(new(**FULL))
-    assert digest == content_digest(new(**{**FULL, "id": PARENT_ID, "retry_of": TASK_ID}))
+    assert digest == content_digest(new(**{**FULL, "id": PARENT_ID}))
     assert len(digest) == 16
+
+
+def test_no_labels_and_empty_labels_are_the_same_content() -> None:
+    assert content_digest(new(labels={})) == content_digest(new(labels=None))
+    assert content_digest(new(labels={})) != content_digest(new(labels={"team": "a"}))
 
 
 def test_the_order_of_labels_and_resources_is_no_content() -> None:
@@ -118,6 +173,8 @@ def test_the_order_of_labels_and_resources_is_no_content() -> None:
         ("run_at_ms", T0),
         ("start_to_close_ms", 2_001),
         ("cancel_grace_ms", 401),
+        ("idempotency_key", "order 8"),
+        ("parent_id", TASK_ID),
         ("retry", RetryPolicy(maximum_attempts=4)),
         ("labels", {"team": "b"}),
         ("resources", {"gpu": "2"}),
@@ -133,6 +190,16 @@ def test_a_plain_request_is_ready_at_once() -> None:
     assert (task.created_at_ms, task.run_at_ms, task.attempt) == (T0, T0, 0)
     assert (task.priority, task.labels, task.namespace) == (5, None, NAMESPACE)
     assert task.progress is NO_PROGRESS
+
+
+def test_tasks_share_the_settings_that_were_asked_for() -> None:
+    request = new(heartbeat_timeout_ms=300)
+    assert create(request, namespace=NAMESPACE, now_ms=T0).spec is request.spec
+
+
+def test_a_task_has_labels_or_none() -> None:
+    assert fresh(labels={}).labels is None
+    assert fresh(labels={"team": "a"}).labels == {"team": "a"}
 
 
 def test_a_request_for_the_past_runs_now() -> None:

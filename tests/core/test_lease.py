@@ -21,7 +21,6 @@ from tenure.core.lease import (
     granted_lease_ms,
     interval_ms,
     is_mass_close,
-    is_suspicion_over,
     judge,
     token_mismatch,
 )
@@ -135,9 +134,18 @@ def test_a_lease_is_judged_after_one_full_lease_of_sight() -> None:
 
 def test_a_suspicion_is_judged_after_one_full_grace_of_sight() -> None:
     lease = after(LEASE, SessionLost())
-    assert not is_suspicion_over(lease, now_ms=T0 + 9_000, sighted_ms=2_999)
-    assert is_suspicion_over(lease, now_ms=T0 + 9_000, sighted_ms=3_000)
-    assert not is_suspicion_over(LEASE, now_ms=T0 + 9_000, sighted_ms=3_000)
+    assert judged(lease, T0 + 9_000, sighted_ms=2_999) is None
+    assert judged(lease, T0 + 9_000, sighted_ms=3_000) is EndReason.LEASE_EXPIRED
+    assert judged(LEASE, T0 + 9_000, sighted_ms=3_000) is None
+
+
+def test_the_sight_for_a_suspicion_is_as_long_as_the_grace_of_the_server() -> None:
+    lease = after(LEASE, SessionLost(grace_ms=500))
+    assert lease.suspect_until_ms == T0 + 500
+    assert judged(lease, T0 + 499, suspect_grace_ms=500) is None
+    assert judged(lease, T0 + 500, suspect_grace_ms=500, sighted_ms=499) is None
+    expired = judged(lease, T0 + 500, suspect_grace_ms=500, sighted_ms=500)
+    assert expired is EndReason.LEASE_EXPIRED
 
 
 def test_a_served_worker_is_unreachable_after_its_lease_and_three_failures() -> None:

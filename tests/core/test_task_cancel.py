@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.attempt import Outcome
-from tenure.core.task import AnnounceResult
 from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
 from tenure.core.task_event import (
     AttemptCancelled,
@@ -69,16 +68,13 @@ def test_what_nobody_holds_is_cancelled_at_once(task: Task) -> None:
     assert (decision.task.state, decision.task.finished_at_ms) == (TaskState.CANCELLED, T0 + 9)
     assert (decision.task.line, decision.task.due_at_ms) == (Line.NONE, None)
     assert decision.task.progress.cancel_reason == "enough"
-    assert decision.effects == (AnnounceResult(NAMESPACE, TASK_ID),)
+    assert decision.effects == ()
 
 
 def test_a_dispatched_task_is_cancelled_at_once_and_its_worker_stopped() -> None:
     decision = decided(handed(fresh()), CancelRequested())
     assert decision.task.state is TaskState.CANCELLED
-    assert decision.effects == (
-        AnnounceResult(NAMESPACE, TASK_ID),
-        TellStop(WORKER, TASK_ID, 1),
-    )
+    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)
 
 
 def test_the_late_confirmation_of_a_cancelled_task_is_told_so() -> None:
@@ -203,7 +199,7 @@ def test_a_worker_that_does_not_stop_within_the_grace_fails_the_task() -> None:
     failed = decision.task
     assert (failed.state, failed.progress.reason) == (TaskState.FAILED, Reason.CANCEL_TIMEOUT)
     assert failed.last_outcome is Outcome.CANCEL_TIMEOUT
-    assert TellStop(WORKER, TASK_ID, 1) in decision.effects
+    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)
 
 
 def test_what_no_worker_holds_is_cancelled_when_the_grace_is_over() -> None:

@@ -8,8 +8,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from tenure.core.task import decide
+from tenure.core.task import decide, is_live
 from tenure.core.task_effect import Decision
 from tenure.core.task_event import (
     AttemptCancelled,
@@ -34,7 +35,7 @@ from tenure.core.task_event import (
     Woken,
     WorkerLost,
 )
-from tenure.core.task_record import TERMINAL, Task, TaskState
+from tenure.core.task_record import TERMINAL, Line, Task, TaskKind, TaskState
 from tenure.core.task_rule import RULES
 from tenure.errors import Rejection
 from tests.core.tasks import FATAL, FAULT, OTHER, SIGHTED, STATES, T0, WORKER
@@ -60,6 +61,11 @@ TAKEN: Final[dict[TaskState, set[type[TaskEvent]]]] = {
     TaskState.RUNNING: WORKING | {TaskLost},
     TaskState.CANCELLING: WORKING | {TaskLost, CancelSignalled},
     TaskState.WAITING: WORKING,
+}
+# Which reports no attempt of such a task can make, whatever its state.
+FOREIGN: Final[dict[TaskKind, set[type[TaskEvent]]]] = {
+    TaskKind.ACTIVITY: {AttemptYielded},
+    TaskKind.WORKFLOW: {AttemptDeferred},
 }
 REFUSED_WHEN_TERMINAL: Final[dict[type[TaskEvent], str]] = {
     HandedOut: "wrong_state",
@@ -118,7 +124,8 @@ def instants(task: Task) -> set[int]:
 
 def is_taken(kind: type[TaskEvent], state: str, task: Task) -> bool:
     if issubclass(kind, Report):
-        return task.is_attempt_live and kind in TAKEN[task.state]
+        is_fitting = kind not in FOREIGN[task.kind]
+        return task.is_attempt_live and kind in TAKEN[task.state] and is_fitting
     if task.state in TERMINAL:
         return False
     if kind is HandedOut:
@@ -278,6 +285,42 @@ def test_the_rules_are_as_narrow_as_the_decisions() -> None:
                         targets[kind].add(decision.task.state)
     assert {kind: set(rule.sources) for kind, rule in RULES.items()} == sources
     assert {kind: set(rule.targets) for kind, rule in RULES.items()} == targets
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_an_attempt_is_live_exactly_while_it_may_report(state: str) -> None:
+    task = STATES[state]()
+    success = decide(task, say(AttemptSucceeded, task.attempt, None), T0)
+    assert is_live(task, task.attempt) is isinstance(success, Decision)
+    assert not is_live(task, task.attempt - 1)
+    assert not is_live(task, task.attempt + 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "changes"),
+    [
+        ("pending, ready", {"state": TaskState.DISPATCHED, "line": Line.NONE, "attempt": 1}),
+        ("pending, ready", {"worker_id": WORKER, "attempt": 1}),
+        ("pending, ready", {"finished_at_ms": T0}),
+        ("dispatched", {"line": Line.FRESH}),
+        ("dispatched", {"attempt": 0}),
+        ("running", {"worker_id": None}),
+        ("waiting run", {"worker_id": WORKER}),
+        ("paused", {"line": Line.RETURNED}),
+        ("paused run", {"worker_id": WORKER}),
+        ("succeeded", {"finished_at_ms": None}),
+    ],
+)
+def test_no_impossible_task_can_exist(state: str, changes: dict[str, Any]) -> None:
+    task = STATES[state]()
+    with pytest.raises(AssertionError):
+        replace(task, **changes)
+
+
+@pytest.mark.parametrize("member", [*TaskState, *Line])
+def test_a_state_is_found_by_its_stored_value(member: TaskState | Line) -> None:
+    found: dict[object, object] = {member: member}
+    assert found[member.value] is member
 
 
 def test_there_is_a_variant_of_every_state() -> None:

@@ -157,6 +157,8 @@ class Life:
             assert before.is_attempt_live
             assert event.attempt == before.attempt
             assert event.worker_id in {None, before.worker_id}
+        assert not isinstance(event, AttemptYielded) or before.kind is TaskKind.WORKFLOW
+        assert not isinstance(event, AttemptDeferred) or before.kind is TaskKind.ACTIVITY
 
     def check_budgets(self, before: Task, event: TaskEvent, decision: Decision) -> None:
         after, old, progress = decision.task, before.progress, decision.task.progress
@@ -212,7 +214,6 @@ class Life:
 
     def check_alive(self, task: Task) -> None:
         """Check who holds the task and that something will happen to it."""
-        is_activity = task.kind is TaskKind.ACTIVITY
         match task.state:
             case TaskState.PENDING:
                 assert task.line is not Line.NONE or task.due_at_ms is not None
@@ -225,7 +226,8 @@ class Life:
                 assert task.worker_id is not None or task.due_at_ms is not None
                 assert task.is_cancel_requested
             case TaskState.WAITING if task.progress.is_async:
-                assert not is_activity or task.due_at_ms is not None
+                assert task.kind is TaskKind.ACTIVITY
+                assert task.due_at_ms is not None
             case _:
                 pass
         if task.state in UNHELD:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
 from tenure.core.attempt import Outcome
 from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.task import AnnounceResult
 from tenure.core.task_effect import Decision, FollowUp, TellStop, WakeQueue
 from tenure.core.task_event import (
     AttemptCancelled,
@@ -29,7 +30,7 @@ from tenure.core.task_event import (
     Woken,
     WorkerLost,
 )
-from tenure.core.task_record import Line, Reason, Task, TaskState
+from tenure.core.task_record import Line, Reason, Task, TaskKind, TaskState
 from tests.core.tasks import (
     FATAL,
     FAULT,
@@ -45,6 +46,7 @@ from tests.core.tasks import (
     due,
     failed_once,
     fresh,
+    fresh_run,
     guarded,
     handed,
     lost,
@@ -57,6 +59,7 @@ from tests.core.tasks import (
     succeeded,
     waiting_async,
     waiting_run,
+    yielded,
 )
 
 
@@ -73,6 +76,11 @@ def ending(task: Task, outcome: Outcome, at_ms: int = T0) -> Decision:
     if outcome is Outcome.TIMED_OUT:
         return due(confirmed(task), task.handed_at_ms + task.spec.start_to_close_ms)
     return decided(task, events[outcome], at_ms)
+
+
+def kind_for(outcome: Outcome) -> TaskKind:
+    """Return which kind of task can have an attempt that ends like this."""
+    return TaskKind.WORKFLOW if outcome is Outcome.YIELDED else TaskKind.ACTIVITY
 
 
 def ended_by(task: Task, outcome: Outcome, at_ms: int = T0) -> Task:
@@ -124,7 +132,7 @@ def test_a_heartbeat_confirms_too() -> None:
 
 @pytest.mark.parametrize("outcome", RETURNING)
 def test_an_ended_attempt_is_stale_while_its_number_is_still_on_the_row(outcome: Outcome) -> None:
-    task = handed(fresh())
+    task = handed(fresh(kind=kind_for(outcome)))
     ended = ended_by(task, outcome)
     assert (ended.attempt, ended.last_outcome, ended.worker_id) == (1, outcome, None)
     rejection = refused(ended, report(AttemptSucceeded, task))
@@ -134,7 +142,7 @@ def test_an_ended_attempt_is_stale_while_its_number_is_still_on_the_row(outcome:
 
 @pytest.mark.parametrize("outcome", RETURNING)
 def test_an_ended_attempt_leaves_a_record(outcome: Outcome) -> None:
-    task = handed(fresh(), T0 - 9)
+    task = handed(fresh(kind=kind_for(outcome)), T0 - 9)
     decision = ending(task, outcome)
     record = decision.ended
     assert record is not None
@@ -173,7 +181,7 @@ def test_each_outcome_is_paid_for_by_its_own_budget(
     wait_ms: int,
 ) -> None:
     at_ms = T0 + 60_000
-    task = ended_by(handed(fresh()), outcome, at_ms)
+    task = ended_by(handed(fresh(kind=kind_for(outcome))), outcome, at_ms)
     assert task.state is TaskState.PENDING
     assert task.progress.failure_count == failures
     assert task.progress.interruption_count == interruptions
@@ -188,7 +196,7 @@ def test_success_ends_the_task_with_its_output() -> None:
     done = decision.task
     assert (done.state, done.output, done.finished_at_ms) == (TaskState.SUCCEEDED, b"done", T0 + 9)
     assert (done.due_at_ms, done.worker_id, done.last_outcome) == (None, WORKER, Outcome.SUCCEEDED)
-    assert decision.effects == (AnnounceResult(NAMESPACE, TASK_ID),)
+    assert decision.effects == ()
 
 
 def test_a_short_task_may_succeed_without_ever_running() -> None:
@@ -351,12 +359,12 @@ def test_both_kinds_of_loss_count(outcome: Outcome) -> None:
     ],
 )
 def test_any_other_outcome_resets_the_count(outcome: Outcome) -> None:
-    task = ended_by(handed(guarded(4)), outcome)
+    task = ended_by(handed(guarded(4, kind=kind_for(outcome))), outcome)
     assert (task.progress.loss_count, task.is_guarded) == (0, False)
 
 
 def test_a_run_that_waits_has_left_the_guard() -> None:
-    task = handed(guarded(2))
+    task = handed(guarded(2, kind=TaskKind.WORKFLOW))
     waiting = after(task, report(AttemptYielded, task, wake_seq=0))
     assert waiting.progress.loss_count == 0
     assert not after(waiting, Woken()).is_guarded
@@ -402,7 +410,7 @@ def test_after_three_undelivered_hand_outs_a_task_prefers_another_worker() -> No
     [Outcome.FAILED, Outcome.WORKER_LOST, Outcome.RELEASED, Outcome.YIELDED],
 )
 def test_any_other_outcome_breaks_the_row_of_undelivered_hand_outs(outcome: Outcome) -> None:
-    task = undelivered(undelivered(undelivered(fresh())))
+    task = undelivered(undelivered(undelivered(fresh(kind=kind_for(outcome)))))
     ended = ended_by(handed(start(task)), outcome)
     assert ended.progress.undelivered_count == 0
     assert ended.progress.avoid_worker_id is None
@@ -433,7 +441,7 @@ def test_a_waiting_run_is_held_at_once() -> None:
 
 @pytest.mark.parametrize("outcome", RETURNING)
 def test_a_held_task_is_paused_when_its_attempt_ends(outcome: Outcome) -> None:
-    task = pausing(handed(fresh()))
+    task = pausing(handed(fresh(kind=kind_for(outcome))))
     assert task.state is TaskState.DISPATCHED
     paused = ended_by(task, outcome)
     assert (paused.state, paused.worker_id, paused.line) == (TaskState.PAUSED, None, Line.NONE)
@@ -532,7 +540,33 @@ def test_deferring_twice_is_deferring_once() -> None:
     assert after(task, AttemptDeferred(attempt=1)) == task
 
 
+@pytest.mark.parametrize("make", [handed, lambda task: confirmed(handed(task))])
+def test_only_an_activity_can_be_completed_from_elsewhere(make: Callable[[Task], Task]) -> None:
+    run = make(fresh_run())
+    rejection = refused(run, report(AttemptDeferred, run))
+    assert (rejection.code, rejection.fields) == ("wrong_state", {"state": run.state.upper()})
+    assert refused(run, AttemptDeferred(attempt=1)).code == "wrong_state"
+    activity = make(fresh())
+    assert after(activity, report(AttemptDeferred, activity)).state is TaskState.WAITING
+
+
 # Runs.
+
+
+@pytest.mark.parametrize("make", [handed, lambda task: confirmed(handed(task))])
+def test_only_a_run_can_give_up_its_slot(make: Callable[[Task], Task]) -> None:
+    activity = make(fresh())
+    rejection = refused(activity, report(AttemptYielded, activity, wake_seq=0))
+    assert (rejection.code, rejection.fields) == ("wrong_state", {"state": activity.state.upper()})
+    assert refused(activity, AttemptYielded(attempt=1, wake_seq=-1)).code == "wrong_state"
+    assert refused(waiting_async(), AttemptYielded(attempt=1, wake_seq=0)).code == "wrong_state"
+    assert yielded(make(fresh_run()), wake_seq=0).state is TaskState.WAITING
+
+
+def test_a_stale_word_of_the_wrong_kind_is_stale_first() -> None:
+    stale = AttemptYielded(attempt=1, worker_id=WORKER, wake_seq=0)
+    assert refused(handed(lost(fresh())), stale).code == "attempt_mismatch"
+    assert refused(succeeded(), stale).code == "task_already_terminal"
 
 
 def test_a_run_that_has_seen_everything_waits() -> None:
@@ -575,7 +609,7 @@ def test_a_wake_up_of_an_activity_that_completes_later_only_counts() -> None:
 
 @pytest.mark.parametrize("outcome", [each for each in RETURNING if each != Outcome.UNDELIVERED])
 def test_heartbeat_details_reach_the_next_attempt_whatever_ended_the_last(outcome: Outcome) -> None:
-    task = running()
+    task = running(kind=kind_for(outcome))
     beat = report(Heartbeaten, task, details=b"7", percent=0.5, message="half")
     again = handed(start(ended_by(after(task, beat), outcome)))
     assert again.attempt == 2
@@ -649,4 +683,4 @@ def test_a_terminated_task_fails_without_asking_its_worker() -> None:
     task = decision.task
     assert (task.state, task.progress.reason) == (TaskState.FAILED, Reason.TERMINATED)
     assert task.progress.error == ErrorInfo(ErrorCategory.CANCELLED, "Out of budget.")
-    assert TellStop(WORKER, TASK_ID, 1) in decision.effects
+    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tenure.core.attempt import Outcome
 from tenure.core.retry import ErrorCategory, RetryPolicy
-from tenure.core.task_effect import TellStop
+from tenure.core.task_effect import TellStop, WakeQueue
 from tenure.core.task_event import (
     AttemptFailed,
     AttemptReleased,
@@ -19,6 +19,7 @@ from tenure.core.task_event import (
 from tenure.core.task_record import Line, Reason, Task, TaskState
 from tests.core.tasks import (
     FAULT,
+    NAMESPACE,
     T0,
     TASK_ID,
     WORKER,
@@ -132,7 +133,36 @@ def test_start_to_close_is_per_attempt() -> None:
 def test_start_to_close_of_the_last_attempt_fails_the_task() -> None:
     task = running(start_to_close_ms=500, retry=RetryPolicy(maximum_attempts=1))
     check_expires(task, T0 + 500, Reason.START_TO_CLOSE)
-    assert TellStop(WORKER, TASK_ID, 1) in due(task, T0 + 500).effects
+    assert due(task, T0 + 500).effects == (TellStop(WORKER, TASK_ID, 1),)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        handed(fresh(start_to_close_ms=500)),
+        running(start_to_close_ms=500),
+        running(heartbeat_timeout_ms=500),
+    ],
+    ids=["dispatched", "running", "silent"],
+)
+def test_the_worker_of_an_attempt_that_timed_out_is_stopped_though_it_is_retried(
+    task: Task,
+) -> None:
+    decision = due(task, T0 + 500)
+    assert decision.task.state is TaskState.PENDING
+    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)
+
+
+def test_nobody_is_stopped_when_what_no_worker_holds_times_out() -> None:
+    decision = due(waiting_async(start_to_close_ms=500), T0 + 500)
+    assert decision.task.last_outcome is Outcome.TIMED_OUT
+    assert decision.effects == ()
+
+
+def test_a_timeout_that_is_retried_at_once_wakes_its_queue_too() -> None:
+    task = running(start_to_close_ms=500, retry=RetryPolicy(initial_interval_ms=0))
+    decision = due(task, T0 + 500)
+    assert decision.effects == (WakeQueue(NAMESPACE, "default"), TellStop(WORKER, TASK_ID, 1))
 
 
 def test_start_to_close_runs_on_while_an_activity_completes_later() -> None:

@@ -69,7 +69,7 @@ async def test_a_refused_enqueue_disturbs_no_neighbour_of_its_batch(
 ) -> None:
     new = world.new()
     await world.enqueue(engine, new)
-    answers: list[Any] = await asyncio.gather(
+    answers: Any = await asyncio.gather(
         world.enqueue(engine, world.new()),
         world.enqueue(engine, new),
         world.enqueue(engine, world.new(), namespace="nobody/default"),
@@ -267,7 +267,7 @@ class TestIdempotencyKeys:
         other = await world.start()
         first = world.new(idempotency_key="k", input=b"1")
         second = world.new(idempotency_key="k", input=b"1" if is_same else b"2")
-        answers: list[Any] = await asyncio.gather(
+        answers: Any = await asyncio.gather(
             world.enqueue(engine, first),
             world.enqueue(other, second),
             return_exceptions=True,

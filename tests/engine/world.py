@@ -46,9 +46,17 @@ SPEC: Final = Spec(start_to_close_ms=600_000)
 RUN_SPEC: Final = Spec(kind=TaskKind.WORKFLOW)
 FAULT: Final = ErrorInfo(ErrorCategory.USER_CODE, "boom", type="ValueError")
 FATAL: Final = ErrorInfo(ErrorCategory.DATA_QUALITY, "bad row")
-TABLES: Final = (
-    "namespaces queues tasks history attempts idempotency_keys workers leases servers"
-).split()
+TABLES: Final = [
+    "namespaces",
+    "queues",
+    "tasks",
+    "history",
+    "attempts",
+    "idempotency_keys",
+    "workers",
+    "leases",
+    "servers",
+]
 CURSOR_KEY: Final = b"secret of this server"
 
 
@@ -72,12 +80,12 @@ class Faults:
     def __init__(self) -> None:
         self.points: list[str] = []
         self._planned: dict[str, list[BaseException]] = {}
-        self._hooks: dict[str, list[Callable[[], None]]] = {}
+        self._hooks: dict[str, list[Callable[[], object]]] = {}
 
     def raise_at(self, point: str, *errors: BaseException) -> None:
         self._planned.setdefault(point, []).extend(errors)
 
-    def call_at(self, point: str, hook: Callable[[], None]) -> None:
+    def call_at(self, point: str, hook: Callable[[], object]) -> None:
         self._hooks.setdefault(point, []).append(hook)
 
     def __call__(self, point: str) -> None:
@@ -377,7 +385,7 @@ class World:
 
     # -- Commands ------------------------------------------------------------------------------
 
-    def new(self, type: str = "mail", **changes: Any) -> NewTask:  # noqa: A002 (the word of the wire)
+    def new(self, type: str = "mail", **changes: Any) -> NewTask:
         fields = {"queue": QUEUE, "spec": SPEC, **changes}
         return NewTask(id=self.clock.new_id(), type=type, **fields)
 

@@ -76,6 +76,7 @@ class Network:
         loop.call_later(timeout_ms / 1000, _give_up, reply)
         if self._happens(self._world.faults.request_lost):
             return reply
+        is_single = is_single or type(request) is c.EnqueueTasks
         copies = 1 + (not is_single and self._happens(self._world.faults.duplicated))
         for copy in range(copies):
             answer_to = reply if copy == 0 else None
@@ -91,7 +92,8 @@ class Network:
         ask: Ask | None,
         reply: asyncio.Future[Any] | None,
     ) -> None:
-        if self.cut_ms(party, server):
+        is_fragile = type(request) is c.EnqueueTasks
+        if self.cut_ms(party, server) or (is_fragile and reply is not None and reply.done()):
             return
         engine = server.engine
         if engine is None:
@@ -104,6 +106,9 @@ class Network:
             self._world.ledger.answered(request, error)
             self._send_back(party, server, reply, error)
             return
+        if is_fragile and reply is not None:
+            # The caller's resend is marked; what it gave up is never run, as when a call ends.
+            reply.add_done_callback(lambda _: answer.cancel())
         answer.add_done_callback(
             lambda done: self._answered(party, server, engine, request, reply, done),
         )

@@ -488,9 +488,10 @@ class WorkerProcess:
         if random.random() < faults.forget_share and not self._world.is_healed:
             self._soon(random.random() * 900, self._forget, held)
             return
-        share = random.random()
-        if share < 0.02 and not self._world.is_healed:
-            return  # It hangs until somebody stops it.
+        # It knows its own time limit; nobody may be there to tell it.
+        self._soon(held.task.spec.start_to_close_ms, self._abort, held)
+        if random.random() < 0.02 and not self._world.is_healed:
+            return  # It hangs.
         run_ms = random.choice([5, 30, 120, 400, 1_200]) * (0.5 + random.random())
         self._soon(run_ms, self._end_run, held)
         beat_ms = held.task.spec.heartbeat_timeout_ms
@@ -572,6 +573,10 @@ class WorkerProcess:
     def _forget(self, held: Held) -> None:
         if self._is_current(held):
             self._world.note(f"worker {short(self.worker_id or '')} forgets {short(held.task.id)}")
+            self._drop(held.ref)
+
+    def _abort(self, held: Held) -> None:
+        if self._is_current(held):
             self._drop(held.ref)
 
     def _drop(self, ref: c.TaskRef) -> None:

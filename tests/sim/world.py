@@ -241,8 +241,19 @@ class World:
                     namespace=namespace, name=queue, is_paused=False, concurrency_max=0
                 )
                 await client.ask(command)
-                self.add_worker(namespace, queue)
+                if not self._has_workers(namespace, queue):
+                    self.add_worker(namespace, queue)
             self.clients.append(client)
+
+    def _has_workers(self, namespace: str, queue: str) -> bool:
+        """Tell whether workers that are there can do all types of a queue."""
+        there = [
+            each.new.types
+            for each in self.workers
+            if each.worker_id and not each.is_draining and each.namespace == namespace
+            and each.new.queue == queue
+        ]
+        return set(self.types) <= {each for types in there for each in types}
 
     async def _settle(self) -> None:
         """Wait until nothing is left to do; everything must end within its bounds."""
@@ -254,6 +265,10 @@ class World:
                 if not self.checker.live:
                     return
             await self._nudge()
+            for namespace, queues in self.queues.items():
+                for queue in queues:
+                    if not self._has_workers(namespace, queue):
+                        self.add_worker(namespace, queue)
             await asyncio.sleep(SETTLE_MS / 1000)
         for task in self.checker.live.values():
             message = f"task {short(task.id)} is {task.state} long after the world healed"

@@ -110,7 +110,9 @@ def _report_refusal(task: Task, event: Report, rule: Rule) -> Rejection | None:
     is_holder = event.worker_id is None or event.worker_id == task.worker_id
     if event.attempt == task.attempt and is_holder and task.is_attempt_live:
         is_early = event.needs_confirmed and task.state is TaskState.DISPATCHED
-        is_possible = task.state in rule.sources and not is_early
+        foreign = AttemptYielded if task.kind is TaskKind.ACTIVITY else AttemptDeferred
+        is_fitting = not is_early and not isinstance(event, foreign)
+        is_possible = task.state in rule.sources and is_fitting
         return None if is_possible else wrong_state(task)
     if event.attempt == task.attempt and task.last_outcome in EXPIRED:
         if isinstance(event, Heartbeaten):
@@ -562,8 +564,6 @@ _REPORTED: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RELEASE
 
 
 def _end_attempt(task: Task, outcome: Outcome) -> Task:
-    if not task.is_attempt_live:
-        return task
     return replace(task, last_outcome=outcome, progress=_ended_progress(task, outcome))
 
 

@@ -58,7 +58,7 @@ RULES: Final[dict[type[TaskEvent], Rule]] = {
     AttemptCancelled: _rule(_LIVE, _X),
     AttemptReleased: _rule(_LIVE, _P, _H, _X),
     AttemptDeferred: _rule(_LIVE, _W, _C),
-    AttemptYielded: _rule(_LIVE, _P, _W, _H),
+    AttemptYielded: _rule(frozenset({_D, _R, _C}), _P, _W, _H),
     DeliveryMissed: _rule(frozenset({_D}), _P, _H),
     TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
     WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
@@ -73,6 +73,7 @@ RULES: Final[dict[type[TaskEvent], Rule]] = {
 
 
 def rule_of(event: TaskEvent | Report) -> Rule:
+    """Return the rule for an event."""
     return _RULES_BY_TYPE[type(event)]
 
 

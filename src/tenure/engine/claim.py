@@ -70,12 +70,32 @@ class ClaimPlanner:
         mono_ms: int,
     ) -> ClaimPlan:
         """Return what this batch may hand out, and to whom; ``polls`` are new ones."""
-        fresh: dict[LineKey, int] = {}
-        ending: dict[str, set[str]] = {}
         groups: dict[Group, list[Offer]] = {group: [] for group in sorted(self.dirty)}
         self.dirty = set()
         for offer in polls.values():
             groups.setdefault(offer.group, []).append(offer)
+        fresh, ending = self._expect(commands, groups)
+        hands: list[Hand] = []
+        demands: list[Demand] = []
+        for group, new_offers in groups.items():
+            choice = _Choice(self._marks, group, fresh, mono_ms)
+            for offer in chain(self._book.in_group(group), new_offers):
+                over = len(ending.get(offer.worker_id, ()))
+                choice.consider(offer, over, is_new=offer.id in polls)
+            hands += choice.hands
+            for task_type, amount in choice.wanted.items():
+                key = (*group, task_type)
+                demands += self._marks.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
+        return ClaimPlan(tuple(hands), tuple(demands), self._is_direct)
+
+    def _expect(
+        self,
+        commands: Sequence[c.WorkCommand],
+        groups: dict[Group, list[Offer]],
+    ) -> tuple[dict[LineKey, int], dict[str, set[str]]]:
+        """Return how many tasks a batch enqueues, and what it ends of each session's."""
+        fresh: dict[LineKey, int] = {}
+        ending: dict[str, set[str]] = {}
         for command in commands:
             if type(command) is c.EnqueueTasks:
                 for new in command.tasks:
@@ -85,23 +105,7 @@ class ClaimPlanner:
                 self._note_refill(command, ending, groups)
         for namespace, queue, _ in fresh:
             groups.setdefault((namespace, queue), [])
-        if not groups:
-            return ClaimPlan()
-        hands: list[Hand] = []
-        demands: list[Demand] = []
-        for group, new_offers in groups.items():
-            choice = _Choice(self._marks, group, fresh, mono_ms)
-            for offer in chain(self._book.in_group(group), new_offers):
-                choice.consider(
-                    offer,
-                    len(ending.get(offer.worker_id, ())),
-                    is_new=offer.id in polls,
-                )
-            hands += choice.hands
-            for task_type, amount in choice.wanted.items():
-                key = (*group, task_type)
-                demands += self._marks.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
-        return ClaimPlan(tuple(hands), tuple(demands), self._is_direct)
+        return fresh, ending
 
     def _note_refill(
         self,
@@ -182,28 +186,45 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
         result.seen = await table.claim_tasks(tx, plan.demands)
     result.took_ms = ws.clock.monotonic_ms() - began_ms
     ready = _ready_tasks(ws, plan, result.seen)
-    guarded: set[str] = set()
-    if any(task.is_guarded for task in result.seen):
-        holders = {(hand.namespace, hand.queue, hand.worker_id) for hand in hands}
-        guarded = await table.load_guarded_holders(tx, holders)
-    free = await _free_slots(tx, ws, ready) if ready else {}
-    for group, tasks in ready.items():
-        if free[group] < len(tasks):
-            tasks = sorted(tasks, key=dealing.order)[: free[group]]  # noqa: PLW2901 (the rest waits)
-        mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
-        events = {
-            hand.offer_id: HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
-            for hand in mine
-        }
-        for task, hand in dealing.deal(tasks, mine, guarded):
-            key = (task.namespace, task.id)
-            decision = ws.apply(key, events[hand.offer_id])
-            assert isinstance(decision, Decision)
-            result.dealt.append((key, hand.offer_id))
-    if result.seen:
-        dealt = {key for key, _ in result.dealt}
-        result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
+    if ready:
+        guarded = await _guarded_holders(tx, result.seen, hands)
+        free = await _free_slots(tx, ws, ready)
+        for group, tasks in ready.items():
+            mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
+            _deal_group(ws, _first(tasks, free[group]), mine, guarded, result)
+    dealt = {key for key, _ in result.dealt}
+    result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
     return result
+
+
+async def _guarded_holders(tx: Tx, seen: Iterable[Task], hands: Sequence[Hand]) -> set[str]:
+    """Return who holds a suspect, if one is to be dealt; a fresh task never is."""
+    if not any(task.is_guarded for task in seen):
+        return set()
+    holders = {(hand.namespace, hand.queue, hand.worker_id) for hand in hands}
+    return await table.load_guarded_holders(tx, holders)
+
+
+def _first(tasks: list[Task], amount: int) -> list[Task]:
+    return tasks if amount >= len(tasks) else sorted(tasks, key=dealing.order)[:amount]
+
+
+def _deal_group(
+    ws: WorkingSet,
+    tasks: list[Task],
+    hands: Sequence[Hand],
+    guarded: set[str],
+    result: ClaimResult,
+) -> None:
+    events = {
+        hand.offer_id: HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
+        for hand in hands
+    }
+    for task, hand in dealing.deal(tasks, hands, guarded):
+        key = (task.namespace, task.id)
+        decision = ws.apply(key, events[hand.offer_id])
+        assert isinstance(decision, Decision)
+        result.dealt.append((key, hand.offer_id))
 
 
 def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
@@ -216,6 +237,10 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
         result.refused[hand.offer_id] = refusal.to_error()
         return False
     assert worker is not None
+    if hand.session_no and hand.session_no != worker.session_no:
+        # Another server holds its present session; what is given to this one would be lost.
+        result.refused[hand.offer_id] = worker_rules.inactive(worker.id, None).to_error()
+        return False
     if hand.is_new and (worker.queue != hand.queue or not hand.types.issubset(worker.types)):
         message = f"Worker {worker.id} is not registered for this queue and these types."
         result.refused[hand.offer_id] = InvalidArgument(message, field="types")

@@ -603,7 +603,7 @@ class Engine:
         commands = [command for command, _ in entries]
         try:
             beaten = await self.store.transaction(
-                lambda tx: heartbeat.run(tx, commands),
+                lambda tx: heartbeat.run(tx, commands, self.settings),
                 LaneName.HEARTBEAT,
             )
         except Lost as lost:

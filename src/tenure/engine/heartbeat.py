@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core import lease as lease_rules
 from tenure.core import worker as worker_rules
 from tenure.core.lease import Lease
 from tenure.core.worker import Worker, WorkerStatus
 from tenure.engine import command as c
+from tenure.engine.settings import Settings
 from tenure.errors import Rejection
 from tenure.store import table
 from tenure.store.transaction import Tx
@@ -23,12 +25,16 @@ class Beaten(msgspec.Struct, frozen=True):
     now_ms: int
 
 
-async def run(tx: Tx, commands: Sequence[c.HeartbeatCommand]) -> Beaten:
+async def run(
+    tx: Tx,
+    commands: Sequence[c.HeartbeatCommand],
+    settings: Settings,
+) -> Beaten:
     """Renew the leases whose token matches; say why to the others."""
     answers: list[object] = [None] * len(commands)
     now_ms = await tx.now_ms()
     waiting = [
-        (index, command)
+        (index, _granted(command, settings))
         for index, command in enumerate(commands)
         if isinstance(command, c.Heartbeat)
     ]
@@ -48,6 +54,15 @@ async def run(tx: Tx, commands: Sequence[c.HeartbeatCommand]) -> Beaten:
             await tx.one("touch_server", touch.server_id, now_ms)
             answers[index] = now_ms
     return Beaten(answers, now_ms)
+
+
+def _granted(command: c.Heartbeat, settings: Settings) -> c.Heartbeat:
+    """Let a worker ask for another lease, within the limits."""
+    asked_ms = command.beat.lease_ms
+    lease_ms = min(max(asked_ms, settings.lease_least_ms), settings.lease_most_ms)
+    if not asked_ms or lease_ms == asked_ms:
+        return command
+    return replace(command, beat=replace(command.beat, lease_ms=lease_ms))
 
 
 async def _beat(

@@ -201,7 +201,7 @@ def _finish(
 
 def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | None:
     """Return the answer that the same completion got before, if it was accepted."""
-    ended = ws.rows.ended.get((*key, item.attempt))
+    ended = ws.rows.ended.get((*key, item.attempt)) or ws.find_ended(key, item.attempt)
     if ended is not None:
         same = ended.outcome is _OUTCOMES.get(item.kind) and ended.error == item.error
         return c.Reported(TaskState(ended.state_after)) if same else None

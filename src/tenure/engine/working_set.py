@@ -88,6 +88,13 @@ class WorkingSet:
         if decision.follow_ups:
             self.follow_ups.extend(decision.follow_ups)
 
+    def find_ended(self, key: TaskKey, number: int) -> Attempt | None:
+        """Return the record of an attempt that this batch has ended: a report may come twice."""
+        for each in self.ended:
+            if (each.namespace, each.task_id) == key and each.number == number:
+                return each
+        return None
+
     def apply_worker(self, worker_id: str, event: WorkerEvent) -> WorkerDecision | Rejection:
         """Decide an event on a worker that is in the set."""
         worker = self.workers[worker_id]

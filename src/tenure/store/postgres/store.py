@@ -32,7 +32,7 @@ _MIGRATIONS = migration.load("tenure.store.postgres.migrations")
 # over an index. So plans are made once (planning took as long as the work of a small batch), and
 # the choices that statistics of an empty table, the normal state of a queue, lead to are off: a
 # plan that was cached then would scan the table from end to end once it is full.
-_LANE_SETTINGS = {
+LANE_SETTINGS = {
     "application_name": "tenure",
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
@@ -141,7 +141,7 @@ class PostgresStore:
             self._dsn,
             timeout=CONNECT_SECONDS_MAX,
             statement_cache_size=0 if self._pooled else 100,
-            server_settings={} if self._pooled else _LANE_SETTINGS,
+            server_settings={} if self._pooled else LANE_SETTINGS,
             target_session_attrs=SessionAttribute.read_write,
         )
 
@@ -173,18 +173,20 @@ class PostgresStore:
 
     async def transaction(self, body: Body[T], lane: LaneName = LaneName.WORK) -> T:
         """Run ``body`` on the connection of its lane."""
-        try:
-            async with asyncio.timeout(TX_SECONDS_MAX), self._locks[lane]:
-                link = await self._link(lane)
-                return await self._transact(link, body)
-        except BaseException as error:
-            failure = translated(error)
-            if isinstance(failure, Lost) or not isinstance(error, Exception):
-                # Nobody knows in which state the connection is: it is never used again.
-                self._drop(lane)
-            if failure is error:
-                raise
-            raise failure from error
+        # Whoever gives up while it waits for the lane leaves the connection to its present user.
+        async with self._locks[lane]:
+            try:
+                async with asyncio.timeout(TX_SECONDS_MAX):
+                    link = await self._link(lane)
+                    return await self._transact(link, body)
+            except BaseException as error:
+                failure = translated(error)
+                if isinstance(failure, Lost) or not isinstance(error, Exception):
+                    # Nobody knows in which state the connection is: it is never used again.
+                    self._drop(lane)
+                if failure is error:
+                    raise
+                raise failure from error
 
     async def _transact(self, link: Link, body: Body[T]) -> T:
         connection = link.connection

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import apsw
 
@@ -25,6 +25,9 @@ from tenure.store.transaction import Body, LaneName, Probe, Row
 T = TypeVar("T")
 _STATEMENTS = statement.load("tenure.store.sqlite.sql", mark="?")
 _MIGRATIONS = migration.load("tenure.store.sqlite.migrations")
+
+# About a millisecond of work in SQLite's virtual machine.
+_STEPS_BETWEEN_LOOKS = 20_000
 
 _CONFLICTS = (apsw.BusyError, apsw.LockedError)
 _REFUSALS = (
@@ -78,6 +81,8 @@ class SqliteTx:
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
         """Run a write for each row of parameters; counted, because RETURNING costs half again."""
+        if not rows:
+            return 0
         if self._probe is not None:
             self._probe(name)
         connection = self._connection
@@ -141,11 +146,12 @@ class SqliteStore:
         self._connection = self._connect()
         self._reader = self._connect()
         self._migrate(self._connection)
+        self._reader.pragma("query_only", 1)
 
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(self._path, flags=flags)
-        # Without this SQLite plans a statement anew whenever a bound value changes: 50 µs each time.
+        # Without this SQLite plans a statement anew whenever a bound value changes: 50 µs each.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.set_busy_timeout(SQLITE_BUSY_MS if self._is_file else 0)
         if self._is_file:
@@ -198,10 +204,10 @@ class SqliteStore:
             result = _finish(body(SqliteTx(connection, self._clock, self._probe)))
             self._mark("before COMMIT")
             connection.execute("COMMIT")
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 (raised again, by its meaning)
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            raise _translated(error) from error
+            _raise_translated(error)
         self._mark("after COMMIT")
         return result
 
@@ -217,18 +223,21 @@ class SqliteStore:
             raise Lost(message, reason="shutting_down")
         if self._read_thread is None:
             return self._read(reader, body)
-        alarm = asyncio.get_running_loop().call_later(READ_SECONDS_MAX, reader.interrupt)
-        try:
-            return await self._read_thread.call(lambda: self._read(reader, body))
-        finally:
-            alarm.cancel()
+        deadline = time.monotonic() + READ_SECONDS_MAX
+        return await self._read_thread.call(lambda: self._read_until(deadline, reader, body))
+
+    def _read_until(self, deadline: float, reader: apsw.Connection, body: Body[T]) -> T:
+        # The statement looks at the time itself: an alarm from outside might ring between two
+        # statements, or for the read that comes next.
+        reader.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
+        return self._read(reader, body)
 
     def _read(self, reader: apsw.Connection, body: Body[T]) -> T:
         try:
             reader.execute("BEGIN")
             return _finish(body(SqliteTx(reader, self._clock, self._probe)))
-        except BaseException as error:
-            raise _translated(error) from error
+        except BaseException as error:  # noqa: BLE001 (raised again, by its meaning)
+            _raise_translated(error)
         finally:
             if reader.in_transaction:
                 reader.execute("ROLLBACK")
@@ -256,6 +265,14 @@ def _finish(awaitable: Awaitable[T]) -> T:
     coroutine.close()
     message = "A transaction body awaited something else than its transaction."
     raise AssertionError(message)
+
+
+def _raise_translated(error: BaseException) -> NoReturn:
+    """Raise the store's own failure for an error, or the error itself."""
+    failure = _translated(error)
+    if failure is error:
+        raise error
+    raise failure from error
 
 
 def _translated(error: BaseException) -> BaseException:

@@ -168,17 +168,32 @@ CREATE TABLE servers (
 CREATE FUNCTION ensure_day_partitions(day bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     day_ms CONSTANT bigint := 86400000;
-    parent text;
+    parents CONSTANT text[] := ARRAY['history', 'attempts'];
+    instants CONSTANT text[] := ARRAY['finished_at_ms', 'ended_at_ms'];
+    has_rows boolean;
 BEGIN
     -- Two servers may come at the same time; the lock ends with the transaction.
     PERFORM pg_advisory_xact_lock(724913865);
-    FOREACH parent IN ARRAY ARRAY['history', 'attempts'] LOOP
-        IF to_regclass(format('%I', parent || '_' || day)) IS NULL THEN
+    -- Whoever waits for a table here makes every completion wait behind it: rather try again later.
+    PERFORM set_config('lock_timeout', '1s', true);
+    FOR n IN 1..2 LOOP
+        CONTINUE WHEN to_regclass(format('%I', parents[n] || '_' || day)) IS NOT NULL;
+        -- A day whose first rows came before it was made stays in the default partition:
+        -- PostgreSQL refuses to make it, and the days to come must be made all the same.
+        EXECUTE format(
+            'SELECT EXISTS (SELECT FROM %I WHERE %I >= %L AND %I < %L)',
+            parents[n] || '_default', instants[n], day * day_ms, instants[n], (day + 1) * day_ms
+        ) INTO has_rows;
+        CONTINUE WHEN has_rows;
+        BEGIN
             EXECUTE format(
                 'CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
-                parent || '_' || day, parent, day * day_ms, (day + 1) * day_ms
+                parents[n] || '_' || day, parents[n], day * day_ms, (day + 1) * day_ms
             );
-        END IF;
+        EXCEPTION WHEN check_violation THEN
+            -- A row came between the look and the lock.
+            NULL;
+        END;
     END LOOP;
 END $$;
 
@@ -188,6 +203,7 @@ DECLARE
     partition text;
 BEGIN
     PERFORM pg_advisory_xact_lock(724913865);
+    PERFORM set_config('lock_timeout', '1s', true);
     FOR partition IN
         SELECT c.relname
         FROM pg_inherits i

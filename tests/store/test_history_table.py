@@ -1,0 +1,147 @@
+"""History and ended attempts: retention, and the days of PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+
+from tenure.store import table
+from tenure.store.postgres import PostgresStore
+from tenure.store.transaction import LaneName, Store, Tx
+from tests.store.rows import (
+    DAY_MS,
+    NAMESPACE,
+    NOW,
+    ended_attempt,
+    finished_from,
+    history,
+    pending,
+    task_id,
+)
+
+TODAY = NOW // DAY_MS
+
+
+async def add_finished(store: Store, number: int, at_ms: int) -> None:
+    """Write a task that finished then, and an attempt that ended then."""
+    task = finished_from(pending(number), finished_at_ms=at_ms)
+    attempt = ended_attempt(number, 1, ended_at_ms=at_ms)
+    await store.transaction(lambda tx: table.insert_finished(tx, [task]))
+    await store.transaction(lambda tx: table.insert_attempts(tx, [attempt]))
+
+
+async def ensure(store: Store, *days: int) -> None:
+    async def body(tx: Tx) -> None:
+        for day in days:
+            await tx.one("ensure_days", day)
+
+    await store.transaction(body, LaneName.SERVICE)
+
+
+async def drop_before(store: Store, day: int) -> object:
+    rows = await store.transaction(lambda tx: tx.one("drop_days", day), LaneName.SERVICE)
+    return rows[0][0]
+
+
+async def partitions(dsn: str, rows_of: str = "history") -> dict[str, int]:
+    """Return how many rows lie in each partition."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        found = await connection.fetch(
+            f"SELECT CAST(tableoid AS regclass)::text, count(*) FROM {rows_of} GROUP BY 1",
+        )
+        return {row[0]: row[1] for row in found}
+    finally:
+        await connection.close()
+
+
+async def attempts_of(store: Store, number: int) -> int:
+    key = (NAMESPACE, task_id(number))
+    return len(await store.read(lambda tx: table.load_attempts(tx, key)))
+
+
+async def test_old_history_and_old_attempts_are_deleted_in_bounded_batches(store: Store) -> None:
+    for number in range(1, 6):
+        await add_finished(store, number, NOW - 6 + number)
+
+    async def forget(amount: int) -> int:
+        rows = await store.transaction(lambda tx: tx.one("delete_history", NOW - 2, amount))
+        return len(rows)
+
+    assert await forget(2) == 2
+    assert await forget(2) == 1
+    assert await forget(2) == 0
+    assert [task.id for task in await history(store, 1, 2, 3, 4, 5)] == [task_id(4), task_id(5)]
+    assert [await attempts_of(store, number) for number in range(1, 6)] == [0, 0, 0, 1, 1]
+
+
+async def test_the_days_of_history_are_made_and_dropped_alike_on_both_databases(
+    store: Store,
+) -> None:
+    await ensure(store, TODAY - 1, TODAY, TODAY + 1)
+    await add_finished(store, 1, NOW)
+    await add_finished(store, 2, NOW + DAY_MS)
+    await drop_before(store, TODAY)
+    assert len(await history(store, 1, 2)) == 2
+
+
+async def test_a_finished_task_lies_in_the_partition_of_its_day(
+    postgres_store: PostgresStore,
+    dsn: str,
+) -> None:
+    await ensure(postgres_store, TODAY)
+    for number, at_ms in ((1, TODAY * DAY_MS), (2, (TODAY + 1) * DAY_MS - 1)):
+        await add_finished(postgres_store, number, at_ms)
+    assert await partitions(dsn) == {f"history_{TODAY}": 2}
+    assert await partitions(dsn, "attempts") == {f"attempts_{TODAY}": 2}
+
+
+async def test_a_row_outside_any_day_goes_to_the_default_partition(
+    postgres_store: PostgresStore,
+    dsn: str,
+) -> None:
+    await ensure(postgres_store, TODAY)
+    await add_finished(postgres_store, 1, (TODAY + 1) * DAY_MS)
+    assert await partitions(dsn) == {"history_default": 1}
+    assert len(await history(postgres_store, 1)) == 1
+    assert await attempts_of(postgres_store, 1) == 1
+
+
+async def test_days_before_a_day_are_dropped_with_all_that_is_in_them(
+    postgres_store: PostgresStore,
+    dsn: str,
+) -> None:
+    await ensure(postgres_store, TODAY - 2, TODAY - 1, TODAY)
+    for number, day in enumerate((TODAY - 2, TODAY - 1, TODAY), 1):
+        await add_finished(postgres_store, number, day * DAY_MS)
+    assert await drop_before(postgres_store, TODAY) == 4
+    assert await drop_before(postgres_store, TODAY) == 0
+    assert await partitions(dsn) == {f"history_{TODAY}": 1}
+    assert await partitions(dsn, "attempts") == {f"attempts_{TODAY}": 1}
+
+
+async def test_a_day_can_be_made_after_its_first_tasks_have_finished(
+    postgres_store: PostgresStore,
+    dsn: str,
+) -> None:
+    await add_finished(postgres_store, 1, NOW)
+    await ensure(postgres_store, TODAY, TODAY + 1)
+    await add_finished(postgres_store, 2, NOW)
+    await add_finished(postgres_store, 3, NOW + DAY_MS)
+    assert len(await history(postgres_store, 1, 2, 3)) == 3
+    assert (await partitions(dsn))[f"history_{TODAY + 1}"] == 1
+
+
+async def test_two_servers_may_make_the_same_day_at_once(dsn: str) -> None:
+    stores = [PostgresStore(dsn) for _ in range(3)]
+    try:
+        for each in stores:
+            await each.open()
+        for _ in range(2):
+            await asyncio.gather(*(ensure(each, TODAY, TODAY + 1) for each in stores))
+        await add_finished(stores[0], 1, NOW)
+        assert await partitions(dsn) == {f"history_{TODAY}": 1}
+    finally:
+        for each in stores:
+            await each.close()
