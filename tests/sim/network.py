@@ -132,6 +132,8 @@ class Network:
         if server.engine is not engine:
             return
         self._world.ledger.answered(request, answer)
+        if isinstance(answer, c.SessionAnswer):
+            request.sink.opened(answer.worker.session_no)
         if not self._happens(self._world.faults.reply_lost):
             self._send_back(party, server, reply, answer)
 

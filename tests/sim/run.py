@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import signal
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from types import FrameType
 
 import msgspec
 
@@ -13,6 +17,7 @@ from tests.sim.trace import Violation
 from tests.sim.world import World
 
 CHUNK = 20
+SECONDS_MAX = 20  # A hundred times what a seed takes: it runs in circles.
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -36,12 +41,31 @@ def run_seed(seed: int, *, mutant: str = "", faults: Faults | None = None) -> Re
     return _run(seed, faults, "")
 
 
+class TooLong(BaseException):
+    """A world runs in circles; not an `Exception`, so that nothing in it takes it for its own."""
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    def stop(_number: int, frame: FrameType | None) -> None:
+        raise TooLong(f"in {frame}")
+
+    old = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
 def _run(seed: int, faults: Faults | None, option: str) -> Result:
     world = World(seed, faults)
     error: BaseException | None = None
     try:
-        world.run()
-    except Exception as caught:  # noqa: BLE001 -- whatever ends a world is its finding.
+        with _limited():
+            world.run()
+    except (Exception, TooLong) as caught:  # noqa: BLE001 -- whatever ends a world is its finding.
         error = caught
     lines = world.trace.lines
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()

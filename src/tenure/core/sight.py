@@ -42,6 +42,14 @@ def stall(sight: Sight, *, mono_ms: int) -> Sight:
     return replace(sight, sighted_since_mono_ms=mono_ms)
 
 
+def still_sighted_ms(sight: Sight, *, mono_ms: int, store_now_ms: int) -> int:
+    """Return for how long the server has been sighted at an instant of the store.
+
+    The store's clock may have jumped, or the loop stalled, after the last commit of a heartbeat.
+    """
+    return sighted_ms(commit(sight, mono_ms=mono_ms, store_now_ms=store_now_ms), mono_ms=mono_ms)
+
+
 def sighted_ms(sight: Sight, *, mono_ms: int) -> int:
     """Return for how long the server has been sighted; 0 while it is blind."""
     if mono_ms - sight.committed_at_mono_ms > SIGHT_STALL_MS:

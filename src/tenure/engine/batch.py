@@ -76,7 +76,7 @@ class Committed(msgspec.Struct, frozen=True):
     answers: list[object]
     ws: WorkingSet
     claims: ClaimResult
-    demands: tuple[table.Demand, ...]
+    plan: ClaimPlan
 
 
 async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Committed:
@@ -84,7 +84,8 @@ async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Commit
     needs = need.gather(commands)
     needs.namespaces -= context.known_namespaces
     receivers = context.plan.receivers
-    rows = await load(tx, needs, cache=context.cache, receivers=receivers)
+    mono_ms = context.clock.monotonic_ms()
+    rows = await load(tx, needs, cache=context.cache, receivers=receivers, mono_ms=mono_ms)
     ws, answers = _decide(rows, commands, context)
     if ws.doubtful:
         # Something was refused or left alone on remembered copies: read them, decide again.
@@ -92,13 +93,13 @@ async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Commit
         needs = need.gather(commands)
         needs.namespaces -= context.known_namespaces
         needs.judge = needs.due = None
-        again = await load(tx, needs, cache=fresh, receivers=receivers)
+        again = await load(tx, needs, cache=fresh, receivers=receivers, mono_ms=mono_ms)
         _keep_taken(rows, again)
         ws, answers = _decide(again, commands, context)
     await _follow_up(tx, ws)
     claims = await hand_out(tx, ws, context.plan)
     await _save(tx, ws)
-    return Committed(answers, ws, claims, context.plan.demands)
+    return Committed(answers, ws, claims, context.plan)
 
 
 def _keep_taken(first: Rows, again: Rows) -> None:

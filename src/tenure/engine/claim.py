@@ -81,7 +81,7 @@ class ClaimPlanner:
             choice = _Choice(self._marks, group, fresh, mono_ms)
             for offer in chain(self._book.in_group(group), new_offers):
                 over = len(ending.get(offer.worker_id, ()))
-                choice.consider(offer, over, is_new=offer.id in polls)
+                choice.consider(offer, over)
             hands += choice.hands
             for task_type, amount in choice.wanted.items():
                 key = (*group, task_type)
@@ -141,7 +141,8 @@ class _Choice:
         self.wanted: dict[str, int] = {}
         self.hands: list[Hand] = []
 
-    def consider(self, offer: Offer, ending: int, *, is_new: bool) -> None:
+    def consider(self, offer: Offer, ending: int) -> None:
+        is_new = not offer.is_checked
         credit = offer.credit(ending)
         if credit <= 0 and not is_new:
             return

@@ -11,6 +11,7 @@ import msgspec
 from tenure.core.lease import Beat, Lease
 from tenure.core.limits import DRAIN_DEADLINE_MS, LONG_POLL_MS, SUSPECT_GRACE_MS
 from tenure.core.retry import ErrorInfo
+from tenure.core.sight import Sight
 from tenure.core.task_record import NewTask, Task, TaskState
 from tenure.core.worker import EndReason, NewWorker, Worker
 from tenure.errors import Rejection
@@ -321,18 +322,20 @@ class CreateNamespace(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ProcessDue(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Look at tasks whose timer has fired."""
+    """Look at tasks whose timer has fired. ``sight`` is looked at again in the transaction."""
 
     sighted_ms: int
     amount: int
+    sight: Sight | None = None
 
 
 class JudgeLeases(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Take workers offline whose lease is over."""
+    """Take workers offline whose lease is over. ``sight`` is looked at again, as for timers."""
 
     sighted_ms: int
     amount: int
     suspect_grace_ms: int = SUSPECT_GRACE_MS
+    sight: Sight | None = None
 
 
 class ReleaseHeldTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -13,28 +13,24 @@ from typing import Any, Self, cast
 import structlog
 
 from tenure.core import sight as sight_rules
-from tenure.core.limits import NOTIFY_MS
 from tenure.core.sight import Sight
-from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
 from tenure.core.task_record import Task
-from tenure.core.worker import ReleaseHeld, TellDrain, TellEnded
 from tenure.engine import batch, heartbeat
 from tenure.engine import command as c
 from tenure.engine.cache import RowCache
 from tenure.engine.check import check
-from tenure.engine.claim import ClaimPlan, ClaimPlanner
+from tenure.engine.claim import ClaimPlan
 from tenure.engine.clock import Clock
+from tenure.engine.dispatch import Dispatch
 from tenure.engine.lane import Entry, Lane
-from tenure.engine.mark import LineKey, Marks
-from tenure.engine.offer import Group, Offer, OfferBook
-from tenure.engine.poll import Poll
+from tenure.engine.replica import Replicas, heard
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
-from tenure.engine.working_set import AnyEffect
 from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
-from tenure.store.failure import Conflict, FenceLost, Lost, Refused
+from tenure.store import table
+from tenure.store.failure import Conflict, FenceLost, Lost, Refused, StoreError
 from tenure.store.transaction import LaneName, Store, Tx
 
 log = structlog.get_logger("tenure.engine")
@@ -69,23 +65,11 @@ class Engine:
         self.alarm = Alarm()
         self.finished_count = 0
         self._pause = pause
-        self._book = OfferBook()
-        self._marks = Marks(is_on=self.settings.low_water_marks)
-        self._planner = ClaimPlanner(
-            self._book,
-            self._marks,
-            is_direct=self.settings.direct_hand_out,
-        )
-        self._polls: dict[int, Offer] = {}
-        self._freed: dict[int, Offer] = {}
         self._cache = RowCache(is_on=self.settings.cached_rows)
         self._namespaces: frozenset[str] = frozenset()
         self._sessions = SessionWatch()
         self._listeners: list[Callable[[Task], None]] = []
         self._sight: Sight | None = None
-        self._told: set[Group] = set()
-        self._tell_soon: asyncio.TimerHandle | None = None
-        self._telling: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._work: Lane[c.WorkCommand] = Lane(
             self._run_work,
@@ -93,7 +77,15 @@ class Engine:
             queue_max=self.settings.lane_queue_max,
             weigh=_weight,
         )
-        self._work.has_extra_work = lambda: bool(self._planner.dirty)
+        self._replicas = Replicas(store)
+        self._dispatch = Dispatch(
+            clock,
+            self.settings,
+            submit=self._work.submit,
+            kick=self._work.kick,
+            tell=self._replicas.tell,
+        )
+        self._work.has_extra_work = lambda: self._dispatch.has_work
         self._beats: Lane[c.HeartbeatCommand] = Lane(
             self._run_beats,
             batch_max=self.settings.work_batch_max,
@@ -120,7 +112,7 @@ class Engine:
     async def start(self) -> None:
         """Open the store and run lanes and services."""
         await self.store.open()
-        self.store.listen(self._hear)
+        self.store.listen(lambda payload: self._dispatch.hear(heard(payload)))
         create = asyncio.get_running_loop().create_task
         self._tasks = [
             create(self._work.serve(), name="work lane"),
@@ -134,19 +126,17 @@ class Engine:
         for service in services:
             service.cancel()
         await asyncio.gather(*services, return_exceptions=True)
-        for offer in [each for group in list(self._book.groups()) for each in self._all_in(group)]:
-            self._end_poll(offer)
+        self._dispatch.end_polls()
         self._work.close()
         self._beats.close()
         await asyncio.gather(*lanes)
-        if self._tell_soon is not None:
-            self._tell_soon.cancel()
-        await asyncio.gather(*self._telling, return_exceptions=True)
+        await self._replicas.close()
         await self.store.close()
 
     def kill(self) -> None:
         """Stop at once, like a process that dies: for simulations of a crash."""
-        for task in (*self._tasks, *self._telling):
+        self._replicas.kill()
+        for task in self._tasks:
             task.cancel()
 
     # -- Commands ------------------------------------------------------------------------------
@@ -172,6 +162,7 @@ class Engine:
     ) -> tuple[c.Renewed, c.HeldAnswer]:
         """Renew a lease, then apply what the heartbeat says of attempts; wait for both."""
         renewed = cast("c.Renewed", await self.submit(command))
+        self._recount(command)
         if renewed.cancel:
             refs = renewed.cancel
             self.submit(c.SignalCancels(namespace=command.namespace, items=refs))
@@ -187,18 +178,42 @@ class Engine:
         )
         return renewed, cast("c.HeldAnswer", await self.submit(report))
 
+    def _recount(self, command: c.Heartbeat) -> None:
+        """Look again at what a session holds when its worker says that it holds less.
+
+        Another server may have ended an attempt; without this its slot would never be free again.
+        """
+        session = self._book.session_of(command.worker_id)
+        if session is not None and command.beat.active_count < len(session.held):
+            task = asyncio.get_running_loop().create_task(self._reread_held(session))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _reread_held(self, session: Offer) -> None:
+        before = dict(session.held)
+        try:
+            held = await self.store.read(
+                lambda tx: table.read_held(tx, session.group, session.worker_id),
+            )
+        except StoreError as error:
+            log.warning("session.reread_failed", worker_id=session.worker_id, error=str(error))
+            return
+        # What was handed out meanwhile is not in `before`; what was and is gone never comes back.
+        gone = [c.TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]
+        for ref in gone:
+            if session.held.get(ref.task_id) == ref.attempt:
+                del session.held[ref.task_id]
+        if gone:
+            session.sink.stop(gone)
+            self._touch(session.group)
+
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session is willing to hold."""
-        session = self._book.session_of(worker_id)
-        if session is not None:
-            session.window = window
-            self._touch(session.group)
+        self._dispatch.set_window(worker_id, window)
 
     def end_session(self, worker_id: str, session_no: int) -> None:
         """Remove the offer of a session that is over; a later one stays."""
-        session = self._book.session_of(worker_id)
-        if session is not None and session.session_no == session_no:
-            self._book.remove(session.id)
+        self._dispatch.end_session(worker_id, session_no)
 
     def lose_session(self, namespace: str, worker_id: str, session_no: int) -> None:
         """Note that the peer closed a session without a goodbye."""
@@ -206,7 +221,7 @@ class Engine:
         spared = self._sessions.closed(
             worker_id,
             mono_ms=self.clock.monotonic_ms(),
-            open_count=len(self._book),
+            open_count=self._dispatch.offer_count,
         )
         if spared:
             self.submit(c.SpareWorkers(worker_ids=spared))
@@ -218,6 +233,11 @@ class Engine:
     def on_finished(self, listener: Callable[[Task], None]) -> None:
         """Let an edge hear of finished tasks, after they were committed."""
         self._listeners.append(listener)
+
+    @property
+    def sight(self) -> Sight | None:
+        """Return what this server knows about its own hearing."""
+        return self._sight
 
     @property
     def sighted_ms(self) -> int:
@@ -233,49 +253,17 @@ class Engine:
 
     def look_for_work(self) -> None:
         """Let offers claim even if nobody told of work: the fallback poll."""
-        for group in self._book.groups():
-            self._planner.dirty.add(group)
-        if self._planner.dirty:
-            self._work.kick()
+        self._dispatch.look_for_work()
 
     # -- The work lane -------------------------------------------------------------------------
 
     async def _run_work(self, entries: list[WorkEntry]) -> None:
         await self._slow("before batch")
         entries = [entry for entry in entries if not entry[1].done()]
-        polls = self._polls = self._open_polls(entries)
-        commands = [command for command, _ in entries]
-        plan = self._planner.plan(commands, polls, self.clock.monotonic_ms())
+        plan = self._dispatch.plan(entries)
         if entries or plan.hands:
             await self._execute(entries, plan)
-        for offer in polls.values():
-            self._let_wait(offer)
-
-    def _open_polls(self, entries: Sequence[WorkEntry]) -> dict[int, Offer]:
-        polls = {}
-        for command, future in entries:
-            if type(command) is c.ClaimTasks:
-                offer = Offer(
-                    id=self._book.next_id(),
-                    worker_id=command.worker_id,
-                    group=(command.namespace, command.queue),
-                    types=command.types,
-                    window=command.max_tasks,
-                    sink=Poll(future, command.wait_ms),
-                )
-                polls[offer.id] = offer
-        return polls
-
-    def _let_wait(self, offer: Offer) -> None:
-        """Let a poll that got nothing stand in the book until its deadline."""
-        if offer.sink.is_open and isinstance(offer.sink, Poll):
-            self._book.add(offer)
-            offer.sink.wait(lambda: self._end_poll(offer))
-
-    def _end_poll(self, offer: Offer) -> None:
-        if isinstance(offer.sink, Poll):
-            self._book.remove(offer.id)
-            offer.sink.give(())
+        self._dispatch.let_polls_wait()
 
     async def _execute(self, entries: list[WorkEntry], plan: ClaimPlan) -> None:
         """Run a batch; again after a conflict or a lost fence, in halves after a refusal."""
@@ -317,8 +305,7 @@ class Engine:
 
     async def _divide(self, entries: list[WorkEntry], plan: ClaimPlan, refused: Refused) -> None:
         """Find the command that the database refuses; the others are not disturbed."""
-        for hand in plan.hands:
-            self._planner.dirty.add((hand.namespace, hand.queue))
+        self._dispatch.plan_again(plan)
         others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
         if len(others) > 1:
             middle = len(others) // 2
@@ -362,239 +349,33 @@ class Engine:
     def _after_commit(self, entries: Sequence[WorkEntry], committed: batch.Committed) -> None:
         """Phase 6, and only now: answers, deliveries, effects."""
         self._remember(committed)
+        self._dispatch.learn(committed)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
             if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
-                self._seat_session(command, answer)
-            if type(command) is c.ClaimTasks or future.done():
-                continue
-            if isinstance(answer, TenureError):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
-        self._deliver(committed)
-        self._use_freed()
+                self._dispatch.seat_session(command, answer)
+            if type(command) is not c.ClaimTasks:
+                _answer(future, answer)
+        self._dispatch.deliver(committed)
         for effect in committed.ws.effects:
-            self._perform(effect)
+            self._dispatch.perform(effect)
 
     def _remember(self, committed: batch.Committed) -> None:
+        """Keep copies of what was written, and set the alarm for what is due first."""
         ws = committed.ws
-        alarm_ms: int | None = None
-        left: set[LineKey] = set()
-        self._marks.learn(
-            committed.demands if committed.claims.seen or committed.demands else (),
-            committed.claims.seen,
-            mono_ms=self.clock.monotonic_ms(),
-            took_ms=committed.claims.took_ms,
-        )
+        dues = []
         for tasks, is_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
             for key, task in tasks.items():
                 self._cache.saved(key, task, is_new=is_new)
-                if task.line:
-                    self._marks.left(task)
-                    left.add((task.namespace, task.queue, task.type))
-                due_at_ms = task.due_at_ms
-                if due_at_ms is not None and (alarm_ms is None or due_at_ms < alarm_ms):
-                    alarm_ms = due_at_ms
-                if task.finished_at_ms is not None:
+                if task.due_at_ms is not None:
+                    dues.append(task.due_at_ms)
+                elif task.finished_at_ms is not None:
                     self.finished_count += 1
                     for listener in self._listeners:
                         listener(task)
-        for key, task in ws.changed_tasks.items():
-            self._note_held(ws.rows.tasks.get(key), task)
-        for task in committed.claims.undealt:
-            self._marks.left(task)
-        for line in left:
-            self._leave(line)
-        if alarm_ms is not None:
-            self.alarm.set(alarm_ms - ws.now_ms, self.clock.monotonic_ms())
+        if dues:
+            self.alarm.set(min(dues) - ws.now_ms, self.clock.monotonic_ms())
         if ws.rows.namespaces or ws.new_namespaces:
             self._namespaces |= ws.rows.namespaces | ws.new_namespaces.keys()
-
-    def _leave(self, line: LineKey) -> None:
-        """Serve claimable tasks that stayed in the store, or tell others if nobody here can."""
-        group = line[:2]
-        for offer in self._book.in_group(group):
-            if line[2] in offer.types and offer.credit() > 0:
-                self._touch(group)
-                return
-        self._tell(group)
-
-    def _all_in(self, group: Group) -> list[Offer]:
-        return list(self._book.in_group(group))
-
-    def _note_held(self, old: Task | None, task: Task) -> None:
-        """Keep the held set of a session what it is in the store."""
-        if old is None or old.worker_id is None:
-            return
-        session = self._book.session_of(old.worker_id)
-        if session is None:
-            return
-        is_held = task.worker_id == old.worker_id and task.attempt == old.attempt
-        if not (is_held and task.is_attempt_live):
-            session.held.pop(task.id, None)
-            self._freed[session.id] = session
-
-    def _use_freed(self) -> None:
-        """Let slots be used that a batch freed and did not refill."""
-        freed, self._freed = self._freed, {}
-        mono_ms = self.clock.monotonic_ms()
-        for session in freed.values():
-            group = session.group
-            if session.credit() > 0 and any(
-                self._marks.has_backlog((*group, each), mono_ms) for each in session.types
-            ):
-                self._touch(group)
-
-    def _seat_session(self, command: c.OpenSession, answer: c.SessionAnswer) -> None:
-        earlier = self._book.session_of(command.worker_id)
-        if earlier is not None:
-            self._book.remove(earlier.id)
-        worker = answer.worker
-        group = (worker.namespace, worker.queue)
-        self._book.add(
-            Offer(
-                id=self._book.next_id(),
-                worker_id=worker.id,
-                group=group,
-                types=frozenset(worker.types),
-                window=min(command.window, worker.slots),
-                sink=command.sink,
-                is_session=True,
-                session_no=worker.session_no,
-                held={ref.task_id: ref.attempt for ref in answer.held},
-            ),
-        )
-        self._touch(group)
-
-    def _deliver(self, committed: batch.Committed) -> None:
-        """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
-        by_offer: dict[int, list[Task]] = {}
-        tasks = committed.ws.tasks
-        for key, offer_id in committed.claims.dealt:
-            by_offer.setdefault(offer_id, []).append(tasks[key])
-        groups = set()
-        for offer_id, given in by_offer.items():
-            offer = self._polls.get(offer_id) or self._book.get(offer_id)
-            if offer is None or not offer.sink.is_open:
-                self._return(given)
-                continue
-            groups.add(offer.group)
-            if offer.is_session:
-                for task in given:
-                    offer.held[task.id] = task.attempt
-                self._book.served(offer)
-            else:
-                self._book.remove(offer_id)
-            offer.sink.give(given)
-        for offer_id, error in committed.claims.refused.items():
-            offer = self._polls.get(offer_id) or self._book.remove(offer_id)
-            if offer is not None and isinstance(offer.sink, Poll):
-                offer.sink.fail(error)
-        for group in groups:
-            self._touch_if_backlog(group)
-
-    def _touch_if_backlog(self, group: Group) -> None:
-        """Go on handing out while a queue has more and somebody still has credit."""
-        mono_ms = self.clock.monotonic_ms()
-        for offer in self._book.in_group(group):
-            if offer.credit() > 0 and any(
-                self._marks.has_backlog((*group, each), mono_ms) for each in offer.types
-            ):
-                self._touch(group)
-                return
-
-    def _return(self, tasks: Sequence[Task]) -> None:
-        first = tasks[0]
-        assert first.worker_id is not None
-        refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
-        self._work.submit(
-            c.ReturnUndelivered(
-                namespace=first.namespace,
-                worker_id=first.worker_id,
-                items=refs,
-            ),
-        )
-
-    def _touch(self, group: Group) -> None:
-        self._planner.dirty.add(group)
-        self._work.kick()
-
-    # -- Effects -------------------------------------------------------------------------------
-
-    def _perform(self, effect: AnyEffect) -> None:
-        match effect:
-            case WakeQueue(namespace=namespace, queue=queue):
-                self._touch((namespace, queue))
-            case TellCancel():
-                self._tell_cancel(effect)
-            case TellStop(worker_id=worker_id):
-                session = self._book.session_of(worker_id)
-                if session is not None:
-                    session.sink.stop([c.TaskRef(effect.task_id, effect.attempt)])
-            case TellDrain(worker_id=worker_id):
-                for offer in self._book.of_worker(worker_id):
-                    self._book.remove(offer.id)
-                    offer.sink.drain()
-            case TellEnded(worker_id=worker_id, reason=reason):
-                log.info("worker.ended", worker_id=worker_id, reason=reason.value)
-                for offer in self._book.of_worker(worker_id):
-                    self._book.remove(offer.id)
-                    offer.sink.end(reason)
-            case ReleaseHeld(worker_id=worker_id):
-                self.release_soon(worker_id)
-
-    def _tell_cancel(self, effect: TellCancel) -> None:
-        session = self._book.session_of(effect.worker_id)
-        if session is not None:
-            ref = c.TaskRef(effect.task_id, effect.attempt)
-            session.sink.cancel([ref])
-            self._work.submit(c.SignalCancels(namespace=session.group[0], items=(ref,)))
-
-    def release_soon(self, worker_id: str) -> None:
-        """Put back what an offline worker held; the service does it if this is lost."""
-        amount = self.settings.work_batch_max
-        future = self._work.submit(c.ReleaseHeldTasks(worker_id=worker_id, amount=amount))
-        future.add_done_callback(lambda done: self._released(worker_id, done))
-
-    def _released(self, worker_id: str, done: asyncio.Future[object]) -> None:
-        if done.cancelled() or done.exception() is not None:
-            return
-        answer = done.result()
-        if isinstance(answer, c.WorkDone) and answer.has_more and not self._is_stopping:
-            self.release_soon(worker_id)
-
-    @property
-    def _is_stopping(self) -> bool:
-        return self._work.is_closed
-
-    # -- Replicas ------------------------------------------------------------------------------
-
-    def _tell(self, group: Group) -> None:
-        """Tell the other replicas of work, coalesced."""
-        self._told.add(group)
-        if self._tell_soon is None:
-            loop = asyncio.get_running_loop()
-            self._tell_soon = loop.call_later(NOTIFY_MS / 1000, self._send_told)
-
-    def _send_told(self) -> None:
-        self._tell_soon = None
-        told, self._told = self._told, set()
-        payload = "\n".join(f"{namespace} {queue}" for namespace, queue in sorted(told))
-        task = asyncio.get_running_loop().create_task(self._notify(payload))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-
-    async def _notify(self, payload: str) -> None:
-        try:
-            await self.store.notify(payload)
-        except Exception as error:  # noqa: BLE001 (a lost hint costs a second, never work)
-            log.warning("notify.failed", error=str(error))
-
-    def _hear(self, payload: str) -> None:
-        for line in payload.splitlines():
-            namespace, _, queue = line.partition(" ")
-            self._marks.look_again(namespace, queue)
-            self._touch((namespace, queue))
 
     # -- The heartbeat lane --------------------------------------------------------------------
 
@@ -619,12 +400,7 @@ class Engine:
         self._see(beaten.now_ms)
         await self._slow("after commit")
         for (_, future), answer in zip(entries, beaten.answers, strict=True):
-            if future.done():
-                continue
-            if isinstance(answer, TenureError):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+            _answer(future, answer)
 
     def _see(self, now_ms: int) -> None:
         mono_ms = self.clock.monotonic_ms()
@@ -636,6 +412,15 @@ class Engine:
     async def _slow(self, point: str) -> None:
         if self._pause is not None:
             await self._pause(point)
+
+
+def _answer(future: asyncio.Future[object], answer: object) -> None:
+    if future.done():
+        return
+    if isinstance(answer, TenureError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
 
 
 _HEARTBEATS = frozenset({c.Heartbeat, c.TouchServer})

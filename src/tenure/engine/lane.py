@@ -10,10 +10,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+import structlog
+
 from tenure.core.limits import NEW_WORK_SHARE_MAX
 from tenure.errors import RateLimited, Unavailable
 
 C = TypeVar("C")
+log = structlog.get_logger("tenure.engine")
 Entry = tuple[C, "asyncio.Future[object]"]
 RETRY_AFTER_MS = 100
 
@@ -80,7 +83,20 @@ class Lane(Generic[C]):
                     return
                 self._wake.clear()
                 await self._wake.wait()
-            await self._run(self._take())
+            batch = self._take()
+            try:
+                await self._run(batch)
+            except Exception:
+                # A mistake of ours costs this batch, never the lane; repeating is safe.
+                log.exception("lane.failed", size=len(batch))
+                self._fail(batch)
+
+    def _fail(self, batch: list[Entry[C]]) -> None:
+        message = "The server could not run the request. Try again."
+        for _, future in batch:
+            if not future.done():
+                error = Unavailable(message, reason="internal", retry_after_ms=RETRY_AFTER_MS)
+                future.set_exception(error)
 
     def _take(self) -> list[Entry[C]]:
         batch: list[Entry[C]] = []

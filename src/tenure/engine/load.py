@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import msgspec
 
 from tenure.core import lease as lease_rules
+from tenure.core import sight as sight_rules
 from tenure.core.attempt import Attempt
 from tenure.core.lease import Lease
 from tenure.core.limits import SIGHT_STALL_MS
 from tenure.core.queue import Queue
 from tenure.core.task_record import Task
 from tenure.core.worker import EndReason, Worker
+from tenure.engine import command as c
 from tenure.engine.need import Needs
 from tenure.store import table
 from tenure.store.table import Key, TaskKey
@@ -44,13 +46,14 @@ async def load(
     *,
     cache: Mapping[TaskKey, Task],
     receivers: set[str],
+    mono_ms: int,
 ) -> Rows:
     """Load and lock rows: queue, worker, key, task. ``receivers`` may be handed work."""
     rows = Rows()
     if needs.queues:
         found = await table.lock_queues(tx, needs.queues)
         rows.queues = {(each.namespace, each.name): each for each in found}
-    await _load_workers(tx, needs, rows, receivers)
+    await _load_workers(tx, needs, rows, receivers, mono_ms)
     if needs.keys:
         keys = await table.lock_keys(tx, needs.keys)
         rows.keys = {(each.namespace, each.key): each for each in keys}
@@ -69,7 +72,13 @@ async def load(
     return rows
 
 
-async def _load_workers(tx: Tx, needs: Needs, rows: Rows, receivers: set[str]) -> None:
+async def _load_workers(
+    tx: Tx,
+    needs: Needs,
+    rows: Rows,
+    receivers: set[str],
+    mono_ms: int,
+) -> None:
     for namespace, instance_key, name in sorted(needs.registrations):
         found = await table.find_workers(
             tx,
@@ -83,7 +92,7 @@ async def _load_workers(tx: Tx, needs: Needs, rows: Rows, receivers: set[str]) -
         locked = await table.lock_workers(tx, needs.workers)
         rows.workers.update((each.id, each) for each in locked)
     if needs.judge is not None:
-        await _judge(tx, needs, rows)
+        await _judge(tx, needs, rows, mono_ms)
     if receivers:
         for receiver in await table.share_workers(tx, receivers):
             worker = receiver.worker
@@ -96,7 +105,7 @@ async def _load_workers(tx: Tx, needs: Needs, rows: Rows, receivers: set[str]) -
         rows.leases = {each.worker_id: each for each in leases}
 
 
-async def _judge(tx: Tx, needs: Needs, rows: Rows) -> None:
+async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
     """Delete the leases that are over; only their workers may be taken offline."""
     command = needs.judge
     assert command is not None
@@ -107,6 +116,7 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows) -> None:
         return
     workers = await table.lock_workers(tx, {each.lease.worker_id for each in lapsed})
     rows.workers.update((each.id, each) for each in workers)
+    sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=scanned_at_ms)
     over = []
     for each in lapsed:
         worker = rows.workers.get(each.lease.worker_id)
@@ -116,7 +126,7 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows) -> None:
             each.lease,
             mode=worker.mode,
             now_ms=scanned_at_ms,
-            sighted_ms=command.sighted_ms,
+            sighted_ms=sighted_ms,
             server_seen_at_ms=_stale_since(each.server_seen_at_ms, scanned_at_ms),
             suspect_grace_ms=command.suspect_grace_ms,
         )
@@ -124,6 +134,19 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows) -> None:
             over.append((each.lease, reason))
     gone = await table.delete_leases(tx, [each for each, _ in over])
     rows.judged = {each.worker_id: reason for each, reason in over if each.worker_id in gone}
+
+
+def still_sighted_ms(
+    command: c.JudgeLeases | c.ProcessDue,
+    *,
+    mono_ms: int,
+    now_ms: int,
+) -> int:
+    """Return for how long this server can judge: its sight was measured before the batch began."""
+    if command.sight is None:
+        return command.sighted_ms
+    still_ms = sight_rules.still_sighted_ms(command.sight, mono_ms=mono_ms, store_now_ms=now_ms)
+    return min(command.sighted_ms, still_ms)
 
 
 def _stale_since(server_seen_at_ms: int | None, now_ms: int) -> int | None:

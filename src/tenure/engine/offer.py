@@ -22,7 +22,8 @@ Group = tuple[str, str]
 class Offer(msgspec.Struct, kw_only=True):
     """One consumer: a poll (``window`` tasks, once) or a session (``window`` at a time).
 
-    ``held`` has the attempt of each task that a session holds.
+    ``held`` has the attempt of each task that a session holds. Until it is checked, a batch looks
+    whether the worker is registered for the queue and the types.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Offer(msgspec.Struct, kw_only=True):
     window: int
     sink: Sink
     is_session: bool = False
+    is_checked: bool = False
     session_no: int = 0
     held: dict[str, int] = msgspec.field(default_factory=dict)
 

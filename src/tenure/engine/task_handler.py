@@ -16,6 +16,7 @@ from tenure.core.task_effect import Decision
 from tenure.core.task_event import TaskEvent
 from tenure.core.task_record import TERMINAL, NewTask, Task, TaskState
 from tenure.engine import command as c
+from tenure.engine.load import still_sighted_ms
 from tenure.engine.working_set import WorkingSet
 from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection
 from tenure.store.table import Key, TaskKey
@@ -332,7 +333,9 @@ def return_undelivered(ws: WorkingSet, command: c.ReturnUndelivered) -> c.WorkDo
 
 def process_due(ws: WorkingSet, command: c.ProcessDue) -> c.WorkDone:
     """Let each fired timer be looked at."""
+    mono_ms = ws.clock.monotonic_ms()
+    sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=ws.now_ms)
     for key in ws.rows.due:
-        event = task_event.Due(sighted_ms=command.sighted_ms, jitter=ws.clock.jitter())
+        event = task_event.Due(sighted_ms=sighted_ms, jitter=ws.clock.jitter())
         ws.apply(key, event)
     return c.WorkDone(len(ws.rows.due), has_more=len(ws.rows.due) >= command.amount)

@@ -96,6 +96,12 @@ async def load_held(tx: Tx, worker: Worker, *, amount: int) -> list[Task]:
     return [codec.task_from(row) for row in rows]
 
 
+async def read_held(tx: Tx, group: tuple[str, str], worker_id: str) -> dict[str, int]:
+    """Return the attempt of each task that a worker holds."""
+    rows = await tx.one("read_held", *group, worker_id)
+    return {cast("str", row[0]): cast("int", row[1]) for row in rows}
+
+
 async def claim_tasks(tx: Tx, demands: Sequence[Demand]) -> list[Task]:
     """Lock the head of each line that is asked for."""
     rows = await tx.each("claim_tasks", [msgspec.structs.astuple(each) for each in demands])

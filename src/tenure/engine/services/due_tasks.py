@@ -24,6 +24,10 @@ class DueTasks:
     async def run_once(self, engine: Engine) -> Report:
         """Process one batch of fired timers, then learn the next instant."""
         engine.alarm.clear()
-        command = c.ProcessDue(sighted_ms=engine.sighted_ms, amount=DUE_BATCH_MAX)
+        command = c.ProcessDue(
+            sighted_ms=engine.sighted_ms,
+            amount=DUE_BATCH_MAX,
+            sight=engine.sight,
+        )
         done = cast("c.WorkDone", await engine.submit(command))
         return Report(done.count, has_more=done.has_more)

@@ -219,6 +219,14 @@ CROSS JOIN LATERAL (
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
+-- name: read_held(namespace, queue, worker_id)
+SELECT CAST(id AS text), attempt
+FROM tasks
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = CAST(:worker_id AS uuid);
+
 -- name: read_tasks(namespace, id)
 SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,

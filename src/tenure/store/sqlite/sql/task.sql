@@ -144,6 +144,14 @@ WHERE namespace = :namespace AND id = :id;
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
+-- name: read_held(namespace, queue, worker_id)
+SELECT id, attempt
+FROM tasks INDEXED BY tasks_held
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = :worker_id;
+
 -- name: read_tasks(namespace, id)
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,

@@ -1,0 +1,387 @@
+"""Query plans of the hot statements with 100,000 rows, in every state that misleads a planner.
+
+On PostgreSQL each statement is looked at twice: as a lane runs it (prepared once, with the lane's
+settings) and as it runs behind a pooler (planned each time, with the server's own settings).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+import asyncpg
+import pytest
+
+from tenure.store import statement
+from tenure.store.postgres.store import LANE_SETTINGS
+from tenure.store.sqlite import SqliteStore
+from tests.store.rows import (
+    DAY_MS,
+    LOWEST_ID,
+    NAMESPACE,
+    NOW,
+    QUEUE,
+    insert,
+    pending,
+    task_id,
+    worker_id,
+)
+
+POSTGRES: Final = statement.load("tenure.store.postgres.sql", mark="$")
+SQLITE: Final = statement.load("tenure.store.sqlite.sql", mark="?")
+ROWS: Final = 100_000
+ITEMS: Final = 500
+CLAIMED: Final = 100
+Plan = dict[str, Any]
+
+# Buffers for the whole statement with ITEMS (or CLAIMED) items, about 1.5 times what was seen. A
+# scan of the table would touch 2,000 more, and a scan for each item a million.
+BUFFERS_MAX: Final = {
+    "claim_tasks": 3 * CLAIMED,
+    "load_due": 3 * CLAIMED,
+    "load_held": 3 * CLAIMED,
+    "load_tasks": 8 * ITEMS,
+    "load_history": 8 * ITEMS,
+    "finish_tasks": 20 * ITEMS,
+    "update_tasks": 28 * ITEMS,
+}
+# Of rows that a worker holds any will do: where it holds most of them, they are found at once.
+INDEXES: Final = {
+    "claim_tasks": {"tasks_claim"},
+    "load_due": {"tasks_due"},
+    "load_tasks": {"tasks_pkey"},
+    "finish_tasks": {"tasks_pkey"},
+    "update_tasks": {"tasks_pkey"},
+}
+
+ADD_ROWS: Final = """
+INSERT INTO tasks (
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, due_at_ms, is_guarded, spec
+)
+SELECT
+    CAST('0190a000-0000-7000-8000-' || lpad(to_hex(n), 12, '0') AS uuid), '{namespace}', '{queue}',
+    '{type}', CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'running' END, (n + 1) % 2, 5, {now},
+    {now} + n, n % 2, 0, CASE WHEN n % 2 = 1 THEN CAST('{worker}' AS uuid) END, 0, 0,
+    CASE WHEN n % 2 = 1 THEN {now} + n END, false, '\\x80'
+FROM generate_series({first}, {last}) AS n
+"""
+FINISH_ROWS: Final = """
+INSERT INTO history (
+    id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
+    handed_at_ms, session_no, spec, finished_at_ms
+)
+SELECT
+    CAST('0190a000-0000-7000-8000-' || lpad(to_hex(n), 12, '0') AS uuid), '{namespace}', '{queue}',
+    'mail', 'succeeded', 5, {now}, {now}, 1, 1, 0, 0, '\\x80', {now} + n
+FROM generate_series({first}, {last}) AS n
+"""
+
+
+def rows(first: int, last: int, *, type_: str = "mail", sql: str = ADD_ROWS) -> str:
+    """Return one statement that makes tasks: even numbers wait, odd ones are held and have timers."""
+    return sql.format(
+        namespace=NAMESPACE,
+        queue=QUEUE,
+        type=type_,
+        now=NOW,
+        worker=worker_id(1),
+        first=first,
+        last=last,
+    )
+
+
+def parameters(name: str, first: int) -> tuple[object, ...]:
+    """Return what a statement is called with; items are the tasks from ``first`` on."""
+    match name:
+        case "claim_tasks":
+            return claim_parameters(0, LOWEST_ID)
+        case "load_due":
+            return (NOW + ROWS, CLAIMED)
+        case "load_held":
+            return (NAMESPACE, QUEUE, worker_id(1), CLAIMED)
+        case _:
+            ids = [task_id(number) for number in range(first, first + ITEMS)]
+            columns = POSTGRES[name].parameters
+            state = "succeeded" if name == "finish_tasks" else "paused"
+            values = {each: [_value(each)] * ITEMS for each in columns} | {"id": ids}
+            if "state" in values:
+                values["state"] = [state] * ITEMS
+            return tuple(values[each] for each in columns)
+
+
+def claim_parameters(mark_run_at_ms: int, mark_id: str) -> tuple[object, ...]:
+    return ([NAMESPACE], [QUEUE], ["mail"], [1], [5], [5], [mark_run_at_ms], [mark_id], [CLAIMED])
+
+
+def _value(column: str) -> object:
+    known = {"namespace": NAMESPACE, "is_guarded": False}
+    if column in {"worker_id", "last_outcome", "due_at_ms", "progress", "output"}:
+        return None
+    return known.get(column, NOW if column.endswith("_ms") else 0)
+
+
+class Planner:
+    """Two connections to one database: one as a lane has it, one as a pooler gives it."""
+
+    def __init__(self, lane: Any, pooled: Any) -> None:
+        self.lane = lane
+        self.pooled = pooled
+        self._prepared: set[str] = set()
+
+    async def prepare(self) -> None:
+        """Prepare and run every statement on the lane, so that its plan is cached from now on."""
+        for name in BUFFERS_MAX:
+            await self.explain_lane(name, parameters(name, 1))
+
+    async def explain(self, name: str, values: tuple[object, ...]) -> list[Plan]:
+        """Run a statement in both ways and return its plans; nothing of it is kept."""
+        return [await self.explain_lane(name, values), await self._explain_pooled(name, values)]
+
+    async def explain_lane(self, name: str, values: tuple[object, ...]) -> Plan:
+        """Explain the cached plan: only EXECUTE has it."""
+        (part,) = POSTGRES[name].parts
+        if name not in self._prepared:
+            await self.lane.execute(f"PREPARE {name} AS {part.text}")
+            self._prepared.add(name)
+        types = [each.name for each in (await self.lane.prepare(part.text)).get_parameters()]
+        literals = ", ".join(map(_literal, values, types))
+        return await _explained(self.lane, f"EXECUTE {name}({literals})")
+
+    async def _explain_pooled(self, name: str, values: tuple[object, ...]) -> Plan:
+        return await _explained(self.pooled, POSTGRES[name].parts[0].text, *values)
+
+
+async def _explained(connection: Any, sql: str, *values: object) -> Plan:
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        text = await connection.fetchval(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}",
+            *values,
+        )
+    finally:
+        await transaction.rollback()
+    plan: Plan = json.loads(text)[0]["Plan"]
+    return plan
+
+
+def _literal(value: object, type_: str) -> str:
+    if isinstance(value, list):
+        elements = ",".join("NULL" if each is None else str(each) for each in value)
+        return f"CAST('{{{elements}}}' AS {type_})"
+    return f"CAST('{value}' AS {type_})"
+
+
+def nodes(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+def buffers(plan: Plan) -> int:
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def rows_looked_at(node: Plan) -> float:
+    removed = sum(count for key, count in node.items() if key.startswith("Rows Removed"))
+    return float((node["Actual Rows"] + removed) * node["Actual Loops"])
+
+
+def check(name: str, plan: Plan, *, buffers_max: int | None = None) -> None:
+    """Assert that a plan goes to its rows by index or place, and looks at no other row."""
+    items = CLAIMED if name in {"claim_tasks", "load_due", "load_held"} else ITEMS
+    for node in nodes(plan):
+        assert rows_looked_at(node) <= 2 * items, (name, node)
+        if node.get("Relation Name") == "tasks" and name in INDEXES and "Scan" in node["Node Type"]:
+            assert node["Node Type"] in {"Index Scan", "Tid Scan"}, (name, node)
+            assert node.get("Index Name") in {None, *INDEXES[name]}, (name, node)
+    assert buffers(plan) <= (buffers_max or BUFFERS_MAX[name]), (name, buffers(plan))
+
+
+async def check_all(planner: Planner, first: int, *, but: Sequence[str] = ()) -> None:
+    for name in BUFFERS_MAX:
+        if name not in but:
+            for plan in await planner.explain(name, parameters(name, first)):
+                check(name, plan)
+
+
+@pytest.fixture
+async def planner(fresh_dsn: str) -> AsyncIterator[Planner]:
+    """Return connections to a database whose statistics change only when a test says so."""
+    lane = await asyncpg.connect(fresh_dsn, server_settings=LANE_SETTINGS)
+    pooled = await asyncpg.connect(fresh_dsn, statement_cache_size=0)
+    for table in ("tasks", "history_default"):
+        await lane.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    yield Planner(lane, pooled)
+    await lane.close()
+    await pooled.close()
+
+
+async def test_right_after_a_bulk_load_without_statistics(planner: Planner) -> None:
+    await planner.lane.execute(rows(1, ROWS))
+    await planner.lane.execute(rows(ROWS, 2 * ROWS, sql=FINISH_ROWS))
+    await check_all(planner, ROWS // 2, but=["load_history"])
+    for plan in await planner.explain("load_history", parameters("load_history", ROWS + 5_000)):
+        check("load_history", plan)
+        assert plan["Actual Rows"] == ITEMS
+
+
+async def test_with_good_statistics(planner: Planner) -> None:
+    await planner.lane.execute(rows(1, ROWS))
+    await planner.lane.execute("ANALYZE tasks")
+    await check_all(planner, ROWS // 2)
+
+
+@pytest.mark.parametrize("earlier", [500, 20_000])
+async def test_after_a_vacuum_that_saw_the_table_empty(planner: Planner, earlier: int) -> None:
+    await planner.lane.execute(rows(1, earlier))
+    await planner.lane.execute("DELETE FROM tasks")
+    await planner.lane.execute(POSTGRES["vacuum_tasks"].parts[0].text)
+    relation = await planner.lane.fetchrow(
+        "SELECT relpages, reltuples FROM pg_class WHERE relname = 'tasks'",
+    )
+    assert relation["relpages"] > 0
+    assert relation["reltuples"] == 0
+    await planner.prepare()
+    await planner.lane.execute(rows(1, ROWS))
+    await check_all(planner, ROWS // 2)
+
+
+async def test_with_plans_that_were_made_while_the_tables_were_empty(planner: Planner) -> None:
+    await planner.prepare()
+    await planner.lane.execute(rows(1, ROWS))
+    await planner.lane.execute(rows(ROWS, 2 * ROWS, sql=FINISH_ROWS))
+    await check_all(planner, ROWS // 2, but=["load_history"])
+    for plan in await planner.explain("load_history", parameters("load_history", ROWS + 5_000)):
+        check("load_history", plan)
+
+
+@pytest.mark.parametrize("has_statistics", [False, True])
+async def test_a_claim_behind_100_000_tasks_of_a_foreign_type(
+    planner: Planner,
+    has_statistics: bool,
+) -> None:
+    await planner.lane.execute(rows(1, ROWS, type_="alien"))
+    await planner.lane.execute(rows(ROWS + 1, ROWS + 1_000))
+    if has_statistics:
+        await planner.lane.execute("ANALYZE tasks")
+    for plan in await planner.explain("claim_tasks", parameters("claim_tasks", 1)):
+        check("claim_tasks", plan)
+        assert plan["Actual Rows"] == CLAIMED
+
+
+async def test_a_claim_with_a_mark_beside_a_snapshot_that_was_held_open(
+    planner: Planner,
+    fresh_dsn: str,
+) -> None:
+    done = 20_000
+    holder = await asyncpg.connect(fresh_dsn)
+    try:
+        async with holder.transaction(isolation="repeatable_read"):
+            await holder.fetchval("SELECT count(*) FROM tasks")
+            await planner.lane.execute(rows(1, 2 * done))
+            await planner.lane.execute(
+                "UPDATE tasks SET state = 'running', line = 0, attempt = 1, "
+                f"worker_id = '{worker_id(1)}' WHERE line = 1",
+            )
+            await planner.lane.execute("DELETE FROM tasks")
+            await planner.lane.execute(rows(2 * done + 1, 2 * done + 1_000))
+            await planner.lane.execute(POSTGRES["vacuum_tasks"].parts[0].text)
+            mark = (NOW + 2 * done, task_id(2 * done))
+            for plan in await planner.explain("claim_tasks", claim_parameters(*mark)):
+                check("claim_tasks", plan)
+                assert plan["Actual Rows"] == CLAIMED
+            # What the mark saves: without it the claim wades through all that is done.
+            for plan in await planner.explain("claim_tasks", parameters("claim_tasks", 1)):
+                assert buffers(plan) > 3 * BUFFERS_MAX["claim_tasks"]
+    finally:
+        await holder.close()
+
+
+async def test_a_lookup_in_history_asks_each_day_by_its_index(planner: Planner) -> None:
+    days = 8
+    for day in range(days):
+        await planner.lane.execute(f"SELECT ensure_day_partitions({NOW // DAY_MS + day})")
+    for day in range(days):
+        first, last = day * 5_000 + 1, (day + 1) * 5_000
+        finished = rows(first, last, sql=FINISH_ROWS).replace(
+            f"{NOW} + n\n",
+            f"{NOW} + n + {day * DAY_MS}\n",
+        )
+        await planner.lane.execute(finished)
+    for plan in await planner.explain("load_history", parameters("load_history", 20_000)):
+        check("load_history", plan, buffers_max=4 * days * ITEMS)
+        scans = [node for node in nodes(plan) if "Scan" in node["Node Type"]]
+        # Only the default partition, which is empty, may be read as a whole.
+        assert all(
+            node["Node Type"] in {"Index Scan", "Function Scan", "Subquery Scan"}
+            or node.get("Relation Name") == "history_default"
+            for node in scans
+        )
+
+
+SQLITE_PLANS: Final = {
+    "claim_tasks": ["USING INDEX tasks_claim"],
+    "count_held": ["USING COVERING INDEX tasks_held"],
+    "finish_tasks": ["USING PRIMARY KEY"],
+    "load_cancelling": ["USING INDEX tasks_cancelling"],
+    "load_due": ["USING INDEX tasks_due"],
+    "load_guarded_holders": ["USING INDEX tasks_held"],
+    "load_held": ["USING INDEX tasks_held"],
+    "load_history": ["USING PRIMARY KEY"],
+    "load_tasks": ["USING PRIMARY KEY"],
+    "next_due": ["USING COVERING INDEX tasks_due"],
+    "read_tasks": ["USING PRIMARY KEY"],
+    "update_tasks": ["USING PRIMARY KEY"],
+}
+SQLITE_ROWS: Final = f"""
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS})
+INSERT INTO tasks (
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, due_at_ms, is_guarded, spec
+)
+SELECT
+    '0190a000-0000-7000-8000-' || printf('%012x', n), '{NAMESPACE}', '{QUEUE}', 'mail',
+    iif(n % 2, 'running', 'pending'), (n + 1) % 2, 5, {NOW}, {NOW} + n, n % 2, 0,
+    iif(n % 2, '{worker_id(1)}', NULL), 0, 0, iif(n % 2, {NOW} + n, NULL), 0, x'80'
+FROM numbers
+"""
+
+
+@pytest.fixture
+async def sqlite(sqlite_store: SqliteStore, tmp_path: Path) -> AsyncIterator[apsw.Connection]:
+    """Return a connection with the stability of plans that the store's own have."""
+    await insert(sqlite_store, pending(1))
+    connection = apsw.Connection(str(tmp_path / "tenure.db"))
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    connection.execute("DELETE FROM tasks")
+    yield connection
+    connection.close()
+
+
+def explain_sqlite(connection: apsw.Connection, name: str) -> list[str]:
+    """Return what SQLite does with the live and the finished tasks, for each part that reads."""
+    lines = []
+    for part in SQLITE[name].parts:
+        values = (None,) * part.parameter_count
+        steps = connection.execute(f"EXPLAIN QUERY PLAN {part.text}", values).fetchall()
+        lines += [str(step[3]) for step in steps]
+    return lines
+
+
+@pytest.mark.parametrize("state", ["empty", "loaded", "analyzed"])
+async def test_sqlite_goes_to_its_rows_by_index(sqlite: apsw.Connection, state: str) -> None:
+    if state != "empty":
+        sqlite.execute(SQLITE_ROWS)
+    if state == "analyzed":
+        sqlite.execute("ANALYZE")
+    for name, (expected,) in SQLITE_PLANS.items():
+        lines = explain_sqlite(sqlite, name)
+        searches = [line for line in lines if line.startswith(("SEARCH", "SCAN"))]
+        assert searches, name
+        assert all(expected in line for line in searches), (name, lines)
+        assert not any("TEMP B-TREE FOR ORDER BY" in line for line in lines), (name, lines)
