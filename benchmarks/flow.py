@@ -30,6 +30,8 @@ SESSIONS = 4
 WINDOW = 256
 POLLERS = 8
 WARM_UP_SECONDS = 0.3
+# A task that is lost would otherwise be waited for without end.
+SECONDS_MAX = 180.0
 TYPES = frozenset({TYPE})
 
 
@@ -93,7 +95,8 @@ class Callers:
                 done += 1
 
         watch = Stopwatch()
-        await asyncio.gather(*(call() for _ in range(CALLERS)))
+        async with asyncio.timeout(SECONDS_MAX):
+            await asyncio.gather(*(call() for _ in range(CALLERS)))
         return watch.flow(done)
 
 
@@ -119,7 +122,8 @@ async def backlog_flow(engine: Engine, seconds: float) -> Flow:
     async with asyncio.TaskGroup() as group:
         client = RefillingClient(EnqueueFrames(engine, group))
         async with _open_sessions(engine, client, group, WINDOW):
-            await client.has_begun.wait()
+            async with asyncio.timeout(SECONDS_MAX):
+                await client.has_begun.wait()
             await asyncio.sleep(WARM_UP_SECONDS)
             watch, before = Stopwatch(), client.done_count
             await asyncio.sleep(seconds)
@@ -168,7 +172,8 @@ async def single_flow(engine: Engine, seconds: float) -> Flow:
         nonlocal done
         done = 0
         watch = Stopwatch()
-        await asyncio.gather(*(call(workers[at % POLLERS]) for at in range(CALLERS)))
+        async with asyncio.timeout(SECONDS_MAX):
+            await asyncio.gather(*(call(workers[at % POLLERS]) for at in range(CALLERS)))
         return watch.flow(done)
 
     ends_at = time.perf_counter() + WARM_UP_SECONDS

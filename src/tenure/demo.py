@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,12 +19,13 @@ from rich.table import Table
 
 from tenure.core.lease import Beat
 from tenure.core.task_record import NewTask, Spec, Task
-from tenure.core.worker import EndReason, NewWorker
+from tenure.core.worker import EndReason, NewWorker, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
 from tenure.errors import TenureError
+from tenure.store import table
 from tenure.store.sqlite import SqliteStore
 
 NAMESPACE = "demo/default"
@@ -48,7 +48,7 @@ class DemoWorker:
         """Prepare a worker that is not registered yet."""
         self.name = name
         self.worker_id = ""
-        self.status = "starting"
+        self.shown = "starting"
         self.completed = 0
         self.running: dict[str, asyncio.Task[None]] = {}
         self._engine = engine
@@ -81,7 +81,7 @@ class DemoWorker:
             ),
         )
         self._session_no = answer.worker.session_no
-        self.status = "online"
+        self.shown = "online"
         self._beating = asyncio.create_task(self._beat())
 
     async def _beat(self) -> None:
@@ -124,12 +124,19 @@ class DemoWorker:
     def kill(self) -> int:
         """Die as with ``kill -9``: no goodbye, only the connection breaks. Return what it held."""
         held = len(self.running)
-        self.status = "killed"
+        self.shown = "killed"
         for task in (*self.running.values(), self._beating):
             if task is not None:
                 task.cancel()
         self._engine.lose_session(NAMESPACE, self.worker_id, self._session_no)
         return held
+
+    async def is_offline(self) -> bool:
+        """Ask the store whether the server has judged this worker."""
+        (worker,) = await self._engine.store.read(
+            lambda tx: table.read_workers(tx, [self.worker_id]),
+        )
+        return worker.status is WorkerStatus.OFFLINE
 
     async def leave(self) -> None:
         """Say goodbye."""
@@ -138,7 +145,7 @@ class DemoWorker:
         await self._engine.submit(
             c.DeregisterWorker(namespace=NAMESPACE, worker_id=self.worker_id),
         )
-        self.status = "offline (deregistered)"
+        self.shown = "offline (deregistered)"
 
     def cancel(self, refs: Sequence[c.TaskRef]) -> None:
         """Nothing is cancelled in the demo."""
@@ -151,42 +158,36 @@ class DemoWorker:
 
     def end(self, reason: EndReason) -> None:
         """Show that the server has judged this worker."""
-        self.status = f"offline ({reason.value})"
+        self.shown = f"offline ({reason.value})"
 
 
 class Screen:
     """Live progress on a terminal, plain lines elsewhere."""
 
     def __init__(self, engine: Engine, workers: Sequence[DemoWorker]) -> None:
-        """Show these workers and the tasks of their queue."""
-        self.console = Console()
-        self.attempts: Counter[str] = Counter()
-        self._engine = engine
-        self._workers = workers
+        """Show these workers and count what is finished."""
+        self.console = Console(highlight=False)
         self.done = 0
+        self.repeated = 0
+        self._workers = workers
         engine.on_finished(self._finished)
 
     def _finished(self, task: Task) -> None:
         self.done += 1
-        self.attempts[f"attempt {task.attempt}"] += 1
+        self.repeated += task.attempt > 1
 
     def say(self, text: str) -> None:
         """Tell what happens."""
-        self.console.print(text, highlight=False)
+        self.console.print(text)
 
     def table(self) -> Table:
         """Return the present state as a table."""
         bar = "█" * (30 * self.done // TASK_COUNT)
-        table = Table(title=f"tasks {self.done:3d}/{TASK_COUNT} {bar:30s}", title_justify="left")
-        for column in ("worker", "status", "holds", "completed"):
-            table.add_column(column)
+        table = Table("worker", "status", "holds", "completed", min_width=60)
         for worker in self._workers:
-            table.add_row(
-                worker.name,
-                worker.status,
-                str(len(worker.running)) if worker.status == "online" else "-",
-                str(worker.completed),
-            )
+            holds = str(len(worker.running)) if worker.shown == "online" else "-"
+            table.add_row(worker.name, worker.shown, holds, str(worker.completed))
+        table.caption = f"{self.done}/{TASK_COUNT} tasks {bar}"
         return table
 
 
@@ -198,38 +199,54 @@ async def run(folder: Path) -> bool:
     async with Engine(store, clock=clock, settings=settings) as engine:
         workers = [DemoWorker(engine, "anna"), DemoWorker(engine, "bert")]
         screen = Screen(engine, workers)
-        await engine.submit(c.CreateNamespace(name=NAMESPACE))
-        spec = Spec(start_to_close_ms=60_000)
-        tasks = tuple(
-            NewTask(id=clock.new_id(), type=TYPE, queue=QUEUE, spec=spec, input=b"{}")
-            for _ in range(TASK_COUNT)
-        )
-        await engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=tasks))
-        screen.say(f"{TASK_COUNT} tasks are enqueued and on disk.")
+        await _enqueue(engine)
+        screen.say(f"{TASK_COUNT} tasks are enqueued and on disk. Workers anna and bert start.")
         for worker in workers:
             await worker.start()
-        await _watch(screen, workers)
+        with Live(console=screen.console, auto_refresh=False, transient=True) as live:
+            await _watch(engine, screen, workers, live)
         await workers[1].leave()
-        again = sum(n for name, n in screen.attempts.items() if name != "attempt 1")
-        screen.say(f"All {screen.done} tasks are done; {again} of them ran again elsewhere.")
+        screen.console.print(screen.table())
+        screen.say(
+            f"All {screen.done} tasks are done, each once; {screen.repeated} that anna held "
+            "ran again on bert.",
+        )
         return screen.done == TASK_COUNT
 
 
-async def _watch(screen: Screen, workers: Sequence[DemoWorker]) -> None:
-    """Draw until everything is done; kill a worker in the middle."""
-    is_killed = False
-    plain = not screen.console.is_terminal
-    with Live(screen.table(), console=screen.console, auto_refresh=False) as live:
-        while screen.done < TASK_COUNT:
-            await asyncio.sleep(FRAME_SECONDS)
-            if not is_killed and screen.done >= KILL_AFTER_DONE:
-                is_killed = True
-                held = workers[0].kill()
-                screen.say(f"Worker anna is killed while it holds {held} tasks.")
-            if not plain:
-                live.update(screen.table(), refresh=True)
-    if plain:
-        screen.console.print(screen.table())
+async def _enqueue(engine: Engine) -> None:
+    await engine.submit(c.CreateNamespace(name=NAMESPACE))
+    spec = Spec(start_to_close_ms=60_000)
+    tasks = tuple(
+        NewTask(id=engine.clock.new_id(), type=TYPE, queue=QUEUE, spec=spec, input=b"{}")
+        for _ in range(TASK_COUNT)
+    )
+    await engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=tasks))
+
+
+async def _watch(
+    engine: Engine,
+    screen: Screen,
+    workers: Sequence[DemoWorker],
+    live: Live,
+) -> None:
+    """Draw until everything is done; kill a worker in the middle and say when it is judged."""
+    anna = workers[0]
+    killed_at_ms = 0
+    while screen.done < TASK_COUNT:
+        await asyncio.sleep(FRAME_SECONDS)
+        if not killed_at_ms and screen.done >= KILL_AFTER_DONE:
+            killed_at_ms = engine.clock.monotonic_ms()
+            held = anna.kill()
+            screen.say(f"{screen.done:3d} done. anna is killed while it holds {held} tasks.")
+        elif killed_at_ms and anna.shown == "killed" and await anna.is_offline():
+            seconds = (engine.clock.monotonic_ms() - killed_at_ms) / 1000
+            anna.shown = "offline"
+            screen.say(
+                f"{screen.done:3d} done. anna is judged after {seconds:.1f} s; bert goes on."
+            )
+        if screen.console.is_terminal:
+            live.update(screen.table(), refresh=True)
 
 
 def main() -> int:

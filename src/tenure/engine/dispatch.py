@@ -268,6 +268,20 @@ class Dispatch:
             session.window = window
             self.touch(session.group)
 
+    def session_above(self, worker_id: str, active_count: int) -> Offer | None:
+        """Return the session of a worker that holds more here than its worker says."""
+        session = self._book.session_of(worker_id)
+        return session if session is not None and len(session.held) > active_count else None
+
+    def forget_held(self, session: Offer, refs: Sequence[c.TaskRef]) -> None:
+        """Free the slots of attempts that were ended elsewhere, and tell the worker."""
+        for ref in refs:
+            if session.held.get(ref.task_id) == ref.attempt:
+                del session.held[ref.task_id]
+        if refs:
+            session.sink.stop(refs)
+            self.touch(session.group)
+
     def end_session(self, worker_id: str, session_no: int) -> None:
         """Remove the offer of a session that is over; a later one stays."""
         session = self._book.session_of(worker_id)

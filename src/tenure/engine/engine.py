@@ -23,6 +23,7 @@ from tenure.engine.claim import ClaimPlan
 from tenure.engine.clock import Clock
 from tenure.engine.dispatch import Dispatch
 from tenure.engine.lane import Entry, Lane
+from tenure.engine.offer import Offer
 from tenure.engine.replica import Replicas, heard
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
@@ -71,6 +72,7 @@ class Engine:
         self._listeners: list[Callable[[Task], None]] = []
         self._sight: Sight | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._rereads: set[asyncio.Task[None]] = set()
         self._work: Lane[c.WorkCommand] = Lane(
             self._run_work,
             batch_max=self.settings.work_batch_max,
@@ -130,13 +132,14 @@ class Engine:
         self._work.close()
         self._beats.close()
         await asyncio.gather(*lanes)
+        await asyncio.gather(*self._rereads)
         await self._replicas.close()
         await self.store.close()
 
     def kill(self) -> None:
         """Stop at once, like a process that dies: for simulations of a crash."""
         self._replicas.kill()
-        for task in self._tasks:
+        for task in (*self._tasks, *self._rereads):
             task.cancel()
 
     # -- Commands ------------------------------------------------------------------------------
@@ -183,11 +186,11 @@ class Engine:
 
         Another server may have ended an attempt; without this its slot would never be free again.
         """
-        session = self._book.session_of(command.worker_id)
-        if session is not None and command.beat.active_count < len(session.held):
+        session = self._dispatch.session_above(command.worker_id, command.beat.active_count)
+        if session is not None:
             task = asyncio.get_running_loop().create_task(self._reread_held(session))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._rereads.add(task)
+            task.add_done_callback(self._rereads.discard)
 
     async def _reread_held(self, session: Offer) -> None:
         before = dict(session.held)
@@ -200,12 +203,7 @@ class Engine:
             return
         # What was handed out meanwhile is not in `before`; what was and is gone never comes back.
         gone = [c.TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]
-        for ref in gone:
-            if session.held.get(ref.task_id) == ref.attempt:
-                del session.held[ref.task_id]
-        if gone:
-            session.sink.stop(gone)
-            self._touch(session.group)
+        self._dispatch.forget_held(session, gone)
 
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session is willing to hold."""
@@ -317,26 +315,33 @@ class Engine:
     async def _refuse(self, entry: WorkEntry, refused: Refused) -> None:
         """Run a refused command alone once more: another server may have won a race for a key."""
         command, future = entry
-        try:
-            context = batch.Context(
-                self.clock,
-                self.server_id,
-                self.settings,
-                {},
-                self._namespaces,
-                ClaimPlan(),
-            )
-            committed = await self.store.transaction(
-                lambda tx: batch.run(tx, [command], context),
-            )
-        except Refused:
-            log.warning("command.refused", command=type(command).__name__, error=str(refused))
-            if not future.done():
-                future.set_exception(_refusal(command))
-        except Lost as lost:
-            self._lose([entry], lost)
-        else:
-            self._after_commit([entry], committed)
+        context = batch.Context(
+            self.clock,
+            self.server_id,
+            self.settings,
+            {},
+            self._namespaces,
+            ClaimPlan(),
+        )
+        for _ in range(RUNS_MAX):
+            try:
+                committed = await self.store.transaction(
+                    lambda tx: batch.run(tx, [command], context),
+                )
+            except (Conflict, FenceLost) as conflict:
+                log.warning("batch.conflict", size=1, error=str(conflict))
+            except Refused:
+                log.warning("command.refused", command=type(command).__name__, error=str(refused))
+                if not future.done():
+                    future.set_exception(_refusal(command))
+                return
+            except Lost as lost:
+                self._lose([entry], lost)
+                return
+            else:
+                self._after_commit([entry], committed)
+                return
+        self._lose([entry], Lost("The batch met conflicts again and again.", reason="conflict"))
 
     def _lose(self, entries: Sequence[Entry[Any]], lost: Lost) -> None:
         """Answer ``unavailable``: nobody knows what was committed, and repeating is safe."""

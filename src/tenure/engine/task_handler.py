@@ -172,10 +172,13 @@ def complete_by_id(ws: WorkingSet, command: c.CompleteById) -> c.Reported:
     if task is None:
         raise not_found("Task", finish.task_id)
     if not finish.attempt:
+        finish = replace(finish, attempt=task.attempt)
         if not task.is_attempt_live:
+            repeated = _first_answer(ws, key, finish)
+            if repeated is not None:
+                return repeated
             refusal = already_terminal(task) if task.state in TERMINAL else wrong_state(task)
             raise refusal.to_error()
-        finish = replace(finish, attempt=task.attempt)
     answer = _finish(ws, key, finish, None, needs_confirmed=True)
     if isinstance(answer, Rejection):
         raise answer.to_error()
