@@ -21,7 +21,7 @@ SELECT pg_stat_force_next_flush()
 -- $3 running tasks for each worker of $1, all of them confirmed and due in an hour.
 INSERT INTO tasks (created_at_ms, run_at_ms, handed_at_ms, due_at_ms, attempt, version, session_no,
     line, priority, is_guarded, id, worker_id, state, namespace, queue, type, spec, input)
-SELECT $2, $2, $2, $2 + 3600000, 1, 1, 0, 0, 5, false,
+SELECT $2, $2, $2, CAST($2 AS bigint) + 3600000, 1, 1, 0, 0, 5, false,
     CAST('01900000-0000-7' || lpad(to_hex(w.number), 3, '0') || '-8000-'
         || lpad(to_hex(n), 12, '0') AS uuid),
     w.id, 'running', $4, $5, $6, $7, $8
@@ -41,8 +41,8 @@ FROM generate_series(1, CAST($1 AS int)) AS made (n)
 -- $1 fresh tasks of one type and priority, in the order of their ids.
 INSERT INTO tasks (created_at_ms, run_at_ms, handed_at_ms, attempt, version, session_no, line,
     priority, is_guarded, id, state, namespace, queue, type, spec, input)
-SELECT $2, $2, 0, 0, 1, 0, 1, $3, false,
-    CAST('01900000-0000-7' || lpad(to_hex(CAST($3 AS int)), 3, '0') || '-8000-'
+SELECT $2, $2, 0, 0, 1, 0, 1, CAST($3 AS smallint), false,
+    CAST('01900000-0000-7' || lpad(to_hex(CAST(CAST($3 AS smallint) AS int)), 3, '0') || '-8000-'
         || lpad(to_hex(n), 12, '0') AS uuid),
     'pending', $4, $5, $6, $7, $8
 FROM generate_series(1, CAST($1 AS int)) AS made (n)

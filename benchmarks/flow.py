@@ -101,11 +101,11 @@ class Callers:
 
 
 @contextlib.asynccontextmanager
-async def open_callers(engine: Engine, window: int = WINDOW) -> AsyncIterator[Callers]:
+async def open_callers(engine: Engine) -> AsyncIterator[Callers]:
     """Open sessions for no-op tasks and warm up, in the same way in which it is measured then."""
     async with asyncio.TaskGroup() as group:
         client = CombiningClient(EnqueueFrames(engine, group))
-        async with _open_sessions(engine, client, group, window):
+        async with _open_sessions(engine, client, group):
             callers = Callers(client)
             await callers.run_for(WARM_UP_SECONDS)
             yield callers
@@ -121,7 +121,7 @@ async def backlog_flow(engine: Engine, seconds: float) -> Flow:
     """Measure sessions that work on a queue which stays as long as it is."""
     async with asyncio.TaskGroup() as group:
         client = RefillingClient(EnqueueFrames(engine, group))
-        async with _open_sessions(engine, client, group, WINDOW):
+        async with _open_sessions(engine, client, group):
             async with asyncio.timeout(SECONDS_MAX):
                 await client.has_begun.wait()
             await asyncio.sleep(WARM_UP_SECONDS)
@@ -135,20 +135,17 @@ async def _open_sessions(
     engine: Engine,
     client: Client,
     group: asyncio.TaskGroup,
-    window: int,
 ) -> AsyncIterator[None]:
     registered = await register(engine, SESSIONS, WorkerMode.SESSION)
     workers = [NoOpWorker(engine, client, each.worker.id) for each in registered]
     served = [group.create_task(worker.serve()) for worker in workers]
     for worker in workers:
-        await worker.open(window)
-    try:
-        yield
-    finally:
-        for worker in workers:
-            worker.close()
-        for task in served:
-            task.cancel()
+        await worker.open(WINDOW)
+    yield
+    async with asyncio.timeout(SECONDS_MAX):
+        await asyncio.gather(*(worker.close() for worker in workers))
+    for task in served:
+        task.cancel()
 
 
 async def single_flow(engine: Engine, seconds: float) -> Flow:

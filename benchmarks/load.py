@@ -164,6 +164,8 @@ class NoOpWorker:
         self._session_no = 0
         self._held: list[c.Finish] = []
         self._wake = asyncio.Event()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     async def open(self, window: int) -> None:
         """Open the session."""
@@ -178,8 +180,14 @@ class NoOpWorker:
         )
         self._session_no = answer.worker.session_no
 
-    def close(self) -> None:
-        """Take nothing more."""
+    async def close(self) -> None:
+        """Take nothing more, complete what is here, and end the session."""
+        self._engine.set_window(self._worker_id, 0)
+        # Whatever an earlier batch has dealt was given when a later command is answered.
+        await self._engine.submit(
+            c.ConfirmTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=()),
+        )
+        await self._is_idle.wait()
         self.is_open = False
         self._engine.end_session(self._worker_id, self._session_no)
 
@@ -196,10 +204,12 @@ class NoOpWorker:
                 refused = [each for each in answers if not isinstance(each, c.Reported)]
                 assert not refused, f"completions were refused: {refused[0]}"
                 self._client.done(frame)
+            self._is_idle.set()
 
     def give(self, tasks: Sequence[Task]) -> None:
         """Take tasks and complete them with the next frame."""
         self._held += map(finish, tasks)
+        self._is_idle.clear()
         self._wake.set()
 
     def cancel(self, refs: Sequence[c.TaskRef]) -> None:

@@ -1,9 +1,9 @@
 """The engine's rate beside concurrent commits on PostgreSQL, with and without listeners.
 
 A NOTIFY inside a transaction makes concurrent commits queue up behind each other. The engine tells
-other replicas from a side connection, coalesced. Here its sessions have less credit than there are
-tasks, so that it does tell; eight other connections commit all the time. With listeners there is a
-second replica besides, and the eight listen too.
+other replicas from a side connection, coalesced. Here tasks also come into a queue that nobody
+serves, so that it does tell, all the time, and eight other connections commit all the time. With
+listeners there is a second replica besides, and the eight listen too.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 
 from benchmarks.context import Context
 from benchmarks.database import FIXTURE, Connection, PostgresDatabase
-from benchmarks.flow import CALLERS, SESSIONS, open_callers
-from benchmarks.load import CLOCK, open_engine
+from benchmarks.flow import open_callers
+from benchmarks.load import CLOCK, INPUT, NAMESPACE, SPEC, TYPE, open_engine
+from tenure.core.task_record import NewTask
+from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.store.postgres.channel import CHANNEL
 
 COMMITTERS = 8
 PAUSE_SECONDS = 0.005
-# Half of what the callers ask for fits: the rest waits in the queue and other replicas are told.
-SMALL_WINDOW = CALLERS // SESSIONS // 2
+UNSERVED_QUEUE = "unserved"
 
 
 @dataclass
@@ -39,6 +40,15 @@ class Bystanders:
         while True:
             await connection.execute(update, number)
             self.commit_count += 1
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def enqueue(self, engine: Engine) -> None:
+        """Put tasks where nobody takes them, until cancelled."""
+        while True:
+            new = NewTask(
+                id=CLOCK.new_id(), type=TYPE, queue=UNSERVED_QUEUE, spec=SPEC, input=INPUT
+            )
+            await engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(new,)))
             await asyncio.sleep(PAUSE_SECONDS)
 
     def hear(self, *notification: object) -> None:
@@ -82,12 +92,15 @@ async def _measure(
             replica = Engine(database.store(), clock=CLOCK)
             await replica.start()
             stack.push_async_callback(replica.stop)
-        await stack.enter_async_context(_open_committers(database, bystanders, listens=listens))
-        callers = await stack.enter_async_context(open_callers(engine, SMALL_WINDOW))
+        await stack.enter_async_context(
+            _open_bystanders(database, engine, bystanders, listens=listens)
+        )
+        callers = await stack.enter_async_context(open_callers(engine))
         commits, heard = bystanders.commit_count, len(bystanders.heard)
         flow = await callers.run_for(seconds)
         commits, heard = bystanders.commit_count - commits, len(bystanders.heard) - heard
     await engine.stop()
+    assert heard or not listens, "nobody heard of the tasks that nobody serves"
     return {
         "rate": flow.rate,
         "commit_rate": commits / flow.seconds,
@@ -96,8 +109,9 @@ async def _measure(
 
 
 @contextlib.asynccontextmanager
-async def _open_committers(
+async def _open_bystanders(
     database: PostgresDatabase,
+    engine: Engine,
     bystanders: Bystanders,
     *,
     listens: bool,
@@ -112,8 +126,11 @@ async def _open_committers(
                 await connection.add_listener(CHANNEL, bystanders.hear)
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(bystanders.commit(connection, number))
-                for number, connection in enumerate(connections)
+                group.create_task(bystanders.enqueue(engine)),
+                *(
+                    group.create_task(bystanders.commit(connection, number))
+                    for number, connection in enumerate(connections)
+                ),
             ]
             yield
             for task in tasks:

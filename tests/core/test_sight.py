@@ -48,3 +48,18 @@ def test_sight_starts_over_when_the_stores_time_jumps_forward() -> None:
 
 def test_sight_starts_over_when_the_stores_time_jumps_back() -> None:
     assert sight.sighted_ms(watched(500, drift_ms=-1_001), mono_ms=600) == 50
+
+
+def test_sight_is_measured_again_at_the_instant_of_a_judgement() -> None:
+    seen = watched(1_000, 500)
+    assert sight.still_sighted_ms(seen, mono_ms=1_650, store_now_ms=1_001_600) == 1_600
+
+
+def test_a_jump_since_the_last_heartbeat_blinds_a_judgement() -> None:
+    seen = watched(1_000, 500)
+    assert sight.still_sighted_ms(seen, mono_ms=1_650, store_now_ms=1_021_600) == 0
+
+
+def test_a_stall_since_the_last_heartbeat_blinds_a_judgement() -> None:
+    seen = watched(1_000, 500)
+    assert sight.still_sighted_ms(seen, mono_ms=3_650, store_now_ms=1_003_600) == 0

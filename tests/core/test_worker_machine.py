@@ -131,6 +131,18 @@ def test_each_session_raises_the_number() -> None:
     assert (once.session_no, decided(once, SessionOpened()).worker.session_no) == (1, 2)
 
 
+def test_a_worker_may_count_its_sessions() -> None:
+    assert decided(online(), SessionOpened(7)).worker.session_no == 7
+
+
+@pytest.mark.parametrize("session_no", [1, 2])
+def test_a_session_that_was_given_up_and_comes_late_is_refused(session_no: int) -> None:
+    present = decided(online(), SessionOpened(2)).worker
+    rejection = decide(present, SessionOpened(session_no), T0)
+    assert isinstance(rejection, Rejection)
+    assert rejection.code == "wrong_state"
+
+
 def test_a_new_session_does_not_end_a_drain() -> None:
     assert decided(draining(), SessionOpened()).worker.status is WorkerStatus.DRAINING
 

@@ -424,6 +424,7 @@ class TestAsynchronousCompletion:
         done = await complete_by_id(engine, task.id, output=b"later")
         assert done.state is TaskState.SUCCEEDED
         assert (await world.task(task.id)).output == b"later"
+        assert await complete_by_id(engine, task.id, output=b"later") == done
 
     async def test_a_completion_by_id_may_overtake_the_deferral(
         self,
@@ -466,7 +467,7 @@ class TestAsynchronousCompletion:
             await complete_by_id(engine, task_id)
         await world.finish(engine, worker, task)
         with pytest.raises(TaskAlreadyTerminal):
-            await complete_by_id(engine, task_id)
+            await complete_by_id(engine, task_id, output=b"other")
         with pytest.raises(NotFound):
             await complete_by_id(engine, world.clock.new_id())
 

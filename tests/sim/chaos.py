@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 WORKERS_MAX: Final = 14
+# Two opposite jumps within one probe cancel out before any server can notice.
+JUMP_PAUSE_MS: Final = 2_000
 
 
 class Chaos:
@@ -90,6 +92,8 @@ class Chaos:
     def _jump(self) -> None:
         """Set the clock by more than a server takes for a hiccup."""
         world = self._world
+        if world.now_ms - world.jumped_at_ms < JUMP_PAUSE_MS:
+            return
         if self._random.random() < 0.5:
             ms = self._random.randint(1_500, max(1_500, world.faults.jump_ahead_ms))
         else:

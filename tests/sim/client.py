@@ -50,6 +50,7 @@ _ACTIONS: Final = {
     "complete": 6,
     "terminate": 1,
     "trespass": 5,
+    "pretend": 4,
 }
 RESENDS_MAX: Final = 8
 
@@ -187,6 +188,23 @@ class Client:
         task_id = self._some_task()
         if task_id is not None:
             await self.ask(c.TerminateTask(namespace=self._namespace, task_id=task_id))
+
+    async def _pretend(self) -> None:
+        """Report for another worker's attempt: only its holder may speak for it."""
+        tasks = [t for t in self._world.checker.live.values() if t.namespace == self._namespace]
+        held = [task for task in tasks if task.worker_id is not None]
+        if held:
+            task = self._random.choice(held)
+            finish = c.Finish(
+                task_id=task.id,
+                attempt=task.attempt,
+                kind=c.FinishKind.SUCCEEDED,
+                output=b"pretended",
+            )
+            command = c.FinishTasks(
+                namespace=self._namespace, worker_id=self._world.new_id(), items=(finish,)
+            )
+            await self.ask(command, repeat=False)
 
     async def _trespass(self) -> None:
         """Ask for what belongs to another namespace: nothing there may change."""

@@ -66,6 +66,7 @@ class WorkerProcess:
         self.is_draining = self.is_over = self.is_paused = False
         self._stash: list[Callable[[], None]] = []
         self._session: Session | None = None
+        self._session_count = 0
         self._server = self._pick_server()
         self._ended = asyncio.Event()
         self._wake_intake = asyncio.Event()
@@ -401,6 +402,7 @@ class WorkerProcess:
         if not server.is_up:
             self._server = self._pick_server()
             return False
+        self._session_count += 1
         session = Session(self._world, self, server)
         command = c.OpenSession(
             namespace=self.namespace,
@@ -408,6 +410,7 @@ class WorkerProcess:
             held=tuple(self.held),
             window=self.new.slots,
             sink=session,
+            session_no=self._session_count,
         )
         self._world.sessions.append(session)
         sent_for = set(self.held)

@@ -29,6 +29,7 @@ class WorkerRules:
         self.rows: dict[str, Worker] = {}
         self.leases: dict[str, Lease] = {}
         self._heard_at_ms: dict[str, float] = {}
+        self._ended_at_ms: dict[str, float] = {}
 
     def worker_changed(self, old: Worker | None, new: Worker, server: Server) -> None:
         """Check one changed worker."""
@@ -48,6 +49,7 @@ class WorkerRules:
         if old.status is WorkerStatus.DRAINING and new.status is WorkerStatus.ONLINE:
             raise Violation(f"draining worker {short(new.id)} is online again", new.id)
         if new.status is WorkerStatus.OFFLINE:
+            self._ended_at_ms[new.id] = self._world.now_ms
             self._check_end(new, server)
 
     def _check_released(self, worker: Worker) -> None:
@@ -120,6 +122,8 @@ class WorkerRules:
                 self._begun(new)
             elif old != new:
                 self._changed(old, new)
+            if self._checker.status(worker_id) == "offline":
+                raise Violation(f"offline worker {short(worker_id)} has a lease", worker_id)
         for worker_id in known.keys() - leases.keys():
             if self._checker.status(worker_id) != "offline":
                 raise Violation(f"worker {short(worker_id)} lost its lease", worker_id)
@@ -159,6 +163,16 @@ class WorkerRules:
         if totals not in [_totals(old, beat) for beat in beats]:
             raise Violation(f"the totals of worker {short(worker_id)} are wrong", worker_id)
         self._heard_at_ms[worker_id] = self._world.now_ms
+
+    def watch(self) -> None:
+        """Check that what offline workers held is put back soon."""
+        world = self._world
+        for worker_id, ended_at_ms in list(self._ended_at_ms.items()):
+            if not self.rows[worker_id].release_pending:
+                del self._ended_at_ms[worker_id]
+            elif world.now_ms - max(ended_at_ms, world.troubled_at_ms) > world.slack_ms:
+                message = f"what offline worker {short(worker_id)} held is not put back"
+                raise Violation(message, worker_id)
 
     def is_heard(self, worker_id: str) -> bool:
         """Tell whether a worker is active."""

@@ -225,6 +225,7 @@ class World:
             await asyncio.sleep(1)
             try:
                 self.checker.tasks.watch()
+                self.checker.workers.watch()
             except Violation as violation:
                 self.fail(violation)
 

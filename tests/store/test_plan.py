@@ -26,6 +26,7 @@ from tests.store.rows import (
     QUEUE,
     insert,
     pending,
+    server_id,
     task_id,
     worker_id,
 )
@@ -322,6 +323,72 @@ async def test_a_lookup_in_history_asks_each_day_by_its_index(planner: Planner) 
             or node.get("Relation Name") == "history_default"
             for node in scans
         )
+
+
+LEASES: Final = 10_000
+LEASE_STATEMENTS: Final = (
+    "beat_leases",
+    "delete_leases",
+    "drop_leases",
+    "fail_leases",
+    "resume_leases",
+    "suspect_leases",
+)
+ADD_LEASES: Final = """
+INSERT INTO leases (
+    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
+    previous_beat_at_ms, total_completed, total_failed, active_count, loop_lag_ms, stuck_count,
+    failures
+)
+SELECT
+    CAST('0190a000-0000-7000-9000-' || lpad(to_hex(n), 12, '0') AS uuid), '{namespace}',
+    '{server}', {now}, 15000, 1, 0, 0, 0, 0, 0, 0, 0, 0
+FROM generate_series(1, {last}) AS n
+"""
+
+
+def leases(last: int) -> str:
+    return ADD_LEASES.format(namespace=NAMESPACE, server=server_id(1), now=NOW, last=last)
+
+
+def lease_parameters(name: str) -> tuple[object, ...]:
+    """Return what a statement is called with for ITEMS workers in the middle of the table."""
+    first = LEASES // 2
+    known: dict[str, object] = {
+        "namespace": NAMESPACE,
+        "server_id": server_id(2),
+        "token": 1,
+        "lease_until_ms": NOW,
+        "lease_ms": 15_000,
+        "suspect_until_ms": None if name == "delete_leases" else NOW,
+        "now_ms": NOW,
+    }
+    values: dict[str, list[object]] = {
+        each: [known.get(each, 0)] * ITEMS for each in POSTGRES[name].parameters
+    }
+    values["worker_id"] = [worker_id(number) for number in range(first, first + ITEMS)]
+    return tuple(values[each] for each in POSTGRES[name].parameters)
+
+
+@pytest.mark.parametrize("state", ["no statistics", "vacuumed while empty", "good statistics"])
+async def test_500_heartbeats_look_at_500_leases(planner: Planner, state: str) -> None:
+    await planner.lane.execute("ALTER TABLE leases SET (autovacuum_enabled = off)")
+    if state == "vacuumed while empty":
+        await planner.lane.execute(leases(LEASES))
+        await planner.lane.execute("DELETE FROM leases")
+        await planner.lane.execute("VACUUM (TRUNCATE off) leases")
+    for name in LEASE_STATEMENTS:
+        await planner.explain_lane(name, lease_parameters(name))
+    await planner.lane.execute(leases(LEASES))
+    if state == "good statistics":
+        await planner.lane.execute("ANALYZE leases")
+    for name in LEASE_STATEMENTS:
+        for plan in await planner.explain(name, lease_parameters(name)):
+            for node in nodes(plan):
+                assert rows_looked_at(node) <= LEASES, (name, node)
+            written = next(node for node in nodes(plan) if node["Node Type"] == "ModifyTable")
+            assert written["Actual Rows"] == ITEMS
+            assert buffers(plan) <= 12 * ITEMS, (name, buffers(plan))
 
 
 SQLITE_PLANS: Final = {

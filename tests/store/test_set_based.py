@@ -178,9 +178,7 @@ async def test_the_scan_for_lapsed_leases_finds_every_lease_that_the_core_would_
     seed: int,
 ) -> None:
     random_ = random.Random(seed)
-    leases = [
-        lease(number, lease_until_ms=NOW + random_.randint(-3, 3)) for number in range(1, 61)
-    ]
+    leases = [lease(number, lease_until_ms=NOW + random_.randint(-3, 3)) for number in range(1, 61)]
     suspects = [
         replace(each, suspect_until_ms=NOW + random_.randint(-3, 3))
         for each in random_.sample(leases, k=30)

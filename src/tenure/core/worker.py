@@ -97,7 +97,13 @@ class DrainRequested(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionOpened(msgspec.Struct, frozen=True, gc=False):
-    """The worker opened a stream; earlier ones no longer count."""
+    """The worker opened a stream; earlier ones no longer count.
+
+    ``session_no`` is the worker's own count of its streams: one that it gave up and that arrives
+    late is told from the present one. 0 is a worker that does not count.
+    """
+
+    session_no: int = 0
 
 
 class WorkerEnded(msgspec.Struct, frozen=True, gc=False):
@@ -164,6 +170,9 @@ def decide(worker: Worker, event: WorkerEvent, now_ms: int) -> WorkerDecision | 
     """Return what ``event`` makes of ``worker``, or why it is refused."""
     if worker.status not in RULES[type(event)].sources:
         return _refuse(worker, event)
+    if isinstance(event, SessionOpened) and 0 < event.session_no <= worker.session_no:
+        message = f"Worker {worker.id} has opened session {worker.session_no} since."
+        return Rejection("wrong_state", message, {"state": worker.status.upper()})
     decision = _decide_accepted(worker, event, now_ms)
     assert decision.worker.status in RULES[type(event)].targets
     return decision
@@ -174,7 +183,8 @@ def _decide_accepted(worker: Worker, event: WorkerEvent, now_ms: int) -> WorkerD
         case DrainRequested():
             return _drain(worker, event, now_ms)
         case SessionOpened():
-            return WorkerDecision(replace(worker, session_no=worker.session_no + 1))
+            session_no = event.session_no or worker.session_no + 1
+            return WorkerDecision(replace(worker, session_no=session_no))
         case WorkerEnded():
             return _end(worker, event.reason, now_ms)
         case HeldReleased():

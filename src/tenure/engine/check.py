@@ -43,9 +43,11 @@ def _claim(command: c.ClaimTasks) -> None:
     _namespace(command.namespace)
     checks.task_id(command.worker_id, "workerId")
     checks.name(command.queue, "queue")
-    if not command.types:
-        message = "types must not be empty"
+    if not 0 < len(command.types) <= limits.TYPES_PER_WORKER_MAX:
+        message = f"types must be 1 to {limits.TYPES_PER_WORKER_MAX}"
         raise InvalidArgument(message, field="types")
+    for each in command.types:
+        checks.name(each, "types")
     if command.max_tasks != 1:
         checks.integer(command.max_tasks, "maxTasks", 1, limits.WORKER_SLOTS_MAX)
     checks.integer(command.wait_ms, "waitMs", 0, limits.LONG_POLL_MS)
@@ -96,6 +98,8 @@ def _outcome(item: c.Finish) -> None:
         raise InvalidArgument(message, field="error")
     if item.wake_at_ms:
         checks.instant_ms(item.wake_at_ms, "wakeAt")
+    if item.wake_seq:
+        checks.integer(item.wake_seq, "wakeSeq", 0, _MOST)
 
 
 def _error(error: ErrorInfo) -> None:
@@ -170,6 +174,7 @@ def _worker(
 def _session(command: c.OpenSession) -> None:
     _refs(command.namespace, command.worker_id, command.held)
     checks.integer(command.window, "window", 0, limits.WORKER_SLOTS_MAX)
+    checks.integer(command.session_no, "sessionNo", 0, 2**31 - 1)
 
 
 def _held(command: c.ReportHeld) -> None:

@@ -249,13 +249,17 @@ class EvictWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker opens a stream, says what it holds and how much it is willing to hold."""
+    """A worker opens a stream, says what it holds and how much it is willing to hold.
+
+    ``session_no`` counts its streams, so that one it gave up is refused when it comes late.
+    """
 
     namespace: str
     worker_id: str
     held: tuple[TaskRef, ...]
     window: int
     sink: Sink
+    session_no: int = 0
 
 
 class SessionAnswer(msgspec.Struct, frozen=True, gc=False):
@@ -269,11 +273,12 @@ class SessionAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class CloseSession(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The peer of a session closed it without a goodbye."""
+    """The peer of a session closed it without a goodbye, at an instant of this server."""
 
     namespace: str
     worker_id: str
     session_no: int
+    lost_at_mono_ms: int | None = None
 
 
 class SpareWorkers(msgspec.Struct, frozen=True, gc=False, kw_only=True):

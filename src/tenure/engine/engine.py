@@ -132,6 +132,8 @@ class Engine:
         self._work.close()
         self._beats.close()
         await asyncio.gather(*lanes)
+        # Polls that were accepted and got nothing have begun to wait meanwhile.
+        self._dispatch.end_polls()
         await asyncio.gather(*self._rereads)
         await self._replicas.close()
         await self.store.close()
@@ -225,7 +227,12 @@ class Engine:
             self.submit(c.SpareWorkers(worker_ids=spared))
             return
         self.submit(
-            c.CloseSession(namespace=namespace, worker_id=worker_id, session_no=session_no),
+            c.CloseSession(
+                namespace=namespace,
+                worker_id=worker_id,
+                session_no=session_no,
+                lost_at_mono_ms=self.clock.monotonic_ms(),
+            ),
         )
 
     def on_finished(self, listener: Callable[[Task], None]) -> None:

@@ -120,7 +120,8 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
     over = []
     for each in lapsed:
         worker = rows.workers.get(each.lease.worker_id)
-        if worker is None:
+        if worker is None or worker.id in needs.leases:
+            # Who opens a session in this very batch is heard before it is judged.
             continue
         reason = lease_rules.judge(
             each.lease,

@@ -129,8 +129,9 @@ def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
 def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
     worker = _calling(ws, command.namespace, command.worker_id)
-    decision = ws.apply_worker(worker.id, worker_rules.SessionOpened())
-    assert not isinstance(decision, Rejection)
+    decision = ws.apply_worker(worker.id, worker_rules.SessionOpened(command.session_no))
+    if isinstance(decision, Rejection):
+        raise decision.to_error()
     lease = ws.resume(worker.id)
     stop = reconcile(
         ws,
@@ -155,10 +156,18 @@ def close_session(ws: WorkingSet, command: c.CloseSession) -> c.WorkDone:
     """Suspect a worker whose current session was closed by its peer."""
     worker = ws.workers.get(command.worker_id)
     is_current = worker is not None and worker.session_no == command.session_no
-    if not is_current or command.worker_id not in ws.leases:
+    lease = ws.leases.get(command.worker_id)
+    if not is_current or lease is None or _is_heard_since(ws, lease, command.lost_at_mono_ms):
         return c.WorkDone(0)
     ws.suspect(command.worker_id, lease_rules.SessionLost(ws.settings.suspect_grace_ms))
     return c.WorkDone(1)
+
+
+def _is_heard_since(ws: WorkingSet, lease: Lease, lost_at_mono_ms: int | None) -> bool:
+    """Tell whether a heartbeat was accepted after the loss, which had to wait for its batch."""
+    if lost_at_mono_ms is None:
+        return False
+    return lease.beat_at_ms > ws.now_ms - (ws.clock.monotonic_ms() - lost_at_mono_ms)
 
 
 def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> c.WorkDone:

@@ -10,6 +10,10 @@ from tenure.engine.service import Report
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
+    from tenure.store.transaction import Tx
+
+# A row that is due and that another server looks at is not asked for without a pause.
+PAUSE_MS = 20
 
 
 class DueTasks:
@@ -30,4 +34,14 @@ class DueTasks:
             sight=engine.sight,
         )
         done = cast("c.WorkDone", await engine.submit(command))
+        if not done.has_more:
+            in_ms = await engine.store.read(_next_due)
+            if in_ms is not None:
+                engine.alarm.set(max(in_ms, PAUSE_MS), engine.clock.monotonic_ms())
         return Report(done.count, has_more=done.has_more)
+
+
+async def _next_due(tx: Tx) -> int | None:
+    """Return how long it is until the nearest due instant."""
+    due_at_ms = (await tx.one("next_due"))[0][0]
+    return None if due_at_ms is None else cast("int", due_at_ms) - await tx.now_ms()

@@ -1,6 +1,7 @@
 -- name: beat_leases(worker_id, namespace, token, server_id, lease_ms, total_completed, total_failed, completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms)
 -- One row per heartbeat, however many tasks the worker holds. Set-based for speed; a test compares
--- it with core.lease.decide on generated rows.
+-- it with core.lease.decide on generated rows. One lookup per item: see finish_tasks. As a plain
+-- join, planned while nobody was registered, 500 heartbeats of 10,000 workers took 2.7 s.
 UPDATE leases AS l
 SET token = l.token + 1,
     lease_ms = CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
@@ -30,7 +31,11 @@ FROM unnest(
     worker_id, namespace, token, server_id, lease_ms, total_completed, total_failed,
     completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms
 )
-WHERE l.worker_id = g.worker_id AND l.namespace = g.namespace AND l.token = g.token
+WHERE l.worker_id = ANY (ARRAY[g.worker_id])
+  AND l.namespace = ANY (ARRAY[g.namespace])
+  AND l.token = ANY (ARRAY[g.token])
+  AND g.token = abs(g.token)
+  AND g.now_ms = abs(g.now_ms)
 RETURNING
     CAST(l.worker_id AS text), l.namespace, CAST(l.server_id AS text), l.lease_until_ms,
     l.lease_ms, l.token, l.beat_at_ms, l.previous_beat_at_ms, l.total_completed,
@@ -51,23 +56,23 @@ USING unnest(
     CAST(:worker_id AS uuid[]), CAST(:token AS bigint[]), CAST(:lease_until_ms AS bigint[]),
     CAST(:suspect_until_ms AS bigint[])
 ) AS g (worker_id, token, lease_until_ms, suspect_until_ms)
-WHERE l.worker_id = g.worker_id
-  AND l.token = g.token
-  AND l.lease_until_ms = g.lease_until_ms
+WHERE l.worker_id = ANY (ARRAY[g.worker_id])
+  AND l.token = ANY (ARRAY[g.token])
+  AND l.lease_until_ms = ANY (ARRAY[g.lease_until_ms])
   AND l.suspect_until_ms IS NOT DISTINCT FROM g.suspect_until_ms
+  AND g.token = abs(g.token)
+  AND g.lease_until_ms = abs(g.lease_until_ms)
 RETURNING CAST(l.worker_id AS text);
 
 -- name: drop_leases(worker_id)
 DELETE FROM leases AS l
-USING unnest(CAST(:worker_id AS uuid[])) AS g (worker_id)
-WHERE l.worker_id = g.worker_id
+WHERE l.worker_id = ANY (CAST(:worker_id AS uuid[]))
 RETURNING CAST(l.worker_id AS text);
 
 -- name: fail_leases(worker_id)
 UPDATE leases AS l
 SET failures = l.failures + 1
-FROM unnest(CAST(:worker_id AS uuid[])) AS g (worker_id)
-WHERE l.worker_id = g.worker_id
+WHERE l.worker_id = ANY (CAST(:worker_id AS uuid[]))
 RETURNING CAST(l.worker_id AS text);
 
 -- name: insert_leases(worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms, previous_beat_at_ms)
@@ -112,7 +117,9 @@ WHERE worker_id = ANY(CAST(:worker_id AS uuid[]));
 UPDATE leases AS l
 SET suspect_until_ms = NULL, server_id = g.server_id
 FROM unnest(CAST(:worker_id AS uuid[]), CAST(:server_id AS uuid[])) AS g (worker_id, server_id)
-WHERE l.worker_id = g.worker_id
+WHERE l.worker_id = ANY (ARRAY[g.worker_id])
+  AND g.worker_id = ANY (ARRAY[g.worker_id])
+  AND g.server_id = ANY (ARRAY[g.server_id])
 RETURNING CAST(l.worker_id AS text);
 
 -- name: suspect_leases(worker_id, token, suspect_until_ms)
@@ -121,5 +128,8 @@ SET suspect_until_ms = g.suspect_until_ms
 FROM unnest(
     CAST(:worker_id AS uuid[]), CAST(:token AS bigint[]), CAST(:suspect_until_ms AS bigint[])
 ) AS g (worker_id, token, suspect_until_ms)
-WHERE l.worker_id = g.worker_id AND l.token = g.token
+WHERE l.worker_id = ANY (ARRAY[g.worker_id])
+  AND l.token = ANY (ARRAY[g.token])
+  AND g.token = abs(g.token)
+  AND g.worker_id = ANY (ARRAY[g.worker_id])
 RETURNING CAST(l.worker_id AS text);
