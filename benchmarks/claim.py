@@ -36,7 +36,7 @@ ALIEN_PRIORITY = 0
 AMOUNT = 100
 WARM_UP_TASKS = 2_000
 EXPLAINED_TIMES = 3
-SNAPSHOT_LENGTH = 2
+SNAPSHOT_LENGTH = 4
 SNAPSHOT_ROUNDS = 2
 KEY = (NAMESPACE, QUEUE, TYPE)
 CLAIM = statement.load("tenure.store.postgres.sql", mark="$")["claim_tasks"].parts[0].text

@@ -17,7 +17,7 @@ from benchmarks.load import open_engine
 from tenure.engine.settings import Settings
 
 ROUND_COUNT_MAX = 2
-LONG = 2
+LONG = 3
 
 ALL_ON = Settings()
 BY_CLAIM = Settings(direct_hand_out=False)

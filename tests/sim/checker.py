@@ -143,8 +143,6 @@ class Checker:
             return ended.outcome is _OUTCOMES.get(item.kind) and ended.error == item.error
         if task.attempt != item.attempt:
             return False
-        if item.kind is c.FinishKind.DEFERRED:
-            return task.progress.is_async or task.finished_at_ms is not None
         is_same = task.finished_at_ms is not None and task.last_outcome is _OUTCOMES[item.kind]
         if item.kind is c.FinishKind.SUCCEEDED:
             return is_same and task.output == item.output

@@ -146,7 +146,8 @@ class Client:
             await self.ask(c.CancelTask(namespace=self._namespace, task_id=task_id))
 
     async def _pause(self) -> None:
-        task_id = self._some_task()
+        running = (TaskState.RUNNING, TaskState.DISPATCHED)
+        task_id = self._some_task(*(running if self._random.random() < 0.6 else ()))
         if task_id is not None:
             await self.ask(c.PauseTask(namespace=self._namespace, task_id=task_id), repeat=False)
 

@@ -60,6 +60,7 @@ class Ledger:
         self.resumed: set[Key] = set()
         self.terminated: set[Key] = set()
         self.beats: dict[tuple[str, int], list[Beat]] = defaultdict(list)
+        self.drained: set[Key] = set()
         self.evicted: set[Key] = set()
         self.deregistered: set[Key] = set()
         self.names: dict[Key, int] = defaultdict(int)
@@ -124,6 +125,9 @@ class Ledger:
     def _terminate(self, command: c.TerminateTask) -> None:
         self.terminated.add((command.namespace, command.task_id))
 
+    def _drain(self, command: c.DrainWorker) -> None:
+        self.drained.add((command.namespace, command.worker_id))
+
     def _evict(self, command: c.EvictWorker) -> None:
         self.evicted.add((command.namespace, command.worker_id))
 
@@ -177,13 +181,15 @@ class Ledger:
 
     def _was_finished(self, command: c.FinishTasks, answer: tuple[c.ItemAnswer, ...]) -> None:
         for item, told in zip(command.items, answer, strict=True):
+            if item.kind is c.FinishKind.DEFERRED:
+                continue  # Its end, whatever it is, may have come before this answer.
             is_kept = self._world.checker.is_kept(command.namespace, item)
             name = f"{item.kind} of task {short(item.task_id)}#{item.attempt}"
             if isinstance(told, c.Reported):
                 if not is_kept:
                     message = f"the acknowledged {name} is not stored"
                     raise Violation(message, item.task_id)
-            elif is_kept and item.kind is not c.FinishKind.DEFERRED:
+            elif is_kept:
                 message = f"the accepted {name}, repeated, got {told.code}"
                 raise Violation(message, item.task_id)
 
@@ -224,6 +230,7 @@ _TAKE: Final[dict[type, Callable[[Ledger, Any], None]]] = {
     c.PauseTask: Ledger._pause,
     c.ResumeTask: Ledger._resume,
     c.TerminateTask: Ledger._terminate,
+    c.DrainWorker: Ledger._drain,
     c.EvictWorker: Ledger._evict,
     c.DeregisterWorker: Ledger._deregister,
     c.RegisterWorker: Ledger._register,

@@ -47,6 +47,11 @@ PAUSING: Final = Faults(
     pause_share=0.5, pause_ms=150, duplicated=0.2, slow_share=0.2, slow_ms=900, reply_lost=0.1
 )
 JUMPING: Final = Faults(jump_rate=0.5, jump_ahead_ms=30_000, pause_share=0.3, slow_share=0.2)
+CUTTING: Final = Faults(
+    partition_rate=1.5, partition_ms=4_000, session_break_rate=1.0, engine_stop_rate=0.3
+)
+LATE: Final = Faults(slow_share=0.3, slow_ms=3_000, evict_rate=1.0, duplicated=0.3)
+LAGGING: Final = Faults(jump_rate=0.5, jump_ahead_ms=30_000, pause_share=0.9, pause_ms=400)
 DRAINING: Final = Faults(drain_rate=1.0, evict_rate=0.3, supersede_rate=0.3, slow_share=0.1)
 FORGETTING: Final = Faults(forget_share=0.15, reply_lost=0.2, slow_share=0.3, pause_share=0.3)
 
@@ -470,22 +475,22 @@ def _list() -> list[Mutant]:
         m("deltas_counted_twice", table, "beat_leases", _deltas_twice, CALM),
         m("lease_too_long", table, "beat_leases", _lease_too_long, CALM),
         m("offline_revived_by_beat", table, "beat_leases", _offline_revived, STALLING),
-        m("offline_registered", worker_handler, "_registered_again", _registered_offline, DYING),
+        m("offline_registered", worker_handler, "_registered_again", _registered_offline, STALLING),
         m("held_judged_early", worker_handler, "_missing", _held_judged_early, FORGETTING),
         m("dispatched_judged", worker_handler, "_missing", _dispatched_judged, LOSSY),
         m("judged_unsighted", load, "still_sighted_ms", _judged_unsighted, JUMPING),
-        m("sight_before_batch", load, "still_sighted_ms", _sight_before_batch, JUMPING),
+        m("sight_before_batch", load, "still_sighted_ms", _sight_before_batch, LAGGING),
         m("jump_unseen", sight, "commit", _jump_unseen, JUMPING),
         m("server_not_spared", load, "_stale_since", _server_not_spared, CRASHING),
         m("no_suspect_grace", WorkingSet, "suspect", _no_grace, DYING),
         m("release_left_by_crash", HeldRelease, "run_once", _release_left, CRASHING),
         m("foreign_worker", worker_handler, "_administered", _foreign_worker, CALM),
         m("drain_ignored", claim, "_may_receive", _drain_ignored, DRAINING),
-        m("old_session_served", claim, "_may_receive", _old_session_served, MOVING),
+        m("old_session_served", claim, "_may_receive", _old_session_served, CUTTING),
         m("type_ignored", _Deal, "_choose", _type_ignored, CALM),
         m("limit_ignored", queue_rules, "free_slots", _limit_ignored, CALM),
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),
-        m("slot_leaked", Dispatch, "forget_held", _slot_leaked, MOVING),
+        m("slot_leaked", Dispatch, "forget_held", _slot_leaked, FORGETTING),
         m("slots_ignored", claim.Offer, "credit", _window_ignored, CALM),
         m("other_servers_unheard", Marks, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),

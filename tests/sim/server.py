@@ -141,7 +141,7 @@ class Server:
         world = self._world
         world.note(f"server {self.number} crashes {where}")
         world.loop.call_soon(self._bury, engine)
-        world.server_died(self)
+        world.server_died(self, engine.server_id)
 
     def _bury(self, engine: Engine) -> None:
         engine.kill()

@@ -102,6 +102,8 @@ class TaskRules:
         self._handed_at_ms[key] = self._world.now_ms
         worker = self._checker.workers.may_receive(new.worker_id)
         fits = worker.queue == new.queue and worker.namespace == new.namespace
+        if worker.mode == "session" and new.session_no != worker.session_no:
+            self._fail("was handed to a session that is over", new)
         if new.type not in worker.types or not fits:
             self._fail("was handed to a worker that did not offer it", new)
         if new.is_cancel_requested:

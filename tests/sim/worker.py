@@ -97,7 +97,9 @@ class WorkerProcess:
         self._close_session()
 
     async def _register(self) -> None:
-        self.new = self._world.renewed(self.new)
+        if self._random.random() < 0.7:
+            self.new = self._world.renewed(self.new)
+        # Else it says the old key again: an incarnation that is over must stay so.
         while True:
             sent_at_ms = self._world.now_ms
             command = c.RegisterWorker(namespace=self.namespace, new=self.new)

@@ -48,6 +48,9 @@ class WorkerRules:
             raise Violation(f"session number of worker {short(new.id)} went back", new.id)
         if old.status is WorkerStatus.DRAINING and new.status is WorkerStatus.ONLINE:
             raise Violation(f"draining worker {short(new.id)} is online again", new.id)
+        if new.status is WorkerStatus.DRAINING and old.status is WorkerStatus.ONLINE:
+            if (new.namespace, new.id) not in self._world.ledger.drained:
+                raise Violation(f"nobody drained worker {short(new.id)}", new.id)
         if new.status is WorkerStatus.OFFLINE:
             self._ended_at_ms[new.id] = self._world.now_ms
             self._check_end(new, server)

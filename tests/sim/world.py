@@ -27,7 +27,7 @@ from tests.sim.trace import Trace, Violation, short
 from tests.sim.worker import WorkerProcess
 
 NAMESPACES: Final = ("north/default", "south/default")
-HEAL_MS_MAX: Final = 150_000
+HEAL_MS_MAX: Final = 100_000
 SETTLE_MS: Final = 250
 _numbers = itertools.count(1)
 
@@ -57,7 +57,7 @@ class World:
         self._by_id: dict[str, WorkerProcess] = {}
         self.died_at_ms: dict[str, float] = {}
         self.jumped_at_ms = self.troubled_at_ms = -1e9
-        self.slack_ms = 3_000.0
+        self.slack_ms = 2_000.0
         self.is_healed = False
         self.violation: BaseException | None = None
         self._main: asyncio.Task[None] | None = None
@@ -118,9 +118,9 @@ class World:
         process = self._by_id.get(worker_id)
         return process is not None and process.worker_id == worker_id and ref in process.held
 
-    def server_died(self, server: Server) -> None:
-        """Break the sessions of a server that crashed, and start it again later."""
-        self.troubled_at_ms = self.now_ms
+    def server_died(self, server: Server, server_id: str) -> None:
+        """Break the sessions of a server that crashed."""
+        self.troubled_at_ms = self.died_at_ms[server_id] = self.now_ms
         for session in self.sessions:
             if session.server is server and session.is_open:
                 session.server_died()
@@ -235,16 +235,13 @@ class World:
         self.note("the world heals")
         self.troubled_at_ms = self.now_ms
         await chaos.heal()
-        for namespace, queues in self.queues.items():
-            client = Client(self, f"healer {namespace}", namespace)
-            for queue in queues:
-                command = c.SetQueue(
-                    namespace=namespace, name=queue, is_paused=False, concurrency_max=0
-                )
-                await client.ask(command)
-                if not self._has_workers(namespace, queue):
-                    self.add_worker(namespace, queue)
-            self.clients.append(client)
+        self.clients += [Client(self, f"healer {each}", each) for each in self.queues]
+
+    async def _lift(self, client: Client, queue: str) -> None:
+        command = c.SetQueue(
+            namespace=client.namespace, name=queue, is_paused=False, concurrency_max=0
+        )
+        await client.ask(command)
 
     def _has_workers(self, namespace: str, queue: str) -> bool:
         """Tell whether workers that are there can do all types of a queue."""
@@ -266,10 +263,6 @@ class World:
                 if not self.checker.live:
                     return
             await self._nudge()
-            for namespace, queues in self.queues.items():
-                for queue in queues:
-                    if not self._has_workers(namespace, queue):
-                        self.add_worker(namespace, queue)
             await asyncio.sleep(SETTLE_MS / 1000)
         for task in self.checker.live.values():
             message = f"task {short(task.id)} is {task.state} long after the world healed"
@@ -280,8 +273,14 @@ class World:
                 raise Violation(f"worker {name} still holds something", process.worker_id or "")
 
     async def _nudge(self) -> None:
-        """Resume what users paused, and complete what waits for them."""
+        """Lift brakes, resume what users paused, and complete what waits for them."""
         healers = {each.namespace: each for each in self.clients if each.name.startswith("healer")}
+        for namespace, queues in self.queues.items():
+            for queue in queues:
+                if self.checker.brakes(namespace, queue) != (False, 0):
+                    await self._lift(healers[namespace], queue)
+                if not self._has_workers(namespace, queue):
+                    self.add_worker(namespace, queue)
         for task in list(self.checker.live.values()):
             client = healers[task.namespace]
             if task.state == "paused":

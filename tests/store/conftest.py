@@ -18,8 +18,16 @@ from tests.store.rows import NOW
 
 _numbers = itertools.count(1)
 _TABLES = (
-    "namespaces queues tasks history attempts idempotency_keys workers leases servers"
-).split()
+    "namespaces",
+    "queues",
+    "tasks",
+    "history",
+    "attempts",
+    "idempotency_keys",
+    "workers",
+    "leases",
+    "servers",
+)
 _EMPTY = "".join(
     [
         *(f"DELETE FROM {table};" for table in _TABLES),
@@ -63,7 +71,7 @@ async def dsn(
     template: str,
     emptied: list[str],
 ) -> AsyncIterator[str]:
-    """Return the URL of a migrated database without rows; making one anew takes ten times as long."""
+    """Return the URL of a migrated database without rows; making each anew takes too long."""
     name = emptied.pop() if emptied else await _copy(postgres, template)
     yield postgres.dsn(name)
     connection = await asyncpg.connect(postgres.dsn(name))

@@ -259,7 +259,7 @@ async def test_a_second_server_on_the_same_file_is_refused(
 ) -> None:
     await insert(sqlite_store, pending(1))
     second = SqliteStore(str(tmp_path / "tenure.db"), clock=lambda: NOW)
-    with pytest.raises(StoreInUseError, match="Another Tenure server works on tenure.db"):
+    with pytest.raises(StoreInUseError, match=r"Another Tenure server works on tenure\.db"):
         await second.open()
     await second.close()
     await sqlite_store.close()
@@ -292,7 +292,7 @@ async def test_the_files_of_a_store_are_open_to_their_owner_alone(
     tmp_path: Path,
 ) -> None:
     await insert(sqlite_store, pending(1))
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}  # noqa: ASYNC240 (nobody waits)
     assert modes.keys() >= {"tenure.db", "tenure.db-wal"}
     assert set(modes.values()) == {0o600}
 
@@ -501,7 +501,7 @@ async def test_a_server_listens_again_after_its_side_connection_was_lost(dsn: st
             try:
                 await store.notify("work")
                 break
-            except (Lost, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except Lost:
                 continue
         else:
             pytest.fail("the side connection did not come back")

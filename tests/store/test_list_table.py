@@ -75,8 +75,8 @@ async def test_filters_leave_out_what_does_not_fit(store: Store) -> None:
     )
     await finish(store, held(6))
 
-    async def ids(**filters: str) -> list[str]:
-        return [task.id for task in await page(store, **filters)]
+    async def ids(queue: str = "", type_: str = "", state: str = "") -> list[str]:
+        return [task.id for task in await page(store, queue=queue, type_=type_, state=state)]
 
     assert await ids(queue="other") == [task_id(2)]
     assert await ids(type_="sms") == [task_id(3)]

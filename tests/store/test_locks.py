@@ -85,7 +85,7 @@ class Two:
         return one.result(), two.result()
 
     async def _until_somebody_waits(self) -> None:
-        while not await self._watcher.fetchval(
+        while not await self._watcher.fetchval(  # noqa: ASYNC110 (the event is the database's)
             "SELECT count(*) FROM pg_stat_activity "
             "WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0",
         ):

@@ -109,7 +109,8 @@ def test_statements_stand_in_files_of_the_same_names_in_alphabetical_order(diale
     files = sorted(file.name for file in PACKAGES[dialect].iterdir() if file.name.endswith(".sql"))
     assert files == sorted(f.name for f in PACKAGES["sqlite"].iterdir() if f.name.endswith(".sql"))
     for name in files:
-        names = re.findall(r"^-- name: (\w+)", (PACKAGES[dialect] / name).read_text("utf-8"), re.M)
+        text = (PACKAGES[dialect] / name).read_text("utf-8")
+        names = re.findall(r"^-- name: (\w+)", text, re.MULTILINE)
         assert names == sorted(names), name
 
 

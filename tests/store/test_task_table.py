@@ -266,23 +266,29 @@ async def test_the_database_repeats_the_invariants_of_a_task(
     store: Store,
     changes: dict[str, object],
 ) -> None:
-    columns = (
-        "id namespace queue type state line priority created_at_ms run_at_ms attempt version "
-        "worker_id handed_at_ms session_no last_outcome due_at_ms is_guarded labels spec progress "
-        "input"
-    ).split()
-    good = dict.fromkeys(columns) | {
+    good: dict[str, object] = {
         "id": task_id(1),
         "namespace": NAMESPACE,
         "queue": QUEUE,
         "type": "mail",
         "state": "pending",
+        "line": 0,
+        "priority": 0,
+        "created_at_ms": 0,
+        "run_at_ms": 0,
+        "attempt": 0,
+        "version": 0,
+        "worker_id": None,
+        "handed_at_ms": 0,
+        "session_no": 0,
+        "last_outcome": None,
+        "due_at_ms": None,
         "is_guarded": False,
+        "labels": None,
         "spec": b"\x80",
+        "progress": None,
+        "input": None,
     }
-    good |= dict.fromkeys(
-        "line priority created_at_ms run_at_ms attempt version handed_at_ms session_no".split(), 0
-    )
     with pytest.raises(Refused):
         await store.transaction(
             lambda tx: tx.each("insert_tasks", [tuple({**good, **changes}.values())]),
@@ -314,9 +320,8 @@ async def test_without_a_timer_there_is_no_next_instant(store: Store) -> None:
 
 
 async def test_what_a_worker_holds_is_found_by_id_and_bounded(store: Store) -> None:
-    mine = [held(n, state=state) for n, state in enumerate(("dispatched", "running"), 1)]
-    mine = [replace(each, state=TaskState(each.state)) for each in mine]
-    mine.append(held(3, state=TaskState.CANCELLING))
+    states = (TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING)
+    mine = [held(number, state=state) for number, state in enumerate(states, 1)]
     others = [held(4, by=worker_id(2)), held(5, queue="other"), pending(6)]
     await insert(store, *reversed(mine), *others)
 
@@ -354,11 +359,10 @@ async def test_workers_that_hold_a_guarded_task_are_told(store: Store) -> None:
 
 
 async def test_what_is_being_cancelled_is_told_per_worker(store: Store) -> None:
-    cancelling = {"state": TaskState.CANCELLING, "attempt": 4}
     await insert(
         store,
-        held(1, **cancelling),
-        held(2, by=worker_id(2), **cancelling),
+        held(1, state=TaskState.CANCELLING, attempt=4),
+        held(2, by=worker_id(2), state=TaskState.CANCELLING, attempt=4),
         held(3),
         pending(4, state=TaskState.CANCELLING, line=Line.NONE),
     )

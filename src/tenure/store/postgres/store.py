@@ -258,8 +258,15 @@ class PostgresStore:
 
     async def notify(self, payload: str) -> None:
         """Tell the other replicas from a side connection: inside a lane it would serialise."""
-        if self._channel is not None:
+        if self._channel is None:
+            return
+        try:
             await self._channel.send(_STATEMENTS["send_notification"].parts[0].text, payload)
+        except Exception as error:
+            failure = translated(error)
+            if failure is error:
+                raise
+            raise failure from error
 
     def listen(self, callback: Callable[[str], None]) -> None:
         """Call back with what other replicas tell."""

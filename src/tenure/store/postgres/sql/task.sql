@@ -109,7 +109,8 @@ FROM unnest(
 
 -- name: list_tasks(namespace, queue, type, state, before_id, amount)
 -- Newest first by id over both tables, so that a row that moves between two pages is neither
--- doubled nor missed. An empty text means no filter; a nil id means from the newest.
+-- doubled nor missed. An empty text means no filter; a state picks its table, so that the other one
+-- is not searched from end to end for what it never has.
 SELECT *
 FROM (
     (
@@ -125,6 +126,7 @@ FROM (
           AND (CAST(:queue AS text) = '' OR queue = :queue)
           AND (CAST(:type AS text) = '' OR type = :type)
           AND (CAST(:state AS text) = '' OR state = :state)
+          AND CAST(:state AS text) NOT IN ('succeeded', 'failed', 'cancelled')
         ORDER BY namespace DESC, tasks.id DESC
         LIMIT CAST(:amount AS integer)
     )
@@ -141,6 +143,7 @@ FROM (
           AND (CAST(:queue AS text) = '' OR queue = :queue)
           AND (CAST(:type AS text) = '' OR type = :type)
           AND (CAST(:state AS text) = '' OR state = :state)
+          AND CAST(:state AS text) IN ('', 'succeeded', 'failed', 'cancelled')
         ORDER BY namespace DESC, history.id DESC
         LIMIT CAST(:amount AS integer)
     )

@@ -58,7 +58,8 @@ VALUES (
 
 -- name: list_tasks(namespace, queue, type, state, before_id, amount)
 -- Newest first by id over both tables, so that a row that moves between two pages is neither
--- doubled nor missed. An empty text means no filter.
+-- doubled nor missed. An empty text means no filter; a state picks its table, so that the other one
+-- is not searched from end to end for what it never has.
 SELECT *
 FROM (
     SELECT *
@@ -73,6 +74,7 @@ FROM (
           AND (:queue = '' OR queue = :queue)
           AND (:type = '' OR type = :type)
           AND (:state = '' OR state = :state)
+          AND :state NOT IN ('succeeded', 'failed', 'cancelled')
         ORDER BY id DESC
         LIMIT :amount
     )
@@ -89,6 +91,7 @@ FROM (
           AND (:queue = '' OR queue = :queue)
           AND (:type = '' OR type = :type)
           AND (:state = '' OR state = :state)
+          AND :state IN ('', 'succeeded', 'failed', 'cancelled')
         ORDER BY id DESC
         LIMIT :amount
     )

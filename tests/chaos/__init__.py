@@ -1,0 +1,1 @@
+"""Real processes, real signals, real databases, and a checker that trusts only what was logged."""

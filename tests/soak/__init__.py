@@ -1,0 +1,1 @@
+"""Long tests of what is promised under loss: each a script with a size, small in ``make test``."""

@@ -1,0 +1,20 @@
+"""The long tests at their small size: what must be true is true, whatever the machine's speed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.soak import lost_worker, postgres_restart, replicas, sqlite_kill
+from tests.soak.result import Scenario
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [lost_worker.run, replicas.run, sqlite_kill.run, postgres_restart.run],
+    ids=["lost_worker", "replicas", "sqlite_kill", "postgres_restart"],
+)
+async def test_a_promise_holds_at_its_small_size(scenario: Scenario) -> None:
+    results = await scenario(True)  # noqa: FBT003 (small)
+    assert results
+    for result in results:
+        assert result.held is not False, result
