@@ -49,9 +49,9 @@ QUICK = Scale(
     holder_count=40,
 )
 FULL = Scale(
-    round_count=5,
-    seconds=1.5,
-    commit_count=250,
+    round_count=4,
+    seconds=1.25,
+    commit_count=200,
     wal_task_count=40_000,
     row_count=1_000_000,
     run_task_count=150_000,

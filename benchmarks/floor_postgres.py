@@ -99,19 +99,31 @@ async def postgres_rate(dsn: str, *, seconds: float, direct: bool = False) -> fl
 
 async def postgres_single_commit_us(dsn: str, *, count: int) -> dict[str, float]:
     """Medians of one insert, one claim and one completion per transaction, nothing beside them."""
-    times: list[tuple[float, float, float, float]] = []
+    async with open_floor(dsn) as floor:
+        medians = await commit_medians_us(floor, count=count)
+        await _assert_complete(floor.connection, count)
+    return medians
+
+
+@contextlib.asynccontextmanager
+async def open_floor(dsn: str) -> AsyncIterator[Floor]:
+    """Connect and make empty tables."""
     async with _open(dsn) as connection:
-        floor = await Floor.prepare(connection)
-        for _ in range(count):
-            ids = new_ids(1)
-            begun = time.perf_counter()
-            await floor.insert(ids, direct=False)
-            inserted = time.perf_counter()
-            rows = await floor.claim(1)
-            claimed = time.perf_counter()
-            await floor.complete(rows)
-            times.append((begun, inserted, claimed, time.perf_counter()))
-        await _assert_complete(connection, count)
+        yield await Floor.prepare(connection)
+
+
+async def commit_medians_us(floor: Floor, *, count: int) -> dict[str, float]:
+    """Medians of the single commits of one turn."""
+    times: list[tuple[float, float, float, float]] = []
+    for _ in range(count):
+        ids = new_ids(1)
+        begun = time.perf_counter()
+        await floor.insert(ids, direct=False)
+        inserted = time.perf_counter()
+        rows = await floor.claim(1)
+        claimed = time.perf_counter()
+        await floor.complete(rows)
+        times.append((begun, inserted, claimed, time.perf_counter()))
     return medians_us(times)
 
 

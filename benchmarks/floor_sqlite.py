@@ -96,8 +96,15 @@ def sqlite_rate(path: Path, *, seconds: float, direct: bool = False) -> float:
 
 def sqlite_single_commit_us(path: Path, *, count: int) -> dict[str, float]:
     """Medians of one insert, one claim and one completion per transaction, nothing beside them."""
-    times: list[tuple[float, float, float, float]] = []
     floor = Floor(path)
+    medians = commit_medians_us(floor, count=count)
+    floor.close(task_count=count)
+    return medians
+
+
+def commit_medians_us(floor: Floor, *, count: int) -> dict[str, float]:
+    """Medians of the single commits of one turn."""
+    times: list[tuple[float, float, float, float]] = []
     for _ in range(count):
         ids = new_ids(1)
         begun = time.perf_counter()
@@ -107,7 +114,6 @@ def sqlite_single_commit_us(path: Path, *, count: int) -> dict[str, float]:
         claimed = time.perf_counter()
         floor.complete(rows)
         times.append((begun, inserted, claimed, time.perf_counter()))
-    floor.close(task_count=count)
     return medians_us(times)
 
 

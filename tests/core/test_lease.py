@@ -70,6 +70,11 @@ def test_a_heartbeat_renews_even_after_the_lease_has_passed() -> None:
     assert after(LEASE, beat(), T0 + 99_000).lease_until_ms == T0 + 114_000
 
 
+def test_a_heartbeat_after_the_clock_went_back_has_none_before_it() -> None:
+    lease = after(LEASE, beat(), T0 - 3_000)
+    assert (lease.beat_at_ms, lease.previous_beat_at_ms) == (T0 - 3_000, 0)
+
+
 def test_a_heartbeat_may_change_the_length_of_the_lease() -> None:
     lease = after(LEASE, beat(lease_ms=60_000))
     assert (lease.lease_ms, lease.lease_until_ms) == (60_000, T0 + 60_000)

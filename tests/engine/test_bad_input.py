@@ -172,6 +172,10 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
         "retry.nonRetryableErrorTypes",
     ),
     "no tasks": (lambda: c.EnqueueTasks(namespace=NAMESPACE, tasks=()), "tasks"),
+    "one id twice": (
+        lambda: c.EnqueueTasks(namespace=NAMESPACE, tasks=(NEW, replace(NEW, input=b"x"))),
+        "taskId",
+    ),
     "namespace not canonical": (lambda: enqueue(namespace="acme"), "namespace"),
     "namespace with NUL": (lambda: enqueue(namespace="a/" + NUL), "namespace"),
     "namespace a lone surrogate": (lambda: enqueue(namespace=LONE), "namespace"),
@@ -267,6 +271,8 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "session with attempt 0": (lambda: session(held=(c.TaskRef(ID, 0),)), "attempt"),
     "session with a negative window": (lambda: session(window=-1), "window"),
     "session with a window of 2**63": (lambda: session(window=HUGE), "window"),
+    "session with a number of 2**63": (lambda: session(session_no=HUGE), "sessionNo"),
+    "session with a negative number": (lambda: session(session_no=-1), "sessionNo"),
     "held set with attempt 0": (
         lambda: on_worker(c.ReportHeld, held=(c.TaskRef(ID, 0),)),
         "attempt",

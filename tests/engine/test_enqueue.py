@@ -82,6 +82,17 @@ async def test_a_refused_enqueue_disturbs_no_neighbour_of_its_batch(
     assert len((await world.dump("tasks"))["tasks"]) == 3
 
 
+async def test_of_two_unmarked_requests_for_one_id_in_a_batch_the_first_counts(
+    world: World,
+    engine: Engine,
+) -> None:
+    new = world.new()
+    commands = [c.EnqueueTasks(namespace=NAMESPACE, tasks=(new,)) for _ in range(2)]
+    answers: Any = await asyncio.gather(*map(engine.submit, commands), return_exceptions=True)
+    assert answers[0][0].is_new
+    assert isinstance(answers[1], AlreadyExists)
+
+
 async def test_an_id_may_be_used_in_two_namespaces(world: World, engine: Engine) -> None:
     new = world.new()
     await world.enqueue(engine, new)

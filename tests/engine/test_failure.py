@@ -38,6 +38,7 @@ from tests.engine.world import (
     heartbeat,
     open_database,
     ref,
+    spec,
 )
 
 Prepare = Callable[[World, Engine], Awaitable[Any]]
@@ -417,6 +418,53 @@ class TestLost:
         assert (await world.beat(engine, worker, 1)).lease.token == 2
 
 
+class TestMistakes:
+    async def test_a_listener_that_fails_costs_its_batch_and_not_the_lane(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        task = await world.held(engine, worker)
+        failures: list[Exception] = [ZeroDivisionError()]
+
+        def fail(_: object) -> None:
+            if failures:
+                raise failures.pop()
+
+        engine.on_finished(fail)
+        with pytest.raises(Unavailable) as caught:
+            await world.finish(engine, worker, task)
+        assert caught.value.fields["reason"] == "internal"
+        assert codes([await world.finish(engine, worker, task)]) == ["succeeded"]
+
+    async def test_an_effect_that_finds_a_full_lane_is_made_up_for(self, world: World) -> None:
+        engine = await world.start(lane_queue_max=2, work_batch_max=1)
+        worker = await world.worker(engine)
+        task = await world.running(engine, worker)
+        nothing = c.SignalCancels(namespace=NAMESPACE, items=())
+        fill = lambda: [engine.submit(nothing) for _ in range(2)]  # noqa: E731 (a hook)
+        world.faults.call_at("before COMMIT", fill)
+        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        assert await world.state(task.id) is TaskState.RUNNING
+        await _finish_release(world, engine)
+        assert await world.state(task.id) is TaskState.PENDING
+
+    async def test_an_effect_whose_command_fails_is_made_up_for(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        task = await world.running(engine, worker)
+        world.faults.raise_at("load_held", Lost("cut"))
+        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        await world.settle(engine)
+        assert await world.state(task.id) is TaskState.RUNNING
+        await _finish_release(world, engine)
+        assert await world.state(task.id) is TaskState.PENDING
+
+
 class TestConflict:
     async def test_a_batch_that_met_a_conflict_runs_again(
         self,
@@ -499,13 +547,30 @@ class TestRefused:
         assert caught.value.code == "invalid_argument"
         assert caught.value.fields == {"field": "request"}
 
-    async def test_a_conflict_while_the_guilty_is_looked_for_is_unavailable_or_repeated(
+    async def test_a_conflict_while_the_guilty_is_looked_for_is_tried_again(
         self,
         world: World,
         engine: Engine,
     ) -> None:
         world.faults.raise_at("before COMMIT", Refused("data"), Conflict("deadlock"))
         assert len(await world.add(engine)) == 1
+
+    @pytest.mark.parametrize(
+        ("error", "reason"),
+        [(Lost("cut"), "store_unreachable"), (Conflict("deadlock"), "conflict")],
+    )
+    async def test_a_failure_while_the_guilty_is_looked_for_is_unavailable(
+        self,
+        world: World,
+        engine: Engine,
+        error: Exception,
+        reason: str,
+    ) -> None:
+        world.faults.raise_at("before COMMIT", Refused("data"), *[error] * 4)
+        with pytest.raises(Unavailable) as caught:
+            await world.add(engine)
+        assert caught.value.fields["reason"] == reason
+        assert (await world.dump("tasks"))["tasks"] == []
 
 
 class TestStaleCopies:
@@ -549,6 +614,27 @@ class TestStaleCopies:
         await world.finish(other, worker, task, FinishKind.RELEASED)
         (again,) = await world.claim(other, worker)
         assert codes([await world.finish(engine, worker, again)]) == ["succeeded"]
+
+    async def test_what_services_took_survives_a_second_look_at_copies(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        lost, worker = await world.worker(engine), await world.worker(engine)
+        task = await world.running(engine, worker)
+        await world.add(engine, spec=spec(schedule_to_close_ms=60_000))
+        await world.advance(60_000)
+        repeated = c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
+        done = await asyncio.gather(
+            engine.submit(repeated),
+            engine.submit(c.ProcessDue(sighted_ms=FAR, amount=10)),
+            engine.submit(c.JudgeLeases(sighted_ms=FAR, amount=10)),
+        )
+        assert codes(done[0]) == ["running"]
+        assert done[2] == c.WorkDone(2)
+        assert (await world.view(lost)).lease is None
+        rows = await world.database.rows("SELECT state FROM history")
+        assert [row["state"] for row in rows] == ["failed"]
 
 
 class TestRestart:

@@ -308,6 +308,21 @@ class TestSuspects:
         await world.watch(engine, LEASE_MS)
         assert await judge(world, engine) == 11
 
+    async def test_sessions_that_end_at_different_times_do_not_add_up(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        await world.watch(engine, 1_000)
+        workers = [await world.worker(engine, lease_ms=60_000) for _ in range(12)]
+        for half in (workers[:6], workers[6:]):
+            for worker in half:
+                _, answer = await world.session(engine, worker)
+                engine.lose_session(NAMESPACE, worker, answer.worker.session_no)
+            await world.settle(engine)
+            await world.watch(engine, 3_000)
+        assert await judge(world, engine) == 12
+
     async def test_ten_sessions_that_end_together_are_ten_crashes(
         self,
         world: World,

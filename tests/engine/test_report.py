@@ -392,6 +392,29 @@ class TestLateReports:
         )
         assert codes([first, same, other]) == ["succeeded", "succeeded", "task_already_terminal"]
 
+    async def test_a_failure_that_is_sent_twice_in_one_batch_counts_once(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        task = await world.running(engine, worker)
+        items = (finish(task, FinishKind.FAILED),)
+        command = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+        first, second = await asyncio.gather(engine.submit(command), engine.submit(command))
+        assert first == second == (c.Reported(TaskState.PENDING),)
+        assert (await world.task(task.id)).progress.failure_count == 1
+
+    async def test_a_report_on_a_task_that_never_was_is_not_found(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        item = c.Finish(task_id=world.clock.new_id(), attempt=1, kind=FinishKind.SUCCEEDED)
+        command = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(item,))
+        assert codes(await engine.submit(command)) == ["not_found"]
+
     async def test_a_completion_from_an_offline_worker_counts_until_its_attempt_is_ended(
         self,
         world: World,

@@ -12,9 +12,10 @@ from tenure.core.task_record import TaskState
 from tenure.core.worker import EndReason, WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
+from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
 from tenure.errors import NotFound, WorkerInactive, WrongState
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World, codes, ref
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Sink, World, codes, heartbeat, ref
 
 
 async def drain(engine: Engine, worker: str, **fields: Any) -> Any:
@@ -424,6 +425,78 @@ class TestSessions:
         worker = await world.worker(engine, namespace=OTHER_NAMESPACE)
         with pytest.raises(WorkerInactive):
             await world.session(engine, worker)
+
+    async def test_a_session_that_was_given_up_and_comes_late_is_refused(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+
+        def opening(session_no: int) -> c.OpenSession:
+            return c.OpenSession(
+                namespace=NAMESPACE,
+                worker_id=worker,
+                held=(),
+                window=1,
+                sink=Sink(),
+                session_no=session_no,
+            )
+
+        await engine.submit(opening(2))
+        for late in (1, 2):
+            with pytest.raises(WrongState):
+                await engine.submit(opening(late))
+        assert (await engine.submit(opening(3))).worker.session_no == 3
+
+    async def test_a_session_gets_nothing_once_its_worker_has_one_on_another_server(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        other = await world.start()
+        worker = await world.worker(engine)
+        here, _ = await world.session(engine, worker)
+        there, _ = await world.session(other, worker)
+        (task_id,) = await world.add(engine)
+        await world.settle(engine)
+        assert here.take() == []
+        await world.advance(1_000)
+        await world.round(ClaimFallback(), other)
+        assert [task.id for task in there.take()] == [task_id]
+
+    async def test_an_attempt_that_another_server_ended_frees_its_slot_with_the_next_heartbeat(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        other = await world.start()
+        worker = await world.worker(engine)
+        first, second = await world.add(engine, 2)
+        sink, _ = await world.session(engine, worker, window=1)
+        assert [task.id for task in sink.take()] == [first]
+        await other.submit(c.TerminateTask(namespace=NAMESPACE, task_id=first))
+        await world.settle(engine)
+        assert sink.take() == []
+        await engine.heartbeat(heartbeat(engine, worker, 1, active_count=0))
+        for _ in range(100):
+            await world.settle(engine)
+            if sink.given:
+                break
+        assert [task.id for task in sink.take()] == [second]
+        assert sink.stopped == [c.TaskRef(first, 1)]
+
+    async def test_after_the_clock_went_back_no_confirmed_attempt_is_taken_for_lost(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        await world.beat(engine, worker, 1)
+        await world.jump(-60_000)
+        task = await world.running(engine, worker)
+        await world.session(engine, worker, window=0)
+        assert await world.state(task.id) is TaskState.RUNNING
 
 
 class TestHeldSets:

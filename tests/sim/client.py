@@ -75,7 +75,7 @@ class Client:
             self._world.spawn(getattr(self, f"_{name}")())
         self.is_done = True
 
-    async def ask(self, command: c.Command, *, repeat: bool = True) -> Any:  # noqa: ANN401
+    async def ask(self, command: c.Command, *, repeat: bool = True) -> Any:
         """Send a command, again after silence; a resent enqueue is marked."""
         for _ in range(RESENDS_MAX if repeat else 1):
             server = self._random.choice(self._world.servers)

@@ -68,7 +68,7 @@ class Ledger:
 
     # -- Requests ------------------------------------------------------------------------------
 
-    def arrived(self, request: Any) -> None:  # noqa: ANN401 -- any command.
+    def arrived(self, request: Any) -> None:
         """Note what a request, now at a server, may change."""
         self.command_count += 1
         take = _TAKE.get(type(request))
@@ -154,7 +154,7 @@ class Ledger:
 
     # -- Answers -------------------------------------------------------------------------------
 
-    def answered(self, request: Any, answer: object) -> None:  # noqa: ANN401 -- any command.
+    def answered(self, request: Any, answer: object) -> None:
         """Check what leaves a server against what is stored."""
         check = _ANSWERED.get(type(request))
         if check is None or isinstance(answer, Exception):

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from tenure.core import deadline, sight, task
 from tenure.core import queue as queue_rules
+from tenure.core.deadline import _BY_STATE
 from tenure.core.deal import _Deal
 from tenure.core.lease import SessionLost
-from tenure.core.task_record import ATTEMPT_HELD, TERMINAL
+from tenure.core.task_record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import WorkerStatus
 from tenure.engine import batch, claim, load, need, task_handler, worker_handler
 from tenure.engine import command as c
@@ -199,7 +200,9 @@ def _no_record(_original: Function) -> Function:
 
 def _token_not_checked(original: Function) -> Function:
     async def changed(tx: Any, beats: Any, now_ms: int) -> Any:
-        leases = {each.worker_id: each for each in await table.read_leases(tx, [b[0] for b in beats])}
+        leases = {
+            each.worker_id: each for each in await table.read_leases(tx, [b[0] for b in beats])
+        }
         known = [
             (worker_id, namespace, replace(beat, token=leases[worker_id].token))
             for worker_id, namespace, beat in beats
@@ -498,7 +501,7 @@ def _list() -> list[Mutant]:
         m("key_ignored", task_handler, "_is_over", _key_ignored, CALM),
         m("enqueue_lost", table, "insert_tasks", _answered_before_save, CALM),
         m("due_not_rechecked", deadline, "first_expired", _due_not_rechecked, CALM),
-        m("delivery_unchecked", deadline, "_dispatched", _delivery_unchecked, LOSSY),
+        m("delivery_unchecked", _BY_STATE, TaskState.DISPATCHED, _delivery_unchecked, LOSSY),
         m("timer_off", task, "_armed", _timer_off, CALM),
         m("due_dropped", DueTasks, "run_once", _due_dropped, CALM),
         m("cancel_forgotten", codec, "task_updated", _cancel_forgotten, PAUSING),

@@ -59,7 +59,7 @@ class Network:
         until_ms = self._cut_until_ms.get((party, server.number), 0)
         return max(0.0, until_ms - self._world.now_ms)
 
-    def call(  # noqa: PLR0913 -- the parts of one exchange.
+    def call(
         self,
         party: str,
         server: Server,
@@ -113,7 +113,7 @@ class Network:
             lambda done: self._answered(party, server, engine, request, reply, done),
         )
 
-    def _answered(  # noqa: PLR0913 -- the parts of one exchange.
+    def _answered(
         self,
         party: str,
         server: Server,

@@ -20,7 +20,7 @@ def is_harmless(error: BaseException) -> bool:
     return isinstance(error, TenureError | StoreError)
 
 
-def _hear(_logger: object, _name: str, event: MutableMapping[str, Any]) -> Any:  # noqa: ANN401
+def _hear(_logger: object, _name: str, event: MutableMapping[str, Any]) -> Any:
     error = sys.exc_info()[1]
     if error is not None and not is_harmless(error):
         _listeners[-1](error)

@@ -201,7 +201,7 @@ class WorkerProcess:
         if self.is_paused:
             await self._go.wait()
 
-    async def _call(self, request: Any, **options: Any) -> Any:  # noqa: ANN401 -- any answer.
+    async def _call(self, request: Any, **options: Any) -> Any:
         session = self._session
         server = session.server if session is not None else self._server
         try:
@@ -436,11 +436,11 @@ class WorkerProcess:
         self._obey(answer.stop, answer.cancel, should_drain=answer.worker.status == "draining")
         return True
 
-    def receive(self, session: Session, kind: str, what: Any) -> None:  # noqa: ANN401 -- by kind.
+    def receive(self, session: Session, kind: str, what: Any) -> None:
         """Take what a session brings."""
         self._do(lambda: self._receive(session, kind, what))
 
-    def _receive(self, session: Session, kind: str, what: Any) -> None:  # noqa: ANN401 -- by kind.
+    def _receive(self, session: Session, kind: str, what: Any) -> None:
         if not session.is_client_open or session.worker_id != self.worker_id:
             return
         if kind == "give":

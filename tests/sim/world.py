@@ -248,7 +248,9 @@ class World:
         there = [
             each.new.types
             for each in self.workers
-            if each.worker_id and not each.is_draining and each.namespace == namespace
+            if each.worker_id
+            and not each.is_draining
+            and each.namespace == namespace
             and each.new.queue == queue
         ]
         return set(self.types) <= {each for types in there for each in types}

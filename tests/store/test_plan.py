@@ -223,19 +223,16 @@ async def planner(fresh_dsn: str) -> AsyncIterator[Planner]:
     await pooled.close()
 
 
-async def test_right_after_a_bulk_load_without_statistics(planner: Planner) -> None:
+async def test_right_after_a_bulk_load_and_with_good_statistics(planner: Planner) -> None:
     await planner.lane.execute(rows(1, ROWS))
     await planner.lane.execute(rows(ROWS, 2 * ROWS, sql=FINISH_ROWS))
-    await check_all(planner, ROWS // 2, but=["load_history"])
-    for plan in await planner.explain("load_history", parameters("load_history", ROWS + 5_000)):
-        check("load_history", plan)
-        assert plan["Actual Rows"] == ITEMS
-
-
-async def test_with_good_statistics(planner: Planner) -> None:
-    await planner.lane.execute(rows(1, ROWS))
-    await planner.lane.execute("ANALYZE tasks")
-    await check_all(planner, ROWS // 2)
+    for _ in range(2):
+        await check_all(planner, ROWS // 2, but=["load_history"])
+        values = parameters("load_history", ROWS + 5_000)
+        for plan in await planner.explain("load_history", values):
+            check("load_history", plan)
+            assert plan["Actual Rows"] == ITEMS
+        await planner.lane.execute("ANALYZE tasks, history")
 
 
 @pytest.mark.parametrize("earlier", [500, 20_000])
@@ -262,18 +259,14 @@ async def test_with_plans_that_were_made_while_the_tables_were_empty(planner: Pl
         check("load_history", plan)
 
 
-@pytest.mark.parametrize("has_statistics", [False, True])
-async def test_a_claim_behind_100_000_tasks_of_a_foreign_type(
-    planner: Planner,
-    has_statistics: bool,
-) -> None:
+async def test_a_claim_behind_100_000_tasks_of_a_foreign_type(planner: Planner) -> None:
     await planner.lane.execute(rows(1, ROWS, type_="alien"))
     await planner.lane.execute(rows(ROWS + 1, ROWS + 1_000))
-    if has_statistics:
+    for _ in range(2):
+        for plan in await planner.explain("claim_tasks", parameters("claim_tasks", 1)):
+            check("claim_tasks", plan)
+            assert plan["Actual Rows"] == CLAIMED
         await planner.lane.execute("ANALYZE tasks")
-    for plan in await planner.explain("claim_tasks", parameters("claim_tasks", 1)):
-        check("claim_tasks", plan)
-        assert plan["Actual Rows"] == CLAIMED
 
 
 async def test_a_claim_with_a_mark_beside_a_snapshot_that_was_held_open(

@@ -108,7 +108,8 @@ def _beat(lease: Lease, event: Beat, now_ms: int) -> Lease | Rejection:
         lease_until_ms=now_ms + lease_ms,
         server_id=event.server_id,
         beat_at_ms=now_ms,
-        previous_beat_at_ms=lease.beat_at_ms,
+        # After the clock went back no instant tells what came before that heartbeat.
+        previous_beat_at_ms=0 if lease.beat_at_ms > now_ms else lease.beat_at_ms,
         total_completed=_total(
             lease.total_completed,
             event.total_completed,

@@ -183,8 +183,12 @@ RETENTION_MS: Final = 60 * _SECOND_MS
 VACUUM_EVERY_TASKS: Final = 25_000
 # Beyond this share of a full lane new work is refused, so that reports still find room.
 NEW_WORK_SHARE_MAX: Final = 0.8
-JUDGED_BATCH_MAX: Final = 500
+# Leases that seem to be over are cheap to look at; those that are spared must not fill a round.
+JUDGED_BATCH_MAX: Final = 5_000
 # Between two scans from the very head of a line a hundred times the time of the last one passes.
 FULL_CLAIM_BUDGET: Final = 100
 # Hints for other replicas are sent together: inside the transactions they would queue up.
 NOTIFY_MS: Final = 20
+# Partitions of history are made for this many days to come.
+DAY_MS: Final = _DAY_MS
+DAYS_AHEAD: Final = 2

@@ -37,6 +37,9 @@ def _enqueue(command: c.EnqueueTasks) -> None:
         raise PayloadTooLarge(message, limit=limits.BULK_ENQUEUE_MAX)
     for new in command.tasks:
         enqueue.check_new(new)
+    if len(command.tasks) > 1 and len({new.id for new in command.tasks}) < len(command.tasks):
+        message = "taskId must not be used twice in one request"
+        raise InvalidArgument(message, field="taskId")
 
 
 def _claim(command: c.ClaimTasks) -> None:
@@ -174,7 +177,8 @@ def _worker(
 def _session(command: c.OpenSession) -> None:
     _refs(command.namespace, command.worker_id, command.held)
     checks.integer(command.window, "window", 0, limits.WORKER_SLOTS_MAX)
-    checks.integer(command.session_no, "sessionNo", 0, 2**31 - 1)
+    # Room for those that are counted on from the last one.
+    checks.integer(command.session_no, "sessionNo", 0, 2**30)
 
 
 def _held(command: c.ReportHeld) -> None:
@@ -189,19 +193,25 @@ def _heartbeat(command: c.Heartbeat) -> None:
     checks.integer(beat.token, "token", 0, _MOST)
     if beat.lease_ms:
         checks.duration_ms(beat.lease_ms, "leaseDurationMs")
-    for field, value in (
-        ("totalCompleted", beat.total_completed),
-        ("totalFailed", beat.total_failed),
-    ):
-        checks.integer(value, field, -1, _MOST)
-    for field, value in (
-        ("completedDelta", beat.completed_delta),
-        ("failedDelta", beat.failed_delta),
-        ("activeCount", beat.active_count),
-        ("loopLagMs", beat.loop_lag_ms),
-        ("stuckCount", beat.stuck_count),
-    ):
-        checks.integer(value, field, 0, 2**31 - 1)
+    for field, name in _TOTALS:
+        value = getattr(beat, name)
+        if type(value) is not int or not -1 <= value <= _SMALL_COUNT:
+            checks.integer(value, field, -1, _MOST)
+    for field, name in _COUNTS:
+        value = getattr(beat, name)
+        if type(value) is not int or not 0 <= value <= _SMALL_COUNT:
+            checks.integer(value, field, 0, 2**31 - 1)
+
+
+_SMALL_COUNT: Final = 2**30
+_TOTALS: Final = (("totalCompleted", "total_completed"), ("totalFailed", "total_failed"))
+_COUNTS: Final = (
+    ("completedDelta", "completed_delta"),
+    ("failedDelta", "failed_delta"),
+    ("activeCount", "active_count"),
+    ("loopLagMs", "loop_lag_ms"),
+    ("stuckCount", "stuck_count"),
+)
 
 
 def _queue(command: c.SetQueue) -> None:

@@ -446,7 +446,6 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
     c.HeartbeatTasks: lambda command: len(command.items),
     c.ProcessDue: lambda command: command.amount,
     c.ReleaseHeldTasks: lambda command: command.amount,
-    c.JudgeLeases: lambda command: command.amount,
 }
 
 

@@ -151,8 +151,11 @@ def still_sighted_ms(
 
 
 def _stale_since(server_seen_at_ms: int | None, now_ms: int) -> int | None:
-    """Return when a silent server was seen last; one that touches its row hears its workers."""
-    if server_seen_at_ms is None or now_ms - server_seen_at_ms <= SIGHT_STALL_MS:
+    """Return when a silent server was seen last; one that touches its row hears its workers.
+
+    One that was seen in the future has not touched its row since the clock went back.
+    """
+    if server_seen_at_ms is None or 0 <= now_ms - server_seen_at_ms <= SIGHT_STALL_MS:
         return None
     return server_seen_at_ms
 

@@ -229,6 +229,9 @@ def reconcile(
 ) -> tuple[c.TaskRef, ...]:
     """Compare what a worker says it holds with what it holds; return what it has to stop."""
     said = set(reported)
+    if heard_at_ms > ws.now_ms:
+        # The clock went back since: no confirmation can be told to be older than that heartbeat.
+        heard_at_ms = 0
     for key in ws.rows.held.get(worker.id, []):
         task = ws.tasks[key]
         if task.worker_id == worker.id and task.is_attempt_live:

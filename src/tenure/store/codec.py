@@ -317,24 +317,8 @@ def worker_updated(worker: Worker) -> tuple[object, ...]:
 
 
 def lease_from(row: AnyRow) -> Lease:
-    """Make a lease from its row."""
-    return Lease(
-        worker_id=row[0],
-        namespace=row[1],
-        server_id=row[2],
-        lease_until_ms=row[3],
-        lease_ms=row[4],
-        token=row[5],
-        beat_at_ms=row[6],
-        previous_beat_at_ms=row[7],
-        total_completed=row[8],
-        total_failed=row[9],
-        active_count=row[10],
-        loop_lag_ms=row[11],
-        stuck_count=row[12],
-        suspect_until_ms=row[13],
-        failures=row[14],
-    )
+    """Make a lease from its row, whose columns come in the order of the fields."""
+    return Lease(*row[:15])
 
 
 def lease_inserted(lease: Lease) -> tuple[object, ...]:

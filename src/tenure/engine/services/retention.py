@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.core.limits import RETENTION_BATCH_MAX
+from tenure.core.limits import DAY_MS, DAYS_AHEAD, RETENTION_BATCH_MAX
 from tenure.engine.service import Report
 from tenure.store.transaction import LaneName
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
     from tenure.store.transaction import Tx
-
-DAY_MS = 86_400_000
-DAYS_AHEAD = 2
 
 
 class Retention:

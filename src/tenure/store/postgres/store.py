@@ -15,7 +15,14 @@ from asyncpg.connect_utils import SessionAttribute
 from asyncpg.pool import PoolConnectionProxy
 from asyncpg.prepared_stmt import PreparedStatement
 
-from tenure.core.limits import CONNECT_SECONDS_MAX, READ_POOL_SIZE, READ_SECONDS_MAX, TX_SECONDS_MAX
+from tenure.core.limits import (
+    CONNECT_SECONDS_MAX,
+    DAY_MS,
+    DAYS_AHEAD,
+    READ_POOL_SIZE,
+    READ_SECONDS_MAX,
+    TX_SECONDS_MAX,
+)
 from tenure.store import migration, statement
 from tenure.store.failure import Lost
 from tenure.store.migration import Applied
@@ -157,6 +164,9 @@ class PostgresStore:
                     await connection.execute(step.sql)
                     row = (step.number, step.name, step.checksum, step.is_breaking)
                     await tx.one("insert_migration", *row, await tx.now_ms())
+                today = await tx.now_ms() // DAY_MS
+                for day in range(today, today + DAYS_AHEAD + 1):
+                    await tx.one("ensure_days", day)
         finally:
             await connection.close()
 

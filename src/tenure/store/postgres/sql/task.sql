@@ -47,14 +47,16 @@ GROUP BY queue, type, state
 ORDER BY queue, type, state;
 
 -- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
--- Each live row is looked up by its primary key, whatever the statistics say. As a plain join this
--- compared every row with every item after a VACUUM that saw the table empty (50 million pairs
--- for 500 items and 100,000 rows), and hashed the whole table at 500 items even with good
--- statistics. "= ANY (ARRAY[x])" is "= x" that an index can answer and a hash or merge join
--- cannot, and the comparisons with abs(), which always hold, let the planner expect few items.
-WITH gone AS (
-    DELETE FROM tasks AS t
-    USING unnest(
+-- Each live row is looked up by its primary key, then deleted by its place, whatever the
+-- statistics say. As a plain join this compared every row with every item after a VACUUM that saw
+-- the table empty (50 million pairs for 500 items and 100,000 rows), and hashed the whole table at
+-- 500 items even with good statistics. OFFSET 0 keeps the lookup a lookup; comparing id and
+-- version once more outside lets the planner expect few rows, so that it goes to their places.
+-- The version is compared a third time where the row is written, for one that moves meanwhile:
+-- every write of a task raises it.
+WITH found AS MATERIALIZED (
+    SELECT c.place, g.*
+    FROM unnest(
         CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
         CAST(:state AS text[]), CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]),
         CAST(:last_outcome AS text[]), CAST(:finished_at_ms AS bigint[]),
@@ -63,11 +65,17 @@ WITH gone AS (
         namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms,
         progress, output
     )
-    WHERE t.namespace = ANY (ARRAY[g.namespace])
-      AND t.id = ANY (ARRAY[g.id])
-      AND t.version = ANY (ARRAY[g.version])
-      AND g.version = abs(g.version)
-      AND g.attempt = abs(g.attempt)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS place, l.id, l.version
+        FROM tasks AS l
+        WHERE l.namespace = g.namespace AND l.id = g.id
+        OFFSET 0
+    ) AS c
+    WHERE c.id = g.id AND c.version = g.version
+), gone AS (
+    DELETE FROM tasks AS t
+    USING found AS g
+    WHERE t.ctid = g.place AND t.version = g.version
     RETURNING
         t.created_at_ms, t.run_at_ms, t.handed_at_ms, g.finished_at_ms, g.attempt,
         t.version + 1 AS version, t.session_no, t.priority, t.id, g.worker_id, g.state,
@@ -236,7 +244,28 @@ CROSS JOIN LATERAL (
 ) AS t;
 
 -- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
--- One lookup per item: see finish_tasks.
+-- By place, after a lookup by primary key: see finish_tasks.
+WITH found AS MATERIALIZED (
+    SELECT c.place, g.*
+    FROM unnest(
+        CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
+        CAST(:state AS text[]), CAST(:line AS smallint[]), CAST(:run_at_ms AS bigint[]),
+        CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]),
+        CAST(:handed_at_ms AS bigint[]), CAST(:session_no AS integer[]),
+        CAST(:last_outcome AS text[]), CAST(:due_at_ms AS bigint[]),
+        CAST(:is_guarded AS boolean[]), CAST(:progress AS bytea[])
+    ) AS g (
+        namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms,
+        session_no, last_outcome, due_at_ms, is_guarded, progress
+    )
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS place, l.id, l.version
+        FROM tasks AS l
+        WHERE l.namespace = g.namespace AND l.id = g.id
+        OFFSET 0
+    ) AS c
+    WHERE c.id = g.id AND c.version = g.version
+)
 UPDATE tasks AS t
 SET state = g.state,
     line = g.line,
@@ -250,21 +279,8 @@ SET state = g.state,
     due_at_ms = g.due_at_ms,
     is_guarded = g.is_guarded,
     progress = g.progress
-FROM unnest(
-    CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
-    CAST(:state AS text[]), CAST(:line AS smallint[]), CAST(:run_at_ms AS bigint[]),
-    CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
-    CAST(:session_no AS integer[]), CAST(:last_outcome AS text[]),
-    CAST(:due_at_ms AS bigint[]), CAST(:is_guarded AS boolean[]), CAST(:progress AS bytea[])
-) AS g (
-    namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms,
-    session_no, last_outcome, due_at_ms, is_guarded, progress
-)
-WHERE t.namespace = ANY (ARRAY[g.namespace])
-  AND t.id = ANY (ARRAY[g.id])
-  AND t.version = ANY (ARRAY[g.version])
-  AND g.version = abs(g.version)
-  AND g.attempt = abs(g.attempt)
+FROM found AS g
+WHERE t.ctid = g.place AND t.version = g.version
 RETURNING CAST(t.id AS text);
 
 -- name: vacuum_tasks()

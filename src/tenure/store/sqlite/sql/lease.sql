@@ -6,7 +6,8 @@ SET token = token + 1,
     lease_ms = CASE WHEN :lease_ms > 0 THEN :lease_ms ELSE lease_ms END,
     lease_until_ms = :now_ms + CASE WHEN :lease_ms > 0 THEN :lease_ms ELSE lease_ms END,
     server_id = :server_id,
-    previous_beat_at_ms = beat_at_ms,
+    -- After the clock went back no instant tells what came before that heartbeat.
+    previous_beat_at_ms = CASE WHEN beat_at_ms > :now_ms THEN 0 ELSE beat_at_ms END,
     beat_at_ms = :now_ms,
     total_completed = CASE
         WHEN :total_completed >= 0 THEN max(total_completed, :total_completed)
