@@ -82,7 +82,7 @@ class Checker:
         for worker_id, version in self._connection.execute("SELECT id, version FROM workers"):
             old = known.get(worker_id)
             if old is None or old.version != version:
-                row = self._connection.execute(_WORKER, (worker_id,)).fetchone()
+                (row,) = self._connection.execute(_WORKER, (worker_id,))
                 self.workers.worker_changed(old, codec.worker_from(row), server)
 
     def _look_at_leases(self) -> None:
@@ -97,13 +97,14 @@ class Checker:
                 "SELECT namespace, id, version FROM tasks"
             )
         }
-        changes: list[tuple[Task | None, Task]] = []
-        for key in [key for key in live if key not in versions]:
-            changes.append((live.pop(key), self._finish(key)))
+        gone = [key for key in live if key not in versions]
+        changes: list[tuple[Task | None, Task]] = [
+            (live.pop(key), self._finish(key)) for key in gone
+        ]
         for key, version in versions.items():
             old = live.get(key)
             if old is None or old.version != version:
-                row = self._connection.execute(_TASK, key).fetchone()
+                (row,) = self._connection.execute(_TASK, key)
                 new = live[key] = codec.task_from(row)
                 changes.append((old, new))
         for old, new in changes:

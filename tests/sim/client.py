@@ -118,6 +118,7 @@ class Client:
     async def _enqueue(self) -> None:
         random = self._random
         keyed = self._used_keys
+        tasks: tuple[NewTask, ...]
         if keyed and random.random() < 0.15:
             # The same wish from another process: same key and content, other id.
             first = random.choice(keyed)

@@ -1,5 +1,8 @@
 """What parties asked for and what they were told: the evidence that the checker goes by."""
 
+# The tables at the end name the methods of the ledger.
+# ruff: noqa: SLF001
+
 from __future__ import annotations
 
 from collections import defaultdict

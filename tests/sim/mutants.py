@@ -14,15 +14,17 @@ from tenure.core import deadline, sight, task
 from tenure.core import queue as queue_rules
 from tenure.core.deadline import _BY_STATE
 from tenure.core.deal import _Deal
-from tenure.core.lease import SessionLost
+from tenure.core.lease import Lease, SessionLost
 from tenure.core.task_record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import WorkerStatus
-from tenure.engine import batch, claim, load, need, task_handler, worker_handler
+from tenure.engine import batch, claim, load, task_handler, worker_handler
 from tenure.engine import command as c
 from tenure.engine.cache import RowCache
 from tenure.engine.dispatch import Dispatch
 from tenure.engine.engine import Engine
 from tenure.engine.mark import Marks
+from tenure.engine.need import _BY_TYPE as NEEDS
+from tenure.engine.offer import Offer
 from tenure.engine.service import Report
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
@@ -62,7 +64,7 @@ class Mutant(msgspec.Struct, frozen=True):
 
     name: str
     owner: Any
-    attribute: str
+    attribute: Any
     change: Callable[[Function], Function]
     faults: Faults
 
@@ -254,7 +256,7 @@ def _registered_offline(_original: Function) -> Function:
                 release_pending=False,
             )
             ws.workers[worker.id] = ws.changed_workers[worker.id] = online
-            lease = load.Lease(worker.id, worker.namespace, ws.server_id, ws.now_ms + 900, 900)
+            lease = Lease(worker.id, worker.namespace, ws.server_id, ws.now_ms + 900, 900)
             ws.leases[worker.id] = ws.new_leases[worker.id] = lease
         return c.Registration(worker, lease, 300)
 
@@ -494,10 +496,10 @@ def _list() -> list[Mutant]:
         m("limit_ignored", queue_rules, "free_slots", _limit_ignored, CALM),
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),
         m("slot_leaked", Dispatch, "forget_held", _slot_leaked, FORGETTING),
-        m("slots_ignored", claim.Offer, "credit", _window_ignored, CALM),
+        m("slots_ignored", Offer, "credit", _window_ignored, CALM),
         m("other_servers_unheard", Marks, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),
-        m("resend_inserted", need._BY_TYPE, c.EnqueueTasks, _resend_inserted, LOSSY),
+        m("resend_inserted", NEEDS, c.EnqueueTasks, _resend_inserted, LOSSY),
         m("key_ignored", task_handler, "_is_over", _key_ignored, CALM),
         m("enqueue_lost", table, "insert_tasks", _answered_before_save, CALM),
         m("due_not_rechecked", deadline, "first_expired", _due_not_rechecked, CALM),

@@ -36,8 +36,8 @@ def run_seed(seed: int, *, mutant: str = "", faults: Faults | None = None) -> Re
     if mutant:
         from tests.sim import mutants  # noqa: PLC0415 -- it patches what it imports.
 
-        with mutants.applied(mutant) as faults:
-            return _run(seed, faults, f" --mutant {mutant}")
+        with mutants.applied(mutant) as named:
+            return _run(seed, named, f" --mutant {mutant}")
     return _run(seed, faults, "")
 
 

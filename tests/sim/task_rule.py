@@ -108,9 +108,9 @@ class TaskRules:
             self._fail("was handed to a worker that did not offer it", new)
         if new.is_cancel_requested:
             self._fail("was handed out although it is to be cancelled", new)
-        if old is not None and old.state is TaskState.PAUSED:
-            if key not in self._world.ledger.resumed:
-                self._fail("was handed out while it was paused", new)
+        was_paused = old is not None and old.state is TaskState.PAUSED
+        if was_paused and key not in self._world.ledger.resumed:
+            self._fail("was handed out while it was paused", new)
 
     def _waited(self, old: Task, new: Task, *, is_handed: bool) -> None:
         """Check what became of a task that nobody held."""
@@ -127,9 +127,9 @@ class TaskRules:
                 self._fail("was resumed by nobody", new)
         elif new.is_attempt_live:
             self._fail("holds an attempt that was over", new)
-        if new.line is not Line.NONE and old.line is Line.NONE:
-            if self._world.clock.now_ms() < new.run_at_ms:
-                self._fail("starts before its time", new)
+        is_ready = new.line is not Line.NONE and old.line is Line.NONE
+        if is_ready and self._world.clock.now_ms() < new.run_at_ms:
+            self._fail("starts before its time", new)
 
     def _check_unheld_end(self, old: Task, new: Task) -> None:
         key = (new.namespace, new.id)
@@ -184,9 +184,9 @@ class TaskRules:
         self.ended_counts[outcome] += 1
         self._check_outcome(old, new, outcome, server)
         self._check_charge(old, new, outcome)
-        if old.progress.pause_wanted and new.state not in (TaskState.PAUSED, *TERMINAL):
-            if key not in self._world.ledger.resumed and not new.is_cancel_requested:
-                self._fail("was to be paused and is not", new)
+        is_held = old.progress.pause_wanted and key not in self._world.ledger.resumed
+        if is_held and new.state not in (TaskState.PAUSED, *TERMINAL):
+            self._fail("was to be paused and is not", new)
         if old.is_cancel_requested and new.state not in TERMINAL:
             self._fail("goes on although it is to be cancelled", new)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tenure.core.lease import Beat
 from tenure.core.retry import ErrorCategory, ErrorInfo
 from tenure.core.task_record import Task
 from tenure.core.worker import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInactive
+from tests.sim.heart import Heart
 from tests.sim.ledger import HeartbeatCall
 from tests.sim.network import NoAnswer, Session
 from tests.sim.trace import short
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 CONFIRM_AFTER_MS = 150
-FENCE_MARGIN_MS = 150
 DRAIN_MS = 1_500
 FINAL = ("superseded", "evicted")
 
@@ -49,20 +48,12 @@ class WorkerProcess:
         self.namespace = namespace
         self.new = new
         self._random = world.random(f"worker {name}")
-        self._drift = 1 + world.faults.drift * (2 * self._random.random() - 1)
+        drift = 1 + world.faults.drift * (2 * self._random.random() - 1)
         self.worker_id: str | None = None
         self.held: dict[c.TaskRef, Held] = {}
         self.outbox: dict[c.TaskRef, tuple[str, c.Finish]] = {}
         self._seen: set[c.TaskRef] = set()
-        self._unbound: list[c.TaskRef] = []
-        self._token = 0
-        self._is_full = False
-        self._interval_ms = 500
-        self._fence_at_ms = 0.0
-        self.total_completed = self.total_failed = 0
-        self._told_completed = self._told_failed = 0
-        self._unsure: tuple[int, int, int] | None = None
-        self._uses_deltas = self._random.random() < 0.4
+        self.heart = Heart(uses_deltas=self._random.random() < 0.4, drift=drift)
         self.is_draining = self.is_over = self.is_paused = False
         self._stash: list[Callable[[], None]] = []
         self._session: Session | None = None
@@ -113,14 +104,7 @@ class WorkerProcess:
             else:
                 self.worker_id = answer.worker.id
                 self.is_draining = answer.worker.status == "draining"
-                self._token = answer.lease.token
-                # A repeated registration may meet the token that an earlier one left.
-                self._is_full = True
-                self._interval_ms = answer.interval_ms
-                self._renew(sent_at_ms, answer.lease.lease_ms)
-                self.total_completed = self.total_failed = 0
-                self._told_completed = self._told_failed = 0
-                self._unsure = None
+                self.heart.begin(answer, sent_at_ms)
                 self._world.registered(self, answer.worker.id)
                 return
 
@@ -130,7 +114,6 @@ class WorkerProcess:
         for ref in [ref for ref, held in self.held.items() if not held.is_over]:
             del self.held[ref]
         self.worker_id = None
-        self._unbound = []
         self.is_over = self.is_over or reason in FINAL or reason == "deregistered"
         self._ended.set()
 
@@ -230,107 +213,58 @@ class WorkerProcess:
 
     # -- Heartbeats ----------------------------------------------------------------------------
 
-    def _renew(self, sent_at_ms: float, lease_ms: int) -> None:
-        self._fence_at_ms = sent_at_ms + (lease_ms - FENCE_MARGIN_MS) / self._drift
-        for held in list(self.held.values()):
-            if not held.is_started and not held.is_over:
-                self._start(held)
-
     @property
     def is_fenced(self) -> bool:
         """Tell whether its own estimate of its lease has lapsed."""
-        return self._world.now_ms >= self._fence_at_ms
+        return self._world.now_ms >= self.heart.fence_at_ms
 
     async def _beat(self) -> None:
-        wait_ms: float = self._interval_ms
+        wait_ms: float = self.heart.interval_ms
         while True:
             await self._sleep(wait_ms * (0.85 + 0.15 * self._random.random()))
             wait_ms = await self._beat_once()
 
     async def _beat_once(self) -> float:
-        if self.new.mode is WorkerMode.SESSION and self._session is None:
+        """Send one heartbeat; return how long to wait for the next."""
+        worker_id, heart = self.worker_id, self.heart
+        if worker_id is None or (self.new.mode is WorkerMode.SESSION and self._session is None):
             return 40
-        worker_id, full = self.worker_id, self._is_full
-        request, counts = self._heartbeat()
+        fresh = [held.ref for held in self.held.values() if held.is_long and not held.is_bound]
+        request, counts = heart.request(self.namespace, worker_id, held=self.held, fresh=fresh)
         sent_at_ms = self._world.now_ms
         try:
             renewed, answer = await self._call(
                 request,
                 ask=lambda engine: _ask_heartbeat(self._world, engine, request),
-                timeout_ms=max(200, self._interval_ms),
+                timeout_ms=max(200, heart.interval_ms),
             )
         except TokenMismatch as mismatch:
-            self._mismatched(int(mismatch.fields["current_token"]), counts)
+            heart.mismatched(int(mismatch.fields["current_token"]), counts)
             return 1
         except WorkerInactive as error:
             if self.worker_id == worker_id:
                 self.inactive(str(error.fields["reason"]))
             return 1
         except (NoAnswer, TenureError):
-            self._unsure = counts
+            heart.unanswered(counts)
             self._lose_server()
-            return self._interval_ms / 4
-        self._accepted(request, renewed, sent_at_ms, counts)
-        if full and request.held is not None:
-            self._is_full = False
+            return heart.interval_ms / 4
+        heart.accepted(request, counts, renewed.lease, sent_at_ms)
+        self._bound((*request.bound, *(request.held or ())))
+        self._start_waiting()
         self._obey(answer.stop, renewed.cancel, should_drain=renewed.should_drain)
-        return self._interval_ms
+        return heart.interval_ms
 
-    def _heartbeat(self) -> tuple[HeartbeatCall, tuple[int, int, int]]:
-        """Return what to send, and (token, deltas) in case that no answer comes."""
-        assert self.worker_id is not None
-        live = [held for held in self.held.values() if held.is_bound or held.is_long]
-        unsaid = (
-            self.total_completed - self._told_completed,
-            self.total_failed - self._told_failed,
-        )
-        if self._unsure is not None and self._unsure[0] == self._token:
-            unsaid = self._unsure[1:]
-        beat = Beat(
-            token=self._token,
-            server_id="",
-            total_completed=-1 if self._uses_deltas else self.total_completed,
-            total_failed=-1 if self._uses_deltas else self.total_failed,
-            completed_delta=unsaid[0] if self._uses_deltas else 0,
-            failed_delta=unsaid[1] if self._uses_deltas else 0,
-            active_count=len(self.held),
-        )
-        is_full = self._is_full
-        request = HeartbeatCall(
-            namespace=self.namespace,
-            worker_id=self.worker_id,
-            beat=beat,
-            bound=() if is_full else tuple(held.ref for held in live if not held.is_bound),
-            unbound=() if is_full else tuple(self._unbound),
-            held=tuple(self.held) if is_full else None,
-        )
-        return request, (self._token, *unsaid)
-
-    def _accepted(
-        self,
-        request: HeartbeatCall,
-        renewed: c.Renewed,
-        sent_at_ms: float,
-        counts: tuple[int, int, int],
-    ) -> None:
-        self._token = renewed.lease.token
-        self._told_completed += counts[1]
-        self._told_failed += counts[2]
-        self._unsure = None
-        for ref in (*request.bound, *(request.held or ())):
+    def _bound(self, refs: Iterable[c.TaskRef]) -> None:
+        for ref in refs:
             if ref in self.held:
                 self.held[ref].is_bound = True
-        said = set(request.unbound)
-        self._unbound = [ref for ref in self._unbound if ref not in said]
-        self._renew(sent_at_ms, renewed.lease.lease_ms)
 
-    def _mismatched(self, token: int, counts: tuple[int, int, int]) -> None:
-        if token > counts[0]:
-            # All heartbeats with one token say the same, and one of them was accepted.
-            self._told_completed += counts[1]
-            self._told_failed += counts[2]
-        self._unsure = None
-        self._token, self._is_full = token, True
+    def _start_waiting(self) -> None:
+        """Start what came while the lease seemed to lapse."""
+        for held in list(self.held.values()):
+            if not held.is_started and not held.is_over and not self.is_fenced:
+                self._start(held)
 
     def _obey(
         self,
@@ -415,7 +349,6 @@ class WorkerProcess:
             session_no=self._session_count,
         )
         self._world.sessions.append(session)
-        sent_for = set(self.held)
         try:
             answer: c.SessionAnswer = await self._world.network.call(
                 self.name, server, command, is_single=True
@@ -431,8 +364,7 @@ class WorkerProcess:
         if not session.is_client_open:
             return False
         self._session = session
-        for ref in sent_for & self.held.keys():
-            self.held[ref].is_bound = True
+        self._bound(command.held)
         self._obey(answer.stop, answer.cancel, should_drain=answer.worker.status == "draining")
         return True
 
@@ -587,7 +519,7 @@ class WorkerProcess:
     def _drop(self, ref: c.TaskRef) -> None:
         held = self.held.pop(ref, None)
         if held is not None:
-            self._unbound.append(ref)
+            self.heart.unbound.append(ref)
             self._wake_intake.set()
 
     def _finish(self, held: Held, kind: c.FinishKind) -> None:
@@ -603,8 +535,8 @@ class WorkerProcess:
             is_final = self._random.random() < 0.15
             category = ErrorCategory.DATA_QUALITY if is_final else ErrorCategory.USER_CODE
             error = ErrorInfo(category, f"{ref.attempt} on {short(self.worker_id)}")
-        self.total_completed += is_success
-        self.total_failed += is_failure
+        self.heart.completed += is_success
+        self.heart.failed += is_failure
         finish = c.Finish(
             task_id=ref.task_id, attempt=ref.attempt, kind=kind, output=output, error=error
         )

@@ -48,9 +48,9 @@ class WorkerRules:
             raise Violation(f"session number of worker {short(new.id)} went back", new.id)
         if old.status is WorkerStatus.DRAINING and new.status is WorkerStatus.ONLINE:
             raise Violation(f"draining worker {short(new.id)} is online again", new.id)
-        if new.status is WorkerStatus.DRAINING and old.status is WorkerStatus.ONLINE:
-            if (new.namespace, new.id) not in self._world.ledger.drained:
-                raise Violation(f"nobody drained worker {short(new.id)}", new.id)
+        is_asked = (new.namespace, new.id) in self._world.ledger.drained
+        if new.status is WorkerStatus.DRAINING and not is_asked:
+            raise Violation(f"nobody drained worker {short(new.id)}", new.id)
         if new.status is WorkerStatus.OFFLINE:
             self._ended_at_ms[new.id] = self._world.now_ms
             self._check_end(new, server)
@@ -74,9 +74,8 @@ class WorkerRules:
             raise Violation(f"nobody evicted worker {short(worker.id)}", worker.id)
         elif worker.end_reason is EndReason.DEREGISTERED and key not in ledger.deregistered:
             raise Violation(f"nobody deregistered worker {short(worker.id)}", worker.id)
-        elif worker.end_reason is EndReason.SUPERSEDED:
-            if ledger.names[worker.namespace, worker.name] < 2 or not worker.name:
-                raise Violation(f"nobody superseded worker {short(worker.id)}", worker.id)
+        elif worker.end_reason is EndReason.SUPERSEDED and ledger.names[key[0], worker.name] < 2:
+            raise Violation(f"nobody superseded worker {short(worker.id)}", worker.id)
 
     def _check_expiry(self, worker: Worker, server: Server) -> None:
         """A worker is judged after one full lease, or grace, of silence, by one that could hear."""

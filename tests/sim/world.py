@@ -298,6 +298,6 @@ class World:
             if lease is None or process.worker_id is None:
                 continue
             told = (lease.total_completed, lease.total_failed)
-            if told != (process.total_completed, process.total_failed):
+            if told != (process.heart.completed, process.heart.failed):
                 message = f"worker {short(process.worker_id)} told {told}, not its totals"
                 raise Violation(message, process.worker_id)

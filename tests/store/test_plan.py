@@ -15,6 +15,7 @@ import apsw
 import asyncpg
 import pytest
 
+from tenure.core.limits import DAYS_AHEAD
 from tenure.store import statement
 from tenure.store.postgres.store import LANE_SETTINGS
 from tenure.store.sqlite import SqliteStore
@@ -46,7 +47,8 @@ BUFFERS_MAX: Final = {
     "load_due": 3 * CLAIMED,
     "load_held": 3 * CLAIMED,
     "load_tasks": 8 * ITEMS,
-    "load_history": 8 * ITEMS,
+    # Today, the days to come and the default partition are asked.
+    "load_history": 4 * (DAYS_AHEAD + 2) * ITEMS,
     "finish_tasks": 20 * ITEMS,
     "update_tasks": 28 * ITEMS,
 }
