@@ -189,6 +189,7 @@ class SqliteDatabase(Database):
         self._connection.close()
 
 
+SEARCH_PATH: Final = "&search_path=public,pg_catalog"
 NAMESPACES_SQL: Final = f"""
 INSERT INTO namespaces (name, created_at_ms) VALUES ('{NAMESPACE}', 0), ('{OTHER_NAMESPACE}', 0);
 """
@@ -197,6 +198,8 @@ CREATE TABLE test_clock (now_ms bigint NOT NULL);
 INSERT INTO test_clock VALUES ({START_AT_MS});
 CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
     AS 'SELECT to_timestamp(now_ms / 1000.0) FROM public.test_clock';
+"""
+FILL_SQL: Final = f"""
 {NAMESPACES_SQL}
 SELECT ensure_day_partitions(day)
     FROM generate_series({START_AT_MS // DAY_MS}, {START_AT_MS // DAY_MS + 2}) AS day;
@@ -242,11 +245,14 @@ def _template(server: PostgresServer) -> str:
     name = server.create_database()
 
     async def fill() -> None:
-        store = PostgresStore(server.dsn(name))
+        dsn = server.dsn(name) + SEARCH_PATH
+        connection = await asyncpg.connect(dsn)
+        # The clock comes first: the store makes the partitions of its own today.
+        await connection.execute(CLOCK_SQL)
+        store = PostgresStore(dsn)
         await store.open()
         await store.close()
-        connection = await asyncpg.connect(server.dsn(name))
-        await connection.execute(CLOCK_SQL)
+        await connection.execute(FILL_SQL)
         await connection.close()
 
     asyncio.run(fill())
@@ -274,7 +280,7 @@ async def open_database(dialect: str, clock: Clock) -> AsyncIterator[Database]:
         return
     server = shared()
     name = _idle.pop() if _idle else server.create_database(_template(server))
-    dsn = server.dsn(name) + "&search_path=public,pg_catalog"
+    dsn = server.dsn(name) + SEARCH_PATH
     connection = await asyncpg.connect(dsn)
     made = PostgresDatabase(clock, dsn, connection)
     try:

@@ -55,6 +55,9 @@ CUTTING: Final = Faults(
 )
 LATE: Final = Faults(slow_share=0.3, slow_ms=3_000, evict_rate=1.0, duplicated=0.3)
 LAGGING: Final = Faults(jump_rate=0.5, jump_ahead_ms=30_000, pause_share=0.9, pause_ms=400)
+CROSSING: Final = Faults(
+    reply_lost=0.35, slow_share=0.3, slow_ms=500, pause_share=0.8, pause_ms=300
+)
 DRAINING: Final = Faults(drain_rate=1.0, evict_rate=0.3, supersede_rate=0.3, slow_share=0.1)
 FORGETTING: Final = Faults(forget_share=0.15, reply_lost=0.2, slow_share=0.3, pause_share=0.3)
 
@@ -481,7 +484,7 @@ def _list() -> list[Mutant]:
         m("lease_too_long", table, "beat_leases", _lease_too_long, CALM),
         m("offline_revived_by_beat", table, "beat_leases", _offline_revived, STALLING),
         m("offline_registered", worker_handler, "_registered_again", _registered_offline, STALLING),
-        m("held_judged_early", worker_handler, "_missing", _held_judged_early, FORGETTING),
+        m("held_judged_early", worker_handler, "_missing", _held_judged_early, CROSSING),
         m("dispatched_judged", worker_handler, "_missing", _dispatched_judged, LOSSY),
         m("judged_unsighted", load, "still_sighted_ms", _judged_unsighted, JUMPING),
         m("sight_before_batch", load, "still_sighted_ms", _sight_before_batch, LAGGING),
@@ -495,7 +498,7 @@ def _list() -> list[Mutant]:
         m("type_ignored", _Deal, "_choose", _type_ignored, CALM),
         m("limit_ignored", queue_rules, "free_slots", _limit_ignored, CALM),
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),
-        m("slot_leaked", Dispatch, "forget_held", _slot_leaked, FORGETTING),
+        m("slot_leaked", Dispatch, "forget_held", _slot_leaked, CALM),
         m("slots_ignored", Offer, "credit", _window_ignored, CALM),
         m("other_servers_unheard", Marks, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),

@@ -69,8 +69,8 @@ class World:
             poll_lease_ms=lease_ms,
             lease_least_ms=200,
             suspect_grace_ms=700,
-            fallback_poll_ms=800,
-            judge_ms=700,
+            fallback_poll_ms=900,
+            judge_ms=900,
             direct_hand_out=self._setup.random() < 0.8,
             cached_rows=self._setup.random() < 0.8,
             low_water_marks=self._setup.random() < 0.8,
@@ -174,7 +174,7 @@ class World:
         mean_ms = self._setup.choice([120, 200, 300])
         runs = [self.spawn(each.run(action_count, mean_ms)) for each in self.clients]
         await asyncio.gather(*runs)
-        await asyncio.sleep(self._setup.random() * 3)
+        await asyncio.sleep(self._setup.random() * 2)
         troubles.cancel()
         await self._heal(chaos)
         await self._settle()
@@ -261,7 +261,7 @@ class World:
         while self.now_ms < until_ms:
             if not self.checker.live and not any(each.held for each in self.workers):
                 # One more heartbeat, so that the last totals are told.
-                await asyncio.sleep(2 * self.settings.session_lease_ms / 1000)
+                await asyncio.sleep(0.6 * self.settings.session_lease_ms / 1000)
                 if not self.checker.live:
                     return
             await self._nudge()

@@ -48,6 +48,7 @@ class Dispatch:
         self._planner = ClaimPlanner(self._book, self._marks, is_direct=settings.direct_hand_out)
         self._polls: dict[int, Offer] = {}
         self._freed: dict[int, Offer] = {}
+        self._left: set[LineKey] = set()
 
     @property
     def has_work(self) -> bool:
@@ -116,21 +117,21 @@ class Dispatch:
             took_ms=claims.took_ms,
         )
         ws = committed.ws
-        left: set[LineKey] = set()
         for tasks in (ws.new_tasks, ws.changed_tasks):
             for task in tasks.values():
                 if task.line:
                     self._marks.left(task)
-                    left.add((task.namespace, task.queue, task.type))
+                    self._left.add((task.namespace, task.queue, task.type))
         for key, task in ws.changed_tasks.items():
             self._note_held(ws.rows.tasks.get(key), task)
         for task in claims.undealt:
             self._marks.left(task)
-        for line in left:
-            self._serve_or_tell(line)
 
     def _serve_or_tell(self, line: LineKey) -> None:
-        """Serve claimable tasks that stayed in the store, or tell others if nobody here can."""
+        """Serve claimable tasks that stayed in the store, or tell others if nobody here can.
+
+        Asked after the deliveries: a slot that this batch has filled is no credit any more.
+        """
         group = line[:2]
         for offer in self._book.in_group(group):
             if line[2] in offer.types and offer.credit() > 0:
@@ -171,6 +172,9 @@ class Dispatch:
             if checked is not None:
                 checked.is_checked = True
         self._go_on(served)
+        left, self._left = self._left, set()
+        for line in left:
+            self._serve_or_tell(line)
 
     def _find(self, offer_id: int) -> Offer | None:
         return self._polls.get(offer_id) or self._book.get(offer_id)
