@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim import mutants
+from tests.sim.faults import Faults
 from tests.sim.run import Result, run_seed
 
 ROOT = Path(__file__).parents[2]
@@ -32,8 +34,14 @@ def test_a_deliberate_bug_is_caught_and_the_engine_passes_the_same_seeds(name: s
     assert caught is not None, f"{name} survived {SEEDS_MAX} seeds"
     faults = mutants.MUTANTS[name].faults
     for seed in range(1, caught.seed + 1):
-        result = run_seed(seed, faults=faults)
-        assert not result.is_failed, result.report
+        assert _complaint(seed, faults) == ""
+
+
+@functools.cache
+def _complaint(seed: int, faults: Faults) -> str:
+    """Run the engine as it is; many bugs name the same faults."""
+    result = run_seed(seed, faults=faults)
+    return result.report if result.is_failed else ""
 
 
 def _first_failure(name: str) -> Result | None:
