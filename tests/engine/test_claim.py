@@ -426,3 +426,29 @@ async def test_a_session_without_a_listener_gives_its_tasks_back(
     await world.settle(engine)
     assert sink.given == []
     assert (await world.task(task_id)).last_outcome is Outcome.UNDELIVERED
+
+
+class TestLate:
+    async def test_a_worker_that_missed_a_heartbeat_gets_nothing_until_it_is_heard(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        registered = await world.register(engine)
+        worker = registered.worker.id
+        (task_id,) = await world.add(engine)
+        await world.advance(2 * registered.interval_ms)
+        assert await world.claim(engine, worker) == ()
+        await world.beat(engine, worker, registered.lease.token)
+        assert [task.id for task in await world.claim(engine, worker)] == [task_id]
+
+    async def test_a_worker_that_is_not_late_yet_gets_work(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        registered = await world.register(engine)
+        (task_id,) = await world.add(engine)
+        await world.advance(2 * registered.interval_ms - 1)
+        claimed = await world.claim(engine, registered.worker.id)
+        assert [task.id for task in claimed] == [task_id]

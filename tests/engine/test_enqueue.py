@@ -308,6 +308,7 @@ class TestOrder:
         assert await world.claim(engine, worker) == ()
         await world.advance(1)
         assert (await DueTasks().run_once(engine)).count == 1
+        await world.beat(engine, worker, 1)
         assert [task.id for task in await world.claim(engine, worker)] == [task_id]
 
     async def test_an_instant_in_the_past_means_now(self, world: World, engine: Engine) -> None:

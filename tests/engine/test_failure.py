@@ -346,6 +346,7 @@ class TestLost:
         assert await world.claim(engine, worker) == ()
         await world.watch(engine, 20_000)
         await world.round(DueTasks(), engine)
+        await world.beat(engine, worker, 1)
         (task,) = await world.claim(engine, worker)
         assert (task.id, task.attempt) == (task_id, 2)
 

@@ -240,6 +240,7 @@ class TestFinish:
         assert (stored.worker_id, stored.due_at_ms) == (None, wake_at_ms)
         await world.advance(60_000)
         await world.round(DueTasks(), engine)
+        await world.beat(engine, worker, 1)
         (again,) = await world.claim(engine, worker)
         assert (again.attempt, again.progress.wake_seq) == (2, 1)
 

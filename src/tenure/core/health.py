@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 
-from tenure.core.lease import Lease, interval_ms
+from tenure.core.lease import Lease, is_late
 from tenure.core.limits import LOOP_LAG_BLOCKED_MS
 
 
@@ -31,7 +31,7 @@ def judge(lease: Lease, *, now_ms: int, is_deaf: bool = False) -> Health:
     """
     if lease.suspect_until_ms is not None:
         return Health.SUSPECT
-    if now_ms - lease.beat_at_ms >= 2 * interval_ms(lease.lease_ms):
+    if is_late(beat_at_ms=lease.beat_at_ms, lease_ms=lease.lease_ms, now_ms=now_ms):
         return Health.LATE
     if lease.loop_lag_ms > LOOP_LAG_BLOCKED_MS:
         return Health.BLOCKED

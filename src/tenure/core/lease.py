@@ -166,6 +166,11 @@ def judge(
     return EndReason.UNREACHABLE if lease.failures >= SERVED_FAILURES_MAX else None
 
 
+def is_late(*, beat_at_ms: int, lease_ms: int, now_ms: int) -> bool:
+    """Tell whether a heartbeat was missed: such a worker keeps its work and gets none."""
+    return now_ms - beat_at_ms >= 2 * interval_ms(lease_ms)
+
+
 def is_mass_close(*, closed_count: int, open_count: int) -> bool:
     """Tell whether so many sessions ended together that the fault is not the workers'."""
     limit = max(MASS_CLOSE_SESSIONS_MIN, MASS_CLOSE_SHARE * (open_count + closed_count))

@@ -13,6 +13,7 @@ from itertools import chain
 import msgspec
 
 from tenure.core import deal as dealing
+from tenure.core import lease as lease_rules
 from tenure.core import queue as queue_rules
 from tenure.core import worker as worker_rules
 from tenure.core.deal import Hand
@@ -242,11 +243,25 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
         # Another server holds its present session; what is given to this one would be lost.
         result.refused[hand.offer_id] = worker_rules.inactive(worker.id, None).to_error()
         return False
+    if _is_late(ws, worker.id):
+        return False
     if hand.is_new and (worker.queue != hand.queue or not hand.types.issubset(worker.types)):
         message = f"Worker {worker.id} is not registered for this queue and these types."
         result.refused[hand.offer_id] = InvalidArgument(message, field="types")
         return False
     return True
+
+
+def _is_late(ws: WorkingSet, worker_id: str) -> bool:
+    """Tell whether a worker missed a heartbeat; its offers wait until it is heard again."""
+    receiver = ws.rows.receivers.get(worker_id)
+    if receiver is None or receiver.beat_at_ms is None or receiver.lease_ms is None:
+        return False
+    return lease_rules.is_late(
+        beat_at_ms=receiver.beat_at_ms,
+        lease_ms=receiver.lease_ms,
+        now_ms=ws.now_ms,
+    )
 
 
 def _ready_tasks(

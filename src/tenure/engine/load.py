@@ -17,7 +17,7 @@ from tenure.core.worker import EndReason, Worker
 from tenure.engine import command as c
 from tenure.engine.need import Needs
 from tenure.store import table
-from tenure.store.table import Key, TaskKey
+from tenure.store.table import Key, Receiver, TaskKey
 from tenure.store.transaction import Tx
 
 
@@ -26,6 +26,7 @@ class Rows(msgspec.Struct):
 
     now_ms: int = 0
     shared_at_ms: int | None = None
+    receivers: dict[str, Receiver] = msgspec.field(default_factory=dict)
     brakes: dict[tuple[str, str], Queue] = msgspec.field(default_factory=dict)
     tasks: dict[TaskKey, Task] = msgspec.field(default_factory=dict)
     cached: set[TaskKey] = msgspec.field(default_factory=set)
@@ -98,6 +99,7 @@ async def _load_workers(
             worker = receiver.worker
             rows.workers[worker.id] = worker
             rows.shared_at_ms = receiver.now_ms
+            rows.receivers[worker.id] = receiver
             if receiver.queue is not None:
                 rows.brakes[worker.namespace, worker.queue] = receiver.queue
     if needs.leases:

@@ -46,10 +46,12 @@ class Key(msgspec.Struct, frozen=True, gc=False):
 
 
 class Receiver(msgspec.Struct, frozen=True, gc=False):
-    """A worker that may be handed work, the brakes of its queue, and the time after the lock."""
+    """A worker that may be handed work, its queue's brakes, its lease, the time after the lock."""
 
     worker: Worker
     queue: Queue | None
+    beat_at_ms: int | None
+    lease_ms: int | None
     now_ms: int | None
 
 
@@ -176,7 +178,7 @@ def _receiver(row: codec.AnyRow) -> Receiver:
     queue = None
     if row[20] is not None:
         queue = Queue(worker.namespace, worker.queue, bool(row[20]), row[21])
-    return Receiver(worker, queue, row[22])
+    return Receiver(worker, queue, row[22], row[23], row[24])
 
 
 async def read_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:

@@ -88,8 +88,8 @@ ORDER BY workers.id;
 
 -- name: share_workers(id)
 -- Taken by every hand-out: a drain or an expiry comes before it, or finds its task, because
--- whatever changes a status takes FOR UPDATE. With the brakes of the worker's queue and the time
--- after the lock: one round trip instead of three on the way to a hand-out.
+-- whatever changes a status takes FOR UPDATE. With the brakes of the worker's queue, its last
+-- heartbeat and the time after the lock: one round trip instead of three on the way to a hand-out.
 WITH locked AS MATERIALIZED (
     SELECT *
     FROM workers
@@ -102,9 +102,11 @@ SELECT
     w.registered_at_ms, w.status, w.mode, w.slots, w.name, w.hostname, w.pid,
     w.software_version, CAST(w.labels AS text), w.session_no, w.end_reason, w.drain_at_ms,
     w.ended_at_ms, w.release_pending, w.version, q.is_paused, q.concurrency_max,
+    l.beat_at_ms, l.lease_ms,
     CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
 FROM locked AS w
-LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue;
+LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+LEFT JOIN leases AS l ON l.worker_id = w.id;
 
 -- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending)
 UPDATE workers AS w

@@ -75,9 +75,10 @@ SELECT
     w.id, w.namespace, w.queue, w.types, w.instance_key, w.registered_at_ms, w.status, w.mode,
     w.slots, w.name, w.hostname, w.pid, w.software_version, w.labels, w.session_no,
     w.end_reason, w.drain_at_ms, w.ended_at_ms, w.release_pending, w.version, q.is_paused,
-    q.concurrency_max, NULL
+    q.concurrency_max, l.beat_at_ms, l.lease_ms, NULL
 FROM workers AS w
 LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+LEFT JOIN leases AS l ON l.worker_id = w.id
 WHERE w.id = :id;
 
 -- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending)
