@@ -45,10 +45,14 @@ class ClaimPlan(msgspec.Struct, frozen=True):
 
 
 class ClaimResult(msgspec.Struct):
-    """What a claim did: who gets what, who was refused, which rows were seen."""
+    """What a claim did: who gets what, who was refused, which probes saw which rows.
+
+    Probes that were planned and not made, because nobody may receive, teach nothing.
+    """
 
     dealt: list[tuple[TaskKey, int]] = msgspec.field(default_factory=list)
     refused: dict[int, TenureError] = msgspec.field(default_factory=dict)
+    asked: tuple[Demand, ...] = ()
     seen: list[Task] = msgspec.field(default_factory=list)
     undealt: list[Task] = msgspec.field(default_factory=list)
     took_ms: int = 0
@@ -186,6 +190,7 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     began_ms = ws.clock.monotonic_ms()
     if plan.demands:
         result.seen = await table.claim_tasks(tx, plan.demands)
+        result.asked = plan.demands
     result.took_ms = ws.clock.monotonic_ms() - began_ms
     ready = _ready_tasks(ws, plan, result.seen)
     if ready:

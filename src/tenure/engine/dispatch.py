@@ -111,7 +111,7 @@ class Dispatch:
         """Take in what a committed batch left in the lines and in the hands of sessions."""
         claims = committed.claims
         self._marks.learn(
-            committed.plan.demands,
+            claims.asked,
             claims.seen,
             mono_ms=self._clock.monotonic_ms(),
             took_ms=claims.took_ms,
