@@ -198,7 +198,7 @@ class Dispatch:
         first = tasks[0]
         assert first.worker_id is not None
         refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
-        self._post(
+        self.post(
             c.ReturnUndelivered(
                 namespace=first.namespace,
                 worker_id=first.worker_id,
@@ -324,12 +324,12 @@ class Dispatch:
         if session is not None:
             ref = c.TaskRef(effect.task_id, effect.attempt)
             session.sink.cancel([ref])
-            self._post(c.SignalCancels(namespace=session.group[0], items=(ref,)))
+            self.post(c.SignalCancels(namespace=session.group[0], items=(ref,)))
 
     def _release(self, worker_id: str) -> None:
         """Put back what an offline worker held; the service does it if this is lost."""
         amount = self._settings.work_batch_max
-        future = self._post(c.ReleaseHeldTasks(worker_id=worker_id, amount=amount))
+        future = self.post(c.ReleaseHeldTasks(worker_id=worker_id, amount=amount))
         if future is not None:
             future.add_done_callback(lambda done: self._released(worker_id, done))
 
@@ -340,7 +340,7 @@ class Dispatch:
         if isinstance(answer, c.WorkDone) and answer.has_more:
             self._release(worker_id)
 
-    def _post(self, command: c.WorkCommand) -> asyncio.Future[object] | None:
+    def post(self, command: c.WorkCommand) -> asyncio.Future[object] | None:
         """Submit a command of our own; refused ones are made up for by timers and services."""
         try:
             future = self._submit(command)

@@ -170,7 +170,7 @@ class Engine:
         self._recount(command)
         if renewed.cancel:
             refs = renewed.cancel
-            self.submit(c.SignalCancels(namespace=command.namespace, items=refs))
+            self._dispatch.post(c.SignalCancels(namespace=command.namespace, items=refs))
         if not bound and not unbound and held is None:
             return renewed, c.HeldAnswer()
         report = c.ReportHeld(
@@ -224,9 +224,9 @@ class Engine:
             open_count=self._dispatch.offer_count,
         )
         if spared:
-            self.submit(c.SpareWorkers(worker_ids=spared))
+            self._dispatch.post(c.SpareWorkers(worker_ids=spared))
             return
-        self.submit(
+        self._dispatch.post(
             c.CloseSession(
                 namespace=namespace,
                 worker_id=worker_id,
