@@ -64,6 +64,7 @@ from tenure.core.task_record import (
     TaskKind,
     TaskState,
 )
+from tenure.core.task_refusal import already_terminal, attempt_mismatch, wrong_state
 from tenure.core.task_rule import Rule, rule_of
 from tenure.errors import Rejection
 
@@ -126,34 +127,6 @@ def _report_refusal(task: Task, event: Report, rule: Rule) -> Rejection | None:
 def is_live(task: Task, attempt: int) -> bool:
     """Tell whether ``attempt`` is the one that may still report."""
     return attempt == task.attempt and task.is_attempt_live
-
-
-def attempt_mismatch(task: Task, received: int) -> Rejection:
-    """Refuse a report on an attempt that is not live."""
-    expected = task.attempt if task.is_attempt_live else task.attempt + 1
-    return Rejection(
-        "attempt_mismatch",
-        f"Task {task.id}: attempt {received} is not the live one.",
-        {"expected_attempt": expected, "received_attempt": received},
-    )
-
-
-def already_terminal(task: Task) -> Rejection:
-    """Refuse a change of a finished task."""
-    return Rejection(
-        "task_already_terminal",
-        f"Task {task.id} is {task.state}.",
-        {"state": task.state.upper()},
-    )
-
-
-def wrong_state(task: Task) -> Rejection:
-    """Refuse what is not possible in the task's present state."""
-    return Rejection(
-        "wrong_state",
-        f"Not possible while task {task.id} is {task.state}.",
-        {"state": task.state.upper()},
-    )
 
 
 def _decide_accepted(task: Task, event: TaskEvent, now_ms: int) -> Decision:  # noqa: C901, PLR0911, PLR0912 (one dispatch over all events)

@@ -11,10 +11,10 @@ from tenure.core import enqueue, task_event
 from tenure.core.attempt import Outcome
 from tenure.core.limits import KEY_KEPT_MS
 from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task import already_terminal, wrong_state
 from tenure.core.task_effect import Decision
 from tenure.core.task_event import TaskEvent
 from tenure.core.task_record import TERMINAL, NewTask, Task, TaskState
+from tenure.core.task_refusal import already_terminal, wrong_state
 from tenure.engine import command as c
 from tenure.engine.load import still_sighted_ms
 from tenure.engine.working_set import WorkingSet
