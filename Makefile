@@ -6,7 +6,8 @@ N ?= 1000
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n 2
+# Stealing: a few long tests at the end must not keep one core waiting for the other.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --group build
 
