@@ -71,6 +71,7 @@ class World:
             suspect_grace_ms=700,
             fallback_poll_ms=1_000,
             judge_ms=1_000,
+            probe_ms=550,
             direct_hand_out=self._setup.random() < 0.8,
             cached_rows=self._setup.random() < 0.8,
             low_water_marks=self._setup.random() < 0.8,
@@ -184,7 +185,7 @@ class World:
 
     async def _begin(self) -> None:
         setup = self._setup
-        for number in range(1, setup.randint(2, 4) + 1):
+        for number in range(1, setup.choice([2, 2, 2, 3, 4]) + 1):
             server = Server(self, number)
             await server.start()
             self.servers.append(server)
