@@ -215,6 +215,7 @@ async def beat_leases(
     now_ms: int,
 ) -> list[Lease]:
     """Renew the leases of (worker, namespace) whose token matches; others are left out."""
+    given = {worker_id: (namespace, beat) for worker_id, namespace, beat in beats}
     rows = await tx.each(
         "beat_leases",
         [
@@ -224,19 +225,37 @@ async def beat_leases(
                 beat.token,
                 beat.server_id,
                 beat.lease_ms,
-                beat.total_completed,
-                beat.total_failed,
-                beat.completed_delta,
-                beat.failed_delta,
+                beat.total_completed if beat.total_completed >= 0 else -1 - beat.completed_delta,
+                beat.total_failed if beat.total_failed >= 0 else -1 - beat.failed_delta,
                 beat.active_count,
                 beat.loop_lag_ms,
                 beat.stuck_count,
-                now_ms,
             )
             for worker_id, namespace, beat in beats
         ],
+        now_ms,
     )
-    return [codec.lease_from(row) for row in rows]
+    return [_renewed(row, *given[cast("str", row[0])], now_ms) for row in rows]
+
+
+def _renewed(row: codec.AnyRow, namespace: str, beat: Beat, now_ms: int) -> Lease:
+    """Return a lease after its heartbeat: what was sent, and what only the row knew."""
+    worker_id, lease_ms, previous_beat_at_ms, total_completed, total_failed = row
+    return Lease(
+        worker_id,
+        namespace,
+        beat.server_id,
+        now_ms + lease_ms,
+        lease_ms,
+        beat.token + 1,
+        now_ms,
+        previous_beat_at_ms,
+        total_completed,
+        total_failed,
+        beat.active_count,
+        beat.loop_lag_ms,
+        beat.stuck_count,
+    )
 
 
 async def read_leases(tx: Tx, worker_ids: Iterable[str]) -> list[Lease]:

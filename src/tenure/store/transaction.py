@@ -28,8 +28,16 @@ class Tx(Protocol):
         """Run a statement once."""
         ...
 
-    async def each(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
-        """Run a statement for each row of parameters: one round trip, all results."""
+    async def each(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> Sequence[Row]:
+        """Run a statement for each row of parameters: one round trip, all results.
+
+        ``shared`` are the last parameters, the same for all rows.
+        """
         ...
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:

@@ -65,13 +65,18 @@ class PostgresTx:
             self._probe(name)
         return await self._link.fetch(name, parameters)
 
-    async def each(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
+    async def each(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> Sequence[Row]:
         """Run a statement for each row of parameters, as arrays in one round trip."""
         if not rows:
             return ()
         if self._probe is not None:
             self._probe(name)
-        return await self._link.fetch(name, tuple(zip(*rows, strict=True)))
+        return await self._link.fetch(name, (*zip(*rows, strict=True), *shared))
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
         """Run a write for each row of parameters; it returns the ids that it wrote."""

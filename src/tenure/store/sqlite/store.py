@@ -65,10 +65,17 @@ class SqliteTx:
             rows = cursor.fetchall()
         return rows
 
-    async def each(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
+    async def each(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> Sequence[Row]:
         """Run a statement for each row of parameters."""
         if not rows:
             return ()
+        if shared:
+            rows = [(*row, *shared) for row in rows]
         if self._probe is not None:
             self._probe(name)
         results: Sequence[Row] = ()

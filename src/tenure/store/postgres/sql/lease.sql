@@ -1,25 +1,26 @@
--- name: beat_leases(worker_id, namespace, token, server_id, lease_ms, total_completed, total_failed, completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms)
+-- name: beat_leases(worker_id, namespace, token, server_id, lease_ms, completed, failed, active_count, loop_lag_ms, stuck_count, now_ms)
 -- One row per heartbeat, however many tasks the worker holds. Set-based for speed; a test compares
 -- it with core.lease.decide on generated rows. One lookup per item, whatever the statistics say: as
 -- a plain join, planned while nobody was registered, 500 heartbeats of 10,000 workers took 2.7 s.
 -- "= ANY (ARRAY[x])" is "= x" that an index can answer and a hash or merge join cannot; comparing
 -- with abs(), which always holds, lets the planner expect few items. Not by place, as tasks are:
 -- a session that is resumed meanwhile moves the row, and the heartbeat must still find it.
+-- A counter below zero is a delta d as -1 - d: sent apart, they made a heartbeat a third slower.
 UPDATE leases AS l
 SET token = l.token + 1,
     lease_ms = CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
     lease_until_ms =
-        g.now_ms + CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
+        CAST(:now_ms AS bigint) + CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
     server_id = g.server_id,
     -- After the clock went back no instant tells what came before that heartbeat.
-    previous_beat_at_ms = CASE WHEN l.beat_at_ms > g.now_ms THEN 0 ELSE l.beat_at_ms END,
-    beat_at_ms = g.now_ms,
+    previous_beat_at_ms = CASE WHEN l.beat_at_ms > CAST(:now_ms AS bigint) THEN 0 ELSE l.beat_at_ms END,
+    beat_at_ms = CAST(:now_ms AS bigint),
     total_completed = CASE
-        WHEN g.total_completed >= 0 THEN greatest(l.total_completed, g.total_completed)
-        ELSE l.total_completed + g.completed_delta END,
+        WHEN g.completed >= 0 THEN greatest(l.total_completed, g.completed)
+        ELSE l.total_completed - 1 - g.completed END,
     total_failed = CASE
-        WHEN g.total_failed >= 0 THEN greatest(l.total_failed, g.total_failed)
-        ELSE l.total_failed + g.failed_delta END,
+        WHEN g.failed >= 0 THEN greatest(l.total_failed, g.failed)
+        ELSE l.total_failed - 1 - g.failed END,
     active_count = g.active_count,
     loop_lag_ms = g.loop_lag_ms,
     stuck_count = g.stuck_count,
@@ -27,24 +28,21 @@ SET token = l.token + 1,
     failures = 0
 FROM unnest(
     CAST(:worker_id AS uuid[]), CAST(:namespace AS text[]), CAST(:token AS bigint[]),
-    CAST(:server_id AS uuid[]), CAST(:lease_ms AS integer[]), CAST(:total_completed AS bigint[]),
-    CAST(:total_failed AS bigint[]), CAST(:completed_delta AS bigint[]),
-    CAST(:failed_delta AS bigint[]), CAST(:active_count AS integer[]),
-    CAST(:loop_lag_ms AS integer[]), CAST(:stuck_count AS integer[]), CAST(:now_ms AS bigint[])
+    CAST(:server_id AS uuid[]), CAST(:lease_ms AS integer[]), CAST(:completed AS bigint[]),
+    CAST(:failed AS bigint[]), CAST(:active_count AS integer[]),
+    CAST(:loop_lag_ms AS integer[]), CAST(:stuck_count AS integer[])
 ) AS g (
-    worker_id, namespace, token, server_id, lease_ms, total_completed, total_failed,
-    completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms
+    worker_id, namespace, token, server_id, lease_ms, completed, failed, active_count,
+    loop_lag_ms, stuck_count
 )
 WHERE l.worker_id = ANY (ARRAY[g.worker_id])
   AND l.namespace = ANY (ARRAY[g.namespace])
   AND l.token = ANY (ARRAY[g.token])
   AND g.token = abs(g.token)
-  AND g.now_ms = abs(g.now_ms)
+  AND g.active_count = abs(g.active_count)
 RETURNING
-    CAST(l.worker_id AS text), l.namespace, CAST(l.server_id AS text), l.lease_until_ms,
-    l.lease_ms, l.token, l.beat_at_ms, l.previous_beat_at_ms, l.total_completed,
-    l.total_failed, l.active_count, l.loop_lag_ms, l.stuck_count, l.suspect_until_ms,
-    l.failures;
+    CAST(l.worker_id AS text), l.lease_ms, l.previous_beat_at_ms, l.total_completed,
+    l.total_failed;
 
 -- name: clamp_leases(now_ms)
 -- After the clock went back a lease would last longer than it was granted.

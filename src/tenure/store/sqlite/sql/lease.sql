@@ -1,4 +1,4 @@
--- name: beat_leases(worker_id, namespace, token, server_id, lease_ms, total_completed, total_failed, completed_delta, failed_delta, active_count, loop_lag_ms, stuck_count, now_ms)
+-- name: beat_leases(worker_id, namespace, token, server_id, lease_ms, completed, failed, active_count, loop_lag_ms, stuck_count, now_ms)
 -- One row per heartbeat, however many tasks the worker holds. Set-based for speed; a test compares
 -- it with core.lease.decide on generated rows.
 UPDATE leases
@@ -10,21 +10,18 @@ SET token = token + 1,
     previous_beat_at_ms = CASE WHEN beat_at_ms > :now_ms THEN 0 ELSE beat_at_ms END,
     beat_at_ms = :now_ms,
     total_completed = CASE
-        WHEN :total_completed >= 0 THEN max(total_completed, :total_completed)
-        ELSE total_completed + :completed_delta END,
+        WHEN :completed >= 0 THEN max(total_completed, :completed)
+        ELSE total_completed - 1 - :completed END,
     total_failed = CASE
-        WHEN :total_failed >= 0 THEN max(total_failed, :total_failed)
-        ELSE total_failed + :failed_delta END,
+        WHEN :failed >= 0 THEN max(total_failed, :failed)
+        ELSE total_failed - 1 - :failed END,
     active_count = :active_count,
     loop_lag_ms = :loop_lag_ms,
     stuck_count = :stuck_count,
     suspect_until_ms = NULL,
     failures = 0
 WHERE worker_id = :worker_id AND namespace = :namespace AND token = :token
-RETURNING
-    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
-    previous_beat_at_ms, total_completed, total_failed, active_count, loop_lag_ms, stuck_count,
-    suspect_until_ms, failures;
+RETURNING worker_id, lease_ms, previous_beat_at_ms, total_completed, total_failed;
 
 -- name: clamp_leases(now_ms)
 -- After the clock went back a lease would last longer than it was granted.
