@@ -375,13 +375,13 @@ def lease_parameters(name: str) -> tuple[object, ...]:
         "lease_until_ms": NOW,
         "lease_ms": 15_000,
         "suspect_until_ms": None if name == "delete_leases" else NOW,
-        "now_ms": NOW,
     }
     values: dict[str, list[object]] = {
         each: [known.get(each, 0)] * ITEMS for each in POSTGRES[name].parameters
     }
     values["worker_id"] = [worker_id(number) for number in range(first, first + ITEMS)]
-    return tuple(values[each] for each in POSTGRES[name].parameters)
+    # The time is the same for all rows, so it is no array.
+    return tuple(NOW if each == "now_ms" else values[each] for each in POSTGRES[name].parameters)
 
 
 @pytest.mark.parametrize("state", ["no statistics", "vacuumed while empty", "good statistics"])
