@@ -5,7 +5,7 @@
 -- "= ANY (ARRAY[x])" is "= x" that an index can answer and a hash or merge join cannot; comparing
 -- with abs(), which always holds, lets the planner expect few items. Not by place, as tasks are:
 -- a session that is resumed meanwhile moves the row, and the heartbeat must still find it.
--- A counter below zero is a delta d as -1 - d: sent apart, they made a heartbeat a third slower.
+-- A counter below zero is a delta d as -1 - d: each array costs the sender time per heartbeat.
 UPDATE leases AS l
 SET token = l.token + 1,
     lease_ms = CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
