@@ -11,12 +11,18 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --group build
 
+PROTOC := $(BIN)/python -m grpc_tools.protoc --proto_path=proto
+PROTOS := $(wildcard proto/tenure/v1/*.proto)
+# protoc calls its plug-ins by name.
+PROTO_OUT = PATH="$(abspath $(BIN)):$$PATH" $(PROTOC) --python_out=$(1) --grpc_python_out=$(1) \
+	--mypy_out=quiet:$(1) $(PROTOS)
+
 DEV_STAMP := .venv/.dev-stamp
 RUN_STAMP := .venv/.run-stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-run run test check format bench sim soak lock
+.PHONY: help setup setup-run run test check format proto bench sim soak lock
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -39,7 +45,7 @@ $(DEV_STAMP) $(RUN_STAMP):
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup-run ## Show Tenure at work: tasks, two workers, one of them killed.
+run: setup-run ## Show Tenure at work: a server, two workers, one of them killed.
 	$(BIN)/python -m tenure.demo
 
 test: setup ## Run all tests; the core must be covered completely.
@@ -51,10 +57,19 @@ check: setup ## Check format, lint, types and import contracts.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@rm -rf .venv/proto && mkdir -p .venv/proto
+	@$(call PROTO_OUT,.venv/proto)
+	@diff --recursive --brief --exclude=__pycache__ --exclude=__init__.py \
+		.venv/proto/tenure/v1 src/tenure/v1 || \
+		{ echo "The generated code is not that of proto/: run make proto" >&2; exit 1; }
 
 format: setup ## Format the code and repair what can be repaired.
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+proto: setup ## Make src/tenure/v1 from proto/tenure/v1.
+	rm -f src/tenure/v1/*_pb2*.py*
+	$(call PROTO_OUT,src)
 
 bench: setup ## Run the benchmarks, or one of them: make bench ONLY=engine
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))

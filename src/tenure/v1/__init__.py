@@ -1,0 +1,1 @@
+"""The wire protocol, generated from ``proto/tenure/v1`` by ``make proto``. Never edited by hand."""
