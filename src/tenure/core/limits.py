@@ -71,8 +71,18 @@ CACHE_ROWS_MAX: Final = 50_000
 # What fits a screen, and what one list answer costs at most.
 PAGE_SIZE_DEFAULT: Final = 20
 PAGE_SIZE_MAX: Final = 100
+# Lines of waiting tasks that one look at all queues goes through: an index probe each.
+LINES_SEEN_MAX: Final = 1_000
+# Workers that one round of the watch for deaf ones looks at; the next round goes on behind them.
+DEAF_WATCHED_MAX: Final = 1_000
+# Nobody changes from well to deaf in less than two heartbeat intervals.
+DEAF_WATCH_MS: Final = 3 * _SECOND_MS
+# Nobody needs an exact total beyond; counting every row of a large table takes seconds.
+COUNTED_MAX: Final = 10_000
 # Good names that are recognised without a regular expression; about 1 MiB at worst.
 NAMES_REMEMBERED_MAX: Final = 4_096
+# The same for the ids of workers, each of which comes with every heartbeat, poll and report.
+WORKER_IDS_REMEMBERED_MAX: Final = 16_384
 # Distinct task settings whose decoded form is kept; a deployment has one or two per type.
 SPECS_REMEMBERED_MAX: Final = 1_024
 
@@ -143,6 +153,18 @@ UNDELIVERED_BACKOFF_MIN_MS: Final = 1 * _SECOND_MS
 UNDELIVERED_BACKOFF_MAX_MS: Final = 60 * _SECOND_MS
 # A maximum interval of 0 means this many initial intervals.
 RETRY_INTERVALS_MAX: Final = 100
+# An enqueue whose id was made this long ago or less (or ahead: clocks differ) is not looked up:
+# the common case arrives within milliseconds, and clocks that are kept differ by less.
+ENQUEUE_YOUNG_MS: Final = 1 * _SECOND_MS
+# How far the guess of the store's time may be off with which that is decided before it is read.
+YOUNG_MARGIN_MS: Final = 250
+# What was not looked up is stored within this time after it was decided, or decided again.
+ENQUEUE_STORED_MS: Final = 500
+# A marked enqueue whose task is unknown is accepted once the first request could only be looked up:
+# it is not young, it was stored in time, and half a second for a clock that was set back.
+ENQUEUE_DECIDED_MS: Final = ENQUEUE_YOUNG_MS + ENQUEUE_STORED_MS + 500
+# Ids from further ahead are of a clock that is wrong; a marked enqueue does not wait for them.
+ENQUEUE_AHEAD_MS: Final = 10 * _SECOND_MS
 # A week of history answers most questions; PostgreSQL drops it by the day.
 HISTORY_KEPT_MS: Final = 7 * _DAY_MS
 # A client that retries for longer than a day has lost its reason to.
@@ -150,6 +172,10 @@ KEY_KEPT_MS: Final = 24 * _HOUR_MS
 # Callback tokens are renewed at half of their life.
 TOKEN_MS: Final = 3_600 * _SECOND_MS
 TOKEN_MS_MAX: Final = 7_200 * _SECOND_MS
+# Somebody outside completes the task: a person's approval may take weeks.
+COMPLETION_TOKEN_MS: Final = 30 * _DAY_MS
+# A namespace of two names, two ids and some numbers, as base64.
+TASK_TOKEN_LENGTH_MAX: Final = 1024
 
 # Servers and background services.
 
@@ -189,6 +215,66 @@ JUDGED_BATCH_MAX: Final = 5_000
 FULL_CLAIM_BUDGET: Final = 100
 # Hints for other replicas are sent together: inside the transactions they would queue up.
 NOTIFY_MS: Final = 20
+# PostgreSQL refuses a hint of 8,000 bytes; one of each kind takes at most five of these.
+NOTIFY_BYTES_MAX: Final = 4_000
+NOTIFY_KIND_BYTES_MAX: Final = 20_000
+# Behind a pooler nobody can listen: this is how late news of other replicas may be then.
+NEWS_POLL_MS: Final = 500
+# Reads of what is waited for are this far apart, however many wait, so that they cost little.
+NEWS_READ_MS: Final = 50
+# A server that begins to wait may have missed what happened before it was known to wait.
+NEWS_FIRST_MS: Final = 100
+# Ids in one read of what is waited for; finished rows come with their payloads, so fewer of them.
+WATCH_IDS_MAX: Final = 1_000
+WATCH_ROWS_MAX: Final = 100
+# A server that waits for results says so each second; it is believed for a few of them.
+RESULTS_WANTED_MS: Final = 5 * _SECOND_MS
+WANT_RESULTS_MS: Final = 1 * _SECOND_MS
 # Partitions of history are made for this many days to come.
 DAY_MS: Final = _DAY_MS
 DAYS_AHEAD: Final = 2
+# Depths are read apart from any scrape; a read that takes long comes so much less often that it
+# takes a twentieth of the time at the most.
+SAMPLE_MS: Final = 5 * _SECOND_MS
+SAMPLE_BUDGET: Final = 20
+# Each label set is a time series for whoever scrapes; what is beyond is summed up as `other`.
+METRIC_QUEUES_MAX: Final = 100
+METRIC_METHODS_MAX: Final = 500
+# A crash loop of a whole fleet must not crowd out work; heartbeats have a lane of their own.
+REGISTRATIONS_PER_S: Final = 500
+# What a stopping server gives open requests and streams, below the usual grace of 10 s.
+SHUTDOWN_MS: Final = 8 * _SECOND_MS
+# Time for the hello of a session; a stream that says nothing is closed.
+HELLO_MS: Final = 10 * _SECOND_MS
+# A call is answered within this; who waits longer asks again.
+CALL_MS: Final = 30 * _SECOND_MS
+# A frame stays below gRPC's own limit for a message, with room for what is around the payloads.
+FRAME_BYTES: Final = 1 * _MIB
+# Reports of one session that wait for their commit; beyond, its frames are no longer read.
+SESSION_REPORTS_MAX: Final = 20_000
+# A worker that reads nothing for so long is closed; its lease decides what becomes of it.
+SLOW_READER_MS: Final = 30 * _SECOND_MS
+# Ids that one WatchTasks stream may wait for at a time.
+WATCHED_MAX: Final = 10_000
+
+# The HTTP edge.
+
+# Bodies in memory at once; more clients get 429 before theirs are read.
+HTTP_REQUESTS_MAX: Final = 1_000
+# A waiting request costs a few KiB, a stream besides a read each WATCH_READ_MS.
+HTTP_WAITS_MAX: Final = 2_000
+HTTP_STREAMS_MAX: Final = 200
+# How old the progress that a stream shows may be.
+WATCH_READ_MS: Final = 500
+# Shorter than the idle timeout of common proxies; it also finds out that a client is gone.
+STREAM_PING_MS: Final = 15 * _SECOND_MS
+# Request line and headers; ours are a few hundred bytes, a page token in the URL is the longest.
+HTTP_HEAD_BYTES_MAX: Final = 8 * _KIB
+# A client on a bad line sends its head in one packet; who takes longer keeps a socket for nothing.
+HTTP_HEAD_MS: Final = 10 * _SECOND_MS
+# An idle connection is kept for a client's next request, not for a pool that forgot it.
+HTTP_IDLE_MS: Final = 30 * _SECOND_MS
+# Deeper JSON is no data, and costs every reader its stack.
+JSON_DEPTH_MAX: Final = 100
+# A load balancer asks each second or so, and must not wait for a store that is away.
+READY_MS_MAX: Final = 900

@@ -1,0 +1,141 @@
+"""The families of metrics, and how plain numbers become what prometheus-client writes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.utils import floatToGoString
+
+from tenure.engine.meter import Occupancy
+
+Labels = tuple[str, ...]
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A metric: its name with the unit, what it says, and the names of its labels."""
+
+    name: str
+    help: str
+    labels: Labels = ()
+
+
+class HistogramRow(msgspec.Struct, frozen=True):
+    """One histogram: the counts between its bounds, one more than those, and the sum of all."""
+
+    labels: Labels
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    total: float
+
+
+BUILD: Final = Family("tenure_build_info", "The version of this server.", ("version",))
+
+ENQUEUED: Final = Family("tenure_tasks_enqueued", "Tasks that were stored.")
+HANDED_OUT: Final = Family("tenure_tasks_handed_out", "Attempts that were given to workers.")
+FINISHED: Final = Family("tenure_tasks_finished", "Tasks that ended, by state.", ("state",))
+ENDED: Final = Family("tenure_attempts_ended", "Attempts that ended, by outcome.", ("outcome",))
+REJECTED: Final = Family("tenure_rejections", "Refusals of the engine, by code.", ("code",))
+LOST: Final = Family(
+    "tenure_store_losses",
+    "Batches that were answered with `unavailable`, by reason.",
+    ("reason",),
+)
+
+REQUESTS: Final = Family(
+    "tenure_requests",
+    "Requests to this server; the code is `ok` or that of the error.",
+    ("edge", "method", "code"),
+)
+REQUEST_SECONDS: Final = Family(
+    "tenure_request_duration_seconds",
+    "How long requests took, the waiting of long polls included.",
+    ("edge", "method"),
+)
+BATCH_SIZE: Final = Family("tenure_batch_size_commands", "Commands in a batch.", ("lane",))
+BATCH_SECONDS: Final = Family(
+    "tenure_batch_duration_seconds",
+    "How long a batch took, with its commit and its repetitions.",
+    ("lane",),
+)
+START_LATENCY: Final = Family(
+    "tenure_task_start_latency_seconds",
+    "From the instant a task was ready to its hand-out.",
+)
+ATTEMPT_DURATION: Final = Family(
+    "tenure_attempt_duration_seconds",
+    "From the hand-out of an attempt to its end, however it ended.",
+)
+
+DEPTH: Final = Family(
+    "tenure_queue_tasks",
+    "Live tasks of a queue, by state; from the last sample.",
+    ("namespace", "queue", "state"),
+)
+OLDEST: Final = Family(
+    "tenure_queue_oldest_waiting_seconds",
+    "How long the first claimable task of a queue has waited; from the last sample.",
+    ("namespace", "queue"),
+)
+WORKERS: Final = Family(
+    "tenure_workers",
+    "Workers by status and health; offline ones have none. From the last sample.",
+    ("status", "health"),
+)
+LEASES: Final = Family("tenure_leases", "Workers that hold a lease; from the last sample.")
+SAMPLE_AGE: Final = Family(
+    "tenure_sample_age_seconds",
+    "Time since the last sample of the store, or since the start if there was none.",
+)
+SESSIONS: Final = Family("tenure_sessions_open", "Sessions of workers at this server.")
+POLLS: Final = Family("tenure_polls_waiting", "Polls that wait at this server.")
+LANE_WAITING: Final = Family(
+    "tenure_lane_waiting_commands",
+    "Commands that wait for a batch.",
+    ("lane",),
+)
+
+
+def counter(family: Family, values: Mapping[Labels, float]) -> Metric:
+    """Return a counter; its name gets the suffix ``_total``."""
+    made = CounterMetricFamily(family.name, family.help, labels=family.labels)
+    for labels, value in values.items():
+        made.add_metric(labels, value)
+    return made
+
+
+def gauge(family: Family, values: Mapping[Labels, float]) -> Metric:
+    """Return a gauge."""
+    made = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+    for labels, value in values.items():
+        made.add_metric(labels, value)
+    return made
+
+
+def histogram(family: Family, rows: Sequence[HistogramRow]) -> Metric:
+    """Return a histogram."""
+    made = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+    for row in rows:
+        bounds = [floatToGoString(bound) for bound in (*row.bounds, float("inf"))]
+        counts = accumulate(row.counts)
+        made.add_metric(row.labels, list(zip(bounds, counts, strict=True)), row.total)
+    return made
+
+
+def occupancy(now: Occupancy) -> Iterable[Metric]:
+    """Return who and what waits in an engine."""
+    yield gauge(SESSIONS, {(): now.session_count})
+    yield gauge(POLLS, {(): now.poll_count})
+    waiting = {
+        ("work",): now.work_command_count,
+        ("heartbeat",): now.heartbeat_command_count,
+    }
+    yield gauge(LANE_WAITING, waiting)

@@ -1,0 +1,223 @@
+"""The edge: what belongs to every request, whatever it asks for.
+
+It has an id and a line in the log, a deadline and a place among a bounded number; it ends with an
+answer or an error of the one table; and its work is dropped when its client is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from typing import Any, Final
+
+import msgspec
+import structlog
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from tenure.api.http import later
+from tenure.api.http.error import JSON, error_response, internal
+from tenure.api.http.operation import Call, Desk, Operation
+from tenure.api.http.reading import (
+    ClientGone,
+    Incoming,
+    read_namespace,
+    read_query,
+    while_connected,
+)
+from tenure.api.http.table import OPERATIONS, Table
+from tenure.api.metric import Metrics
+from tenure.api.readiness import Readiness
+from tenure.api.setting import ServerSettings
+from tenure.core import check, limits
+from tenure.engine.engine import Engine
+from tenure.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PayloadTooLarge,
+    TenureError,
+)
+
+log = structlog.get_logger("tenure.http")
+OK: Final = "ok"
+CLIENT_GONE: Final = "client_gone"
+NO_ANSWER: Final = 499
+HEAD_TOO_LARGE: Final = 431
+SLOW_CLIENT: Final = 408
+UNKNOWN: Final = "unknown"
+# Separators and NUL that a proxy may have decoded or not: no id of ours holds them.
+_HIDDEN: Final = (b"%2f", b"%5c", b"%00")
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, bytes_max: int) -> None:
+        """Take what the server gives to an ASGI application."""
+        self.scope = scope
+        self.receive = receive
+        self.headers = Headers(scope=scope)
+        self.incoming = Incoming(self.headers, receive, bytes_max=bytes_max)
+        self.request_id = ""
+        self.operation: Operation | None = None
+        self.http_status: int | None = None
+        self.code = OK
+        self._send = send
+
+    async def answer(self, response: Response) -> None:
+        """Send an answer, with what every answer carries."""
+        response.headers["x-request-id"] = self.request_id
+        response.headers["x-content-type-options"] = "nosniff"
+        await response(self.scope, self.receive, self._note)
+
+    async def fail(self, error: TenureError, status: int | None = None) -> None:
+        """Send an error, unless an answer has begun: that cannot be taken back."""
+        self.code = error.code
+        if self.http_status is None:
+            await self.answer(error_response(error, status))
+
+    async def _note(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.http_status = int(message["status"])
+        await self._send(message)
+
+
+class _HeadTooLarge(PayloadTooLarge):
+    """The request line and the headers are larger than allowed."""
+
+
+class _SlowClient(DeadlineExceeded):
+    """The body did not arrive in time. Send it faster, or in smaller parts."""
+
+
+_STATUSES: Final[dict[type[TenureError], int]] = {
+    _HeadTooLarge: HEAD_TOO_LARGE,
+    _SlowClient: SLOW_CLIENT,
+}
+
+
+class Edge:
+    """The ASGI application."""
+
+    def __init__(self, desk: Desk, table: Table, settings: ServerSettings) -> None:
+        """Answer what the table has for the engine at the desk."""
+        self._desk = desk
+        self._table = table
+        self._bytes_max = settings.body_bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await _refuse_protocol(scope, receive, send)
+            return
+        clock = self._desk.engine.clock
+        begun_ms = clock.monotonic_ms()
+        exchange = Exchange(scope, receive, send, bytes_max=self._bytes_max)
+        exchange.request_id = self._request_id(exchange.headers)
+        try:
+            await self._serve(exchange)
+        finally:
+            self._note(exchange, clock.monotonic_ms() - begun_ms)
+
+    def _request_id(self, headers: Headers) -> str:
+        """Return the id that the client chose, if it is a good name."""
+        try:
+            return check.name(headers.get("x-request-id"), "X-Request-Id")
+        except InvalidArgument:
+            return self._desk.engine.clock.new_id()
+
+    def _note(self, exchange: Exchange, took_ms: int) -> None:
+        """Say what happened, without anything that a client may want to keep to itself."""
+        operation = exchange.operation
+        name = operation.name if operation else UNKNOWN
+        self._desk.metrics.request("http", name, exchange.code, took_ms / 1000)
+        log.info(
+            "http.request",
+            method=operation.method if operation else exchange.scope["method"][:16],
+            route=operation.path if operation else UNKNOWN,
+            status=exchange.http_status or NO_ANSWER,
+            ms=took_ms,
+            request_id=exchange.request_id,
+        )
+
+    async def _serve(self, exchange: Exchange) -> None:
+        """Answer with what the operation gives, or with the error that it ends with."""
+        try:
+            await exchange.answer(await self._response(exchange))
+        except ClientGone:
+            exchange.code = CLIENT_GONE
+        except TenureError as error:
+            await exchange.fail(error, _STATUSES.get(type(error)))
+        except Exception:
+            log.exception("http.failed", request_id=exchange.request_id)
+            await exchange.fail(internal(exchange.request_id))
+
+    async def _response(self, exchange: Exchange) -> Response:
+        scope = exchange.scope
+        _check_head(scope)
+        operation, names = self._table.find(scope["method"], scope["path"])
+        exchange.operation = operation
+        if not operation.is_built:
+            raise later.unimplemented()
+        query = read_query(scope["query_string"], operation.query)
+        namespace = read_namespace(exchange.headers, query)
+        gate = nullcontext() if operation.is_waiting else self._desk.requests
+        deadline = asyncio.timeout(operation.deadline_ms / 1000)
+        try:
+            with gate:
+                async with deadline:
+                    body = await exchange.incoming.read(operation)
+                    call = Call(self._desk, scope, namespace, names, query, body)
+                    return await while_connected(exchange.receive, _run(operation, call))
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise (_SlowClient if exchange.incoming.is_pending else DeadlineExceeded) from error
+
+
+async def _run(operation: Operation, call: Call[Any, Any]) -> Response:
+    answer = await operation.handle(call)
+    if isinstance(answer, Response):
+        return answer
+    return Response(
+        msgspec.json.encode(answer.value),
+        status_code=answer.status,
+        headers={"cache-control": "no-store"},
+        media_type=JSON,
+    )
+
+
+def _check_head(scope: Scope) -> None:
+    """Refuse a head that is too large, and a path that hides a separator."""
+    raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+    size = len(raw_path) + len(scope["query_string"])
+    size += sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > limits.HTTP_HEAD_BYTES_MAX:
+        raise _HeadTooLarge(limit=limits.HTTP_HEAD_BYTES_MAX)
+    hidden = raw_path.lower()
+    if any(each in hidden for each in _HIDDEN):
+        raise NotFound("There is no such path. /docs lists those that there are.")
+
+
+async def _refuse_protocol(scope: Scope, receive: Receive, send: Send) -> None:
+    """Close what is no HTTP request; a start and a stop of the server are just acknowledged."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def make_app(
+    engine: Engine,
+    settings: ServerSettings,
+    readiness: Readiness,
+    metrics: Metrics | None = None,
+) -> Edge:
+    """Return the ASGI application of a server."""
+    return Edge(Desk(engine, readiness, metrics or Metrics()), Table(OPERATIONS), settings)

@@ -1,0 +1,58 @@
+"""From an error of the one table to its HTTP answer."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from tenure.errors import ERRORS, InvalidArgument, TenureError, Unavailable, wire_name
+
+JSON: Final = "application/json"
+RETRY_AFTER_MS: Final = 1_000
+_MS_PER_S: Final = 1_000
+# The core names these as gRPC does.
+_FIELDS: Final = frozenset({"page_size", "page_token", "task_id"})
+
+
+class MethodNotAllowed(InvalidArgument):
+    """The path does not know this method. Use one that the Allow header names."""
+
+    def __init__(self, allowed: list[str]) -> None:
+        """Name the methods that the path knows."""
+        self.allowed = ", ".join(sorted(allowed))
+        super().__init__(f"This path takes {self.allowed}.", field="method")
+
+
+def error_response(error: TenureError, status: int | None = None) -> Response:
+    """Return the answer for an error; ``status`` replaces that of the table."""
+    headers = {"cache-control": "no-store"}
+    if isinstance(error, MethodNotAllowed):
+        status = HTTPStatus.METHOD_NOT_ALLOWED
+        headers["allow"] = error.allowed
+    retry_after_ms = error.fields.get("retry_after_ms")
+    if isinstance(retry_after_ms, int):
+        # The header knows whole seconds only; never less than what the body says.
+        headers["retry-after"] = str(-(-retry_after_ms // _MS_PER_S))
+    return Response(
+        error_body(error),
+        status_code=status or ERRORS[error.code].http_status,
+        headers=headers,
+        media_type=JSON,
+    )
+
+
+def error_body(error: TenureError) -> bytes:
+    """Return the JSON of an error: its code, its message and the fields that belong to it."""
+    fields = {wire_name(name): value for name, value in error.fields.items()}
+    if fields.get("field") in _FIELDS:
+        fields["field"] = wire_name(str(fields["field"]))
+    return msgspec.json.encode({"error": error.code, "message": error.message, **fields})
+
+
+def internal(request_id: str) -> Unavailable:
+    """Return what a caller is told about a mistake of ours; the log has the rest."""
+    message = f"The server could not answer request {request_id}. Its log says why. Try again."
+    return Unavailable(message, reason="internal", retry_after_ms=RETRY_AFTER_MS)

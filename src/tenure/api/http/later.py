@@ -1,0 +1,69 @@
+"""Paths that belong to the API and are not built yet: their place is visible, with ``501``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+from tenure.api.http.operation import Call, Operation
+from tenure.api.http.parameter import NoQuery
+from tenure.errors import Unimplemented
+
+
+def unimplemented() -> Unimplemented:
+    """Return the answer for all of them."""
+    return Unimplemented("This server does not offer this path yet. Use a newer server.")
+
+
+async def refuse(call: Call[NoQuery, None]) -> Response:
+    """Say that this server does not have it."""
+    del call
+    raise unimplemented()
+
+
+_PATHS: Final = (
+    ("GET", "/v1/tasks/{taskId}/explain", "explainTask", "Why a task is not running now."),
+    ("POST", "/v1/tasks/{taskId}/started", "reportStarted", "An endpoint has begun its task."),
+    ("POST", "/v1/tasks/{taskId}/heartbeat", "reportProgress", "An endpoint makes progress."),
+    ("POST", "/v1/tasks/{taskId}/completed", "reportCompleted", "An endpoint has ended its task."),
+    ("GET", "/v1/events", "listenToEvents", "Hints of what changed, as server-sent events."),
+    ("GET", "/v1/runs", "listRuns", "List workflow runs."),
+    ("POST", "/v1/runs", "startRun", "Start a workflow run."),
+    ("GET", "/v1/runs/{runId}", "getRun", "Get a run."),
+    ("GET", "/v1/runs/{runId}/steps", "listSteps", "List the steps of a run."),
+    ("POST", "/v1/runs/{runId}/cancel", "cancelRun", "Cancel a run."),
+    ("POST", "/v1/runs/{runId}/terminate", "terminateRun", "End a run now."),
+    ("POST", "/v1/runs/{runId}/signal/{signal}", "signalRun", "Send a signal to a run."),
+    ("GET", "/v1/schedules", "listSchedules", "List schedules."),
+    ("POST", "/v1/schedules", "createSchedule", "Create a schedule."),
+    ("GET", "/v1/schedules/{scheduleId}", "getSchedule", "Get a schedule."),
+    ("PUT", "/v1/schedules/{scheduleId}", "setSchedule", "Change a schedule."),
+    ("DELETE", "/v1/schedules/{scheduleId}", "deleteSchedule", "Delete a schedule."),
+    ("POST", "/v1/schedules/{scheduleId}/pause", "pauseSchedule", "Pause a schedule."),
+    ("POST", "/v1/schedules/{scheduleId}/resume", "resumeSchedule", "Resume a schedule."),
+    ("POST", "/v1/schedules/{scheduleId}/trigger", "triggerSchedule", "Fire a schedule now."),
+    ("GET", "/v1/schedules/{scheduleId}/fires", "previewFires", "Preview the next fires."),
+    ("GET", "/v1/endpoints", "listEndpoints", "List endpoints."),
+    ("POST", "/v1/endpoints", "createEndpoint", "Create an endpoint."),
+    ("GET", "/v1/endpoints/{endpoint}", "getEndpoint", "Get an endpoint."),
+    ("PUT", "/v1/endpoints/{endpoint}", "setEndpoint", "Change an endpoint."),
+    ("DELETE", "/v1/endpoints/{endpoint}", "deleteEndpoint", "Delete an endpoint."),
+    ("GET", "/v1/api-keys", "listApiKeys", "List API keys."),
+    ("POST", "/v1/api-keys", "createApiKey", "Create an API key."),
+    ("DELETE", "/v1/api-keys/{keyId}", "deleteApiKey", "Revoke an API key."),
+)
+
+OPERATIONS: Final = tuple(
+    Operation(
+        method=method,
+        path=path,
+        name=name,
+        group="Later",
+        summary=summary,
+        handle=refuse,
+        is_built=False,
+        errors=("unimplemented",),
+    )
+    for method, path, name, summary in _PATHS
+)

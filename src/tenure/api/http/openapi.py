@@ -1,0 +1,133 @@
+"""``/openapi.json``, made from the table of operations and the types that read and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from tenure.api.http.error import JSON
+from tenure.api.http.operation import Operation
+from tenure.api.http.parameter import NoQuery
+from tenure.api.http.view import ErrorView
+from tenure.api.http.watch import Change
+from tenure.errors import ERRORS, wire_name
+
+_REF: Final = "#/components/schemas/{name}"
+# What any request can meet; with a body there are two more.
+_ALWAYS: Final = ("invalid_argument", "rate_limited", "unavailable", "deadline_exceeded")
+_WITH_BODY: Final = ("payload_too_large", "unsupported_media_type")
+Schema = dict[str, Any]
+
+
+def document(operations: Sequence[Operation], version: str) -> Schema:
+    """Return the OpenAPI document of a table of operations."""
+    types = _types(operations)
+    found, components = msgspec.json.schema_components(types, ref_template=_REF)
+    schemas = dict(zip(types, found, strict=True))
+    components["ErrorView"] = _error_schema()
+    paths: dict[str, dict[str, Schema]] = {}
+    for operation in operations:
+        described = _describe(operation, schemas)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = described
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tenure",
+            "version": version,
+            "description": "Durable tasks, and the workers that run them. Instants are RFC 3339 "
+            "in UTC. Errors are JSON with a stable code; see ErrorView.",
+        },
+        "paths": paths,
+        "components": {"schemas": dict(sorted(components.items()))},
+    }
+
+
+def _types(operations: Sequence[Operation]) -> list[type]:
+    wanted: dict[type, None] = {ErrorView: None, Change: None}
+    for operation in operations:
+        for each in (operation.body, operation.answer):
+            if each is not None:
+                wanted[each] = None
+    return list(wanted)
+
+
+def _describe(operation: Operation, schemas: dict[type, Schema]) -> Schema:
+    described: Schema = {
+        "operationId": operation.name,
+        "tags": [operation.group],
+        "summary": operation.summary,
+        "parameters": [*_path_parameters(operation), *query_parameters(operation.query)],
+        "responses": _responses(operation, schemas),
+    }
+    if operation.body is not None:
+        described["requestBody"] = {
+            "required": operation.needs_body,
+            "content": {JSON: {"schema": schemas[operation.body]}},
+        }
+    return described
+
+
+def _path_parameters(operation: Operation) -> list[Schema]:
+    names = [part.strip("{}") for part in operation.path.split("/") if part.startswith("{")]
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in names
+    ]
+
+
+def query_parameters(kind: type[NoQuery]) -> list[Schema]:
+    """Return the parameters of a query type."""
+    _, components = msgspec.json.schema_components([kind], ref_template=_REF)
+    found = []
+    for name, schema in components[kind.__name__]["properties"].items():
+        described = {key: value for key, value in schema.items() if key != "default"}
+        text = described.pop("description", "")
+        found.append({"name": name, "in": "query", "description": text, "schema": described})
+    return found
+
+
+def _responses(operation: Operation, schemas: dict[type, Schema]) -> dict[str, Schema]:
+    responses: dict[str, Schema] = {}
+    if operation.is_built:
+        good = {} if operation.answer is None else {"schema": schemas[operation.answer]}
+        content = {operation.media_type: good}
+        statuses = {HTTPStatus.OK, operation.status} if operation.may_find else {operation.status}
+        for status in sorted(statuses):
+            phrase = HTTPStatus(status).phrase
+            responses[str(int(status))] = {"description": phrase, "content": content}
+    for status, codes in sorted(by_status(operation).items()):
+        responses[str(status)] = {
+            "description": ", ".join(codes),
+            "content": {JSON: {"schema": {"$ref": _REF.format(name="ErrorView")}}},
+        }
+    return responses
+
+
+def by_status(operation: Operation) -> dict[int, list[str]]:
+    """Return the errors that an operation can end with, by their HTTP status."""
+    codes = operation.errors
+    if operation.is_built:
+        codes += _ALWAYS + (_WITH_BODY if operation.body is not None else ())
+    found: dict[int, list[str]] = {}
+    for code in codes:
+        found.setdefault(ERRORS[code].http_status, []).append(code)
+    return found
+
+
+def _error_schema() -> Schema:
+    """Return the schema of all errors: each code has fields of its own."""
+    names = sorted({name for spec in ERRORS.values() for name in spec.exception.field_names})
+    return {
+        "title": "ErrorView",
+        "description": ErrorView.__doc__,
+        "type": "object",
+        "properties": {
+            "error": {"type": "string", "enum": list(ERRORS)},
+            "message": {"type": "string"},
+            **{wire_name(name): {"type": ["string", "integer"]} for name in names},
+        },
+        "required": ["error", "message"],
+    }

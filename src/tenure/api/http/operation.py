@@ -1,0 +1,107 @@
+"""What one operation of the API is: the row of the table that everything else is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Scope
+
+from tenure.api.http.error import JSON, RETRY_AFTER_MS
+from tenure.api.http.parameter import NoQuery
+from tenure.api.metric import Metrics
+from tenure.api.readiness import Readiness
+from tenure.core import limits
+from tenure.engine.engine import Engine
+from tenure.errors import RateLimited
+
+Q = TypeVar("Q", bound=NoQuery)
+B = TypeVar("B")
+
+
+class Gate:
+    """Lets a bounded number of requests in at a time."""
+
+    def __init__(self, most: int, what: str) -> None:
+        """Open for ``most`` at once."""
+        self._most = most
+        self._what = what
+        self.count = 0
+
+    def __enter__(self) -> None:
+        """Come in, or be refused before anything was done."""
+        if self.count >= self._most:
+            message = f"The server has {self.count} {self._what} already. Try again shortly."
+            raise RateLimited(message, retry_after_ms=RETRY_AFTER_MS)
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        """Leave."""
+        self.count -= 1
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What all requests of a server share: the engine, what is known of it, and the gates."""
+
+    engine: Engine
+    readiness: Readiness
+    metrics: Metrics
+    requests: Gate = field(default_factory=lambda: Gate(limits.HTTP_REQUESTS_MAX, "requests"))
+    waits: Gate = field(default_factory=lambda: Gate(limits.HTTP_WAITS_MAX, "waiting requests"))
+    streams: Gate = field(default_factory=lambda: Gate(limits.HTTP_STREAMS_MAX, "streams"))
+
+
+@dataclass(frozen=True)
+class Call(Generic[Q, B]):
+    """One request, read and checked as far as its types say."""
+
+    desk: Desk
+    scope: Scope
+    namespace: str
+    path: dict[str, str]
+    query: Q
+    body: B
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine that the request is for."""
+        return self.desk.engine
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What an operation answers: a value that is written as JSON."""
+
+    value: object
+    status: int = 200
+
+
+Handler = Callable[[Call[Any, Any]], Awaitable[Answer | Response]]
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One method of one path: how it is read, what it does, and what it says about itself."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    handle: Handler
+    group: str
+    query: type[NoQuery] = NoQuery
+    body: type | None = None
+    needs_body: bool = False
+    answer: type | None = None
+    status: int = 200
+    # It may find that what it shall make is there already: then the status is 200.
+    may_find: bool = False
+    media_type: str = JSON
+    errors: tuple[str, ...] = ()
+    is_built: bool = True
+    # A waiting request has a gate of its own.
+    is_waiting: bool = False
+    deadline_ms: int = limits.CALL_MS
+    example: str = ""

@@ -1,0 +1,194 @@
+"""Strict JSON: what is not exactly one good value of the wanted type is refused with its field.
+
+msgspec refuses unknown fields, wrong types, numbers out of range, NaN, a byte order mark and lone
+surrogates. Three things it lets through are looked at here: bytes that are no UTF-8, and numbers
+that nobody can read, inside a payload that is kept undecoded; how deep such a payload nests; and
+keys that stand twice in an object of ours, of which readers would choose different ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from array import array
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any, Final, NoReturn, TypeVar
+
+import msgspec
+
+from tenure.core import check, limits
+from tenure.errors import InvalidArgument
+
+T = TypeVar("T")
+Members = tuple[str, object]
+_decode_any: Final = msgspec.json.Decoder().decode
+_skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+# One level deeper, and (as a signed byte) one level up.
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[{]}")
+# A number without either is below 10 to the 299th.
+_SUSPICIOUS: Final = re.compile(rb"[0-9]{200}|[eE][+-]?[0-9]{3}")
+_PLACE: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
+_PATH: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
+# A longer payload is cut out before the keys are read a second time: no key of ours is so long.
+_CUT_BYTES: Final = 1_024
+
+
+# By the type of a body; the table of operations has a few of them.
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    made = _decoders.get(kind)
+    if made is None:
+        made = _decoders[kind] = msgspec.json.Decoder(kind)
+    return made
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Return a body as a value of ``kind``; its payloads are known to be good JSON."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        _refuse("body", "must be UTF-8")
+    try:
+        value: T = _decoder(kind).decode(data)
+    except msgspec.ValidationError as error:
+        raise refusal(error) from error
+    except msgspec.DecodeError as error:
+        raise InvalidArgument(f"The body is not JSON. {error}", field="body") from error
+    except RecursionError:
+        _refuse_depth("body")
+    payloads = list(_payloads(value, ""))
+    for field, payload in payloads:
+        check_payload(payload, field)
+    _check_keys(text, [str(payload, "utf-8") for _, payload in payloads])
+    return value
+
+
+def is_json(data: bytes) -> bool:
+    """Tell whether stored bytes can be shown as JSON."""
+    try:
+        data.decode()
+        _skip(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def check_payload(payload: bytes, field: str) -> None:
+    """Refuse a payload that is too large, or that some reader could not read.
+
+    It was skipped as good JSON before, without making anything of it; that is not done here either
+    unless a number looks as if it might be out of range.
+    """
+    check.payload(payload, field)
+    if _SUSPICIOUS.search(payload):
+        try:
+            _decode_any(payload)
+        except msgspec.DecodeError as error:
+            problem = str(error).partition(" - at ")[0]
+            raise InvalidArgument(f"{field} is not good JSON. {problem}", field=field) from error
+        except RecursionError:
+            _refuse_depth(field)
+    if _depth(payload) > limits.JSON_DEPTH_MAX:
+        _refuse_depth(field)
+
+
+def _depth(payload: bytes) -> int:
+    """Return how deep good JSON nests; what has few brackets cannot nest too deep."""
+    if payload.count(b"[") + payload.count(b"{") <= limits.JSON_DEPTH_MAX:
+        return 0
+    brackets = _STRING.sub(b"", payload).translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(array("b", brackets)))
+
+
+def _payloads(value: object, path: str) -> Iterator[tuple[str, bytes]]:
+    """Find the payloads of a body, with the fields they stand in."""
+    if isinstance(value, msgspec.Raw):
+        if payload := bytes(value):
+            yield path, payload
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            yield from _payloads(each, f"{path}[{number}]")
+    elif isinstance(value, msgspec.Struct):
+        for name, wire_name in _field_names(type(value)):
+            member = getattr(value, name)
+            if isinstance(member, msgspec.Raw | list | msgspec.Struct):
+                yield from _payloads(member, f"{path}.{wire_name}" if path else wire_name)
+
+
+@functools.cache
+def _field_names(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    return tuple((each.name, each.encode_name) for each in msgspec.structs.fields(kind))
+
+
+class _Object:
+    """A JSON object as it was written, with every key."""
+
+    def __init__(self, members: list[Members]) -> None:
+        self.members = members
+
+
+# Inside these it is the user's own business what a key means.
+_FREE: Final = frozenset({"input", "output", "details"})
+
+
+def _check_keys(text: str, payloads: list[str]) -> None:
+    for payload in payloads:
+        if len(payload) > _CUT_BYTES:
+            text = text.replace(payload, "0", 1)
+    # Numbers stay text: how large they may be was decided before.
+    _check_unique(json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str), "")
+
+
+def _check_unique(value: object, path: str) -> None:
+    if isinstance(value, list):
+        for number, each in enumerate(value):
+            _check_unique(each, f"{path}[{number}]")
+    elif isinstance(value, _Object):
+        seen: set[str] = set()
+        for key, member in value.members:
+            field = f"{path}.{key}" if path else key
+            if key in seen:
+                _refuse(_shown(field, "body"), "stands twice in its object")
+            seen.add(key)
+            if key not in _FREE:
+                _check_unique(member, field)
+
+
+def _shown(field: str, whole: str) -> str:
+    """Return a field that may be repeated in an answer: the caller may have made it up."""
+    return field if _PATH.fullmatch(field) else whole
+
+
+def refusal(error: msgspec.ValidationError, *, whole: str = "body") -> InvalidArgument:
+    """Return the typed error for what msgspec found, with the field that it is about."""
+    text = str(error)
+    place = _PLACE.search(text)
+    problem = text[: place.start()] if place else text
+    path = place[1].partition("[...]")[0].lstrip(".") if place else ""
+    for begin, complaint in _ABOUT_A_MEMBER.items():
+        if problem.startswith(begin):
+            member = problem.removeprefix(begin).strip("`")
+            field = _shown(f"{path}.{member}" if path else member, whole)
+            return InvalidArgument(f"{field} {complaint}", field=field)
+    field = path or whole
+    return InvalidArgument(f"{field}: {problem}", field=field)
+
+
+_ABOUT_A_MEMBER: Final = {
+    "Object contains unknown field ": "is not known here",
+    "Object missing required field ": "is missing",
+}
+
+
+def _refuse_depth(field: str) -> NoReturn:
+    _refuse(field, f"nests deeper than {limits.JSON_DEPTH_MAX} levels")
+
+
+def _refuse(field: str, problem: str) -> NoReturn:
+    raise InvalidArgument(f"{field} {problem}", field=field)

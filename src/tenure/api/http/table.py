@@ -1,0 +1,112 @@
+"""The table of all operations, and finding the one that a request means."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from re import Pattern
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import compile_path
+
+import tenure
+from tenure.api.http import docs, health, later, openapi, queue, task, worker
+from tenure.api.http.error import JSON, MethodNotAllowed
+from tenure.api.http.operation import Call, Operation
+from tenure.api.http.parameter import NoQuery
+from tenure.api.metric import metrics_response
+from tenure.errors import NotFound
+
+
+async def get_openapi(call: Call[NoQuery, None]) -> Response:
+    """Answer with the description of the API."""
+    del call
+    return Response(msgspec.json.encode(_document()), media_type=JSON)
+
+
+async def get_docs(call: Call[NoQuery, None]) -> Response:
+    """Answer with the description for people."""
+    del call
+    return docs.page(OPERATIONS, _document())
+
+
+async def get_metrics(call: Call[NoQuery, None]) -> Response:
+    """Answer with what was counted and sampled; nothing is read for it."""
+    return metrics_response(call.desk.metrics, Request(call.scope))
+
+
+OPERATIONS: Final = (
+    *task.OPERATIONS,
+    *worker.OPERATIONS,
+    *queue.OPERATIONS,
+    *health.OPERATIONS,
+    Operation(
+        method="GET",
+        path="/metrics",
+        name="getMetrics",
+        group="Server",
+        summary="Metrics for Prometheus.",
+        handle=get_metrics,
+        media_type="text/plain",
+    ),
+    Operation(
+        method="GET",
+        path="/openapi.json",
+        name="getOpenApi",
+        group="Server",
+        summary="This API as an OpenAPI 3.1 document.",
+        handle=get_openapi,
+    ),
+    Operation(
+        method="GET",
+        path="/docs",
+        name="getDocs",
+        group="Server",
+        summary="This API as one page for people, which works offline.",
+        handle=get_docs,
+        media_type="text/html",
+    ),
+    *later.OPERATIONS,
+)
+
+
+@functools.cache
+def _document() -> openapi.Schema:
+    return openapi.document(OPERATIONS, tenure.__version__)
+
+
+class Table:
+    """Finds operations by method and exact path."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        """Compile the paths."""
+        by_path: dict[str, dict[str, Operation]] = {}
+        for operation in operations:
+            methods = by_path.setdefault(operation.path, {})
+            assert operation.method not in methods, operation.path
+            methods[operation.method] = operation
+        self._plain = {path: each for path, each in by_path.items() if "{" not in path}
+        self._patterns: list[tuple[Pattern[str], dict[str, Operation]]] = [
+            (compile_path(path)[0], each) for path, each in by_path.items() if "{" in path
+        ]
+
+    def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
+        """Return the operation and what stands for the names in its path."""
+        methods, names = self._match(path)
+        operation = methods.get("GET" if method == "HEAD" else method)
+        if operation is None:
+            raise MethodNotAllowed([*methods, *(["HEAD"] if "GET" in methods else [])])
+        return operation, names
+
+    def _match(self, path: str) -> tuple[dict[str, Operation], dict[str, str]]:
+        plain = self._plain.get(path)
+        if plain is not None:
+            return plain, {}
+        for pattern, methods in self._patterns:
+            found = pattern.match(path)
+            if found is not None:
+                return methods, found.groupdict()
+        raise NotFound("There is no such path. /docs lists those that there are.")

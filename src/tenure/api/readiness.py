@@ -1,0 +1,34 @@
+"""Whether this server can do its work now: a recent signal, never a question that can hang."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tenure.engine.engine import Engine
+
+# Several probes of the heartbeat lane, so that a slow commit is no outage.
+_SILENCE_MS: Final = 2_000
+
+
+class Readiness:
+    """Looks at when the heartbeat lane committed last; its probe does so even when it is idle."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Look at ``engine``."""
+        self._engine = engine
+        self.stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Be no longer ready, so that nobody sends new requests here."""
+        self.stopping.set()
+
+    def problem(self) -> str | None:
+        """Return why the server cannot do its work, or ``None``."""
+        if self.stopping.is_set():
+            return "shutting_down"
+        sight = self._engine.sight
+        if sight is None:
+            return "starting"
+        silent_ms = self._engine.clock.monotonic_ms() - sight.committed_at_mono_ms
+        return "store_away" if silent_ms > _SILENCE_MS else None

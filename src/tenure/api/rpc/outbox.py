@@ -1,0 +1,116 @@
+"""What waits to be written to one session: bounded, and combined into frames."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from tenure.api.rpc import error, task_view
+from tenure.core.limits import FRAME_BYTES
+from tenure.core.task_record import Task
+from tenure.engine.command import TaskRef
+from tenure.errors import TenureError
+from tenure.v1 import session_service_pb2 as pb
+from tenure.v1 import task_pb2
+
+
+class Outbox:
+    """Collects what a worker is to be told. Tasks, stops and cancels are bounded by its window.
+
+    Acknowledgements are bounded by what it reports: ``ack_count`` tells the reader when to wait.
+    """
+
+    def __init__(self, token_of: Callable[[Task], str] | None = None) -> None:
+        """Start empty; ``token_of`` makes the tokens that the worker wants with its tasks."""
+        self._token_of = token_of
+        self._tasks: deque[Task] = deque()
+        self._cancel: dict[TaskRef, None] = {}
+        self._stop: dict[TaskRef, None] = {}
+        self._acks: list[pb.Ack] = []
+        self._lease: pb.LeaseGrant | None = None
+        self._drain: pb.Drain | None = None
+        self._end: TenureError | None = None
+        self._filled = asyncio.Event()
+
+    @property
+    def ack_count(self) -> int:
+        """Return how many acknowledgements wait."""
+        return len(self._acks)
+
+    def put_tasks(self, tasks: Iterable[Task]) -> None:
+        """Hand over tasks."""
+        self._tasks.extend(tasks)
+        self._filled.set()
+
+    def put_cancel(self, refs: Iterable[TaskRef]) -> None:
+        """Ask for tasks to be cancelled."""
+        self._cancel.update(dict.fromkeys(refs))
+        self._filled.set()
+
+    def put_stop(self, refs: Iterable[TaskRef]) -> None:
+        """Say that attempts are over."""
+        self._stop.update(dict.fromkeys(refs))
+        self._filled.set()
+
+    def put_acks(self, acks: Iterable[pb.Ack]) -> None:
+        """Answer reports."""
+        self._acks.extend(acks)
+        self._filled.set()
+
+    def put_lease(self, grant: pb.LeaseGrant) -> None:
+        """Answer a heartbeat."""
+        self._lease = grant
+        self._filled.set()
+
+    def wake(self) -> None:
+        """Let the writer look up, also when there is nothing to write."""
+        self._filled.set()
+
+    def put_drain(self, drain: pb.Drain) -> None:
+        """Ask the worker to drain."""
+        self._drain = drain
+        self._filled.set()
+
+    def put_end(self, reason: TenureError) -> None:
+        """Say that the worker is offline; nothing follows."""
+        self._end = reason
+        self._filled.set()
+
+    def take_tasks(self) -> list[Task]:
+        """Take out the tasks that were never written."""
+        tasks = list(self._tasks)
+        self._tasks.clear()
+        return tasks
+
+    async def wait(self) -> None:
+        """Wait until there is something to write."""
+        await self._filled.wait()
+
+    def take_frame(self) -> tuple[pb.ServerFrame, bool]:
+        """Return everything that fits one frame, and whether it is the last of the session."""
+        frame = pb.ServerFrame(acks=self._acks, lease=self._lease, drain=self._drain)
+        self._acks, self._lease, self._drain = [], None, None
+        if self._end is not None:
+            frame.end.error.CopyFrom(error.detail(self._end))
+            return frame, True
+        for ref in self._cancel:
+            frame.cancel.append(pb.CancelRequest(task_id=ref.task_id, attempt=ref.attempt))
+        frame.stop.extend(refs(self._stop))
+        self._cancel, self._stop = {}, {}
+        frame.tasks.extend(self._take_some())
+        if not self._tasks:
+            self._filled.clear()
+        return frame, False
+
+    def _take_some(self) -> Iterable[task_pb2.AssignedTask]:
+        size = 0
+        while self._tasks and size < FRAME_BYTES:
+            task = self._tasks.popleft()
+            size += task_view.payload_bytes(task)
+            yield task_view.assigned(task, self._token_of(task) if self._token_of else "")
+
+
+def refs(items: Iterable[TaskRef]) -> list[task_pb2.TaskRef]:
+    """Name attempts."""
+    return [task_pb2.TaskRef(task_id=each.task_id, attempt=each.attempt) for each in items]

@@ -1,0 +1,132 @@
+"""The gRPC server: its services, limits, health and reflection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from tenure.api.readiness import Readiness
+from tenure.api.registration import RegistrationLimit
+from tenure.api.rpc.admin_service import AdminService
+from tenure.api.rpc.boundary import Boundary, Count
+from tenure.api.rpc.session_service import SessionService
+from tenure.api.rpc.task_service import TaskService
+from tenure.api.rpc.workflow_service import WorkflowService
+from tenure.api.setting import Address, ServerSettings
+from tenure.engine.engine import Engine
+from tenure.errors import InvalidArgument
+from tenure.v1 import (
+    admin_service_pb2,
+    admin_service_pb2_grpc,
+    session_service_pb2,
+    session_service_pb2_grpc,
+    task_service_pb2,
+    task_service_pb2_grpc,
+    workflow_service_pb2,
+    workflow_service_pb2_grpc,
+)
+
+_SERVICES: Final = tuple(
+    module.DESCRIPTOR.services_by_name[name].full_name
+    for module, name in (
+        (workflow_service_pb2, "WorkflowService"),
+        (task_service_pb2, "TaskService"),
+        (session_service_pb2, "SessionService"),
+        (admin_service_pb2, "AdminService"),
+    )
+)
+_HEALTH_SECONDS: Final = 0.5
+# Room for the frame around a body of the largest size.
+_FRAME_ROOM: Final = 64 * 1024
+
+
+class RpcServer:
+    """Listens, serves, tells how it is, and stops with open streams in bounded time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: ServerSettings,
+        readiness: Readiness,
+        count: Count,
+    ) -> None:
+        """Prepare; ``start`` listens."""
+        self._settings = settings
+        self._readiness = readiness
+        self._sessions = SessionService(engine)
+        self._health = health.aio.HealthServicer()
+        self._watching: asyncio.Task[None] | None = None
+        limit = settings.body_bytes_max + _FRAME_ROOM
+        self._server = grpc.aio.server(
+            interceptors=[Boundary(count)],
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", -1),
+                # Two servers on one port would share its connections without saying so.
+                ("grpc.so_reuseport", 0),
+                # Workers may ping as often as their proxies want it.
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+            ],
+        )
+        registrations = RegistrationLimit(engine.clock, per_s=settings.registrations_per_s)
+        workflows = WorkflowService(engine, registrations, readiness)
+        workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server(workflows, self._server)
+        task_service_pb2_grpc.add_TaskServiceServicer_to_server(TaskService(engine), self._server)
+        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(
+            AdminService(engine),
+            self._server,
+        )
+        session_service_pb2_grpc.add_SessionServiceServicer_to_server(
+            self._sessions,
+            self._server,
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME),
+            self._server,
+        )
+
+    @property
+    def session_count(self) -> int:
+        """Return how many sessions are open."""
+        return len(self._sessions)
+
+    async def start(self) -> Address:
+        """Listen, and return where."""
+        wanted = self._settings.grpc
+        try:
+            port = self._server.add_insecure_port(str(wanted))
+        except RuntimeError as taken:
+            message = f"Cannot listen on {wanted} for gRPC. Is another server running there?"
+            raise InvalidArgument(message, field="grpc") from taken
+        await self._server.start()
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+        return Address(wanted.host, port)
+
+    async def _watch(self) -> None:
+        """Keep the standard health service true."""
+        serving = health_pb2.HealthCheckResponse.SERVING
+        told = None
+        while True:
+            status = health_pb2.HealthCheckResponse.NOT_SERVING
+            if self._readiness.problem() is None:
+                status = serving
+            if status != told:
+                told = status
+                for service in ("", *_SERVICES):
+                    await self._health.set(service, status)
+            await asyncio.sleep(_HEALTH_SECONDS)
+
+    async def stop(self, grace_s: float) -> None:
+        """Close sessions, let calls end, and cancel what is left after the grace."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._health.enter_graceful_shutdown()
+        self._sessions.close()
+        await self._server.stop(grace_s)

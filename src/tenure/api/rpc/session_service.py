@@ -1,0 +1,53 @@
+"""Sessions of workers over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.session import Session
+from tenure.core.limits import HELLO_MS
+from tenure.engine.engine import Engine
+from tenure.errors import InvalidArgument, Unavailable
+from tenure.v1 import session_service_pb2 as pb
+from tenure.v1 import session_service_pb2_grpc
+
+
+class SessionService(session_service_pb2_grpc.SessionServiceServicer):
+    """Keeps the open sessions of this server, to close them when it stops."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Speak for ``engine``."""
+        self._engine = engine
+        self._sessions: set[Session] = set()
+        self._is_closing = False
+
+    def __len__(self) -> int:
+        """Return how many sessions are open."""
+        return len(self._sessions)
+
+    def close(self) -> None:
+        """Close every session: their workers go on elsewhere, nobody is suspected."""
+        self._is_closing = True
+        for session in self._sessions:
+            session.close()
+
+    async def Open(self, requests: AsyncIterator[pb.ClientFrame], context: Context) -> None:
+        """Serve one session from its hello to its end."""
+        try:
+            async with asyncio.timeout(HELLO_MS / 1000):
+                first = await anext(requests, None)
+        except TimeoutError:
+            raise InvalidArgument("The first frame must come soon", field="hello") from None
+        if first is None or not first.HasField("hello"):
+            raise InvalidArgument("The first frame must have the hello", field="hello")
+        if self._is_closing:
+            message = "The server is shutting down. Open the session elsewhere."
+            raise Unavailable(message, reason="shutting_down", retry_after_ms=100)
+        session = Session(self._engine, context, first.hello)
+        self._sessions.add(session)
+        try:
+            await session.serve(requests)
+        finally:
+            self._sessions.discard(session)

@@ -1,0 +1,364 @@
+"""Tasks between the records of the core and the messages of the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tenure.api.rpc import error
+from tenure.core import limits, token
+from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
+from tenure.core.task_record import NewTask, Spec, Task, TaskKind, TaskState
+from tenure.engine import command as c
+from tenure.engine.query import AttemptView
+from tenure.errors import InvalidArgument, Rejection
+from tenure.v1 import task_pb2, task_service_pb2
+
+STATES: Final = {state: task_pb2.TaskState.Value(f"TASK_STATE_{state.name}") for state in TaskState}
+STATE_OF: Final = {number: state for state, number in STATES.items()}
+_KINDS: Final = {kind: task_pb2.TaskKind.Value(f"TASK_KIND_{kind.name}") for kind in TaskKind}
+_KIND_OF: Final[dict[int, TaskKind]] = {number: kind for kind, number in _KINDS.items()}
+_CATEGORIES: Final = {
+    each: task_pb2.ErrorCategory.Value(f"ERROR_CATEGORY_{each.name}") for each in ErrorCategory
+}
+_CATEGORY_OF: Final[dict[int, ErrorCategory]] = {
+    number: each for each, number in _CATEGORIES.items()
+}
+_FINISH_OF: Final = {
+    task_pb2.FinishKind.Value(f"FINISH_KIND_{each.name}"): each for each in c.FinishKind
+}
+_NO_OPTIONS: Final = task_pb2.TaskOptions()
+
+
+class SpecReader:
+    """Reads options; equal ones are read once, because tasks of a kind share theirs."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._known: dict[bytes, Spec] = {}
+
+    def read(self, options: task_pb2.TaskOptions) -> Spec:
+        """Return what was asked for."""
+        key = options.SerializeToString(deterministic=True)
+        spec = self._known.get(key)
+        if spec is None:
+            spec = _spec(options)
+            if len(self._known) >= limits.SPECS_REMEMBERED_MAX:
+                self._known.clear()
+            self._known[key] = spec
+        return spec
+
+
+def _spec(options: task_pb2.TaskOptions) -> Spec:
+    kind = _KIND_OF.get(options.kind) if options.kind else TaskKind.ACTIVITY
+    if kind is None:
+        raise InvalidArgument("options.kind is not known", field="options.kind")
+    return Spec(
+        kind=kind,
+        schedule_to_start_ms=options.schedule_to_start_ms,
+        schedule_to_close_ms=options.schedule_to_close_ms,
+        start_to_close_ms=options.start_to_close_ms,
+        heartbeat_timeout_ms=options.heartbeat_timeout_ms,
+        heartbeat_interval_ms=options.heartbeat_interval_ms,
+        cancel_grace_ms=options.cancel_grace_period_ms or limits.CANCEL_GRACE_MS,
+        delivery_timeout_ms=options.delivery_timeout_ms or limits.DELIVERY_TIMEOUT_MS,
+        retry=_policy(options.retry),
+        encoding=options.encoding,
+        resources=dict(options.resources),
+    )
+
+
+def _policy(retry: task_pb2.RetryPolicy) -> RetryPolicy:
+    default = RetryPolicy()
+    return RetryPolicy(
+        initial_interval_ms=retry.initial_interval_ms or default.initial_interval_ms,
+        backoff_coefficient=retry.backoff_coefficient or default.backoff_coefficient,
+        maximum_interval_ms=retry.maximum_interval_ms,
+        maximum_attempts=retry.maximum_attempts,
+        non_retryable_error_types=tuple(retry.non_retryable_error_types),
+    )
+
+
+def new_task(message: task_pb2.NewTask, task_id: str, specs: SpecReader) -> NewTask:
+    """Return a task as a client asks for it."""
+    return NewTask(
+        task_id,
+        message.type,
+        message.task_queue,
+        specs.read(message.options),
+        message.input,
+        message.priority if message.HasField("priority") else limits.PRIORITY_DEFAULT,
+        message.run_at_ms,
+        dict(message.labels) or None,
+        message.idempotency_key,
+    )
+
+
+def refs(messages: Iterable[task_pb2.TaskRef]) -> tuple[c.TaskRef, ...]:
+    """Return attempts that a worker names."""
+    return tuple(c.TaskRef(each.task_id, each.attempt) for each in messages)
+
+
+def beat(message: task_pb2.TaskBeat) -> c.TaskBeat:
+    """Return the heartbeat of an attempt."""
+    return c.TaskBeat(
+        task_id=message.task_id,
+        attempt=message.attempt,
+        details=message.details if message.HasField("details") else None,
+        percent=message.progress_percent if message.HasField("progress_percent") else None,
+        message=message.message if message.HasField("message") else None,
+    )
+
+
+Ending = (
+    task_pb2.TaskFinish
+    | task_service_pb2.CompleteByIdRequest
+    | task_service_pb2.CompleteByTokenRequest
+)
+
+
+def finish(message: task_pb2.TaskFinish) -> c.Finish:
+    """Return the end of an attempt as its worker reports it."""
+    return c.Finish(
+        task_id=message.task_id,
+        attempt=message.attempt,
+        kind=finish_kind(message),
+        output=message.output if message.HasField("output") else None,
+        error=error_info(message.error) if message.HasField("error") else None,
+        wake_seq=message.wake_seq,
+        wake_at_ms=message.wake_at_ms,
+    )
+
+
+def ending(message: Ending, *, task_id: str, attempt: int) -> c.Finish:
+    """Return the end of an attempt as somebody outside reports it."""
+    kind = finish_kind(message)
+    if kind not in _OUTSIDE:
+        message_text = "kind must be SUCCEEDED, FAILED or CANCELLED"
+        raise InvalidArgument(message_text, field="kind")
+    return c.Finish(
+        task_id=task_id,
+        attempt=attempt,
+        kind=kind,
+        output=message.output if message.HasField("output") else None,
+        error=error_info(message.error) if message.HasField("error") else None,
+    )
+
+
+_OUTSIDE: Final = frozenset(
+    {c.FinishKind.SUCCEEDED, c.FinishKind.FAILED, c.FinishKind.CANCELLED},
+)
+
+
+def finish_kind(message: Ending) -> c.FinishKind:
+    """Return how an attempt ended."""
+    kind = _FINISH_OF.get(message.kind)
+    if kind is None:
+        raise InvalidArgument("kind must say how the attempt ended", field="kind")
+    return kind
+
+
+def error_info(message: task_pb2.TaskError) -> ErrorInfo:
+    """Return what a worker says of a failure."""
+    category = ErrorCategory.USER_CODE
+    if message.category:
+        known = _CATEGORY_OF.get(message.category)
+        if known is None:
+            raise InvalidArgument("error.category is not known", field="error.category")
+        category = known
+    return ErrorInfo(
+        category=category,
+        message=message.message,
+        type=message.type,
+        stack_trace=message.stack_trace,
+        details=message.details or None,
+        retryable=message.retryable if message.HasField("retryable") else None,
+        next_delay_ms=(
+            message.next_retry_delay_ms if message.HasField("next_retry_delay_ms") else None
+        ),
+    )
+
+
+def task_error(info: ErrorInfo | None) -> task_pb2.TaskError | None:
+    """Show a failure."""
+    if info is None:
+        return None
+    return task_pb2.TaskError(
+        message=info.message,
+        type=info.type,
+        category=_CATEGORIES[info.category],
+        retryable=info.retryable,
+        next_retry_delay_ms=info.next_delay_ms,
+        stack_trace=info.stack_trace,
+        details=info.details or b"",
+    )
+
+
+def assigned(task: Task, task_token: str = "") -> task_pb2.AssignedTask:
+    """Return a task as its worker gets it."""
+    spec, progress = task.spec, task.progress
+    made = task_pb2.AssignedTask(
+        task_id=task.id,
+        attempt=task.attempt,
+        type=task.type,
+        kind=_KINDS[spec.kind],
+        input=task.input or b"",
+        encoding=spec.encoding,
+        start_to_close_ms=spec.start_to_close_ms,
+        heartbeat_timeout_ms=spec.heartbeat_timeout_ms,
+        heartbeat_interval_ms=spec.heartbeat_interval_ms,
+        cancel_grace_period_ms=spec.cancel_grace_ms,
+        deadline_at_ms=_deadline_at_ms(task),
+        failure_count=progress.failure_count,
+        created_at_ms=task.created_at_ms,
+        handed_at_ms=task.handed_at_ms,
+        priority=task.priority,
+        task_queue=task.queue,
+        schedule_to_close_ms=spec.schedule_to_close_ms,
+        maximum_attempts=spec.retry.maximum_attempts,
+        task_token=task_token,
+    )
+    # Rare fields are set one by one: most tasks have none of them.
+    if progress.details is not None:
+        made.heartbeat_details = progress.details
+    if task.labels:
+        made.labels.update(task.labels)
+    if spec.idempotency_key:
+        made.idempotency_key = spec.idempotency_key
+    if spec.run_id:
+        made.run_id = spec.run_id
+    if spec.parent_id:
+        made.parent_id = spec.parent_id
+    if progress.wake_seq:
+        made.wake_seq = progress.wake_seq
+    return made
+
+
+def _deadline_at_ms(task: Task) -> int:
+    """Return when the attempt is over at the latest."""
+    spec = task.spec
+    ends = [spec.close_at_ms] if spec.close_at_ms else []
+    if spec.start_to_close_ms:
+        ends.append(task.handed_at_ms + spec.start_to_close_ms)
+    return min(ends, default=0)
+
+
+def payload_bytes(task: Task) -> int:
+    """Return about how large a task is on its way to a worker."""
+    return len(task.input or b"") + len(task.progress.details or b"")
+
+
+def completion_token(key: bytes, task: Task, now_ms: int) -> str:
+    """Return the credential with which somebody outside may complete this attempt."""
+    claims = token.Claims(
+        purpose=token.Purpose.COMPLETION,
+        namespace=task.namespace,
+        run_id=task.spec.run_id,
+        task_id=task.id,
+        attempt=task.attempt,
+        expires_at_ms=now_ms + limits.COMPLETION_TOKEN_MS,
+    )
+    return token.sign(key, claims)
+
+
+def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
+    """Show a task as it stands; lists leave the payloads out."""
+    spec, progress = task.spec, task.progress
+    made = task_pb2.Task(
+        task_id=task.id,
+        namespace_id=task.namespace,
+        task_queue=task.queue,
+        type=task.type,
+        state=STATES[task.state],
+        options=_options(spec),
+        priority=task.priority,
+        attempt=task.attempt,
+        worker_id=task.worker_id or "",
+        labels=task.labels or {},
+        idempotency_key=spec.idempotency_key,
+        error=task_error(progress.error),
+        failure_reason=progress.reason or "",
+        created_at_ms=task.created_at_ms,
+        run_at_ms=task.run_at_ms,
+        handed_at_ms=task.handed_at_ms,
+        started_at_ms=progress.confirmed_at_ms,
+        heartbeat_at_ms=progress.beat_at_ms,
+        finished_at_ms=task.finished_at_ms or 0,
+        cancel_requested_at_ms=progress.cancel_at_ms,
+        cancel_reason=progress.cancel_reason,
+        failure_count=progress.failure_count,
+        interruption_count=progress.interruption_count,
+        progress_percent=progress.percent,
+        progress_message=progress.message or "",
+        run_id=spec.run_id,
+        parent_id=spec.parent_id,
+        retry_of=spec.retry_of,
+        version=task.version,
+    )
+    if with_payload:
+        made.input = task.input or b""
+        made.output = task.output or b""
+        made.heartbeat_details = progress.details or b""
+    return made
+
+
+def _options(spec: Spec) -> task_pb2.TaskOptions:
+    retry = spec.retry
+    return task_pb2.TaskOptions(
+        kind=_KINDS[spec.kind],
+        schedule_to_start_ms=spec.schedule_to_start_ms,
+        schedule_to_close_ms=spec.schedule_to_close_ms,
+        start_to_close_ms=spec.start_to_close_ms,
+        heartbeat_timeout_ms=spec.heartbeat_timeout_ms,
+        heartbeat_interval_ms=spec.heartbeat_interval_ms,
+        cancel_grace_period_ms=spec.cancel_grace_ms,
+        delivery_timeout_ms=spec.delivery_timeout_ms,
+        retry=task_pb2.RetryPolicy(
+            initial_interval_ms=retry.initial_interval_ms,
+            backoff_coefficient=retry.backoff_coefficient,
+            maximum_interval_ms=retry.maximum_interval_ms,
+            maximum_attempts=retry.maximum_attempts,
+            non_retryable_error_types=retry.non_retryable_error_types,
+        ),
+        encoding=spec.encoding,
+        resources=spec.resources,
+    )
+
+
+def attempt(view: AttemptView) -> task_pb2.Attempt:
+    """Show one hand-out of a task."""
+    return task_pb2.Attempt(
+        number=view.number,
+        worker_id=view.worker_id or "",
+        handed_at_ms=view.handed_at_ms,
+        ended_at_ms=view.ended_at_ms or 0,
+        outcome=view.outcome or "",
+        error=task_error(view.error),
+    )
+
+
+def result(task: Task) -> task_service_pb2.TaskResult:
+    """Show how a task ended, for whoever waits for it."""
+    progress = task.progress
+    return task_service_pb2.TaskResult(
+        task_id=task.id,
+        state=STATES[task.state],
+        output=task.output or b"",
+        encoding=task.spec.encoding,
+        error=task_error(progress.error),
+        failure_reason=progress.reason or "",
+        attempt=task.attempt,
+        finished_at_ms=task.finished_at_ms or 0,
+        cancel_reason=progress.cancel_reason,
+    )
+
+
+def report(answer: c.ItemAnswer) -> task_service_pb2.ReportResult:
+    """Show what became of one reported attempt."""
+    if isinstance(answer, Rejection):
+        return task_service_pb2.ReportResult(error=error.detail(answer))
+    return task_service_pb2.ReportResult(
+        state=STATES[answer.state],
+        should_cancel=answer.should_cancel,
+        cancel_reason=answer.cancel_reason,
+    )

@@ -1,0 +1,104 @@
+"""One stream of results: which tasks a client waits for, and what it has not been told yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+from tenure.api.rpc import error, task_view
+from tenure.api.rpc.boundary import Context
+from tenure.api.scope import scope
+from tenure.core.limits import FRAME_BYTES, WATCHED_MAX
+from tenure.core.task_record import Task
+from tenure.engine.result_watch import Listener, Result, ResultWatch
+from tenure.errors import InvalidArgument, PayloadTooLarge
+from tenure.v1 import task_service_pb2 as pb
+
+# Results in one frame; more of them gain nothing.
+_FRAME_ITEMS: Final = 500
+
+
+class Watch:
+    """Waits for tasks and writes their results in frames, in the order in which they end."""
+
+    def __init__(self, results: ResultWatch, context: Context) -> None:
+        """Start with no task."""
+        self._results = results
+        self._context = context
+        self._namespace = ""
+        self._waited: dict[str, Listener] = {}
+        self._ended: deque[tuple[str, Result]] = deque()
+        self._wake = asyncio.Event()
+        self._is_complete = False
+
+    async def serve(self, requests: AsyncIterator[pb.WatchTasksRequest]) -> None:
+        """Write results until the client has asked for its last and got it."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                reader = group.create_task(self._read(requests))
+                await self._write()
+                reader.cancel()
+        except* Exception as failures:  # noqa: BLE001 (the first is raised as it is)
+            raise failures.exceptions[0] from None
+        finally:
+            for task_id, listener in self._waited.items():
+                self._results.unwatch((self._namespace, task_id), listener)
+
+    async def _read(self, requests: AsyncIterator[pb.WatchTasksRequest]) -> None:
+        async for request in requests:
+            if not self._namespace:
+                self._namespace = scope(request.namespace_id)
+            elif request.namespace_id and scope(request.namespace_id) != self._namespace:
+                message = "namespace_id must stay the same on one stream"
+                raise InvalidArgument(message, field="namespaceId")
+            for task_id in request.add:
+                self._add(task_id)
+            for task_id in request.remove:
+                self._remove(task_id)
+        self._is_complete = True
+        self._wake.set()
+
+    def _add(self, task_id: str) -> None:
+        if task_id in self._waited:
+            return
+        # What waits to be written counts too: a client that does not read asks for no more.
+        if len(self._waited) + len(self._ended) >= WATCHED_MAX:
+            message = f"One stream waits for at most {WATCHED_MAX} tasks. Open another one."
+            raise PayloadTooLarge(message, limit=WATCHED_MAX)
+
+        def listener(result: Result) -> None:
+            self._waited.pop(task_id, None)
+            self._ended.append((task_id, result))
+            self._wake.set()
+
+        self._results.watch((self._namespace, task_id), listener)
+        self._waited[task_id] = listener
+
+    def _remove(self, task_id: str) -> None:
+        listener = self._waited.pop(task_id, None)
+        if listener is not None:
+            self._results.unwatch((self._namespace, task_id), listener)
+
+    async def _write(self) -> None:
+        while self._waited or self._ended or not self._is_complete:
+            if self._ended:
+                await self._context.write(self._frame())
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+    def _frame(self) -> pb.WatchTasksResponse:
+        frame = pb.WatchTasksResponse()
+        size = 0
+        while self._ended and size < FRAME_BYTES and len(frame.results) < _FRAME_ITEMS:
+            task_id, result = self._ended.popleft()
+            if isinstance(result, Task):
+                frame.results.append(task_view.result(result))
+                size += len(result.output or b"")
+            else:
+                frame.results.append(
+                    pb.TaskResult(task_id=task_id, refusal=error.detail(result)),
+                )
+        return frame

@@ -1,0 +1,124 @@
+"""Workers and queues between the records of the core and the messages of the wire."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tenure.core.health import Health
+from tenure.core.worker import WorkerMode, WorkerStatus
+from tenure.engine.query import QueueView, WorkerView
+from tenure.errors import InvalidArgument
+from tenure.v1 import admin_service_pb2, worker_pb2
+
+_STATUSES: Final = {
+    each: worker_pb2.WorkerStatus.Value(f"WORKER_STATUS_{each.name}") for each in WorkerStatus
+}
+_HEALTHS: Final = {
+    each: worker_pb2.WorkerHealth.Value(f"WORKER_HEALTH_{each.name}") for each in Health
+}
+_MODES: Final = {
+    each: worker_pb2.WorkerMode.Value(f"WORKER_MODE_{each.name}") for each in WorkerMode
+}
+_MODE_OF: Final[dict[int, WorkerMode]] = {number: mode for mode, number in _MODES.items()}
+_MS_PER_S: Final = 1_000
+_NS_PER_MS: Final = 1_000_000
+
+
+def mode(number: int) -> WorkerMode:
+    """Return how a worker wants to be reached; unspecified means that it polls."""
+    found = _MODE_OF.get(number) if number else WorkerMode.POLL
+    if found is None or found is WorkerMode.SERVED:
+        raise InvalidArgument("mode must be SESSION or POLL", field="mode")
+    return found
+
+
+def status(text: str) -> WorkerStatus | None:
+    """Return the status that a list asks for; empty means all."""
+    if not text:
+        return None
+    try:
+        return WorkerStatus(text.lower())
+    except ValueError:
+        message = "filter_status must be ONLINE, DRAINING or OFFLINE"
+        raise InvalidArgument(message, field="filterStatus") from None
+
+
+def milliseconds(duration: Duration, field: str) -> int:
+    """Return a duration in milliseconds, which must be more than nothing."""
+    ms = duration.seconds * _MS_PER_S + duration.nanos // _NS_PER_MS
+    if ms <= 0:
+        raise InvalidArgument(f"{field} must be at least a millisecond", field=field)
+    return ms
+
+
+def wait_ms(wait: Duration) -> int:
+    """Return for how long a poll waits; nothing at all is fine."""
+    return wait.seconds * _MS_PER_S + wait.nanos // _NS_PER_MS
+
+
+def duration(ms: int) -> Duration:
+    """Show a duration."""
+    seconds, rest = divmod(ms, _MS_PER_S)
+    return Duration(seconds=seconds, nanos=rest * _NS_PER_MS)
+
+
+def _instant(ms: int | None) -> Timestamp | None:
+    if not ms:
+        return None
+    seconds, rest = divmod(ms, _MS_PER_S)
+    return Timestamp(seconds=seconds, nanos=rest * _NS_PER_MS)
+
+
+def shown(view: WorkerView) -> worker_pb2.Worker:
+    """Show a worker with its lease and health."""
+    worker, lease = view.worker, view.lease
+    made = worker_pb2.Worker(
+        worker_id=worker.id,
+        namespace_id=worker.namespace,
+        task_queue=worker.queue,
+        status=_STATUSES[worker.status],
+        hostname=worker.hostname,
+        pid=worker.pid,
+        version=worker.software_version,
+        workflow_types=worker.types,
+        max_concurrent=worker.slots,
+        registered_at=_instant(worker.registered_at_ms),
+        labels=worker.labels,
+        mode=_MODES[worker.mode],
+        name=worker.name,
+        drain_deadline_at_ms=worker.drain_at_ms or 0,
+        ended_at_ms=worker.ended_at_ms or 0,
+        end_reason=worker.end_reason or "",
+        session_no=worker.session_no,
+    )
+    if lease is not None:
+        made.active_count = lease.active_count
+        made.total_completed = lease.total_completed
+        made.total_failed = lease.total_failed
+        made.last_heartbeat_at.CopyFrom(_instant(lease.beat_at_ms) or Timestamp())
+        made.lease_until_ms = lease.lease_until_ms
+        made.lease_duration_ms = lease.lease_ms
+    if view.health is not None:
+        made.health = _HEALTHS[view.health]
+    if view.held_count is not None:
+        made.held_count = view.held_count
+    return made
+
+
+def queue(view: QueueView) -> admin_service_pb2.Queue:
+    """Show a queue with its brakes and counts."""
+    return admin_service_pb2.Queue(
+        name=view.queue.name,
+        is_paused=view.queue.is_paused,
+        concurrency_max=view.queue.concurrency_max,
+        types=[
+            admin_service_pb2.TypeCount(
+                type=type_,
+                counts={state.upper(): count for state, count in counts.items()},
+            )
+            for type_, counts in sorted(view.counts.items())
+        ],
+    )

@@ -1,0 +1,158 @@
+"""A server process: the engine and its two edges, from the first bind to the last commit."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from tenure.api.http.app import make_app
+from tenure.api.http.serving import HttpServer, http_config
+from tenure.api.metric import Metrics
+from tenure.api.readiness import Readiness
+from tenure.api.rpc.server import RpcServer
+from tenure.api.sampler import Sampler
+from tenure.api.setting import Address, ServerSettings
+from tenure.engine.clock import Clock, SystemClock
+from tenure.engine.engine import Engine
+from tenure.engine.settings import Settings
+from tenure.errors import InvalidArgument
+from tenure.store.location import make_store
+from tenure.store.transaction import Store
+
+log = structlog.get_logger("tenure.api")
+# Of the time that a stopping server has, this share is for open calls; the rest is for commits.
+_GRACE_SHARE: Final = 0.25
+_BACKLOG: Final = 2_048
+
+
+class Server:
+    """One server on one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: ServerSettings,
+        *,
+        clock: Clock | None = None,
+        engine_settings: Settings | None = None,
+    ) -> None:
+        """Prepare; ``start`` opens the store and listens."""
+        self.settings = settings
+        self.metrics = Metrics()
+        self.engine = Engine(
+            store,
+            clock=clock or SystemClock(),
+            settings=engine_settings,
+            meter=self.metrics,
+        )
+        self.readiness = Readiness(self.engine)
+        self.http_address = settings.http
+        self.grpc_address = settings.grpc
+        self._rpc = RpcServer(self.engine, settings, self.readiness, self.metrics.request)
+        self._http: HttpServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._sampling: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the store, then listen: whoever can connect gets answers."""
+        sock = _listen(self.settings.http)
+        try:
+            await self.engine.start()
+        except BaseException:
+            sock.close()
+            raise
+        try:
+            self.grpc_address = await self._rpc.start()
+        except BaseException:
+            sock.close()
+            await self.engine.stop()
+            raise
+        self.http_address = Address(self.settings.http.host, sock.getsockname()[1])
+        app = make_app(self.engine, self.settings, self.readiness, self.metrics)
+        grace_s = self.settings.shutdown_ms * _GRACE_SHARE / 1000
+        self._http = HttpServer(http_config(app, grace_s=grace_s))
+        create = asyncio.get_running_loop().create_task
+        self._serving = create(self._http.serve(sockets=[sock]))
+        self._sampling = create(Sampler(self.engine, self.metrics).serve(), name="sampler")
+
+    async def stop(self) -> None:
+        """Stop taking requests, let open ones end, and commit what was accepted."""
+        self.readiness.stop()
+        grace_s = self.settings.shutdown_ms * _GRACE_SHARE / 1000
+        self.engine.end_polls()
+        if self._http is not None:
+            self._http.stop()
+        await asyncio.gather(self._rpc.stop(grace_s), self._stop_http())
+        if self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.gather(self._sampling, return_exceptions=True)
+        await self.engine.stop()
+
+    async def _stop_http(self) -> None:
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server(
+            (address.host, address.port),
+            family=family,
+            backlog=_BACKLOG,
+        )
+    except OSError as taken:
+        message = f"Cannot listen on {address} for HTTP: {taken.strerror or taken}."
+        raise InvalidArgument(message, field="http") from taken
+
+
+def run_server(
+    store_url: str,
+    settings: ServerSettings,
+    *,
+    engine_settings: Settings | None = None,
+    pooled: bool = False,
+    on_started: Callable[[Server], None] | None = None,
+) -> None:
+    """Run a server until SIGTERM or SIGINT; what it accepted is committed before this returns."""
+    # Records outlive a batch by the thousands; the default walks through them at each 700th.
+    gc.set_threshold(20_000, 50, 100)
+    clock = SystemClock()
+    store = make_store(store_url, clock=clock.now_ms, pooled=pooled)
+
+    async def serve() -> None:
+        server = Server(store, settings, clock=clock, engine_settings=engine_settings)
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, stopping.set)
+        await server.start()
+        log.info(
+            "server.started",
+            http=str(server.http_address),
+            grpc=str(server.grpc_address),
+            server_id=server.engine.server_id,
+        )
+        if on_started is not None:
+            on_started(server)
+        await stopping.wait()
+        log.info("server.stopping")
+        await server.stop()
+        log.info("server.stopped")
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415 (there is none on every platform)
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

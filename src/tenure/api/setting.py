@@ -1,0 +1,69 @@
+"""How a server process is set up; validated once, then immutable."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import msgspec
+
+from tenure.core import limits
+from tenure.errors import InvalidArgument
+
+_PORT_MAX = 65_535
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a server listens; port 0 lets the system choose one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it as it is written: an IPv6 host stands in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Tell whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse_address(text: str, field: str) -> Address:
+    """Read ``host:port``; an IPv6 host stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit():
+        raise InvalidArgument(f"{field} must be host:port, such as 127.0.0.1:7300", field=field)
+    number = int(port)
+    if number > _PORT_MAX:
+        raise InvalidArgument(f"{field} has a port above {_PORT_MAX}", field=field)
+    return Address(host, number)
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every setting has a unit in its name, a default, and a reason in ``core.limits``."""
+
+    http: Address = Address("127.0.0.1", 7300)
+    grpc: Address = Address("127.0.0.1", 7301)
+    body_bytes_max: int = limits.REQUEST_BYTES_MAX
+    registrations_per_s: int = limits.REGISTRATIONS_PER_S
+    shutdown_ms: int = limits.SHUTDOWN_MS
+    is_insecure: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what could never work or would be open to everybody."""
+        assert self.body_bytes_max > 0
+        assert self.registrations_per_s > 0
+        assert self.shutdown_ms > 0
+        for field, address in (("http", self.http), ("grpc", self.grpc)):
+            if not (self.is_insecure or address.is_loopback):
+                message = (
+                    f"--{field} {address} can be reached from other machines, and this server has "
+                    "no authentication yet. Listen on 127.0.0.1, or allow it with --insecure."
+                )
+                raise InvalidArgument(message, field=field)

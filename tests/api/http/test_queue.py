@@ -1,0 +1,64 @@
+"""Queues and namespaces over HTTP."""
+
+from __future__ import annotations
+
+from tests.api.http.site import TASK, Site
+
+
+async def test_a_queue_is_shown_with_its_brakes_and_its_live_tasks(site: Site) -> None:
+    await site.enqueue()
+    await site.enqueue(type="call")
+    worker_id = await site.world.worker(site.engine)
+    await site.world.claim(site.engine, worker_id)
+    shown = await site.call("PUT", "/v1/queues/default", json={"concurrencyMax": 5})
+    assert shown == {
+        "name": "default",
+        "paused": False,
+        "concurrencyMax": 5,
+        "counts": {"PENDING": 1, "DISPATCHED": 1},
+        "types": {"call": {"PENDING": 1}, "mail": {"DISPATCHED": 1}},
+    }
+    assert await site.call("GET", "/v1/queues/default") == shown
+    assert await site.call("GET", "/v1/queues") == {"queues": [shown]}
+    unused = await site.call("GET", "/v1/queues/unused")
+    assert (unused["paused"], unused["counts"]) == (False, {})
+
+
+async def test_a_queue_is_paused_and_resumed(site: Site) -> None:
+    assert (await site.call("POST", "/v1/queues/q/pause"))["paused"] is True
+    shown = await site.call("PUT", "/v1/queues/q", json={"concurrencyMax": 2})
+    assert (shown["paused"], shown["concurrencyMax"]) == (True, 2)
+    shown = await site.call("POST", "/v1/queues/q/resume", json={})
+    assert (shown["paused"], shown["concurrencyMax"]) == (False, 2)
+    before = await site.world.dump()
+    for body, field in (
+        ({}, "body"),
+        ({"concurrencyMax": -1}, "concurrencyMax"),
+        ({"paused": "yes"}, "paused"),
+        ({"isPaused": True}, "isPaused"),
+    ):
+        refused = await site.refused("PUT", "/v1/queues/q", json=body)
+        assert refused == (400, "invalid_argument", {"field": field}), body
+    refused = await site.refused("POST", "/v1/queues/a%20b/pause")
+    assert refused == (400, "invalid_argument", {"field": "queue"})
+    assert await site.world.dump() == before
+
+
+async def test_a_namespace_is_created_once_and_listed(site: Site) -> None:
+    made = await site.client.post("/v1/namespaces", json={"name": "fresh"})
+    assert (made.status_code, made.json()) == (201, {"name": "fresh/default"})
+    refused = await site.refused("POST", "/v1/namespaces", json={"name": "fresh/default"})
+    assert refused == (409, "already_exists", {})
+    await site.call("POST", "/v1/tasks?namespace=fresh", json=TASK, headers=_no_namespace(site))
+    first = await site.call("GET", "/v1/namespaces?pageSize=2")
+    rest = await site.call("GET", f"/v1/namespaces?pageToken={first['nextPageToken']}")
+    names = [each["name"] for page in (first, rest) for each in page["namespaces"]]
+    assert names == ["acme/default", "default/default", "fresh/default", "other/default"]
+    for name in ("", "a/b/c", "../x", "a b"):
+        refused = await site.refused("POST", "/v1/namespaces", json={"name": name})
+        assert refused == (400, "invalid_argument", {"field": "name"}), name
+
+
+def _no_namespace(site: Site) -> dict[str, str]:
+    site.client.headers.pop("tenure-namespace")
+    return {}
