@@ -1,0 +1,208 @@
+"""A look at a database from outside: its schema, its size, and whether it is sound.
+
+Nothing is changed and nothing is locked, so it works beside a running server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+import apsw
+import msgspec
+
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+from tenure.core.limits import CONNECT_SECONDS_MAX, SQLITE_BUSY_MS
+from tenure.engine.clock import SystemClock
+from tenure.store import location, migration, statement
+from tenure.store.migration import Applied
+from tenure.store.statement import Statement
+
+T = TypeVar("T")
+_SQLITE: Final = "sqlite"
+_POSTGRES: Final = "postgres"
+# Looking at every page of a large file takes its time.
+_CHECK_SECONDS_MAX: Final = 600.0
+
+
+class Step(msgspec.Struct, frozen=True, rename="camel"):
+    """One migration."""
+
+    number: int
+    name: str
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How far a database is."""
+
+    store: str
+    dialect: str
+    schema_version: int
+    applied: list[Step]
+    pending: list[Step]
+    size_bytes: int
+    wal_bytes: int | None = None
+
+
+class Reader(Protocol):
+    """Runs named statements that only read."""
+
+    async def rows(self, name: str) -> Sequence[Sequence[object]]:
+        """Return the rows of a statement."""
+        ...
+
+    async def applied(self) -> list[Applied]:
+        """Return the migrations that the database has; none if it was never prepared."""
+        ...
+
+
+class SqliteReader:
+    """Reads a file without the right to write it."""
+
+    def __init__(self, path: str) -> None:
+        """Open a file that is there."""
+        if not Path(path).exists():
+            raise CliError(
+                f"There is no database {path}.",
+                why="A server or `tenure db migrate` makes it.",
+                hint=f"Make it: tenure db migrate --store sqlite:///{path}",
+                exit_code=ExitCode.NOT_FOUND,
+            )
+        self._statements = statement.load("tenure.store.sqlite.sql", mark="?")
+        self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        self._connection.set_busy_timeout(SQLITE_BUSY_MS)
+
+    async def rows(self, name: str) -> Sequence[Sequence[object]]:
+        """Return the rows of a statement."""
+        (part,) = self._statements[name].parts
+        return self._connection.execute(part.text).fetchall()
+
+    async def applied(self) -> list[Applied]:
+        """Return the migrations that the database has."""
+        if not self._connection.table_exists(None, "schema_migrations"):
+            return []
+        return _applied(await self.rows("list_migrations"))
+
+    async def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+def _applied(rows: Sequence[Sequence[object]]) -> list[Applied]:
+    return [Applied(*row) for row in rows]  # type: ignore[arg-type]  # columns of our own table
+
+
+class PostgresReader:
+    """Reads over one connection, for the time of the look."""
+
+    def __init__(self, url: str, statements: Mapping[str, Statement]) -> None:
+        """Prepare; ``open`` connects."""
+        self._url = url
+        self._statements = statements
+
+    async def open(self) -> None:
+        """Connect."""
+        import asyncpg  # noqa: PLC0415 (an extra)
+
+        self._connection = await asyncpg.connect(
+            self._url,
+            timeout=CONNECT_SECONDS_MAX,
+            command_timeout=_CHECK_SECONDS_MAX,
+            # No statement is prepared by name, so that it works behind a pooler too.
+            statement_cache_size=0,
+        )
+
+    async def rows(self, name: str) -> Sequence[Sequence[object]]:
+        """Return the rows of a statement."""
+        (part,) = self._statements[name].parts
+        return [tuple(row) for row in await self._connection.fetch(part.text)]
+
+    async def applied(self) -> list[Applied]:
+        """Return the migrations that the database has."""
+        import asyncpg  # noqa: PLC0415 (an extra)
+
+        try:
+            return _applied(await self.rows("list_migrations"))
+        except asyncpg.UndefinedTableError:
+            return []
+
+    async def close(self) -> None:
+        """Leave."""
+        await self._connection.close(timeout=CONNECT_SECONDS_MAX)
+
+
+def migrate(url: str) -> tuple[Status | None, Status]:
+    """Bring a database up to date; return how far it was, if it was there, and how far it is."""
+    before = None if _is_new(url) else read_status(url)
+    asyncio.run(_open_once(url))
+    return before, read_status(url)
+
+
+def _is_new(url: str) -> bool:
+    return url.startswith(f"{_SQLITE}://") and not Path(location.sqlite_path(url)).exists()
+
+
+async def _open_once(url: str) -> None:
+    store = location.make_store(url, clock=SystemClock().now_ms)
+    try:
+        await store.open()
+    finally:
+        await store.close()
+
+
+def read_status(url: str) -> Status:
+    """Return how far a database is."""
+    return asyncio.run(_with_reader(url, lambda reader: _status(url, reader)))
+
+
+def check(url: str) -> list[str]:
+    """Return what is wrong with a database; nothing, if it is sound."""
+    return asyncio.run(_with_reader(url, _problems))
+
+
+async def _with_reader(url: str, look: Callable[[Reader], Awaitable[T]]) -> T:
+    if url.startswith(f"{_SQLITE}://"):
+        file = SqliteReader(location.sqlite_path(url))
+        try:
+            return await look(file)
+        finally:
+            await file.close()
+    # It also says, in its own words, what is wrong with the URL or that the extra is missing.
+    location.make_store(url, clock=SystemClock().now_ms)
+    server = PostgresReader(url, statement.load("tenure.store.postgres.sql", mark="$"))
+    await server.open()
+    try:
+        return await look(server)
+    finally:
+        await server.close()
+
+
+async def _status(url: str, reader: Reader) -> Status:
+    is_file = isinstance(reader, SqliteReader)
+    dialect = _SQLITE if is_file else _POSTGRES
+    applied = await reader.applied()
+    pending = migration.missing(migration.load(f"tenure.store.{dialect}.migrations"), applied)
+    ((size,),) = await reader.rows("read_size")
+    assert isinstance(size, int)
+    return Status(
+        store=location.shown(url),
+        dialect=dialect,
+        schema_version=max((step.number for step in applied), default=0),
+        applied=[Step(step.number, step.name) for step in applied],
+        pending=[Step(step.number, step.name) for step in pending],
+        size_bytes=size,
+        wal_bytes=_wal_bytes(location.sqlite_path(url)) if is_file else None,
+    )
+
+
+def _wal_bytes(path: str) -> int:
+    wal = Path(f"{path}-wal")
+    return wal.stat().st_size if wal.exists() else 0
+
+
+async def _problems(reader: Reader) -> list[str]:
+    rows = await reader.rows("check_integrity")
+    return [str(row[0]) for row in rows if row[0] != "ok"]

@@ -1,0 +1,126 @@
+"""One call of a command that talks to a server: its target, its namespace and its output."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+from tenure.cli.parameter import target as parse_target
+
+if TYPE_CHECKING:
+    from tenure.cli.client import Client
+    from tenure.cli.output import Format, Output
+
+DEFAULT_TARGET: Final = "127.0.0.1:7301"
+DEFAULT_NAMESPACE: Final = "default"
+_FORMATS: Final = ("table", "json", "jsonl")
+
+
+class Invocation:
+    """What a command needs; gRPC and the rest are loaded when it really asks for them."""
+
+    def __init__(self, target: str, namespace: str, form: str) -> None:
+        """Prepare a call; nothing is connected yet."""
+        self.target = target
+        self.namespace = namespace
+        self.form = form
+
+    @functools.cached_property
+    def client(self) -> Client:
+        """Return the way to the server."""
+        # Its C core would write its own account of every failed connection to stderr.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        from tenure.cli.client import Client  # noqa: PLC0415 (gRPC takes long to load)
+
+        return Client(self.target, self.namespace)
+
+    @functools.cached_property
+    def output(self) -> Output:
+        """Return the way to the reader."""
+        from tenure.cli.output import Output  # noqa: PLC0415 (not for --help)
+
+        return Output(cast("Format", self.form))
+
+    def close(self) -> None:
+        """Leave the server, if it was spoken to."""
+        if "client" in self.__dict__:
+            self.client.close()
+
+
+def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-o``."""
+    return click.option(
+        "-o",
+        "--format",
+        "form",
+        type=click.Choice(_FORMATS),
+        default="table",
+        show_default=True,
+        help="A table for people, JSON, or one JSON object per line.",
+    )(function)
+
+
+def with_server(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name a server and a namespace, and hand the invocation over."""
+
+    @_target_option
+    @click.option(
+        "--namespace",
+        envvar="TENURE_NAMESPACE",
+        show_envvar=True,
+        default=DEFAULT_NAMESPACE,
+        show_default=True,
+        metavar="NAME",
+        help="The namespace, as NAME or TENANT/WORKSPACE.",
+    )
+    @output_option
+    @functools.wraps(function)
+    def command(target: str, namespace: str, form: str, **arguments: Any) -> None:  # noqa: ANN401 (click checked them)
+        _run(function, Invocation(target, namespace, form), arguments)
+
+    return command
+
+
+def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name a server, for what belongs to no namespace."""
+
+    @_target_option
+    @output_option
+    @functools.wraps(function)
+    def command(target: str, form: str, **arguments: Any) -> None:  # noqa: ANN401 (click checked them)
+        _run(function, Invocation(target, DEFAULT_NAMESPACE, form), arguments)
+
+    return command
+
+
+def _target_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--target",
+        envvar="TENURE_TARGET",
+        show_envvar=True,
+        default=DEFAULT_TARGET,
+        show_default=True,
+        type=parse_target,
+        metavar="HOST:PORT",
+        help="The gRPC address of the server.",
+    )(function)
+
+
+def _run(function: Callable[..., None], call: Invocation, arguments: dict[str, Any]) -> None:
+    try:
+        function(call, **arguments)
+    except CliError as error:
+        error.is_json = call.form != "table"
+        raise
+    except KeyboardInterrupt:
+        interrupted = CliError("Interrupted.", exit_code=ExitCode.INTERRUPTED)
+        interrupted.is_json = call.form != "table"
+        raise interrupted from None
+    finally:
+        call.close()

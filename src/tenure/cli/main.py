@@ -1,0 +1,130 @@
+"""The root of the commands: what there is, loaded when it is asked for, and how it ends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+import click
+
+from tenure.cli.exit_code import ExitCode
+
+
+class Place(NamedTuple):
+    """Where a command lives, and its line in the help."""
+
+    module: str
+    name: str
+    summary: str
+
+
+PLACES: Final[dict[str, Place]] = {
+    "server": Place("tenure.cli.server", "server", "Start a Tenure server."),
+    "tasks": Place("tenure.cli.task", "tasks", "Enqueue, watch and change tasks."),
+    "workers": Place("tenure.cli.worker", "workers", "See workers; drain or evict them."),
+    "queues": Place("tenure.cli.queue", "queues", "See queues; pause or limit them."),
+    "namespaces": Place("tenure.cli.namespace", "namespaces", "See and create namespaces."),
+    "db": Place("tenure.cli.db", "db", "Look after the database of a server."),
+    "completion": Place("tenure.cli.completion", "completion", "Print a shell's completion."),
+    "version": Place("tenure.cli.version", "version", "Print the version."),
+}
+_HELP: Final = """Durable tasks and workflows, with workers you can trust.
+
+\b
+Start a server, enqueue a task and watch it:
+  tenure server --store sqlite:///tenure.db
+  tenure tasks enqueue resize --input '{"width": 80}' --wait
+  tenure workers ls --watch
+
+\b
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict or wrong
+state, 5 server or store unreachable, 6 not allowed, 124 wait timed out,
+130 interrupted.
+"""
+
+
+class Root(click.Group):
+    """The group of all commands; it imports the module of the one that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        del ctx
+        return list(PLACES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command, or suggest nothing when there is none of that name."""
+        del ctx
+        place = PLACES.get(cmd_name)
+        if place is None:
+            return None
+        command = getattr(importlib.import_module(place.module), place.name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list from the table, without importing anything."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.summary) for name, place in PLACES.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a reader that has seen enough ends it quietly."""
+        try:
+            result = super().invoke(ctx)
+            # What is buffered must be written while a closed pipe can still be handled.
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The interpreter flushes once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
+        return result
+
+    def main(  # type: ignore[override]  # it always ends the process, so it has no other mode
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,  # noqa: ANN401 (click's own)
+    ) -> NoReturn:
+        """Run, and end the process with the right exit code."""
+        del prog_name
+        extra.pop("standalone_mode", None)
+        try:
+            code = super().main(args, "tenure", standalone_mode=False, **extra)
+        except click.exceptions.Abort:
+            code = ExitCode.INTERRUPTED
+        except click.ClickException as error:
+            error.show()
+            code = error.exit_code
+        sys.exit(code if isinstance(code, int) else ExitCode.OK)
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 (click's form)
+    del param
+    if value and not ctx.resilient_parsing:
+        ctx.invoke(importlib.import_module("tenure.cli.version").version)
+        ctx.exit()
+
+
+tenure = Root(
+    name="tenure",
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Print the version and exit.",
+        ),
+    ],
+)
+
+
+def main() -> NoReturn:
+    """Run the command of this process."""
+    tenure.main()

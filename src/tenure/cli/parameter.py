@@ -1,0 +1,160 @@
+"""What the values of options mean, and the options that several commands share.
+
+A function that reads a value raises ``BadParameter``; click adds the name of the option.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NoReturn, TypedDict, TypeVar
+
+import click
+
+from tenure.cli.text import parse_duration_ms, parse_instant_ms
+from tenure.core.limits import PAYLOAD_BYTES_MAX
+
+F = TypeVar("F", bound=Callable[..., object])
+LIVE_STATES: Final = ("PENDING", "DISPATCHED", "RUNNING", "CANCELLING", "WAITING", "PAUSED")
+TASK_STATES: Final = (*LIVE_STATES, "SUCCEEDED", "FAILED", "CANCELLED")
+WORKER_STATUSES: Final = ("ONLINE", "DRAINING", "OFFLINE")
+NO_LIMIT: Final = "none"
+
+
+def examples(*lines: str) -> str:
+    """Return the part of a help text that shows how a command is used."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def duration_ms(text: str) -> int:
+    """Read a duration such as ``30s``."""
+    return _read(parse_duration_ms, text)
+
+
+def instant_ms(text: str) -> int:
+    """Read an RFC 3339 instant."""
+    return _read(parse_instant_ms, text)
+
+
+def _read(parse: Callable[[str], int], text: str) -> int:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}.") from None
+
+
+def label(text: str) -> tuple[str, str]:
+    """Read ``key=value``."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"{text!r} must be key=value.")
+    return key, value
+
+
+def json_payload(text: str) -> bytes:
+    """Read JSON as it stands, from ``@file``, or from stdin when it is ``-``."""
+    data = _payload_source(text)
+    if len(data) > PAYLOAD_BYTES_MAX:
+        _refuse_json(f"has {len(data):,} bytes, and {PAYLOAD_BYTES_MAX:,} are allowed")
+    try:
+        json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "it nests too deep"
+        _refuse_json(f"is not JSON: {reason}. A text needs quotes of its own: '\"text\"'")
+    return data
+
+
+def _payload_source(text: str) -> bytes:
+    if text == "-":
+        return sys.stdin.buffer.read(PAYLOAD_BYTES_MAX + 1)
+    if not text.startswith("@"):
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        with Path(text[1:]).open("rb") as file:
+            return file.read(PAYLOAD_BYTES_MAX + 1)
+    except OSError as error:
+        raise click.BadParameter(f"cannot read {text[1:]}: {error.strerror}.") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _refuse_json(problem: str) -> NoReturn:
+    raise click.BadParameter(f"the value {problem}.")
+
+
+def concurrency(text: str) -> int:
+    """Read a limit: a number from 1, or ``none``."""
+    if text == NO_LIMIT:
+        return 0
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
+        raise click.BadParameter(f"{text!r} must be a number from 1, or {NO_LIMIT}.")
+    return int(text)
+
+
+def wait_options(function: F) -> F:
+    """Add ``--wait`` and ``--timeout``."""
+    timeout = click.option(
+        "--timeout",
+        "timeout_ms",
+        metavar="DURATION",
+        type=duration_ms,
+        help="Stop waiting after this long, with exit code 124. Needs --wait.",
+    )
+    wait = click.option("--wait", "is_waited", is_flag=True, help="Wait for the end, live.")
+    return wait(timeout(function))
+
+
+def check_wait(*, is_waited: bool, timeout_ms: int | None) -> None:
+    """Refuse a timeout of a wait that was not asked for."""
+    if timeout_ms is not None and not is_waited:
+        raise click.UsageError("--timeout needs --wait.")
+
+
+class PageOptions(TypedDict):
+    """Which part of a list is wanted."""
+
+    limit: int
+    page_token: str
+    is_all: bool
+
+
+def page_options(function: F) -> F:
+    """Add ``--limit``, ``--page-token`` and ``--all``."""
+    limit = click.option(
+        "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
+    )
+    token = click.option("--page-token", default="", help="Go on where an earlier list ended.")
+    everything = click.option("--all", "is_all", is_flag=True, help="All of them.")
+    return limit(token(everything(function)))
+
+
+def label_option(help_text: str) -> Callable[[F], F]:
+    """Add ``--label``, which may be given several times."""
+    return click.option(
+        "--label", "labels", metavar="KEY=VALUE", type=label, multiple=True, help=help_text
+    )
+
+
+def store_option(function: F) -> F:
+    """Add ``--store``."""
+    return click.option(
+        "--store",
+        "store_url",
+        metavar="URL",
+        envvar="TENURE_STORE",
+        show_envvar=True,
+        required=True,
+        help="The database: sqlite:///file.db or postgresql://user@host/database.",
+    )(function)
+
+
+def target(text: str) -> str:
+    """Check the address of a server."""
+    host, colon, port = text.rpartition(":")
+    if text.startswith("unix:") or (colon and host and port.isascii() and port.isdigit()):
+        return text
+    raise click.BadParameter(f"{text!r} must be HOST:PORT, such as 127.0.0.1:7301.")

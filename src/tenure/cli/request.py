@@ -1,0 +1,66 @@
+"""What commands ask the client for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+
+class EnqueueOptions(TypedDict):
+    """A task as the options of ``tenure tasks enqueue`` describe it."""
+
+    queue: str
+    input: bytes | None
+    priority: int | None
+    delay_ms: int | None
+    at_ms: int | None
+    schedule_to_start_ms: int | None
+    schedule_to_close_ms: int | None
+    start_to_close_ms: int | None
+    heartbeat_timeout_ms: int | None
+    cancel_grace_ms: int | None
+    max_attempts: int
+    key: str
+    labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskQuery:
+    """Which page of which tasks; what is empty lets all pass."""
+
+    queue: str = ""
+    type: str = ""
+    state: str = ""
+    limit: int = 20
+    page_token: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerQuery:
+    """Which page of which workers; what is empty lets all pass."""
+
+    queue: str = ""
+    status: str = ""
+    version: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    limit: int = 20
+    page_token: str = ""
+
+
+class Completion(TypedDict):
+    """The end of a task as somebody outside reports it; with an error message it failed."""
+
+    output: bytes | None
+    error_message: str | None
+    error_type: str
+    is_final: bool
+    attempt: int | None
+
+
+class DrainChoice(TypedDict):
+    """Which workers are drained: one by its id, or all that match."""
+
+    worker_id: str | None
+    labels: tuple[tuple[str, str], ...]
+    version: str
+    deadline_ms: int | None

@@ -1,0 +1,175 @@
+"""``tenure server``: it only starts the server and says where it is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+
+from tenure.cli.invocation import DEFAULT_TARGET
+from tenure.cli.parameter import examples, store_option
+
+if TYPE_CHECKING:
+    from tenure.api.log import Format
+    from tenure.api.server import Server
+    from tenure.api.setting import Address, ServerSettings
+    from tenure.engine.settings import Settings
+
+LISTENING: Final = "Tenure is listening:"
+
+
+class _Options(TypedDict):
+    """What a server is told beside its store."""
+
+    http: str
+    grpc: str
+    is_insecure: bool
+    is_pooled: bool
+    log_format: Format
+    log_level: str
+    engine: tuple[str, ...]
+
+
+@click.command(
+    short_help="Start a Tenure server.",
+    epilog=examples(
+        "tenure server --store sqlite:///tenure.db",
+        "TENURE_STORE=postgresql://tenure@db/tenure tenure server --log-format json",
+        "tenure server --store sqlite:///tenure.db --http 0.0.0.0:7300 --insecure",
+    ),
+)
+@store_option
+@click.option(
+    "--http",
+    envvar="TENURE_HTTP",
+    show_envvar=True,
+    default="127.0.0.1:7300",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen for HTTP; port 0 takes a free one.",
+)
+@click.option(
+    "--grpc",
+    envvar="TENURE_GRPC",
+    show_envvar=True,
+    default=DEFAULT_TARGET,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen for gRPC; port 0 takes a free one.",
+)
+@click.option(
+    "--insecure",
+    "is_insecure",
+    envvar="TENURE_INSECURE",
+    show_envvar=True,
+    is_flag=True,
+    help="Listen on addresses that other machines can reach, although everybody is let in.",
+)
+@click.option(
+    "--pooled",
+    "is_pooled",
+    envvar="TENURE_POOLED",
+    show_envvar=True,
+    is_flag=True,
+    help="PostgreSQL is behind a pooler in transaction mode, such as pgbouncer.",
+)
+@click.option(
+    "--log-format",
+    envvar="TENURE_LOG_FORMAT",
+    show_envvar=True,
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How events are written to stderr.",
+)
+@click.option(
+    "--log-level",
+    envvar="TENURE_LOG_LEVEL",
+    show_envvar=True,
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Which events are written.",
+)
+@click.option(
+    "--setting",
+    "engine",
+    multiple=True,
+    hidden=True,  # For tests and measurements; what operators need has an option of its own.
+    metavar="NAME=NUMBER",
+)
+def server(store_url: str, **options: Unpack[_Options]) -> None:
+    """Start a server and run it until SIGTERM or Ctrl-C.
+
+    A SQLite file belongs to one server; any number of them share a PostgreSQL database. The schema
+    is brought up to date first. When it is told to stop, it finishes what it has accepted and ends
+    with exit code 0.
+    """
+    # gRPC's C core would write its own account of a port that is taken.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from tenure.api.log import configure_logging  # noqa: PLC0415 (loads the whole server)
+    from tenure.api.server import run_server  # noqa: PLC0415
+    from tenure.cli.store_failure import failure_of  # noqa: PLC0415
+
+    configure_logging(options["log_format"], options["log_level"])
+
+    def say(started: Server) -> None:
+        # In JSON the event `server.started` says the same.
+        if options["log_format"] == "text":
+            click.echo(greeting(started.http_address, started.grpc_address, store_url))
+
+    try:
+        run_server(
+            store_url,
+            _settings(options),
+            engine_settings=_engine_settings(options["engine"]),
+            pooled=options["is_pooled"],
+            on_started=say,
+        )
+    except Exception as error:
+        failure = failure_of(error, store_url)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def _settings(options: _Options) -> ServerSettings:
+    from tenure.api.setting import ServerSettings, parse_address  # noqa: PLC0415 (not for --help)
+
+    return ServerSettings(
+        http=parse_address(options["http"], "http"),
+        grpc=parse_address(options["grpc"], "grpc"),
+        is_insecure=options["is_insecure"],
+    )
+
+
+def _engine_settings(said: tuple[str, ...]) -> Settings:
+    import msgspec  # noqa: PLC0415 (not for --help)
+
+    from tenure.engine.settings import Settings  # noqa: PLC0415
+
+    given = dict(each.partition("=")[::2] for each in said)
+    unknown = given.keys() - set(Settings.__struct_fields__)
+    if unknown:
+        raise click.UsageError(f"--setting does not know {', '.join(sorted(unknown))}.")
+    try:
+        return msgspec.convert(given, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(f"--setting: {error}") from error
+
+
+def greeting(http: Address, grpc: Address, store_url: str) -> str:
+    """Return what a server says when it is ready; its first line is also read by programs."""
+    from tenure.store.location import shown  # noqa: PLC0415 (not for --help)
+
+    target = "" if str(grpc) == DEFAULT_TARGET else f" --target {grpc}"
+    return "\n".join(
+        (
+            f"{LISTENING} http={http} grpc={grpc}",
+            f"  Store:  {shown(store_url)}",
+            f"  Next:   tenure tasks enqueue hello --input '{{}}'{target}",
+            f"          http://{http}/docs",
+            "  Stop:   Ctrl-C",
+        ),
+    )

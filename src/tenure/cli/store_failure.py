@@ -1,0 +1,80 @@
+"""Failures of a store as errors for people; no password is ever part of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import apsw
+
+from tenure.cli.exit_code import EXIT_CODES, ExitCode
+from tenure.cli.failure import CliError
+from tenure.errors import TenureError
+from tenure.store.failure import SchemaError, StoreError, StoreInUseError
+from tenure.store.location import shown
+
+_LOOK: Final = "Check --store, and that the database is there and may be used by you."
+
+
+def failure_of(error: Exception, url: str) -> CliError | None:
+    """Return what a failure means for whoever named the store, or None for a mistake of ours."""
+    if isinstance(error, CliError):
+        return error
+    where = shown(url)
+    if isinstance(error, TenureError):
+        field = error.fields.get("field", "")
+        return CliError(
+            error.message,
+            hint=f"Change --{field}." if field else "",
+            exit_code=EXIT_CODES[error.code],
+            code=error.code,
+        )
+    if isinstance(error, StoreInUseError | SchemaError):
+        return CliError(str(error), why=f"The store is {where}.", exit_code=ExitCode.CONFLICT)
+    if isinstance(error, StoreError):
+        return _unreachable(where, str(error))
+    if isinstance(error, apsw.Error):
+        return _unreachable(where, f"SQLite: {error}")
+    if isinstance(error, OSError):
+        return _unreachable(where, error.strerror or type(error).__name__)
+    return _of_postgres(error, where)
+
+
+def _of_postgres(error: Exception, where: str) -> CliError | None:
+    try:
+        import asyncpg  # noqa: PLC0415 (an extra)
+    except ImportError:
+        return None
+    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+        return CliError(
+            f"PostgreSQL at {where} refused the login.",
+            why=f"{error}.",
+            hint="Check user and password in --store.",
+            exit_code=ExitCode.NOT_ALLOWED,
+        )
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return CliError(
+            f"The role may not do this in {where}.",
+            why=f"{error}.",
+            hint="Use a role that owns the schema.",
+            exit_code=ExitCode.NOT_ALLOWED,
+        )
+    if isinstance(error, asyncpg.PostgresError):
+        return _unreachable(where, f"PostgreSQL: {error}")
+    # The URL cannot be read, and its parts may be in the text of the error.
+    if isinstance(error, asyncpg.InterfaceError | ValueError):
+        return CliError(
+            "The URL of the store cannot be used.",
+            why=f"{type(error).__name__}.",
+            hint="Write it like postgresql://user@host:5432/database.",
+            exit_code=ExitCode.USAGE,
+        )
+    return None
+
+
+def _unreachable(where: str, why: str) -> CliError:
+    return CliError(
+        f"The store {where} cannot be used.",
+        why=why.rstrip(".") + ".",
+        hint=_LOOK,
+        exit_code=ExitCode.UNREACHABLE,
+    )

@@ -1,0 +1,51 @@
+"""``tenure queues`` against a real server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tenure.api.http.view import QueueItem
+from tenure.cli.view import QueueView
+from tests.cli.conftest import Run, read
+
+
+def test_a_queue_is_shown_with_its_tasks_by_type_and_state(run: Run, queue: str) -> None:
+    for kind in ("mail", "mail", "post"):
+        run("tasks", "enqueue", kind, "--queue", queue)
+    shown = read(run("queues", "show", queue, "-o", "json"))
+    assert shown == {
+        "name": queue,
+        "paused": False,
+        "concurrencyMax": 0,
+        "counts": {"PENDING": 3},
+        "types": {"mail": {"PENDING": 2}, "post": {"PENDING": 1}},
+    }
+    (row,) = [row for row in run("queues", "ls").stdout.splitlines() if row.startswith(f"{queue} ")]
+    assert row.split() == [queue, "no", "none", "3", "0", "0", "0", "0", "0"]
+    assert shown in read(run("queues", "ls", "-o", "json"))["queues"]
+    lines = run("queues", "ls", "-o", "jsonl").stdout.splitlines()
+    assert shown in [json.loads(line) for line in lines]
+
+
+def test_a_queue_is_paused_and_resumed(run: Run, queue: str) -> None:
+    paused = run("queues", "pause", queue)
+    assert "held:      PAUSED" in paused.stdout
+    assert "no live tasks" in paused.stdout
+    assert read(run("queues", "resume", queue, "-o", "json"))["paused"] is False
+
+
+def test_a_limit_is_set_and_taken_away(run: Run, queue: str) -> None:
+    assert read(run("queues", "limit", queue, "5", "-o", "json"))["concurrencyMax"] == 5
+    assert read(run("queues", "pause", queue, "-o", "json"))["concurrencyMax"] == 5
+    assert "limit:     none" in run("queues", "limit", queue, "none").stdout
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many", "1.5", "99999999999"])
+def test_a_limit_that_is_no_limit_is_refused(run: Run, queue: str, limit: str) -> None:
+    assert run("queues", "limit", queue, "--", limit).exit_code == 2
+
+
+def test_the_names_in_json_are_those_of_http() -> None:
+    assert set(QueueView.__struct_encode_fields__) == set(QueueItem.__struct_encode_fields__)

@@ -1,0 +1,173 @@
+"""Waiting for tasks: live progress, results, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run, eventually, read
+from tests.cli.server import CLI, ServerProcess
+from tests.cli.worker import SmallWorker
+
+END_SECONDS_MAX = 30.0
+
+
+def start(server: ServerProcess, *arguments: str, **options: object) -> subprocess.Popen[str]:
+    """Run a command in a process of its own."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    environment = {**os.environ, "TENURE_TARGET": server.grpc}
+    return subprocess.Popen([*CLI, *arguments], text=True, env=environment, **streams)  # type: ignore[call-overload, no-any-return]
+
+
+def test_the_output_of_a_task_is_printed_when_it_succeeds(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue):
+        result = run("tasks", "enqueue", "echo", "--queue", queue, "--input", '{"a":1}', "--wait")
+        shown = read(
+            run(
+                "tasks", "enqueue", "echo", "--queue", queue, "--input", "2", "--wait", "-o", "json"
+            )
+        )
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {"a": 1}
+    assert "succeeded after" in result.stderr
+    assert (shown["state"], shown["output"]) == ("SUCCEEDED", 2)
+
+
+def test_a_failed_task_ends_the_wait_with_exit_code_1(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    arguments = ("tasks", "enqueue", "fail", "--queue", queue, "--max-attempts", "1", "--wait")
+    with SmallWorker(server.grpc, queue):
+        result = run(*arguments)
+        shown = run(*arguments, "-o", "jsonl")
+        retried = run("tasks", "retry", json.loads(shown.stdout)["taskId"], "--wait")
+    assert (result.exit_code, shown.exit_code, retried.exit_code) == (1, 1, 1)
+    assert "Why: RETRIES_EXHAUSTED: it �[31mbroke" in result.stderr
+    assert "Next: tenure tasks show" in result.stderr
+    assert json.loads(shown.stdout)["failureReason"] == "RETRIES_EXHAUSTED"
+    assert shown.stderr == ""
+
+
+def test_several_tasks_are_waited_for_and_one_that_failed_decides(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue):
+        ids = [
+            run("tasks", "enqueue", kind, "--queue", queue, "--max-attempts", "1").stdout.strip()
+            for kind in ("echo", "fail", "echo")
+        ]
+        table = run("tasks", "wait", *ids)
+        whole = run("tasks", "wait", *ids, "-o", "json")
+        lines = run("tasks", "wait", ids[0], ids[2], "-o", "jsonl")
+    assert (table.exit_code, whole.exit_code, lines.exit_code) == (1, 1, 0)
+    assert [line.split()[0] for line in table.stdout.splitlines()] == ["TASK", *ids]
+    assert [task["taskId"] for task in json.loads(whole.stdout)["tasks"]] == ids
+    assert [json.loads(line)["state"] for line in lines.stdout.splitlines()] == ["SUCCEEDED"] * 2
+
+
+def test_a_wait_that_times_out_says_where_the_task_stands_and_how_to_go_on(
+    run: Run, queue: str
+) -> None:
+    result = run("tasks", "enqueue", "echo", "--queue", queue, "--wait", "--timeout", "50ms")
+    assert result.exit_code == 124
+    assert "has not ended within 50ms" in result.stderr
+    assert "no worker has taken it yet" in result.stderr
+    assert "Wait again: tenure tasks wait " in result.stderr
+
+
+def test_a_running_task_is_cancelled_and_that_is_what_was_wanted(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue):
+        task_id = run("tasks", "enqueue", "gate", "--queue", queue).stdout.strip()
+        _wait_until_half_way(run, task_id)
+        result = run("tasks", "cancel", task_id, "--reason", "not needed", "--wait")
+        waited = run("tasks", "wait", task_id)
+    assert result.exit_code == 0
+    assert "was cancelled after" in result.stderr
+    assert waited.exit_code == 1
+    assert read(run("tasks", "show", task_id, "-o", "json"))["cancelReason"] == "not needed"
+
+
+def _wait_until_half_way(run: Run, task_id: str) -> None:
+    def is_half_way() -> bool:
+        task = read(run("tasks", "show", task_id, "-o", "json"))
+        return bool(task.get("progressMessage") == "half-way")
+
+    eventually(is_half_way, "the worker tells its progress")
+
+
+def test_progress_is_written_line_by_line_without_a_terminal(
+    server: ServerProcess, queue: str
+) -> None:
+    with (
+        SmallWorker(server.grpc, queue) as worker,
+        start(server, "tasks", "enqueue", "gate", "--queue", queue, "--wait") as waiting,
+    ):
+        assert waiting.stderr is not None
+        line = next(line for line in waiting.stderr if "half-way" in line)
+        worker.gate.set()
+        assert waiting.wait(END_SECONDS_MAX) == 0
+    assert f"running, attempt 1, 50 % half-way, worker {worker.worker_id}" in line
+    assert "\x1b" not in line
+
+
+def test_progress_is_live_on_a_terminal(server: ServerProcess, queue: str) -> None:
+    ours, theirs = pty.openpty()
+    arguments = ("tasks", "enqueue", "gate", "--queue", queue, "--wait")
+    with (
+        SmallWorker(server.grpc, queue) as worker,
+        start(server, *arguments, stderr=theirs) as waiting,
+    ):
+        os.close(theirs)
+        seen = b""
+        while b"half-way" not in seen:
+            seen += os.read(ours, 4096)
+        worker.gate.set()
+        assert waiting.wait(END_SECONDS_MAX) == 0
+    os.close(ours)
+    assert b"\x1b[" in seen
+
+
+def test_an_interrupted_wait_ends_with_130_and_says_how_to_go_on(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    task_id = run("tasks", "enqueue", "echo", "--queue", queue).stdout.strip()
+    with start(server, "tasks", "wait", task_id) as waiting:
+        assert waiting.stderr is not None
+        assert "pending" in waiting.stderr.readline()
+        waiting.send_signal(signal.SIGINT)
+        said = waiting.stderr.read()
+        assert waiting.wait(END_SECONDS_MAX) == 130
+    assert f"tenure tasks wait {task_id}" in said
+    assert "Traceback" not in said
+    assert read(run("tasks", "show", task_id, "-o", "json"))["state"] == "PENDING"
+
+
+def test_a_wait_goes_on_over_a_restart_of_the_server(tmp_path: Path, queue: str) -> None:
+    store, log = f"sqlite:///{tmp_path}/tenure.db", tmp_path / "log"
+    with ServerProcess(store, log) as first:
+        target = first.grpc
+        arguments = ("tasks", "enqueue", "echo", "--queue", queue, "--input", "7", "--wait")
+        waiting = start(first, *arguments)
+        assert waiting.stderr is not None
+        assert "pending" in waiting.stderr.readline()
+        first.kill()
+    assert "Trying again" in waiting.stderr.readline()
+    with ServerProcess(store, log, grpc=target), SmallWorker(target, queue), waiting:
+        assert waiting.wait(END_SECONDS_MAX) == 0
+        assert waiting.stdout is not None
+        assert waiting.stdout.read() == "7\n"
+
+
+@pytest.mark.parametrize("command", ["cancel", "retry"])
+def test_a_timeout_without_a_wait_is_refused(run: Run, command: str) -> None:
+    assert run("tasks", command, "x", "--timeout", "5s").exit_code == 2

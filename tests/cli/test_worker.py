@@ -1,0 +1,189 @@
+"""``tenure workers`` against a real server with real workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from tenure.api.http.view import WorkerItem
+from tenure.cli.view import WorkerView
+from tests.cli.conftest import Run, eventually, read
+from tests.cli.server import ServerProcess
+from tests.cli.test_wait import END_SECONDS_MAX, start
+from tests.cli.worker import SmallWorker
+
+NOBODY = "00000000-0000-7000-8000-000000000000"
+
+
+def show(run: Run, worker_id: str) -> Any:
+    """Return a worker as JSON."""
+    return read(run("workers", "show", worker_id, "-o", "json"))
+
+
+def hold(run: Run, worker: SmallWorker, queue: str) -> str:
+    """Let the worker hold a task until its gate opens."""
+    task_id = run("tasks", "enqueue", "gate", "--queue", queue).stdout.strip()
+    eventually(lambda: show(run, worker.worker_id)["heldCount"] == 1, "the worker holds a task")
+    return task_id
+
+
+def test_a_list_says_who_is_there_and_whether_it_may_be_stopped(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue, zone="a") as worker:
+        listed = run("workers", "ls", "--queue", queue)
+        item = read(run("workers", "ls", "--queue", queue, "-o", "jsonl"))
+    header, row = listed.stdout.splitlines()
+    columns = "WORKER NAME QUEUE STATUS HEALTH HOLDS LEASE STOP VERSION AGE"
+    assert " ".join(header.split()) == columns
+    assert row.split()[:6] == [worker.worker_id, "host", queue, "ONLINE", "HEALTHY", "0/2"]
+    assert "drain first" in row
+    assert item["mayStop"] is False
+    assert 0 < item["leaseLeftMs"] <= item["lease"]["durationMs"]
+    assert item["labels"] == {"zone": "a"}
+    assert "instanceKey" not in item
+
+
+def test_a_list_is_filtered(run: Run, server: ServerProcess, queue: str) -> None:
+    def listed(*arguments: str) -> list[str]:
+        answer = read(run("workers", "ls", "--queue", queue, "-o", "json", *arguments))
+        return [worker["workerId"] for worker in answer["workers"]]
+
+    with (
+        SmallWorker(server.grpc, queue, zone="a") as first,
+        SmallWorker(server.grpc, queue, zone="b") as second,
+    ):
+        assert set(listed()) == {first.worker_id, second.worker_id}
+        assert listed("--label", "zone=a") == [first.worker_id]
+        assert listed("--label", "zone=a", "--label", "zone=b") == [second.worker_id]
+        assert set(listed("--version", f"{queue}-v1")) == {first.worker_id, second.worker_id}
+        assert listed("--version", "other") == []
+        assert listed("--status", "offline") == []
+        assert len(listed("--limit", "1")) == 1
+
+
+def test_a_worker_is_shown_with_what_it_holds(run: Run, server: ServerProcess, queue: str) -> None:
+    with SmallWorker(server.grpc, queue) as worker:
+        hold(run, worker, queue)
+        shown = run("workers", "show", worker.worker_id)
+    assert "status:     ONLINE" in shown.stdout
+    assert "holds:      1 of 2 tasks" in shown.stdout
+    assert "types:      " in shown.stdout
+    assert run("workers", "show", NOBODY).exit_code == 3
+
+
+def test_a_drained_worker_may_be_stopped_as_soon_as_it_holds_nothing(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue) as worker:
+        task_id = hold(run, worker, queue)
+        result = run("workers", "drain", worker.worker_id, "--deadline", "1m")
+        assert (result.exit_code, result.stdout) == (0, f"{worker.worker_id}\n")
+        assert show(run, worker.worker_id)["mayStop"] is False
+        assert "drain deadline: " in run("workers", "show", worker.worker_id).stdout
+        worker.gate.set()
+        assert run("tasks", "wait", task_id).exit_code == 0
+        eventually(lambda: show(run, worker.worker_id)["mayStop"], "the worker may be stopped")
+        eventually(lambda: show(run, worker.worker_id)["status"] == "OFFLINE", "it has left")
+    again = run("workers", "drain", worker.worker_id)
+    assert again.exit_code == 4
+    (row,) = run("workers", "ls", "--queue", queue).stdout.splitlines()[1:]
+    assert " deregistered " in row
+
+
+def test_draining_by_label_waits_until_all_have_left(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with (
+        SmallWorker(server.grpc, queue, group=queue) as first,
+        SmallWorker(server.grpc, queue, group=queue) as second,
+    ):
+        run("tasks", "enqueue", "gate", "--queue", queue)
+        eventually(
+            lambda: any(show(run, each.worker_id)["heldCount"] for each in (first, second)),
+            "one of them holds a task",
+        )
+        late = run("workers", "drain", "--label", f"group={queue}", "--wait", "--timeout", "50ms")
+        assert late.exit_code == 124
+        assert "with 1 tasks" in late.stderr
+        arguments = ("workers", "drain", "--version", f"{queue}-v1", "--wait", "-o", "json")
+        with start(server, *arguments) as draining:
+            first.gate.set()
+            second.gate.set()
+            assert draining.wait(END_SECONDS_MAX) == 0
+            assert draining.stdout is not None
+            drained = json.loads(draining.stdout.read())["workerIds"]
+    assert set(drained) <= {first.worker_id, second.worker_id}
+    for worker in (first, second):
+        assert show(run, worker.worker_id)["status"] == "OFFLINE"
+
+
+def test_draining_what_nobody_matches_changes_nothing(run: Run, queue: str) -> None:
+    result = run("workers", "drain", "--label", f"group={queue}")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "No active worker matches" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), (NOBODY, "--version", "1")])
+def test_a_drain_names_one_worker_or_a_group(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run("workers", "drain", *arguments).exit_code == 2
+
+
+def test_an_eviction_wants_a_yes(run: Run, server: ServerProcess, queue: str) -> None:
+    worker = SmallWorker(server.grpc, queue)
+    refused = run("workers", "evict", worker.worker_id)
+    assert refused.exit_code == 2
+    assert "--yes" in refused.stderr
+    assert show(run, worker.worker_id)["status"] == "ONLINE"
+    assert run("workers", "evict", worker.worker_id, "--yes").exit_code == 0
+    assert show(run, worker.worker_id)["endReason"] == "evicted"
+
+
+def test_a_person_is_asked_before_an_eviction(run: Run, server: ServerProcess, queue: str) -> None:
+    worker = SmallWorker(server.grpc, queue)
+    for answer, exit_code in ((b"n\n", 130), (b"y\n", 0)):
+        ours, theirs = os.openpty()
+        with start(server, "workers", "evict", worker.worker_id, stdin=theirs) as asking:
+            os.write(ours, answer)
+            assert asking.wait(END_SECONDS_MAX) == exit_code
+            assert asking.stderr is not None
+            assert "It holds 0 tasks" in asking.stderr.read()
+        os.close(ours)
+        os.close(theirs)
+    assert show(run, worker.worker_id)["endReason"] == "evicted"
+
+
+def test_a_watched_list_is_redrawn_on_a_terminal(server: ServerProcess, queue: str) -> None:
+    worker = SmallWorker(server.grpc, queue)
+    ours, theirs = os.openpty()
+    with start(server, "workers", "ls", "--queue", queue, "--watch", stdout=theirs) as watching:
+        os.close(theirs)
+        seen = b""
+        while seen.count(worker.worker_id.encode()) < 2:
+            seen += os.read(ours, 4096)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(END_SECONDS_MAX) == 130
+    os.close(ours)
+
+
+def test_a_watched_list_tells_each_change(run: Run, server: ServerProcess, queue: str) -> None:
+    with (
+        SmallWorker(server.grpc, queue) as worker,
+        start(server, "workers", "ls", "--queue", queue, "--watch", "-o", "jsonl") as watching,
+    ):
+        assert watching.stdout is not None
+        assert json.loads(watching.stdout.readline())["status"] == "ONLINE"
+        run("workers", "drain", worker.worker_id)
+        assert json.loads(watching.stdout.readline())["status"] in {"DRAINING", "OFFLINE"}
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(END_SECONDS_MAX) == 130
+    assert run("workers", "ls", "--watch", "-o", "json").exit_code == 2
+
+
+def test_the_names_in_json_are_those_of_http() -> None:
+    ours = set(WorkerView.__struct_encode_fields__)
+    assert ours - set(WorkerItem.__struct_encode_fields__) == {"leaseLeftMs", "mayStop"}

@@ -1,0 +1,122 @@
+"""A small worker that polls, written with nothing but the generated stubs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final, Self, cast
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+
+from tenure.v1 import task_pb2, task_service_pb2, workflow_service_pb2
+from tenure.v1.task_service_pb2_grpc import TaskServiceStub
+from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+
+WAIT_SECONDS_MAX: Final = 20.0
+_BEAT_SECONDS: Final = 0.05
+TYPES: Final = ("echo", "fail", "gate", "defer")
+
+
+class SmallWorker(threading.Thread):
+    """Runs one task at a time until it is drained or the test has ended.
+
+    ``echo`` returns its input, ``fail`` fails, ``defer`` leaves its end to others, and ``gate``
+    tells that it is half-way and goes on when the test opens ``gate``.
+    """
+
+    def __init__(self, target: str, queue: str, **labels: str) -> None:
+        super().__init__(daemon=True)
+        self.gate = threading.Event()
+        self._stopped = threading.Event()
+        self._queue = queue
+        self._channel = grpc.insecure_channel(target)
+        self._workers = WorkflowServiceStub(self._channel)
+        self._tasks = TaskServiceStub(self._channel)
+        registered = self._workers.RegisterWorker(
+            workflow_service_pb2.RegisterWorkerRequest(
+                task_queue=queue,
+                workflow_types=TYPES,
+                hostname="host",
+                pid=7,
+                version=f"{queue}-v1",
+                labels=labels,
+                max_concurrent=2,
+            ),
+        )
+        self.worker_id = registered.worker_id
+        self._token = registered.token
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self.gate.set()
+        self.join(WAIT_SECONDS_MAX)
+        self._channel.close()
+        assert not self.is_alive()
+
+    def run(self) -> None:
+        """Poll, work and beat, one after the other."""
+        is_draining = False
+        while not is_draining and not self._stopped.is_set():
+            for task in self._poll():
+                self._finish(task)
+            is_draining = self._beat()
+        self._workers.DeregisterWorker(
+            workflow_service_pb2.DeregisterWorkerRequest(worker_id=self.worker_id),
+        )
+
+    def _poll(self) -> list[task_pb2.AssignedTask]:
+        request = workflow_service_pb2.PollActivityRequest(
+            worker_id=self.worker_id,
+            task_queue=self._queue,
+            supported_workflow_types=TYPES,
+            wait=Duration(nanos=200_000_000),
+        )
+        try:
+            return list(self._workers.PollActivity(request).tasks)
+        except grpc.RpcError as error:
+            # A draining worker is told so, and asks its heartbeat.
+            if cast("grpc.Call", error).code() is not grpc.StatusCode.FAILED_PRECONDITION:
+                raise
+            return []
+
+    def _beat(self) -> bool:
+        request = workflow_service_pb2.WorkerHeartbeatRequest(
+            worker_id=self.worker_id, token=self._token
+        )
+        answer = self._workers.WorkerHeartbeat(request)
+        self._token = answer.token
+        return bool(answer.should_drain)
+
+    def _finish(self, task: task_pb2.AssignedTask) -> None:
+        finish = task_pb2.TaskFinish(task_id=task.task_id, attempt=task.attempt)
+        finish.kind = task_pb2.FINISH_KIND_SUCCEEDED
+        if task.type == "fail":
+            finish.kind = task_pb2.FINISH_KIND_FAILED
+            finish.error.message = "it \x1b[31mbroke"
+            finish.error.type = "ValueError"
+            finish.error.category = task_pb2.ERROR_CATEGORY_USER_CODE
+        elif task.type == "defer":
+            finish.kind = task_pb2.FINISH_KIND_DEFERRED
+        elif task.type == "gate" and self._is_cancelled(task):
+            finish.kind = task_pb2.FINISH_KIND_CANCELLED
+        else:
+            finish.output = task.input
+        request = task_service_pb2.FinishTasksRequest(worker_id=self.worker_id, items=[finish])
+        self._tasks.FinishTasks(request)
+
+    def _is_cancelled(self, task: task_pb2.AssignedTask) -> bool:
+        beat = task_pb2.TaskBeat(
+            task_id=task.task_id, attempt=task.attempt, progress_percent=50.0, message="half-way"
+        )
+        request = task_service_pb2.HeartbeatTasksRequest(worker_id=self.worker_id, items=[beat])
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while True:
+            if self._tasks.HeartbeatTasks(request).results[0].should_cancel:
+                return True
+            if self.gate.wait(_BEAT_SECONDS) or time.monotonic() > deadline:
+                return False
