@@ -11,7 +11,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import claim, engine, floor, heartbeat, history, notify, switch, wal
+from benchmarks import claim, engine, floor, heartbeat, history, notify, server, switch, wal
 from benchmarks.context import FULL, QUICK, Context, open_context
 from benchmarks.promise import promise_table
 
@@ -24,6 +24,7 @@ LATEST = Path(__file__).with_name("latest.json")
 PARTS: dict[str, Part] = {
     "floor": floor.run,
     "engine": engine.run,
+    "server": server.run,
     "wal": wal.run,
     "heartbeat": heartbeat.run,
     "notify": notify.run,
