@@ -1,0 +1,138 @@
+"""What ``make run`` shows: tasks that run, a worker that dies, and its work done by another."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+import grpc
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from tenure.demo.process import Stage
+from tenure.demo.worker import QUEUE, TYPE
+from tenure.v1 import admin_service_pb2 as admin_pb
+from tenure.v1 import (
+    admin_service_pb2_grpc,
+    task_pb2,
+    task_service_pb2_grpc,
+    worker_pb2,
+    workflow_service_pb2_grpc,
+)
+from tenure.v1 import task_service_pb2 as task_pb
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+
+TASK_COUNT: Final = 80
+KILL_AFTER: Final = 20
+SECONDS_MAX: Final = 120
+FRAME_S: Final = 0.2
+_LIVE: Final = ("PENDING", "DISPATCHED", "RUNNING")
+
+
+class Demo:
+    """Watches the server through its public API and draws what it sees."""
+
+    def __init__(self, stage: Stage, channel: grpc.Channel) -> None:
+        """Watch what happens on ``stage``."""
+        self._stage = stage
+        self._tasks = task_service_pb2_grpc.TaskServiceStub(channel)
+        self._workflows = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
+        self._admin = admin_service_pb2_grpc.AdminServiceStub(channel)
+        self.note = "Two workers share the tasks."
+        self.done_count = 0
+
+    def enqueue(self) -> None:
+        """Enqueue the tasks in one request."""
+        options = task_pb2.TaskOptions(start_to_close_ms=60_000, encoding="json")
+        tasks = [
+            task_pb2.NewTask(
+                type=TYPE,
+                task_queue=QUEUE,
+                options=options,
+                input=b'{"image": %d}' % number,
+            )
+            for number in range(TASK_COUNT)
+        ]
+        self._tasks.EnqueueTasks(task_pb.EnqueueTasksRequest(tasks=tasks))
+
+    def look(self) -> Table:
+        """Read how things stand and return them as a table."""
+        queue = self._admin.GetQueue(admin_pb.GetQueueRequest(name=QUEUE)).queue
+        counts = dict.fromkeys(_LIVE, 0)
+        for each in queue.types:
+            for state, count in each.counts.items():
+                counts[state] = count
+        self.done_count = TASK_COUNT - sum(counts.values())
+        table = Table(title=f"Tenure at {self._stage.http}", caption=self.note)
+        for column in ("worker", "pid", "status", "health", "holds", "done"):
+            table.add_column(column)
+        request = workflow_pb.ListWorkersRequest(task_queue=QUEUE)
+        for worker in reversed(self._workflows.ListWorkers(request).workers):
+            table.add_row(*self._row(worker))
+        shown = "  ".join(f"{state.lower()} {count}" for state, count in counts.items())
+        table.add_section()
+        table.add_row("tasks", "", f"done {self.done_count}/{TASK_COUNT}", "", shown, "")
+        return table
+
+    def _row(self, worker: worker_pb2.Worker) -> tuple[str, ...]:
+        request = workflow_pb.GetWorkerRequest(worker_id=worker.worker_id)
+        held = self._workflows.GetWorker(request).worker.held_count
+        status = worker_pb2.WorkerStatus.Name(worker.status).removeprefix("WORKER_STATUS_")
+        health = worker_pb2.WorkerHealth.Name(worker.health).removeprefix("WORKER_HEALTH_")
+        reason = f" ({worker.end_reason})" if worker.end_reason else ""
+        return (
+            worker.name,
+            str(worker.pid),
+            status.lower() + reason,
+            health.lower() if worker.health else "-",
+            str(held),
+            str(worker.total_completed),
+        )
+
+    def run(self, live: Live) -> None:
+        """Play the demo to its end."""
+        self.enqueue()
+        victim = "worker-2"
+        is_killed = False
+        deadline = time.monotonic() + SECONDS_MAX
+        while self.done_count < TASK_COUNT:
+            if time.monotonic() > deadline:
+                raise SystemExit("The tasks did not end in time. This should not happen.")
+            live.update(self.look(), refresh=True)
+            if not is_killed and self.done_count >= KILL_AFTER:
+                self._stage.kill_worker(victim)
+                is_killed = True
+                self.note = f"{victim} was killed with SIGKILL; its tasks go to worker-1."
+            time.sleep(FRAME_S)
+        self.note = f"All {TASK_COUNT} tasks are done, each with one outcome."
+        live.update(self.look(), refresh=True)
+
+
+def main() -> None:
+    """Play the demo; on a terminal the server stays for you to try it."""
+    console = Console()
+    is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
+    ports = ("127.0.0.1:7300", "127.0.0.1:7301") if is_terminal else ("127.0.0.1:0",) * 2
+    with Stage(*ports) as stage, grpc.insecure_channel(stage.grpc) as channel:
+        for name in ("worker-1", "worker-2"):
+            stage.start_worker(name)
+        with Live(console=console, auto_refresh=False) as live:
+            Demo(stage, channel).run(live)
+        if is_terminal:
+            console.print(
+                f"The server and worker-1 go on. Try:\n"
+                f"  .venv/bin/tenure tasks enqueue {TYPE} --queue {QUEUE} --wait\n"
+                f"  .venv/bin/tenure workers ls\n"
+                f"  http://{stage.http}/docs\n"
+                "Ctrl-C ends everything.",
+            )
+            try:
+                stage.workers["worker-1"].wait()
+            except KeyboardInterrupt:
+                console.print("Stopped.")
+
+
+if __name__ == "__main__":
+    main()
