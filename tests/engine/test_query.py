@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tenure.core.attempt import Outcome
+from tenure.core.filter import TaskFilter, WorkerFilter
 from tenure.core.health import Health
 from tenure.core.queue import Queue
 from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerStatus
+from tenure.core.worker import WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine
@@ -25,7 +28,19 @@ def page(size: int = 0, token: str = "", key: bytes = CURSOR_KEY) -> query.PageR
 
 async def listed(engine: Engine, **options: Any) -> query.Page[Any]:
     fields = {"namespace": NAMESPACE, "page": page(), **options}
-    return await query.list_tasks(engine.store, **fields)
+    place = {name: fields.pop(name) for name in ("namespace", "page")}
+    return await query.list_tasks(engine.store, **place, where=TaskFilter(**fields))
+
+
+async def listed_workers(engine: Engine, **options: Any) -> query.Page[query.WorkerView]:
+    fields = {"namespace": NAMESPACE, "page": page(), **options}
+    return await query.list_workers(engine.store, **fields)
+
+
+async def worker_ids(engine: Engine, deaf: Collection[str] = (), **chosen: Any) -> list[str]:
+    where = WorkerFilter(**chosen)
+    found = await listed_workers(engine, page=page(100), where=where, deaf=deaf)
+    return [view.worker.id for view in found.items]
 
 
 async def all_pages(engine: Engine, size: int, **options: Any) -> list[str]:
@@ -119,9 +134,9 @@ class TestListTasks:
         await world.add(engine, 2, queue="slow")
         (task,) = await world.claim(engine, worker, max_tasks=1)
         await world.finish(engine, worker, task)
-        assert await all_pages(engine, 2, type_="mail", queue="default") == mails[::-1]
+        assert await all_pages(engine, 2, type="mail", queue="default") == mails[::-1]
         assert await all_pages(engine, 2, state=TaskState.SUCCEEDED) == [task.id]
-        wanted = {"state": TaskState.PENDING, "type_": "mail", "queue": "default"}
+        wanted = {"state": TaskState.PENDING, "type": "mail", "queue": "default"}
         assert await all_pages(engine, 2, **wanted) == mails[:0:-1]
         assert await all_pages(engine, 2, state=TaskState.PAUSED) == []
 
@@ -169,7 +184,7 @@ class TestListTasks:
         ("options", "field"),
         [
             ({"queue": "a b"}, "queue"),
-            ({"type_": "\0"}, "type"),
+            ({"type": "\0"}, "type"),
             ({"namespace": "a/b/c"}, "namespace"),
             ({"page": page(-1)}, "page_size"),
             ({"page": page(2**63)}, "page_size"),
@@ -245,11 +260,132 @@ class TestWorkers:
         assert ids == [slow, *workers[::-1]]
         assert rest.next_page_token == ""
         draining = await read(
-            engine.store, namespace=NAMESPACE, page=page(), status=WorkerStatus.DRAINING
+            engine.store,
+            namespace=NAMESPACE,
+            page=page(),
+            where=WorkerFilter(status=WorkerStatus.DRAINING),
         )
         assert [view.worker.id for view in draining.items] == [workers[1]]
-        queue = await read(engine.store, namespace=NAMESPACE, page=page(), queue="slow")
+        queue = await read(
+            engine.store,
+            namespace=NAMESPACE,
+            page=page(),
+            where=WorkerFilter(queue="slow"),
+        )
         assert [view.worker.id for view in queue.items] == [slow]
+
+    async def test_labels_and_version_pick_the_workers_that_have_all_of_them(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        zones = [{"zone": "a"}, {"zone": "b"}, {"zone": "a", "gpu.kind": 'h"100'}, {}]
+        ids = [await world.worker(engine, labels=each) for each in zones]
+        new = await world.worker(engine, software_version="2.0 β", labels={"zone": "a"})
+
+        async def found(**chosen: Any) -> list[str]:
+            return await worker_ids(engine, **chosen)
+
+        assert await found(labels={"zone": "a"}) == [new, ids[2], ids[0]]
+        assert await found(labels={"gpu.kind": 'h"100', "zone": "a"}) == [ids[2]]
+        assert await found(labels={"gpu.kind": 'h"100', "zone": "b"}) == []
+        assert await found(labels={"zone": "A"}) == []
+        assert await found(version="2.0 β") == [new]
+        assert await found(version="2.0 β", labels={"zone": "b"}) == []
+        assert await found(labels={}) == [new, *ids[::-1]]
+
+    async def test_health_picks_the_same_workers_that_are_shown_with_it(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        beats: list[dict[str, Any]] = [
+            {},
+            {"loop_lag_ms": 1_000},
+            {"loop_lag_ms": 1_001},
+            {"loop_lag_ms": 1_001, "stuck_count": 1},
+            {"stuck_count": 1},
+            {"stuck_count": 1},
+        ]
+        lost = await world.worker(engine, mode=WorkerMode.SESSION)
+        _, answer = await world.session(engine, lost)
+        engine.lose_session(NAMESPACE, lost, answer.worker.session_no)
+        late = [await world.worker(engine, lease_ms=each) for each in (1, 2, 200, 201, 3_000)]
+        await world.advance(134)
+        ids = [await world.worker(engine) for _ in beats]
+        for worker, beat in zip(ids, beats, strict=True):
+            await world.beat(engine, worker, 1, **beat)
+        gone = await world.worker(engine)
+        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=gone))
+        deaf = {late[0], ids[0], ids[2], ids[4]}
+        shown = (await listed_workers(engine, page=page(100), deaf=deaf)).items
+        healths = {view.worker.id: view.health for view in shown}
+        assert healths[lost] is Health.SUSPECT
+        assert [healths[each] for each in late] == [Health.LATE] * 4 + [Health.HEALTHY]
+        assert healths[gone] is None
+        assert set(healths.values()) == {*Health, None}
+        for health in Health:
+            wanted = [each for each in healths if healths[each] is health]
+            assert await worker_ids(engine, deaf=deaf, health=health) == wanted
+
+    async def test_pages_of_filtered_workers_are_full_and_complete(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        ids = [
+            await world.worker(engine, labels={"odd": "yes"} if number % 2 else {})
+            for number in range(9)
+        ]
+        where = WorkerFilter(labels={"odd": "yes"}, health=Health.HEALTHY)
+        first = await listed_workers(engine, page=page(3), where=where)
+        token = first.next_page_token
+        rest = await listed_workers(engine, page=page(3, token), where=where)
+        found = [view.worker.id for view in (*first.items, *rest.items)]
+        assert (len(first.items), found) == (3, ids[7::-2])
+        others = (
+            {"labels": {"odd": "yes"}},
+            {"labels": {"odd": "no"}, "health": Health.HEALTHY},
+            {"labels": {"odd": "yes"}, "health": Health.LATE},
+            {"labels": {"odd": "yes"}, "health": Health.HEALTHY, "version": "1"},
+        )
+        for other in others:
+            with pytest.raises(InvalidArgument) as caught:
+                await listed_workers(engine, page=page(3, token), where=WorkerFilter(**other))
+            assert caught.value.fields == {"field": "page_token"}
+
+    @pytest.mark.parametrize(
+        ("where", "field"),
+        [
+            (WorkerFilter(queue="a b"), "queue"),
+            (WorkerFilter(version="\0"), "version"),
+            (WorkerFilter(labels={"a b": "c"}), "labels"),
+            (WorkerFilter(labels={"a": "\ud800"}), "labels.a"),
+            (WorkerFilter(labels={f"k{n}": "v" for n in range(65)}), "labels"),
+        ],
+    )
+    async def test_a_bad_filter_of_workers_is_named(
+        self,
+        engine: Engine,
+        where: WorkerFilter,
+        field: str,
+    ) -> None:
+        with pytest.raises(InvalidArgument) as caught:
+            await listed_workers(engine, where=where)
+        assert caught.value.fields == {"field": field}
+
+    async def test_one_worker_has_the_number_of_attempts_it_holds(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker, other = await world.worker(engine), await world.worker(engine)
+        await world.held(engine, other)
+        await world.running(engine, worker)
+        task = await world.held(engine, worker)
+        assert (await world.view(worker)).held_count == 2
+        await world.finish(engine, worker, task)
+        assert (await world.view(worker)).held_count == 1
 
     async def test_a_foreign_or_unknown_worker_is_not_found(
         self,
@@ -283,6 +419,82 @@ class TestQueues:
         assert queues[0].count(TaskState.PENDING) == 4
         assert (queues[1].queue.is_paused, queues[1].counts) == (True, {})
         assert await query.list_queues(engine.store, namespace=OTHER_NAMESPACE) == ()
+
+    async def test_one_queue_is_there_even_if_nobody_has_used_it(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="slow", concurrency_max=2))
+        await world.add(engine, 2, queue="slow")
+        await world.add(engine, 3)
+        await engine.submit(c.SetQueue(namespace=OTHER_NAMESPACE, name="slow", is_paused=True))
+
+        async def queue(name: str, namespace: str = NAMESPACE) -> query.QueueView:
+            return await query.get_queue(engine.store, namespace=namespace, name=name)
+
+        slow = await queue("slow")
+        assert (slow.queue.concurrency_max, slow.queue.is_paused) == (2, False)
+        assert slow.counts == {"mail": {TaskState.PENDING: 2}}
+        assert (await queue("default")).count(TaskState.PENDING) == 3
+        assert await queue("unused") == query.QueueView(Queue(NAMESPACE, "unused"), {})
+        with pytest.raises(NotFound):
+            await queue("slow", "nobody/default")
+        with pytest.raises(InvalidArgument):
+            await queue("a b")
+
+
+class TestNamespaces:
+    async def test_namespaces_come_by_name_in_pages(self, engine: Engine) -> None:
+        await engine.submit(c.CreateNamespace(name="beta/default"))
+        await engine.submit(c.CreateNamespace(name="Beta/default"))
+        first = await query.list_namespaces(engine.store, page=page(3))
+        names = [each.name for each in first.items]
+        assert names == ["Beta/default", NAMESPACE, "beta/default"]
+        rest = await query.list_namespaces(engine.store, page=page(3, first.next_page_token))
+        assert OTHER_NAMESPACE in [each.name for each in rest.items]
+        assert rest.next_page_token == ""
+        with pytest.raises(InvalidArgument):
+            await listed(engine, page=page(2, first.next_page_token))
+
+
+class TestTotals:
+    async def test_a_total_counts_the_whole_list_and_only_when_asked_for(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        await world.worker(engine, queue="slow")
+        await world.add(engine, 5)
+        await world.add(engine, 2, type="sms")
+        (task,) = await world.claim(engine, worker, max_tasks=1)
+        await world.finish(engine, worker, task)
+        assert (await listed(engine)).total_count is None
+        counted = replace(page(2), wants_total=True)
+        found = await listed(engine, page=counted)
+        assert (len(found.items), found.total_count, found.is_total_exact) == (2, 7, True)
+        second = replace(counted, token=found.next_page_token)
+        assert (await listed(engine, page=second)).total_count == 7
+        assert (await listed(engine, page=counted, type="mail")).total_count == 5
+        assert (await listed(engine, page=counted, state=TaskState.SUCCEEDED)).total_count == 1
+        assert (await listed_workers(engine)).total_count is None
+        assert (await listed_workers(engine, page=counted)).total_count == 2
+        slow = WorkerFilter(queue="slow", health=Health.HEALTHY)
+        assert (await listed_workers(engine, page=counted, where=slow)).total_count == 1
+
+    async def test_counting_stops_at_its_limit_and_says_so(
+        self,
+        world: World,
+        engine: Engine,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(query, "COUNTED_MAX", 3)
+        counted = replace(page(2), wants_total=True)
+        for amount, total, is_exact in ((3, 3, True), (1, 3, False), (4, 3, False)):
+            await world.add(engine, amount)
+            found = await listed(engine, page=counted)
+            assert (found.total_count, found.is_total_exact) == (total, is_exact)
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from tenure.core.task_record import Task, TaskState
-from tenure.store import table
+from tenure.core.filter import TaskFilter
+from tenure.core.queue import Queue
+from tenure.core.task_record import Line, Task, TaskState
+from tenure.store import listing, table
+from tenure.store.listing import Held, Slice
 from tenure.store.transaction import Store
 from tests.store.rows import (
     HIGHEST_ID,
+    LOWEST_ID,
     NAMESPACE,
+    NOW,
+    QUEUE,
+    add_workers,
     finished_from,
     held,
     insert,
+    lease,
+    offline,
     pending,
+    server_id,
     task_id,
+    worker,
+    worker_id,
 )
 
 
@@ -24,18 +37,11 @@ async def page(
     store: Store,
     before_id: str = HIGHEST_ID,
     amount: int = 100,
-    **filters: str,
+    **chosen: Any,
 ) -> list[Task]:
-    chosen = {"queue": "", "type_": "", "state": "", **filters}
-    return await store.read(
-        lambda tx: table.list_tasks(
-            tx,
-            namespace=NAMESPACE,
-            before_id=before_id,
-            amount=amount,
-            **chosen,
-        ),
-    )
+    part = Slice(before_id, amount)
+    where = TaskFilter(**chosen)
+    return await store.read(lambda tx: listing.list_tasks(tx, NAMESPACE, where, part))
 
 
 async def finish(store: Store, *tasks: Task) -> None:
@@ -75,15 +81,22 @@ async def test_filters_leave_out_what_does_not_fit(store: Store) -> None:
     )
     await finish(store, held(6))
 
-    async def ids(queue: str = "", type_: str = "", state: str = "") -> list[str]:
-        return [task.id for task in await page(store, queue=queue, type_=type_, state=state)]
+    async def ids(**chosen: Any) -> list[str]:
+        found = [task.id for task in await page(store, **chosen)]
+        where = TaskFilter(**chosen)
+        count = await store.read(
+            lambda tx: listing.count_tasks(tx, NAMESPACE, where, amount=100),
+        )
+        assert count == len(found)
+        return found
 
     assert await ids(queue="other") == [task_id(2)]
-    assert await ids(type_="sms") == [task_id(3)]
-    assert await ids(state="pending") == [task_id(4)]
-    assert await ids(state="succeeded") == [task_id(6)]
-    assert await ids(state="running", type_="mail", queue="default") == [task_id(1)]
-    assert await ids(state="failed") == []
+    assert await ids(type="sms") == [task_id(3)]
+    assert await ids(state=TaskState.PENDING) == [task_id(4)]
+    assert await ids(state=TaskState.SUCCEEDED) == [task_id(6)]
+    assert await ids(state=TaskState.RUNNING, type="mail", queue="default") == [task_id(1)]
+    assert await ids(state=TaskState.FAILED) == []
+    assert len(await ids()) == 5
 
 
 async def test_a_page_begins_behind_the_last_one(store: Store) -> None:
@@ -113,3 +126,88 @@ async def test_a_task_that_moves_between_two_pages_is_neither_doubled_nor_missed
         await finish(store, *moving)
         left = [task for task in left if task not in moving]
     assert seen == sorted(tasks, reverse=True)
+
+
+async def test_the_head_of_every_line_is_found_and_nothing_behind_it(store: Store) -> None:
+    await insert(
+        store,
+        pending(1, run_at_ms=NOW + 5),
+        pending(2, run_at_ms=NOW + 3),
+        pending(3, run_at_ms=NOW + 1, priority=9),
+        pending(4, run_at_ms=NOW + 2, line=Line.RETURNED),
+        pending(5, run_at_ms=NOW + 9, type="sms"),
+        pending(6, queue="slow"),
+        pending(7, namespace="a/b"),
+        pending(8, line=Line.NONE, run_at_ms=NOW - 1),
+        held(9),
+    )
+    brakes = Queue(NAMESPACE, "slow", is_paused=True, concurrency_max=4)
+    await store.transaction(lambda tx: table.save_queues(tx, [brakes]))
+    heads = await store.read(lambda tx: listing.list_waiting(tx, amount=100))
+    found = sorted(
+        (each.namespace, each.queue, each.type, each.run_at_ms - NOW, each.is_paused)
+        for each in heads
+    )
+    assert found == [
+        ("a/b", "default", "mail", 0, False),
+        (NAMESPACE, "default", "mail", 1, False),
+        (NAMESPACE, "default", "mail", 2, False),
+        (NAMESPACE, "default", "mail", 3, False),
+        (NAMESPACE, "default", "sms", 9, False),
+        (NAMESPACE, "slow", "mail", 0, True),
+    ]
+    assert [each.concurrency_max for each in heads if each.queue == "slow"] == [4]
+    assert len(await store.read(lambda tx: listing.list_waiting(tx, amount=2))) == 2
+
+
+async def test_a_total_counts_no_further_than_it_is_told(store: Store) -> None:
+    tasks = [held(number) for number in range(1, 7)]
+    await insert(store, *tasks)
+    await finish(store, *tasks[:3])
+
+    async def count(amount: int) -> int:
+        return await store.read(
+            lambda tx: listing.count_tasks(tx, NAMESPACE, TaskFilter(), amount=amount),
+        )
+
+    assert [await count(amount) for amount in (2, 5, 6, 7)] == [2, 5, 6, 6]
+
+
+async def test_online_workers_come_in_the_order_of_their_ids(store: Store) -> None:
+    workers = [worker(1), worker(2), worker(3, namespace="a/b"), offline(4), worker(5)]
+    await add_workers(
+        store,
+        workers,
+        [lease(1), lease(2, server_id=server_id(2)), lease(3, lease_ms=3_000), lease(5)],
+    )
+
+    async def ids(after_id: str, amount: int) -> list[str]:
+        found = await store.read(
+            lambda tx: listing.list_online(
+                tx,
+                server_id=server_id(1),
+                after_id=after_id,
+                amount=amount,
+            ),
+        )
+        return [each.id for each in found]
+
+    assert await ids(LOWEST_ID, 10) == [worker_id(number) for number in (1, 3, 5)]
+    assert await ids(worker_id(1), 1) == [worker_id(3)]
+
+
+async def test_what_workers_hold_is_counted_with_the_last_hand_out(store: Store) -> None:
+    await insert(
+        store,
+        held(1),
+        held(2, handed_at_ms=NOW + 7),
+        held(3, by=worker_id(2)),
+        held(4, queue="slow"),
+        pending(5),
+    )
+    places = [(NAMESPACE, QUEUE, worker_id(number)) for number in (1, 2, 3)]
+    assert await store.read(lambda tx: listing.count_worker_held(tx, places)) == {
+        worker_id(1): Held(2, NOW + 7),
+        worker_id(2): Held(1, NOW),
+        worker_id(3): Held(0, 0),
+    }

@@ -372,7 +372,7 @@ async def test_what_is_being_cancelled_is_told_per_worker(store: Store) -> None:
 
 async def test_tasks_are_counted_by_queue_type_and_state(store: Store) -> None:
     await insert(store, pending(1), pending(2), held(3), pending(4, type="sms", queue="other"))
-    rows = await store.read(lambda tx: tx.one("count_tasks", NAMESPACE))
+    rows = await store.read(lambda tx: tx.one("count_tasks", NAMESPACE, ""))
     assert [tuple(row) for row in rows] == [
         (QUEUE, "mail", "pending", 2),
         (QUEUE, "mail", "running", 1),

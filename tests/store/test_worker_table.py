@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
+from tenure.core.filter import WorkerFilter
 from tenure.core.queue import Queue
 from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
-from tenure.store import table
+from tenure.store import listing, table
 from tenure.store.failure import FenceLost, Refused
+from tenure.store.listing import Onlooker, Slice
 from tenure.store.transaction import Store
 from tests.store.rows import (
     HIGHEST_ID,
@@ -45,12 +49,18 @@ async def add(store: Store, *workers: Worker) -> None:
     await store.transaction(lambda tx: table.insert_workers(tx, workers))
 
 
-async def ids_of(store: Store, **filters: object) -> list[str]:
-    chosen = {"queue": "", "status": "", "before_id": HIGHEST_ID, "amount": 10, **filters}
+async def ids_of(
+    store: Store,
+    before_id: str = HIGHEST_ID,
+    amount: int = 10,
+    **chosen: Any,
+) -> list[str]:
+    part = Slice(before_id, amount)
+    where = WorkerFilter(**chosen)
     found = await store.read(
-        lambda tx: table.list_workers(tx, namespace=NAMESPACE, **chosen),  # type: ignore[arg-type]  # by name
+        lambda tx: listing.list_workers(tx, NAMESPACE, where, part, Onlooker(NOW)),
     )
-    return [each.id for each in found]
+    return [each.id for each, _ in found]
 
 
 @pytest.mark.parametrize("record", [worker(1), FULL])
@@ -167,8 +177,11 @@ async def test_workers_are_listed_newest_first_with_filters(store: Store) -> Non
     assert await ids_of(store, amount=2) == [worker_id(5), worker_id(3)]
     assert await ids_of(store, before_id=worker_id(3)) == [worker_id(2), worker_id(1)]
     assert await ids_of(store, queue="other") == [worker_id(2)]
-    assert await ids_of(store, status="offline") == [worker_id(3)]
-    assert await ids_of(store, status="online", queue=QUEUE) == [worker_id(5), worker_id(1)]
+    assert await ids_of(store, status=WorkerStatus.OFFLINE) == [worker_id(3)]
+    assert await ids_of(store, status=WorkerStatus.ONLINE, queue=QUEUE) == [
+        worker_id(5),
+        worker_id(1),
+    ]
 
 
 @pytest.mark.parametrize(

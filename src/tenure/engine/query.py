@@ -6,23 +6,27 @@ another namespace is not found, in the same words as if it did not exist.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Final, Generic, TypeVar, cast
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core import check, cursor
 from tenure.core import health as health_rules
 from tenure.core.attempt import Attempt, Outcome
+from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
 from tenure.core.health import Health
 from tenure.core.lease import Lease
-from tenure.core.queue import Queue
+from tenure.core.limits import COUNTED_MAX
+from tenure.core.queue import Namespace, Queue
 from tenure.core.retry import ErrorInfo
 from tenure.core.task_record import Task, TaskState
-from tenure.core.worker import Worker, WorkerStatus
+from tenure.core.worker import Worker
 from tenure.errors import NotFound, Unavailable
-from tenure.store import codec, table
+from tenure.store import listing, table
 from tenure.store.failure import Lost, StoreError
+from tenure.store.listing import Onlooker, Slice
 from tenure.store.transaction import Body, Store, Tx
 
 T = TypeVar("T")
@@ -32,10 +36,16 @@ _NEWEST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """Some items of a list, newest first; an empty token means that there are no more."""
+    """Some items of a list, newest first; an empty token means that there are no more.
+
+    ``total_count`` is there when it was asked for. Counting stops at a limit: then there are at
+    least so many.
+    """
 
     items: tuple[T, ...]
     next_page_token: str
+    total_count: int | None = None
+    is_total_exact: bool = True
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +54,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     cursor_key: bytes
     size: int = 0
     token: str = ""
+    wants_total: bool = False
 
 
 class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -58,11 +69,15 @@ class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True, gc=False):
-    """A worker, and while it is active its lease and its health."""
+    """A worker, and while it is active its lease and its health.
+
+    ``held_count`` is how many live attempts it holds; lists leave it out.
+    """
 
     worker: Worker
     lease: Lease | None
     health: Health | None
+    held_count: int | None = None
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -79,7 +94,7 @@ class QueueView(msgspec.Struct, frozen=True):
 async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
     """Return a task, live or finished."""
     key = (check.namespace(namespace), check.task_id(task_id, "taskId"))
-    return await _read(store, lambda tx: _find_task(tx, key))
+    return await read(store, lambda tx: _find_task(tx, key))
 
 
 async def list_tasks(
@@ -87,28 +102,22 @@ async def list_tasks(
     *,
     namespace: str,
     page: PageRequest,
-    queue: str = "",
-    type_: str = "",
-    state: TaskState | None = None,
+    where: TaskFilter = ALL_TASKS,
 ) -> Page[Task]:
-    """Return tasks that pass the filters, newest first, live and finished."""
+    """Return tasks that pass the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
-    filters = {"queue": queue, "type": type_, "state": state.value if state else ""}
-    query, size, before_id = _place("tasks", namespace, filters, page)
+    query = query_text("tasks", where.checked())
+    place = _place(namespace, query, page)
 
-    async def body(tx: Tx) -> list[Task]:
+    async def body(tx: Tx) -> tuple[list[Task], int | None]:
         await _check_namespace(tx, namespace)
-        return await table.list_tasks(
-            tx,
-            namespace=namespace,
-            queue=queue,
-            type_=type_,
-            state=filters["state"],
-            before_id=before_id,
-            amount=size + 1,
-        )
+        found = await listing.list_tasks(tx, namespace, where, place.part)
+        if not page.wants_total:
+            return found, None
+        return found, await listing.count_tasks(tx, namespace, where, amount=COUNTED_MAX + 1)
 
-    return _page(await _read(store, body), size, namespace, query, page.cursor_key)
+    found, total = await read(store, body)
+    return _page(found, place, total, lambda task: task.id)
 
 
 async def list_attempts(
@@ -129,7 +138,7 @@ async def list_attempts(
             views.append(_last(task))
         return tuple(views)
 
-    return await _read(store, body)
+    return await read(store, body)
 
 
 def _ended(attempt: Attempt) -> AttemptView:
@@ -162,7 +171,7 @@ async def get_worker(
     worker_id: str,
     deaf: Collection[str] = (),
 ) -> WorkerView:
-    """Return a worker with its lease and health; ``deaf`` are those that the server found so."""
+    """Return a worker with lease, health and what it holds; ``deaf`` is the engine's own set."""
     namespace = check.namespace(namespace)
     check.task_id(worker_id, "workerId")
 
@@ -170,10 +179,14 @@ async def get_worker(
         found = await table.read_workers(tx, [worker_id])
         if not found or found[0].namespace != namespace:
             raise NotFound(f"Worker {worker_id} was not found.")
-        (view,) = await _views(tx, found, deaf)
-        return view
+        worker = found[0]
+        leases = await table.read_leases(tx, [worker_id])
+        held = await listing.count_worker_held(tx, [(namespace, worker.queue, worker_id)])
+        onlooker = Onlooker(await tx.now_ms(), deaf)
+        view = _view(worker, leases[0] if leases else None, onlooker)
+        return replace(view, held_count=held[worker_id].count)
 
-    return await _read(store, body)
+    return await read(store, body)
 
 
 async def list_workers(
@@ -181,29 +194,40 @@ async def list_workers(
     *,
     namespace: str,
     page: PageRequest,
-    queue: str = "",
-    status: WorkerStatus | None = None,
+    where: WorkerFilter = ALL_WORKERS,
     deaf: Collection[str] = (),
 ) -> Page[WorkerView]:
-    """Return workers that pass the filters, newest first, with lease and health."""
+    """Return workers that pass the filter, newest first, with lease and health."""
     namespace = check.namespace(namespace)
-    filters = {"queue": queue, "status": status.value if status else ""}
-    query, size, before_id = _place("workers", namespace, filters, page)
+    query = query_text("workers", where.checked())
+    place = _place(namespace, query, page)
 
-    async def body(tx: Tx) -> list[WorkerView]:
+    async def body(tx: Tx) -> tuple[list[WorkerView], int | None]:
         await _check_namespace(tx, namespace)
-        found = await table.list_workers(
-            tx,
-            namespace=namespace,
-            queue=queue,
-            status=filters["status"],
-            before_id=before_id,
-            amount=size + 1,
-        )
-        return await _views(tx, found, deaf)
+        onlooker = Onlooker(await tx.now_ms(), deaf)
+        found = await listing.list_workers(tx, namespace, where, place.part, onlooker)
+        views = [_view(worker, lease, onlooker) for worker, lease in found]
+        if not page.wants_total:
+            return views, None
+        most = COUNTED_MAX + 1
+        return views, await listing.count_workers(tx, namespace, where, onlooker, amount=most)
 
-    views = await _read(store, body)
-    return _page(views, size, namespace, query, page.cursor_key)
+    views, total = await read(store, body)
+    return _page(views, place, total, lambda view: view.worker.id)
+
+
+async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
+    """Return a queue; one that nobody has used or changed is empty and has no brakes."""
+    namespace, name = check.namespace(namespace), check.name(name, "queue")
+
+    async def body(tx: Tx) -> QueueView:
+        await _check_namespace(tx, namespace)
+        known = await listing.list_queues(tx, namespace, name=name)
+        counts = await listing.count_queues(tx, namespace, name=name)
+        queue = known[0] if known else Queue(namespace, name)
+        return QueueView(queue, counts.get(name, {}))
+
+    return await read(store, body)
 
 
 async def list_queues(store: Store, *, namespace: str) -> tuple[QueueView, ...]:
@@ -212,18 +236,24 @@ async def list_queues(store: Store, *, namespace: str) -> tuple[QueueView, ...]:
 
     async def body(tx: Tx) -> tuple[QueueView, ...]:
         await _check_namespace(tx, namespace)
-        known = [codec.queue_from(row) for row in await tx.one("list_queues", namespace)]
-        queues = {each.name: each for each in known}
-        counts: dict[str, dict[str, dict[TaskState, int]]] = {name: {} for name in queues}
-        for row in await tx.one("count_tasks", namespace):
-            name, type_, state, count = cast("tuple[str, str, str, int]", tuple(row))
-            counts.setdefault(name, {}).setdefault(type_, {})[TaskState(state)] = count
+        queues = {each.name: each for each in await listing.list_queues(tx, namespace)}
+        counts = await listing.count_queues(tx, namespace)
         return tuple(
-            QueueView(queues.get(name) or Queue(namespace, name), counts[name])
-            for name in sorted(counts)
+            QueueView(queues.get(name) or Queue(namespace, name), counts.get(name, {}))
+            for name in sorted(queues.keys() | counts.keys())
         )
 
-    return await _read(store, body)
+    return await read(store, body)
+
+
+async def list_namespaces(store: Store, *, page: PageRequest) -> Page[Namespace]:
+    """Return the namespaces of this server by name."""
+    place = _place("", "namespaces", page, first="")
+
+    async def body(tx: Tx) -> list[Namespace]:
+        return await listing.list_namespaces(tx, place.part)
+
+    return _page(await read(store, body), place, None, lambda namespace: namespace.name)
 
 
 async def _find_task(tx: Tx, key: tuple[str, str]) -> Task:
@@ -240,58 +270,56 @@ async def _check_namespace(tx: Tx, namespace: str) -> None:
         raise NotFound(f"Namespace {namespace} was not found.")
 
 
-async def _views(tx: Tx, workers: Sequence[Worker], deaf: Collection[str]) -> list[WorkerView]:
-    found = await table.read_leases(tx, [each.id for each in workers])
-    leases = {each.worker_id: each for each in found}
-    now_ms = await tx.now_ms()
-    return [_view(each, leases.get(each.id), now_ms, is_deaf=each.id in deaf) for each in workers]
-
-
-def _view(worker: Worker, lease: Lease | None, now_ms: int, *, is_deaf: bool) -> WorkerView:
+def _view(worker: Worker, lease: Lease | None, onlooker: Onlooker) -> WorkerView:
     if lease is None:
         return WorkerView(worker, None, None)
-    return WorkerView(worker, lease, health_rules.judge(lease, now_ms=now_ms, is_deaf=is_deaf))
+    is_deaf = worker.id in onlooker.deaf
+    health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
+    return WorkerView(worker, lease, health)
 
 
-def _place(
-    what: str,
-    namespace: str,
-    filters: dict[str, str],
-    page: PageRequest,
-) -> tuple[str, int, str]:
-    """Return the query that a cursor is bound to, the page size, and where the page begins."""
-    for field, value in filters.items():
-        if value:
-            check.name(value, field)
-    query = "&".join([what, *(f"{field}={value}" for field, value in filters.items())])
+class _Place(msgspec.Struct, frozen=True):
+    """A page of a list: what its cursors are bound to, and the rows to read for it."""
+
+    namespace: str
+    query: str
+    cursor_key: bytes
+    size: int
+    part: Slice
+
+
+def _place(namespace: str, query: str, page: PageRequest, *, first: str = _NEWEST) -> _Place:
+    """Return where a page is; one row more than asked for tells whether there is a next one."""
     size = check.page_size(page.size)
-    if not page.token:
-        return query, size, _NEWEST
-    place = cursor.decode(page.cursor_key, page.token, namespace=namespace, query=query)
-    return query, size, place
+    position = first
+    if page.token:
+        position = cursor.decode(page.cursor_key, page.token, namespace=namespace, query=query)
+    part = Slice(position, size + 1)
+    return _Place(namespace, query, page.cursor_key, size, part)
 
 
 def _page(
     found: Sequence[T],
-    size: int,
-    namespace: str,
-    query: str,
-    cursor_key: bytes,
+    place: _Place,
+    total: int | None,
+    position: Callable[[T], str],
 ) -> Page[T]:
-    """Cut what was read to the page; one row more than asked for tells that there is a next."""
-    items = tuple(found[:size])
-    if len(found) <= size:
-        return Page(items, "")
-    place = _id(items[-1])
-    token = cursor.encode(cursor_key, namespace=namespace, query=query, position=place)
-    return Page(items, token)
+    """Cut what was read to the page, with the cursor of the next one."""
+    items = tuple(found[: place.size])
+    token = ""
+    if len(found) > place.size:
+        token = cursor.encode(
+            place.cursor_key,
+            namespace=place.namespace,
+            query=place.query,
+            position=position(items[-1]),
+        )
+    if total is None:
+        return Page(items, token)
+    return Page(items, token, min(total, COUNTED_MAX), is_total_exact=total <= COUNTED_MAX)
 
 
-def _id(item: Any) -> str:  # noqa: ANN401 (a task, or a worker in its view)
-    return cast("str", item.worker.id if isinstance(item, WorkerView) else item.id)
-
-
-async def _read(store: Store, body: Body[T]) -> T:
+async def read(store: Store, body: Body[T]) -> T:
     """Read, and say what a failure of the store means for the caller."""
     try:
         return await store.read(body)

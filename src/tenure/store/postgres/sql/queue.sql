@@ -4,13 +4,18 @@ SELECT * FROM unnest(CAST(:name AS text[]), CAST(:created_at_ms AS bigint[]))
 ON CONFLICT (name) DO NOTHING
 RETURNING name;
 
--- name: list_namespaces()
-SELECT name, created_at_ms, is_disabled FROM namespaces ORDER BY name;
+-- name: list_namespaces(after_name, amount)
+SELECT name, created_at_ms, is_disabled
+FROM namespaces
+WHERE name COLLATE "C" > :after_name
+ORDER BY name COLLATE "C"
+LIMIT CAST(:amount AS integer);
 
--- name: list_queues(namespace)
+-- name: list_queues(namespace, name)
 SELECT namespace, name, is_paused, concurrency_max, version
 FROM queues
 WHERE namespace = :namespace
+  AND (CAST(:name AS text) = '' OR name = :name)
 ORDER BY name;
 
 -- name: lock_queues(namespace, name)

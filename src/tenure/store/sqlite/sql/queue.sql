@@ -4,13 +4,18 @@ VALUES (:name, :created_at_ms)
 ON CONFLICT (name) DO NOTHING
 RETURNING name;
 
--- name: list_namespaces()
-SELECT name, created_at_ms, is_disabled FROM namespaces ORDER BY name;
+-- name: list_namespaces(after_name, amount)
+SELECT name, created_at_ms, is_disabled
+FROM namespaces
+WHERE name > :after_name
+ORDER BY name
+LIMIT :amount;
 
--- name: list_queues(namespace)
+-- name: list_queues(namespace, name)
 SELECT namespace, name, is_paused, concurrency_max, version
 FROM queues
 WHERE namespace = :namespace
+  AND (:name = '' OR name = :name)
 ORDER BY name;
 
 -- name: lock_queues(namespace, name)

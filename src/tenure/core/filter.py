@@ -1,0 +1,58 @@
+"""What a list is narrowed to: small values, from which statement and cursor are made alike."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tenure.core import check, limits
+from tenure.core.health import Health
+from tenure.core.task_record import TaskState
+from tenure.core.worker import WorkerStatus
+
+
+class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tasks are wanted; an empty field lets all pass."""
+
+    queue: str = ""
+    type: str = ""
+    state: TaskState | None = None
+
+    def checked(self) -> TaskFilter:
+        """Return itself, or name the bad field."""
+        for field, value in (("queue", self.queue), ("type", self.type)):
+            if value:
+                check.name(value, field)
+        return self
+
+
+class WorkerFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which workers are wanted; an empty field lets all pass, and every label has to match.
+
+    An offline worker has no health, so none passes a filter on it.
+    """
+
+    queue: str = ""
+    status: WorkerStatus | None = None
+    version: str = ""
+    labels: dict[str, str] = {}
+    health: Health | None = None
+
+    def checked(self) -> WorkerFilter:
+        """Return itself, or name the bad field."""
+        if self.queue:
+            check.name(self.queue, "queue")
+        check.text(self.version, "version", bytes_max=limits.TEXT_BYTES_MAX)
+        check.labels(self.labels)
+        return self
+
+
+ALL_TASKS: Final = TaskFilter()
+ALL_WORKERS: Final = WorkerFilter()
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def query_text(what: str, chosen: TaskFilter | WorkerFilter) -> str:
+    """Return a text that is the same for the same list and filter only: a cursor is bound to it."""
+    return f"{what} {_encode(chosen).decode()}"

@@ -1,0 +1,103 @@
+"""What an operator does to many workers at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tenure.core import check, limits
+from tenure.core.filter import WorkerFilter
+from tenure.core.limits import DRAIN_DEADLINE_MS
+from tenure.core.worker import Worker, WorkerStatus
+from tenure.engine import command as c
+from tenure.engine import query
+from tenure.errors import InvalidArgument, NotFound, WrongState
+
+if TYPE_CHECKING:
+    from tenure.engine.engine import Engine
+
+_ACTIVE: Final = (WorkerStatus.ONLINE, WorkerStatus.DRAINING)
+
+
+async def drain_matching(
+    engine: Engine,
+    *,
+    namespace: str,
+    labels: Mapping[str, str] | None = None,
+    version: str = "",
+    deadline_ms: int = DRAIN_DEADLINE_MS,
+) -> tuple[str, ...]:
+    """Drain the active workers that have all labels and the version; return their ids.
+
+    Those that drain already are among them, so that repeating the call gives the same answer. A
+    failure half-way leaves some drained, and the call may be repeated.
+    """
+    if not labels and not version:
+        message = "Give labels or a version: nobody drains all workers by mistake."
+        raise InvalidArgument(message, field="labels")
+    check.duration_ms(deadline_ms, "deadlineMs")
+    namespace = check.namespace(namespace)
+    drained: dict[str, None] = {}
+    for status in _ACTIVE:
+        where = WorkerFilter(status=status, version=version, labels=dict(labels or {}))
+        async for workers in _pages(engine, namespace, where):
+            drained.update(dict.fromkeys(await _drain_page(engine, workers, deadline_ms)))
+    return tuple(drained)
+
+
+async def _pages(
+    engine: Engine,
+    namespace: str,
+    where: WorkerFilter,
+) -> AsyncIterator[list[Worker]]:
+    """Give the workers that pass a filter, page by page."""
+    token = ""
+    while True:
+        request = query.PageRequest(
+            cursor_key=engine.secrets.cursor_key,
+            size=limits.PAGE_SIZE_MAX,
+            token=token,
+        )
+        page = await query.list_workers(
+            engine.store,
+            namespace=namespace,
+            page=request,
+            where=where,
+        )
+        yield [view.worker for view in page.items]
+        token = page.next_page_token
+        if not token:
+            return
+
+
+async def _drain_page(engine: Engine, workers: Sequence[Worker], deadline_ms: int) -> list[str]:
+    """Drain the workers of one page together, in one batch; the page bounds their number."""
+    answers = await asyncio.gather(
+        *(_drain(engine, worker, deadline_ms) for worker in workers),
+        return_exceptions=True,
+    )
+    drained = []
+    for worker, answer in zip(workers, answers, strict=True):
+        if isinstance(answer, BaseException):
+            raise answer
+        if answer:
+            drained.append(worker.id)
+    return drained
+
+
+async def _drain(engine: Engine, worker: Worker, deadline_ms: int) -> bool:
+    """Drain one worker; tell whether it was still there."""
+    if worker.status is WorkerStatus.DRAINING:
+        return True
+    command = c.DrainWorker(
+        namespace=worker.namespace,
+        worker_id=worker.id,
+        deadline_ms=deadline_ms,
+    )
+    try:
+        await engine.submit(command)
+    except (NotFound, WrongState):
+        # It went offline, or was even forgotten, after it was listed.
+        return False
+    return True
