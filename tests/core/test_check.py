@@ -54,6 +54,19 @@ def test_more_names_than_are_remembered_are_still_checked_right() -> None:
     assert check.namespace("flood/0") == "flood/0"
 
 
+def test_more_worker_ids_than_are_remembered_are_still_checked_right() -> None:
+    for number in range(limits.WORKER_IDS_REMEMBERED_MAX + 2):
+        worker_id = f"0190a000-0000-7000-8000-{number:012x}"
+        assert check.worker_id(worker_id) == worker_id
+        assert check.worker_id(worker_id) == worker_id
+
+
+@pytest.mark.parametrize("value", [*NOT_STRINGS, "", "worker-1", [], {}])
+def test_a_bad_worker_id_is_refused_every_time(value: object) -> None:
+    refused(lambda: check.worker_id(value), "workerId")
+    refused(lambda: check.worker_id(value), "workerId")
+
+
 @pytest.mark.parametrize(
     ("value", "canonical"),
     [("acme", "acme/default"), ("acme/prod", "acme/prod"), ("acme/default", "acme/default")],

@@ -114,7 +114,13 @@ def parameters(name: str, first: int) -> tuple[object, ...]:
             values = {each: [_value(each)] * ITEMS for each in columns} | {"id": ids}
             if "state" in values:
                 values["state"] = [state] * ITEMS
-            return tuple(values[each] for each in columns)
+            return as_taken(name, tuple(values[each] for each in columns))
+
+
+def as_taken(name: str, columns: tuple[Any, ...], *shared: object) -> tuple[object, ...]:
+    """Return columns of parameters in the form that a statement takes: arrays, or whole rows."""
+    is_by_row = POSTGRES[name].takes_rows
+    return (list(zip(*columns, strict=True)), *shared) if is_by_row else (*columns, *shared)
 
 
 def claim_parameters(mark_run_at_ms: int, mark_id: str) -> tuple[object, ...]:
@@ -175,9 +181,15 @@ async def _explained(connection: Any, sql: str, *values: object) -> Plan:
 
 def _literal(value: object, type_: str) -> str:
     if isinstance(value, list):
-        elements = ",".join("NULL" if each is None else str(each) for each in value)
+        elements = ",".join(map(_element, value))
         return f"CAST('{{{elements}}}' AS {type_})"
     return f"CAST('{value}' AS {type_})"
+
+
+def _element(value: object) -> str:
+    if isinstance(value, tuple):
+        return '"({})"'.format(",".join("" if each is None else str(each) for each in value))
+    return "NULL" if value is None else str(value)
 
 
 def nodes(plan: Plan) -> Iterator[Plan]:
@@ -381,7 +393,8 @@ def lease_parameters(name: str) -> tuple[object, ...]:
     }
     values["worker_id"] = [worker_id(number) for number in range(first, first + ITEMS)]
     # The time is the same for all rows, so it is no array.
-    return tuple(NOW if each == "now_ms" else values[each] for each in POSTGRES[name].parameters)
+    shared = (NOW,) if values.pop("now_ms", None) else ()
+    return as_taken(name, tuple(values.values()), *shared)
 
 
 @pytest.mark.parametrize("state", ["no statistics", "vacuumed while empty", "good statistics"])

@@ -29,17 +29,20 @@ INTEGERS: Final = re.compile(
     r"_ms$|_count$|_max$|_min$|^(completed|failed|line|priority|attempt|version|session_no|slots|pid|number"
     r"|token|amount|day|before_day)$",
 )
-IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|mark_id)$")
-BLOBS: Final = frozenset({"spec", "progress", "input", "output", "error", "digest"})
+IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id)$")
+BLOBS: Final = frozenset({"spec", "progress", "input", "output", "error", "digest", "value"})
 TEXTS: Final = {
     "state": "running",
     "status": "online",
     "types": '["mail"]',
     "labels": "{}",
+    "deaf": "[]",
     "mode": "session",
     "end_reason": None,
     "last_outcome": None,
 }
+# How many of the last parameters are the same for all rows.
+SHARED: Final = {"beat_leases": 1}
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})
 # SQLite has an injected clock, and no locks and partitions.
@@ -97,11 +100,44 @@ def test_both_databases_have_the_same_statements_with_the_same_parameters() -> N
     assert headers(SQLITE) == headers(POSTGRES)
 
 
+def test_whole_rows_are_one_parameter_before_those_that_rows_share() -> None:
+    text = "-- name: save_them(a, b, now_ms)\nSELECT :now_ms, u FROM unnest(:rows) AS u;\n"
+    (found,) = statement.parse(text, mark="$")
+    assert found.takes_rows
+    assert found.parameters == ("a", "b", "now_ms")
+    assert found.parts[0].text == "SELECT $2, u FROM unnest($1) AS u"
+    assert found.parts[0].parameter_count == 2
+
+
+def parameter_count(each: Statement) -> int:
+    """Return how many parameters a statement takes; rows that come as one value are one."""
+    return 1 + SHARED.get(each.name, 0) if each.takes_rows else len(each.parameters)
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_parameter_of_a_header_is_used(dialect: str) -> None:
     for each in DIALECTS[dialect].values():
         marks = {int(mark) for part in each.parts for mark in re.findall(r"[?$](\d+)", part.text)}
-        assert marks == set(range(1, len(each.parameters) + 1)), each.name
+        assert marks == set(range(1, parameter_count(each) + 1)), each.name
+
+
+async def test_the_type_of_a_row_has_the_parameters_of_its_statement_in_their_order(
+    dsn: str,
+) -> None:
+    postgres = await asyncpg.connect(dsn)
+    try:
+        for each in POSTGRES.values():
+            if each.takes_rows:
+                (type_,) = re.findall(r"CAST\(\$1 AS (\w+)\[\]\)", each.parts[0].text)
+                columns = await postgres.fetch(
+                    "SELECT a.attname FROM pg_attribute AS a JOIN pg_type AS t "
+                    "ON t.typrelid = a.attrelid WHERE t.typname = $1 ORDER BY a.attnum",
+                    type_,
+                )
+                row_count = len(each.parameters) - SHARED.get(each.name, 0)
+                assert tuple(row[0] for row in columns) == each.parameters[:row_count], each.name
+    finally:
+        await postgres.close()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -121,10 +157,6 @@ def test_a_statement_is_in_the_file_of_the_same_name_for_both_databases() -> Non
             theirs = (PACKAGES["postgres"] / file.name).read_text("utf-8")
             names = [each.name for each in statement.parse(theirs, mark="$")]
             assert [each.name for each in ours] == names
-
-
-# How many of the last parameters are the same for all rows.
-SHARED = {"beat_leases": 1}
 
 
 async def test_every_statement_runs_on_both_databases(store: Store) -> None:
@@ -153,7 +185,7 @@ async def test_statements_take_the_same_parameters_and_give_as_many_columns(
         for name in sorted(SQLITE.keys() - APART):
             (part,) = POSTGRES[name].parts
             prepared = await postgres.prepare(part.text)
-            assert len(prepared.get_parameters()) == len(POSTGRES[name].parameters), name
+            assert len(prepared.get_parameters()) == parameter_count(POSTGRES[name]), name
             last = apsw.ext.query_info(sqlite, SQLITE[name].parts[-1].text)
             if last.is_readonly and not name.startswith(NOTHING_TO_DO):
                 assert len(prepared.get_attributes()) == len(last.description), name

@@ -25,6 +25,7 @@ _RESERVED_LABEL = "__proto__"
 # Each request repeats a few names; a known one costs a hash lookup. Only good ones are kept, so
 # that nobody can fill the memory with megabytes of bad ones.
 _good_names: set[str] = set()
+_good_worker_ids: set[str] = set()
 _good_namespaces: dict[str, str] = {}
 
 
@@ -65,6 +66,17 @@ def task_id(value: object, field: str = "task_id") -> str:
     if isinstance(value, str) and _UUID.fullmatch(value):
         return value
     _refuse(field, "must be a UUID in lower case with hyphens")
+
+
+def worker_id(value: object, field: str = "workerId") -> str:
+    """Check a worker id, which has the form of a task id and comes again and again."""
+    if isinstance(value, str) and value in _good_worker_ids:
+        return value
+    checked = task_id(value, field)
+    if len(_good_worker_ids) >= limits.WORKER_IDS_REMEMBERED_MAX:
+        _good_worker_ids.clear()
+    _good_worker_ids.add(checked)
+    return checked
 
 
 def payload(data: object, field: str) -> bytes:

@@ -33,6 +33,8 @@ TERMINAL: Final = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CA
 ATTEMPT_HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING})
 
 UNHELD: Final = frozenset({TaskState.PENDING, TaskState.WAITING, TaskState.PAUSED})
+_BY_WORKER: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
+_IN_LINE: Final = frozenset({TaskState.PENDING})
 
 
 class TaskKind(enum.StrEnum):
@@ -213,12 +215,11 @@ class Task(msgspec.Struct, frozen=True, gc=False):
         """Assert what holds for every task in every state."""
         state = self.state
         if self.worker_id is None:
-            assert state is not TaskState.DISPATCHED
-            assert state is not TaskState.RUNNING
+            assert state not in _BY_WORKER
         else:
             assert state not in UNHELD
             assert self.attempt > 0
-        assert self.line == 0 or state is TaskState.PENDING
+        assert self.line == 0 or state in _IN_LINE
         assert (self.finished_at_ms is not None) == (state in TERMINAL)
 
     @property

@@ -236,9 +236,9 @@ def inactive(worker_id: str, reason: EndReason | None) -> Rejection:
 
 def hand_out_refusal(worker: Worker | None, worker_id: str) -> Rejection | None:
     """Tell why a worker may not get work; the row was read under its lock."""
-    if worker is None or worker.status is WorkerStatus.OFFLINE:
+    if worker is None or worker.status is _OFF:
         return inactive(worker_id, worker.end_reason if worker else None)
-    if worker.status is WorkerStatus.DRAINING:
+    if worker.status is _DRAIN:
         return Rejection("worker_draining", f"Worker {worker_id} is draining.")
     return None
 

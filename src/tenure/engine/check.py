@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tenure.core import check as checks
 from tenure.core import enqueue, limits
+from tenure.core.lease import Beat
 from tenure.core.retry import ErrorInfo
 from tenure.core.worker import NewWorker
 from tenure.engine import command as c
@@ -44,7 +45,7 @@ def _enqueue(command: c.EnqueueTasks) -> None:
 
 def _claim(command: c.ClaimTasks) -> None:
     _namespace(command.namespace)
-    checks.task_id(command.worker_id, "workerId")
+    checks.worker_id(command.worker_id)
     checks.name(command.queue, "queue")
     if not 0 < len(command.types) <= limits.TYPES_PER_WORKER_MAX:
         message = f"types must be 1 to {limits.TYPES_PER_WORKER_MAX}"
@@ -59,7 +60,7 @@ def _claim(command: c.ClaimTasks) -> None:
 def _refs(namespace: str, worker_id: str | None, items: tuple[Any, ...]) -> None:
     _namespace(namespace)
     if worker_id is not None:
-        checks.task_id(worker_id, "workerId")
+        checks.worker_id(worker_id)
     if len(items) > limits.HELD_SET_MAX:
         message = f"items must be at most {limits.HELD_SET_MAX}"
         raise PayloadTooLarge(message, limit=limits.HELD_SET_MAX)
@@ -171,7 +172,7 @@ def _worker(
     command: c.DrainWorker | c.DeregisterWorker | c.EvictWorker | c.FailCall | c.CloseSession,
 ) -> None:
     _namespace(command.namespace)
-    checks.task_id(command.worker_id, "workerId")
+    checks.worker_id(command.worker_id)
 
 
 def _session(command: c.OpenSession) -> None:
@@ -188,30 +189,37 @@ def _held(command: c.ReportHeld) -> None:
 
 def _heartbeat(command: c.Heartbeat) -> None:
     _namespace(command.namespace)
-    checks.task_id(command.worker_id, "workerId")
+    checks.worker_id(command.worker_id)
     beat = command.beat
     checks.integer(beat.token, "token", 0, _MOST)
     if beat.lease_ms:
         checks.duration_ms(beat.lease_ms, "leaseDurationMs")
-    for field, name in _TOTALS:
-        value = getattr(beat, name)
-        if type(value) is not int or not -1 <= value <= _SMALL_COUNT:
-            checks.integer(value, field, -1, _MOST)
-    for field, name in _COUNTS:
-        value = getattr(beat, name)
-        if type(value) is not int or not 0 <= value <= _SMALL_COUNT:
-            checks.integer(value, field, 0, 2**31 - 1)
+    for total in (beat.total_completed, beat.total_failed):
+        if type(total) is not int or not -1 <= total <= _SMALL_COUNT:
+            _counters(beat)
+    for count in (
+        beat.completed_delta,
+        beat.failed_delta,
+        beat.active_count,
+        beat.loop_lag_ms,
+        beat.stuck_count,
+    ):
+        if type(count) is not int or not 0 <= count <= _SMALL_COUNT:
+            _counters(beat)
+
+
+def _counters(beat: Beat) -> None:
+    """Name the first counter that is wrong; most are small, and never come here."""
+    checks.integer(beat.total_completed, "totalCompleted", -1, _MOST)
+    checks.integer(beat.total_failed, "totalFailed", -1, _MOST)
+    checks.integer(beat.completed_delta, "completedDelta", 0, 2**31 - 1)
+    checks.integer(beat.failed_delta, "failedDelta", 0, 2**31 - 1)
+    checks.integer(beat.active_count, "activeCount", 0, 2**31 - 1)
+    checks.integer(beat.loop_lag_ms, "loopLagMs", 0, 2**31 - 1)
+    checks.integer(beat.stuck_count, "stuckCount", 0, 2**31 - 1)
 
 
 _SMALL_COUNT: Final = 2**30
-_TOTALS: Final = (("totalCompleted", "total_completed"), ("totalFailed", "total_failed"))
-_COUNTS: Final = (
-    ("completedDelta", "completed_delta"),
-    ("failedDelta", "failed_delta"),
-    ("activeCount", "active_count"),
-    ("loopLagMs", "loop_lag_ms"),
-    ("stuckCount", "stuck_count"),
-)
 
 
 def _queue(command: c.SetQueue) -> None:

@@ -17,6 +17,9 @@ from tenure.errors import Rejection
 from tenure.store import table
 from tenure.store.transaction import Tx
 
+Placed = tuple[int, c.Heartbeat]
+"""A heartbeat and its place among the commands of the batch."""
+
 
 class Beaten(msgspec.Struct, frozen=True):
     """The answers of one heartbeat batch, and the store's time at its end."""
@@ -33,26 +36,23 @@ async def run(
     """Renew the leases whose token matches; say why to the others."""
     answers: list[object] = [None] * len(commands)
     now_ms = await tx.now_ms()
-    waiting = [
-        (index, _granted(command, settings))
-        for index, command in enumerate(commands)
-        if isinstance(command, c.Heartbeat)
-    ]
+    waiting: list[Placed] = []
+    touches: list[tuple[int, c.TouchServer]] = []
+    for index, command in enumerate(commands):
+        if isinstance(command, c.TouchServer):
+            touches.append((index, command))
+        else:
+            asks = command.beat.lease_ms
+            waiting.append((index, _granted(command, settings) if asks else command))
     while waiting:
         # One heartbeat per worker and round: a second one meets the token that the first made.
-        first: dict[str, tuple[int, c.Heartbeat]] = {}
-        later = []
-        for index, command in waiting:
-            if command.worker_id in first:
-                later.append((index, command))
-            else:
-                first[command.worker_id] = (index, command)
+        first: dict[str, Placed] = {}
+        later = [each for each in waiting if first.setdefault(each[1].worker_id, each) is not each]
         await _beat(tx, list(first.values()), now_ms, answers)
         waiting = later
-    for index, touch in enumerate(commands):
-        if isinstance(touch, c.TouchServer):
-            await tx.one("touch_server", touch.server_id, now_ms)
-            answers[index] = now_ms
+    for index, touch in touches:
+        await tx.one("touch_server", touch.server_id, now_ms)
+        answers[index] = now_ms
     return Beaten(answers, now_ms)
 
 
@@ -60,14 +60,14 @@ def _granted(command: c.Heartbeat, settings: Settings) -> c.Heartbeat:
     """Let a worker ask for another lease, within the limits."""
     asked_ms = command.beat.lease_ms
     lease_ms = min(max(asked_ms, settings.lease_least_ms), settings.lease_most_ms)
-    if not asked_ms or lease_ms == asked_ms:
+    if lease_ms == asked_ms:
         return command
     return replace(command, beat=replace(command.beat, lease_ms=lease_ms))
 
 
 async def _beat(
     tx: Tx,
-    commands: Sequence[tuple[int, c.Heartbeat]],
+    commands: Sequence[Placed],
     now_ms: int,
     answers: list[object],
 ) -> None:
@@ -85,16 +85,18 @@ async def _beat(
         lease = renewed.get(command.worker_id)
         if lease is None:
             answers[index] = _refusal(command, workers, leases).to_error()
-            continue
-        worker = workers.get(command.worker_id)
-        is_draining = worker is not None and worker.status is WorkerStatus.DRAINING
-        cancel = cancels.get(command.worker_id, ())
-        answers[index] = c.Renewed(lease, should_drain=is_draining, cancel=tuple(cancel))
+        elif command.wants_cancels:
+            worker = workers.get(command.worker_id)
+            is_draining = worker is not None and worker.status is WorkerStatus.DRAINING
+            cancel = tuple(cancels.get(command.worker_id, ()))
+            answers[index] = c.Renewed(lease, should_drain=is_draining, cancel=cancel)
+        else:
+            answers[index] = c.Renewed(lease)
 
 
 async def _look_closer(
     tx: Tx,
-    commands: Sequence[tuple[int, c.Heartbeat]],
+    commands: Sequence[Placed],
     renewed: dict[str, Lease],
 ) -> tuple[dict[str, Worker], dict[str, Lease]]:
     """Read what explains a refusal, and the status where a poll has no other way to hear of it."""
@@ -111,7 +113,7 @@ async def _look_closer(
 
 async def _load_cancels(
     tx: Tx,
-    commands: Sequence[tuple[int, c.Heartbeat]],
+    commands: Sequence[Placed],
     renewed: dict[str, Lease],
 ) -> dict[str, list[c.TaskRef]]:
     asked = {x.worker_id for _, x in commands if x.wants_cancels and x.worker_id in renewed}

@@ -15,6 +15,8 @@ from tenure.errors import TenureError
 class Poll:
     """The sink of a poll; its future is the answer."""
 
+    __slots__ = ("_deadline", "_future", "_wait_ms")
+
     def __init__(self, future: asyncio.Future[object], wait_ms: int) -> None:
         """Answer ``future``."""
         self._future = future

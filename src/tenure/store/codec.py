@@ -219,6 +219,11 @@ def labels_to(labels: dict[str, str] | None) -> str | None:
     return None if labels is None else _encode_json(labels).decode()
 
 
+def types_from(text: str) -> tuple[str, ...]:
+    """Read the types of a worker."""
+    return _decode_types(text)
+
+
 def attempt_from(row: AnyRow) -> Attempt:
     """Make an ended attempt from its row."""
     error = row[8]
@@ -256,7 +261,7 @@ def worker_from(row: AnyRow) -> Worker:
         id=row[0],
         namespace=row[1],
         queue=row[2],
-        types=_decode_types(row[3]),
+        types=types_from(row[3]),
         instance_key=row[4],
         registered_at_ms=row[5],
         status=WorkerStatus(row[6]),

@@ -2,6 +2,7 @@
 
 A statement starts with ``-- name: verb_noun(parameter, ...)`` and uses ``:parameter``, which the
 loader turns into the database's numbered form. The order in the header is the order of a call.
+``:rows`` stands for whole rows of parameters, given as one value before those that rows share.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A named statement. A database that cannot do it in one text has several parts."""
+    """A named statement. A database that cannot do it in one text has several parts.
+
+    ``takes_rows`` tells that it uses ``:rows``.
+    """
 
     name: str
     parameters: tuple[str, ...]
     parts: tuple[Part, ...]
+    takes_rows: bool = False
 
 
 def load(package: str, *, mark: str) -> Mapping[str, Statement]:
@@ -65,11 +70,14 @@ def _statement(name: str, parameters: tuple[str, ...], body: str, mark: str) -> 
     parts = tuple(
         _part(text.strip(), parameters, mark) for text in code.split(";\n") if text.strip(" ;\n")
     )
-    return Statement(name, parameters, parts)
+    return Statement(name, parameters, parts, takes_rows=":rows" in code)
 
 
 def _part(text: str, parameters: tuple[str, ...], mark: str) -> Part:
+    names = [match[1] for match in _PARAMETER.finditer(text)]
+    if "rows" in names:
+        parameters = ("rows", *(each for each in parameters if each in names))
     numbers = {name: index for index, name in enumerate(parameters, 1)}
-    used = [numbers[match[1]] for match in _PARAMETER.finditer(text)]
+    used = [numbers[name] for name in names]
     numbered = _PARAMETER.sub(lambda match: f"{mark}{numbers[match[1]]}", text)
     return Part(numbered.rstrip(";"), max(used, default=0))

@@ -30,6 +30,12 @@ CROSS JOIN LATERAL (
     FOR UPDATE SKIP LOCKED
 ) AS t;
 
+-- name: count_depths(amount)
+SELECT namespace, queue, state, count(*)
+FROM tasks
+GROUP BY namespace, queue, state
+LIMIT CAST(:amount AS integer);
+
 -- name: count_held(namespace, queue)
 SELECT d.namespace, d.queue, t.held
 FROM unnest(CAST(:namespace AS text[]), CAST(:queue AS text[])) AS d (namespace, queue)
@@ -39,12 +45,66 @@ CROSS JOIN LATERAL (
     WHERE c.worker_id IS NOT NULL AND c.namespace = d.namespace AND c.queue = d.queue
 ) AS t;
 
--- name: count_tasks(namespace)
+-- name: count_listed_tasks(namespace, queue, type, state, amount)
+-- Counts what list_tasks would list, and stops at an amount: a total of millions helps nobody.
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM (
+        SELECT * FROM (
+            SELECT 1
+            FROM tasks
+            WHERE namespace = :namespace
+              AND (CAST(:queue AS text) = '' OR queue = :queue)
+              AND (CAST(:type AS text) = '' OR type = :type)
+              AND (CAST(:state AS text) = '' OR state = :state)
+              AND CAST(:state AS text) NOT IN ('succeeded', 'failed', 'cancelled')
+            LIMIT CAST(:amount AS integer)
+        ) AS live
+        UNION ALL
+        SELECT * FROM (
+            SELECT 1
+            FROM history
+            WHERE namespace = :namespace
+              AND (CAST(:queue AS text) = '' OR queue = :queue)
+              AND (CAST(:type AS text) = '' OR type = :type)
+              AND (CAST(:state AS text) = '' OR state = :state)
+              AND CAST(:state AS text) IN ('', 'succeeded', 'failed', 'cancelled')
+            LIMIT CAST(:amount AS integer)
+        ) AS finished
+    ) AS both_tables
+    LIMIT CAST(:amount AS integer)
+) AS listed;
+
+-- name: count_tasks(namespace, queue)
 SELECT queue, type, state, count(*)
 FROM tasks
 WHERE namespace = :namespace
+  AND (CAST(:queue AS text) = '' OR queue = :queue)
 GROUP BY queue, type, state
 ORDER BY queue, type, state;
+
+-- name: count_worker_held(namespace, queue, worker_id)
+SELECT CAST(d.worker_id AS text), t.held, t.handed_at_ms
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:worker_id AS uuid[])
+) AS d (namespace, queue, worker_id)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS held, coalesce(max(c.handed_at_ms), 0) AS handed_at_ms
+    FROM tasks AS c
+    WHERE c.worker_id IS NOT NULL
+      AND c.namespace = d.namespace
+      AND c.queue = d.queue
+      AND c.worker_id = d.worker_id
+) AS t;
+
+-- name: find_tasks(namespace, id)
+-- Which tasks are live, without their payloads.
+SELECT d.namespace, CAST(d.id AS text)
+FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
+CROSS JOIN LATERAL (
+    SELECT 1 FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
+) AS t;
 
 -- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
 -- Each live row is looked up by its primary key, then deleted by its place, whatever the
@@ -56,15 +116,7 @@ ORDER BY queue, type, state;
 -- every write of a task raises it.
 WITH found AS MATERIALIZED (
     SELECT c.place, g.*
-    FROM unnest(
-        CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
-        CAST(:state AS text[]), CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]),
-        CAST(:last_outcome AS text[]), CAST(:finished_at_ms AS bigint[]),
-        CAST(:progress AS bytea[]), CAST(:output AS bytea[])
-    ) AS g (
-        namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms,
-        progress, output
-    )
+    FROM unnest(CAST(:rows AS finish_tasks_row[])) AS g
     CROSS JOIN LATERAL (
         SELECT l.ctid AS place, l.id, l.version
         FROM tasks AS l
@@ -100,20 +152,7 @@ SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
     version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
     CAST(labels AS jsonb), spec, progress, input
-FROM unnest(
-    CAST(:id AS uuid[]), CAST(:namespace AS text[]), CAST(:queue AS text[]),
-    CAST(:type AS text[]), CAST(:state AS text[]), CAST(:line AS smallint[]),
-    CAST(:priority AS smallint[]), CAST(:created_at_ms AS bigint[]),
-    CAST(:run_at_ms AS bigint[]), CAST(:attempt AS integer[]), CAST(:version AS integer[]),
-    CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
-    CAST(:session_no AS integer[]), CAST(:last_outcome AS text[]),
-    CAST(:due_at_ms AS bigint[]), CAST(:is_guarded AS boolean[]), CAST(:labels AS text[]),
-    CAST(:spec AS bytea[]), CAST(:progress AS bytea[]), CAST(:input AS bytea[])
-) AS g (
-    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
-    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,
-    spec, progress, input
-);
+FROM unnest(CAST(:rows AS insert_tasks_row[])) AS g;
 
 -- name: list_tasks(namespace, queue, type, state, before_id, amount)
 -- Newest first by id over both tables, so that a row that moves between two pages is neither
@@ -158,6 +197,36 @@ FROM (
 ) AS both_tables
 ORDER BY id DESC
 LIMIT CAST(:amount AS integer);
+
+-- name: list_waiting(amount)
+-- The head of every line that has a claimable task, one index probe each: how long the first one
+-- has waited costs the same with ten waiting tasks and with ten million.
+WITH RECURSIVE heads AS (
+    (
+        SELECT namespace, queue, type, line, priority, run_at_ms
+        FROM tasks
+        WHERE line > 0
+        ORDER BY namespace, queue, type, line, priority, run_at_ms, id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT t.*
+    FROM heads AS h
+    CROSS JOIN LATERAL (
+        SELECT c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms
+        FROM tasks AS c
+        WHERE c.line > 0
+          AND (c.namespace, c.queue, c.type, c.line, c.priority)
+            > (h.namespace, h.queue, h.type, h.line, h.priority)
+        ORDER BY c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
+        LIMIT 1
+    ) AS t
+)
+SELECT
+    h.namespace, h.queue, h.type, h.run_at_ms, coalesce(q.is_paused, false),
+    coalesce(q.concurrency_max, 0)
+FROM (SELECT * FROM heads LIMIT CAST(:amount AS integer)) AS h
+LEFT JOIN queues AS q ON q.namespace = h.namespace AND q.name = h.queue;
 
 -- name: load_cancelling(worker_id)
 SELECT CAST(worker_id AS text), CAST(id AS text), attempt
@@ -225,12 +294,19 @@ CROSS JOIN LATERAL (
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
 -- name: read_held(namespace, queue, worker_id)
-SELECT CAST(id AS text), attempt
-FROM tasks
-WHERE worker_id IS NOT NULL
-  AND namespace = :namespace
-  AND queue = :queue
-  AND worker_id = CAST(:worker_id AS uuid);
+SELECT CAST(d.worker_id AS text), CAST(t.id AS text), t.attempt
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:worker_id AS uuid[])
+) AS d (namespace, queue, worker_id)
+CROSS JOIN LATERAL (
+    SELECT c.id, c.attempt
+    FROM tasks AS c
+    WHERE c.worker_id IS NOT NULL
+      AND c.namespace = d.namespace
+      AND c.queue = d.queue
+      AND c.worker_id = d.worker_id
+    OFFSET 0
+) AS t;
 
 -- name: read_tasks(namespace, id)
 SELECT
@@ -247,17 +323,7 @@ CROSS JOIN LATERAL (
 -- By place, after a lookup by primary key: see finish_tasks.
 WITH found AS MATERIALIZED (
     SELECT c.place, g.*
-    FROM unnest(
-        CAST(:namespace AS text[]), CAST(:id AS uuid[]), CAST(:version AS integer[]),
-        CAST(:state AS text[]), CAST(:line AS smallint[]), CAST(:run_at_ms AS bigint[]),
-        CAST(:attempt AS integer[]), CAST(:worker_id AS uuid[]),
-        CAST(:handed_at_ms AS bigint[]), CAST(:session_no AS integer[]),
-        CAST(:last_outcome AS text[]), CAST(:due_at_ms AS bigint[]),
-        CAST(:is_guarded AS boolean[]), CAST(:progress AS bytea[])
-    ) AS g (
-        namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms,
-        session_no, last_outcome, due_at_ms, is_guarded, progress
-    )
+    FROM unnest(CAST(:rows AS update_tasks_row[])) AS g
     CROSS JOIN LATERAL (
         SELECT l.ctid AS place, l.id, l.version
         FROM tasks AS l

@@ -14,17 +14,69 @@ WHERE line > 0
 ORDER BY namespace, queue, type, line, priority, run_at_ms, id
 LIMIT :amount;
 
+-- name: count_depths(amount)
+SELECT namespace, queue, state, count(*)
+FROM tasks
+GROUP BY namespace, queue, state
+LIMIT :amount;
+
 -- name: count_held(namespace, queue)
 SELECT :namespace, :queue, count(*)
 FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL AND namespace = :namespace AND queue = :queue;
 
--- name: count_tasks(namespace)
+-- name: count_listed_tasks(namespace, queue, type, state, amount)
+-- Counts what list_tasks would list, and stops at an amount: a total of millions helps nobody.
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM (
+        SELECT * FROM (
+            SELECT 1
+            FROM tasks
+            WHERE namespace = :namespace
+              AND (:queue = '' OR queue = :queue)
+              AND (:type = '' OR type = :type)
+              AND (:state = '' OR state = :state)
+              AND :state NOT IN ('succeeded', 'failed', 'cancelled')
+            LIMIT :amount
+        ) AS live
+        UNION ALL
+        SELECT * FROM (
+            SELECT 1
+            FROM history
+            WHERE namespace = :namespace
+              AND (:queue = '' OR queue = :queue)
+              AND (:type = '' OR type = :type)
+              AND (:state = '' OR state = :state)
+              AND :state IN ('', 'succeeded', 'failed', 'cancelled')
+            LIMIT :amount
+        ) AS finished
+    ) AS both_tables
+    LIMIT :amount
+) AS listed;
+
+-- name: count_tasks(namespace, queue)
 SELECT queue, type, state, count(*)
 FROM tasks
 WHERE namespace = :namespace
+  AND (:queue = '' OR queue = :queue)
 GROUP BY queue, type, state
 ORDER BY queue, type, state;
+
+-- name: count_worker_held(namespace, queue, worker_id)
+SELECT :worker_id, count(*), coalesce(max(handed_at_ms), 0)
+FROM tasks INDEXED BY tasks_held
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = :worker_id;
+
+-- name: find_tasks(namespace, id)
+-- Which tasks are live, without their payloads.
+SELECT namespace, id
+FROM tasks
+WHERE namespace = :namespace AND id = :id;
 
 -- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
 INSERT INTO history (
@@ -99,6 +151,37 @@ FROM (
 ORDER BY id DESC
 LIMIT :amount;
 
+-- name: list_waiting(amount)
+-- The head of every line that has a claimable task, one index probe each: how long the first one
+-- has waited costs the same with ten waiting tasks and with ten million.
+WITH RECURSIVE heads (namespace, queue, type, line, priority, run_at_ms) AS (
+    SELECT * FROM (
+        SELECT namespace, queue, type, line, priority, run_at_ms
+        FROM tasks INDEXED BY tasks_claim
+        WHERE line > 0
+        ORDER BY namespace, queue, type, line, priority, run_at_ms, id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT t.namespace, t.queue, t.type, t.line, t.priority, t.run_at_ms
+    FROM heads AS h
+    CROSS JOIN tasks AS t ON (t.namespace, t.id) = (
+        SELECT c.namespace, c.id
+        FROM tasks AS c INDEXED BY tasks_claim
+        WHERE c.line > 0
+          AND (c.namespace, c.queue, c.type, c.line, c.priority)
+            > (h.namespace, h.queue, h.type, h.line, h.priority)
+        ORDER BY c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
+        LIMIT 1
+    )
+    LIMIT :amount
+)
+SELECT
+    h.namespace, h.queue, h.type, h.run_at_ms, coalesce(q.is_paused, 0),
+    coalesce(q.concurrency_max, 0)
+FROM heads AS h
+LEFT JOIN queues AS q ON q.namespace = h.namespace AND q.name = h.queue;
+
 -- name: load_cancelling(worker_id)
 SELECT worker_id, id, attempt
 FROM tasks
@@ -148,7 +231,7 @@ WHERE namespace = :namespace AND id = :id;
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
 -- name: read_held(namespace, queue, worker_id)
-SELECT id, attempt
+SELECT worker_id, id, attempt
 FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL
   AND namespace = :namespace
