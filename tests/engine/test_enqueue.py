@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.task_record import Line, NewTask, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
@@ -137,7 +138,9 @@ class TestResend:
         world: World,
         engine: Engine,
     ) -> None:
-        (answer,) = await world.enqueue(engine, world.new(), is_resend=True)
+        new = world.new()
+        await world.advance(ENQUEUE_DECIDED_MS)
+        (answer,) = await world.enqueue(engine, new, is_resend=True)
         assert answer.is_new
 
     async def test_a_resend_finds_a_task_that_has_finished(
@@ -157,6 +160,7 @@ class TestResend:
         engine: Engine,
     ) -> None:
         new = world.new()
+        await world.advance(ENQUEUE_DECIDED_MS)
         answers = await asyncio.gather(
             world.enqueue(engine, new, is_resend=True),
             world.enqueue(engine, new, is_resend=True),
@@ -166,6 +170,7 @@ class TestResend:
     async def test_a_partly_stored_bulk_is_completed(self, world: World, engine: Engine) -> None:
         stored, missing = world.new(), world.new()
         await world.enqueue(engine, stored)
+        await world.advance(ENQUEUE_DECIDED_MS)
         answers = await world.enqueue(engine, stored, missing, is_resend=True)
         assert [each.is_new for each in answers] == [False, True]
 

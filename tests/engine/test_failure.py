@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tenure.core.attempt import Outcome
+from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.task_record import TaskState
 from tenure.core.worker import NewWorker, WorkerMode
 from tenure.engine import command as c
@@ -23,7 +24,6 @@ from tenure.errors import (
     TenureError,
     TokenMismatch,
     Unavailable,
-    WorkerInactive,
     WrongState,
 )
 from tenure.store.failure import Conflict, Lost, Refused
@@ -60,8 +60,9 @@ async def fresh_world(dialect: str) -> AsyncIterator[World]:
 
 
 async def _enqueue(world: World, _engine: Engine) -> Any:
-    new = world.new(idempotency_key="k", input=b"in")
-    return c.EnqueueTasks(namespace=NAMESPACE, tasks=(new, world.new()), is_resend=True)
+    tasks = (world.new(idempotency_key="k", input=b"in"), world.new())
+    await world.advance(ENQUEUE_DECIDED_MS)
+    return c.EnqueueTasks(namespace=NAMESPACE, tasks=tasks, is_resend=True)
 
 
 async def _confirm(world: World, engine: Engine) -> Any:
@@ -229,7 +230,7 @@ CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "RegisterWorker": (_register, None),
     "DrainWorker": (_worker_command(c.DrainWorker), None),
     "DeregisterWorker": (_worker_command(c.DeregisterWorker), None),
-    "EvictWorker": (_worker_command(c.EvictWorker), WorkerInactive),
+    "EvictWorker": (_worker_command(c.EvictWorker), None),
     "FailCall": (_worker_command(c.FailCall), None),
     "OpenSession": (_open_session, None),
     "CloseSession": (_close_session, None),
@@ -330,6 +331,7 @@ class TestLost:
         assert [type(each) for each in answers] == [Unavailable] * 4
         reasons = {each.fields["reason"] for each in answers if isinstance(each, Unavailable)}
         assert reasons == {"storage_full"}
+        await world.advance(ENQUEUE_DECIDED_MS)
         again = [(await world.enqueue(engine, each, is_resend=True))[0] for each in new]
         assert [each.is_new for each in again] == [point == "before COMMIT"] * 3
 

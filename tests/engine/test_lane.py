@@ -13,9 +13,20 @@ from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
+from tenure.engine.lane import Entry, Lane
 from tenure.errors import InvalidArgument, RateLimited, Unavailable
 from tenure.store.sqlite import SqliteStore
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, SPEC, World, finish, heartbeat
+from tenure.testing.clock import ManualClock
+from tests.engine.world import (
+    NAMESPACE,
+    OTHER_NAMESPACE,
+    QUEUE,
+    SPEC,
+    World,
+    finish,
+    heartbeat,
+    until,
+)
 
 
 def enqueue(world: World) -> c.EnqueueTasks:
@@ -200,3 +211,43 @@ class TestStop:
 
 def _new(task_id: str) -> NewTask:
     return NewTask(id=task_id, type="mail", queue=QUEUE, spec=SPEC)
+
+
+async def test_a_lane_knows_since_when_its_batch_may_have_waited() -> None:
+    """One reading of the clock per batch: never later than a submission, one batch earlier."""
+    clock = ManualClock()
+    seen: list[tuple[list[int], int]] = []
+    later = [[5, 6], [7, 8]]
+
+    async def run(entries: list[Entry[int]]) -> None:
+        seen.append(([number for number, _ in entries], lane.waiting_since_mono_ms))
+        clock.advance(10)
+        for number in later.pop(0) if later else []:
+            lane.submit(number)
+
+    lane: Lane[int] = Lane(
+        run,
+        batch_max=2,
+        queue_max=100,
+        weigh=lambda _: 1,
+        mono_ms=clock.monotonic_ms,
+    )
+    clock.advance(1_000)
+    for number in range(5):
+        lane.submit(number)
+    serving = asyncio.ensure_future(lane.serve())
+    await until(lambda: len(seen) == 5)
+    clock.advance(5_000)
+    lane.submit(9)
+    await until(lambda: len(seen) == 6)
+    lane.close()
+    await serving
+    assert seen[:6] == [
+        ([0, 1], 1_000),
+        ([2, 3], 1_000),
+        ([4, 5], 1_000),
+        ([6, 7], 1_000),
+        ([8], 1_010),
+        # What an idle lane gets has not waited at all.
+        ([9], 6_050),
+    ]

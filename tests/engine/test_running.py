@@ -31,10 +31,14 @@ class Clock(LoopClock):
         self._numbers = itertools.count(1)
 
     def new_id(self) -> str:
-        return f"019b0000-0000-7000-8000-{next(self._numbers):012x}"
+        at = f"{self.now_ms():012x}"
+        return f"{at[:8]}-{at[8:]}-7000-8000-{next(self._numbers):012x}"
 
     def jitter(self) -> float:
         return 0.5
+
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
 
 
 class Scene:

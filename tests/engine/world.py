@@ -38,10 +38,12 @@ from tests.postgres import PostgresServer, shared
 T = TypeVar("T")
 NAMESPACE: Final = "acme/default"
 OTHER_NAMESPACE: Final = "other/default"
+DEFAULT_NAMESPACE: Final = "default/default"
 QUEUE: Final = "default"
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 NEVER_MS: Final = 10**9
+UNTIL_SECONDS_MAX: Final = 30
 SPEC: Final = Spec(start_to_close_ms=600_000)
 RUN_SPEC: Final = Spec(kind=TaskKind.WORKFLOW)
 FAULT: Final = ErrorInfo(ErrorCategory.USER_CODE, "boom", type="ValueError")
@@ -56,6 +58,7 @@ TABLES: Final = [
     "workers",
     "leases",
     "servers",
+    "secrets",
 ]
 CURSOR_KEY: Final = b"secret of this server"
 
@@ -68,10 +71,14 @@ class Clock(ManualClock):
         self._numbers = itertools.count(1)
 
     def new_id(self) -> str:
-        return f"019b0000-0000-7000-8000-{next(self._numbers):012x}"
+        at = f"{self.now_ms():012x}"
+        return f"{at[:8]}-{at[8:]}-7000-8000-{next(self._numbers):012x}"
 
     def jitter(self) -> float:
         return 0.5
+
+    def random_bytes(self, count: int) -> bytes:
+        return next(self._numbers).to_bytes(count)
 
 
 class Faults:
@@ -134,8 +141,8 @@ class Database:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
-    def store(self, faults: Faults) -> Store:
-        """Return a new store on this database."""
+    def store(self, faults: Faults, *, pooled: bool = False) -> Store:
+        """Return a new store on this database; one that is pooled cannot listen."""
         raise NotImplementedError
 
     async def set_time(self) -> None:
@@ -170,7 +177,8 @@ class SqliteDatabase(Database):
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         self._connection = apsw.Connection(self._path, flags=flags)
 
-    def store(self, faults: Faults) -> Store:
+    def store(self, faults: Faults, *, pooled: bool = False) -> Store:
+        del pooled
         return SqliteStore(self._path, clock=self.clock.now_ms, inline=True, probe=faults)
 
     async def rows(self, sql: str) -> list[dict[str, Any]]:
@@ -191,7 +199,9 @@ class SqliteDatabase(Database):
 
 SEARCH_PATH: Final = "&search_path=public,pg_catalog"
 NAMESPACES_SQL: Final = f"""
-INSERT INTO namespaces (name, created_at_ms) VALUES ('{NAMESPACE}', 0), ('{OTHER_NAMESPACE}', 0);
+INSERT INTO namespaces (name, created_at_ms)
+VALUES ('{NAMESPACE}', 0), ('{OTHER_NAMESPACE}', 0), ('{DEFAULT_NAMESPACE}', 0)
+ON CONFLICT (name) DO UPDATE SET created_at_ms = 0;
 """
 CLOCK_SQL: Final = f"""
 CREATE TABLE test_clock (now_ms bigint NOT NULL);
@@ -226,8 +236,8 @@ class PostgresDatabase(Database):
         self.dsn = dsn
         self._connection = connection
 
-    def store(self, faults: Faults) -> Store:
-        return PostgresStore(self.dsn, probe=faults)
+    def store(self, faults: Faults, *, pooled: bool = False) -> Store:
+        return PostgresStore(self.dsn, pooled=pooled, probe=faults)
 
     async def set_time(self) -> None:
         await self._connection.execute("UPDATE test_clock SET now_ms = $1", self.clock.now_ms())
@@ -328,12 +338,17 @@ class World:
         *,
         faults: Faults | None = None,
         services: Sequence[Job] = (),
+        pooled: bool = False,
         **settings: Any,
     ) -> Engine:
         """Start an engine of its own on the database."""
-        quiet: dict[str, Any] = {"lease_least_ms": 1, "fallback_poll_ms": NEVER_MS}
+        quiet: dict[str, Any] = {
+            "lease_least_ms": 1,
+            "fallback_poll_ms": NEVER_MS,
+            "news_poll_ms": NEVER_MS,
+        }
         engine = Engine(
-            self.database.store(self.faults if faults is None else faults),
+            self.database.store(self.faults if faults is None else faults, pooled=pooled),
             clock=self.clock,
             settings=Settings(**{**quiet, **settings}),
             services=services,
@@ -516,6 +531,13 @@ class World:
 
     async def dump(self, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
         return await self.database.dump(*tables)
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait for something that happens by itself, on the real clock."""
+    async with asyncio.timeout(UNTIL_SECONDS_MAX):
+        while not is_so():  # noqa: ASYNC110 (what it waits for rings no bell)
+            await asyncio.sleep(0.005)
 
 
 def ref(task: Task) -> c.TaskRef:

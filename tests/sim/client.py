@@ -53,6 +53,8 @@ _ACTIONS: Final = {
     "pretend": 4,
 }
 RESENDS_MAX: Final = 8
+# A broken connection is noticed sooner than silence.
+TIMEOUTS_MS: Final = (100, 500, 500, 500)
 
 
 class Client:
@@ -79,14 +81,17 @@ class Client:
         """Send a command, again after silence; a resent enqueue is marked."""
         for _ in range(RESENDS_MAX if repeat else 1):
             server = self._random.choice(self._world.servers)
+            timeout_ms = self._random.choice(TIMEOUTS_MS)
             try:
-                return await self._world.network.call(self.name, server, command, timeout_ms=500)
+                return await self._world.network.call(
+                    self.name, server, command, timeout_ms=timeout_ms
+                )
             except NoAnswer:
                 await asyncio.sleep(0.05 + 0.2 * self._random.random())
             except TenureError as error:
                 if error.code != "unavailable":
                     return error
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(int(error.fields["retry_after_ms"]) / 1000)
             if isinstance(command, c.EnqueueTasks):
                 command = c.EnqueueTasks(
                     namespace=command.namespace, tasks=command.tasks, is_resend=True
@@ -127,7 +132,10 @@ class Client:
             count = random.choice([1, 1, 1, 2, 4])
             tasks = tuple(self._new() for _ in range(count))
         keyed += [new for new in tasks if new.idempotency_key and not new.run_at_ms]
-        await self.ask(c.EnqueueTasks(namespace=self._namespace, tasks=tasks))
+        answer = await self.ask(c.EnqueueTasks(namespace=self._namespace, tasks=tasks))
+        if isinstance(answer, tuple) and random.random() < 0.5:
+            for told in answer:
+                self._world.waits.begin((self._namespace, told.task_id))
 
     def _some_task(self, *states: TaskState) -> str | None:
         """Pick a task as a user would, from a list that may be old when the request arrives."""

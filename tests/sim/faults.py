@@ -18,6 +18,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     duplicated: float = 0.0
     slow_share: float = 0.0
     slow_ms: int = 400
+    stuck_share: float = 0.0  # Of enqueues, which wait in a socket while their client asks again.
+    stuck_ms: int = 4_000
     engine_crash_rate: float = 0.0
     engine_stop_rate: float = 0.0
     engine_stop_ms: int = 3_000
@@ -47,6 +49,8 @@ _MOST = Faults(
     duplicated=0.15,
     slow_share=0.2,
     slow_ms=900,
+    stuck_share=0.2,
+    stuck_ms=6_000,
     engine_crash_rate=0.25,
     engine_stop_rate=0.15,
     engine_stop_ms=4_000,
@@ -68,7 +72,10 @@ _MOST = Faults(
     supersede_rate=0.1,
     forget_share=0.05,
 )
-_SIZES = ("slow_ms", "engine_stop_ms", "pause_ms", "partition_ms", "worker_stop_ms", "jump_back_ms")
+_SIZES = (
+    *("slow_ms", "stuck_ms", "engine_stop_ms", "pause_ms", "partition_ms"),
+    *("worker_stop_ms", "jump_back_ms"),
+)
 
 
 def draw(random: Random) -> Faults:

@@ -10,21 +10,23 @@ from unittest import mock
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core import deadline, sight, task
+from tenure.core import deadline, sight, task, youth
 from tenure.core import queue as queue_rules
 from tenure.core.deadline import _BY_STATE
 from tenure.core.deal import _Deal
 from tenure.core.lease import Lease, SessionLost
 from tenure.core.task_record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import WorkerStatus
+from tenure.core.youth import Youth
 from tenure.engine import batch, claim, load, task_handler, worker_handler
 from tenure.engine import command as c
 from tenure.engine.cache import RowCache
-from tenure.engine.dispatch import Dispatch
 from tenure.engine.engine import Engine
 from tenure.engine.mark import Marks
+from tenure.engine.messenger import Messenger
 from tenure.engine.need import _BY_TYPE as NEEDS
 from tenure.engine.offer import Offer
+from tenure.engine.result_watch import ResultWatch
 from tenure.engine.service import Report
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
@@ -58,6 +60,8 @@ LAGGING: Final = Faults(jump_rate=0.5, jump_ahead_ms=30_000, pause_share=0.9, pa
 CROSSING: Final = Faults(
     reply_lost=0.35, slow_share=0.3, slow_ms=500, pause_share=0.8, pause_ms=300
 )
+STUCK: Final = Faults(stuck_share=0.6, stuck_ms=5_000)
+STUCK_BRIEFLY: Final = Faults(stuck_share=0.8, stuck_ms=800)
 DRAINING: Final = Faults(drain_rate=1.0, evict_rate=0.3, supersede_rate=0.3, slow_share=0.1)
 FORGETTING: Final = Faults(forget_share=0.15, reply_lost=0.2, slow_share=0.3, pause_share=0.3)
 
@@ -406,6 +410,18 @@ def _resend_inserted(_original: Function) -> Function:
     return changed
 
 
+def _never_looked_up(_original: Function) -> Function:
+    return lambda _self, _task_id: True
+
+
+def _resend_not_held_back(_original: Function) -> Function:
+    return lambda _task_id, _now_ms: 0
+
+
+def _results_of_others_unread(_original: Function) -> Function:
+    return lambda _self: None
+
+
 def _key_ignored(_original: Function) -> Function:
     return lambda _key, _now_ms: True
 
@@ -498,11 +514,14 @@ def _list() -> list[Mutant]:
         m("type_ignored", _Deal, "_choose", _type_ignored, CALM),
         m("limit_ignored", queue_rules, "free_slots", _limit_ignored, CALM),
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),
-        m("slot_leaked", Dispatch, "forget_held", _slot_leaked, CALM),
+        m("slot_leaked", Messenger, "forget_held", _slot_leaked, CALM),
         m("slots_ignored", Offer, "credit", _window_ignored, CALM),
         m("other_servers_unheard", Marks, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),
         m("resend_inserted", NEEDS, c.EnqueueTasks, _resend_inserted, LOSSY),
+        m("enqueue_always_young", Youth, "has", _never_looked_up, STUCK),
+        m("resend_not_held_back", youth, "undecided_ms", _resend_not_held_back, STUCK_BRIEFLY),
+        m("results_of_others_unread", ResultWatch, "_period_ms", _results_of_others_unread, CALM),
         m("key_ignored", task_handler, "_is_over", _key_ignored, CALM),
         m("enqueue_lost", table, "insert_tasks", _answered_before_save, CALM),
         m("due_not_rechecked", deadline, "first_expired", _due_not_rechecked, CALM),

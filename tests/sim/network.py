@@ -76,13 +76,29 @@ class Network:
         loop.call_later(timeout_ms / 1000, _give_up, reply)
         if self._happens(self._world.faults.request_lost):
             return reply
-        is_single = is_single or type(request) is c.EnqueueTasks
+        # What arrives twice is sent twice, and an enqueue that is sent again is marked.
+        is_single = is_single or (type(request) is c.EnqueueTasks and not request.is_resend)
         copies = 1 + (not is_single and self._happens(self._world.faults.duplicated))
         for copy in range(copies):
             answer_to = reply if copy == 0 else None
-            after = self.delay_ms() / 1000
+            after = (self.delay_ms() + self._stuck_ms(request)) / 1000
             loop.call_later(after, self._arrive, party, server, request, ask, answer_to)
         return reply
+
+    def _stuck_ms(self, request: Request) -> float:
+        faults = self._world.faults
+        if type(request) is not c.EnqueueTasks or not self._happens(faults.stuck_share):
+            return 0
+        return self._random.random() * faults.stuck_ms
+
+    def hint(self, server: Server, payload: str) -> None:
+        """Carry what a server tells to all others; some of it is lost."""
+        world = self._world
+        if not world.has_hints or not server.is_up:
+            return
+        for other in world.servers:
+            if other is not server and not self._happens(world.faults.request_lost):
+                world.loop.call_later(self.delay_ms() / 1000, other.hear, payload)
 
     def _arrive(
         self,
@@ -92,8 +108,7 @@ class Network:
         ask: Ask | None,
         reply: asyncio.Future[Any] | None,
     ) -> None:
-        is_fragile = type(request) is c.EnqueueTasks
-        if self.cut_ms(party, server) or (is_fragile and reply is not None and reply.done()):
+        if self.cut_ms(party, server):
             return
         engine = server.engine
         if engine is None:
@@ -106,9 +121,6 @@ class Network:
             self._world.ledger.answered(request, error)
             self._send_back(party, server, reply, error)
             return
-        if is_fragile and reply is not None:
-            # The caller's resend is marked; what it gave up is never run, as when a call ends.
-            reply.add_done_callback(lambda _: answer.cancel())
         answer.add_done_callback(
             lambda done: self._answered(party, server, engine, request, reply, done),
         )

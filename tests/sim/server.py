@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 # Statements that change nothing the checker looks at; every other one makes it look again.
 _HARMLESS: Final = (
     *("load_", "lock_", "read_", "share_", "find_", "claim_", "count_", "list_", "next_"),
-    *("touch_server", "before ", "after ", "ensure_days", "drop_days"),
+    *("touch_server", "insert_secrets", "before ", "after ", "ensure_days", "drop_days"),
 )
 _KINDS: dict[str, int] = {}
 # A server that stood still for longer must not judge what it could not hear.
@@ -62,6 +63,39 @@ class EngineClock:
         """Return a number in [0, 1)."""
         return self._random.random()
 
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes that come from the seed."""
+        return self._random.randbytes(count)
+
+
+class SimulatedStore(SqliteStore):
+    """Lets servers tell each other what they would on PostgreSQL, in worlds where they listen."""
+
+    def __init__(self, server: Server, world: World, life: int) -> None:
+        super().__init__(
+            world.path,
+            clock=world.clock.now_ms,
+            inline=True,
+            probe=lambda statement: server.probe(statement, life),
+        )
+        self._server = server
+        self._world = world
+        self.callback: Callable[[str], None] | None = None
+
+    @property
+    def is_listening(self) -> bool:
+        """Tell whether hints reach this server in its world."""
+        return self._world.has_hints
+
+    async def notify(self, *payloads: str) -> None:
+        """Tell the other servers."""
+        for payload in payloads:
+            self._world.network.hint(self._server, payload)
+
+    def listen(self, callback: Callable[[str], None]) -> None:
+        """Call back with what other servers tell."""
+        self.callback = callback
+
 
 class Server:
     """One replica. Its number is its address; each start gives it a new engine and server id."""
@@ -91,13 +125,7 @@ class Server:
         self.life += 1
         self._crash_at = None
         name = f"{self.number}.{self.life}"
-        store = SqliteStore(
-            world.path,
-            clock=world.clock.now_ms,
-            inline=True,
-            probe=lambda statement: self._probe(statement, life),
-        )
-        life = self.life
+        store = SimulatedStore(self, world, self.life)
         slows = world.faults.pause_share or world.faults.engine_stop_rate
         engine = Engine(
             store,
@@ -116,7 +144,15 @@ class Server:
         self._crash_at = self._random.choice(["", "", "before COMMIT", "after COMMIT"])
         self._crash_in = self._random.randint(1, 12 if self._crash_at == "" else 3)
 
-    def _probe(self, statement: str, life: int) -> None:
+    def hear(self, payload: str) -> None:
+        """Take what another server tells."""
+        if self.engine is not None and isinstance(self.engine.store, SimulatedStore):
+            callback = self.engine.store.callback
+            if callback is not None:
+                callback(payload)
+
+    def probe(self, statement: str, life: int) -> None:
+        """See a statement, and die at it if that was planned."""
         kind = _KINDS.get(statement)
         if kind is None:
             kind = _kind(statement)

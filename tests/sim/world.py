@@ -24,6 +24,7 @@ from tests.sim.ledger import Ledger
 from tests.sim.network import Network, Session
 from tests.sim.server import Crash, Server
 from tests.sim.trace import Trace, Violation, short
+from tests.sim.wait import PATIENCE_MS, Waits
 from tests.sim.worker import WorkerProcess
 
 NAMESPACES: Final = ("north/default", "south/default")
@@ -44,12 +45,14 @@ class World:
         self.clock = LoopClock(self.loop)
         self.path = f"file:/sim-{next(_numbers)}?vfs=memdb"
         self.settings = self._settings()
+        self.has_hints = self._setup.random() < 0.5
         self.types = ("alpha", "beta", "gamma")
         self.queues = {NAMESPACES[0]: ("fast", "slow"), NAMESPACES[1]: ("fast",)}
         self._ids = itertools.count(1)
         self.checker = Checker(self)
         self.ledger = Ledger(self)
         self.network = Network(self)
+        self.waits = Waits(self)
         self.servers: list[Server] = []
         self.workers: list[WorkerProcess] = []
         self.clients: list[Client] = []
@@ -179,6 +182,7 @@ class World:
         troubles.cancel()
         await self._heal(chaos)
         await self._settle()
+        await self._let_results_arrive()
         watch.cancel()
         self.checker.verify_history()
         self._check_totals()
@@ -274,6 +278,11 @@ class World:
             if process.held:
                 name = short(process.worker_id or "")
                 raise Violation(f"worker {name} still holds something", process.worker_id or "")
+
+    async def _let_results_arrive(self) -> None:
+        if self.waits.open_ones:
+            await asyncio.sleep(PATIENCE_MS / 1000)
+        self.waits.verify()
 
     async def _nudge(self) -> None:
         """Lift brakes, resume what users paused, and complete what waits for them."""

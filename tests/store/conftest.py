@@ -27,6 +27,7 @@ _TABLES = (
     "workers",
     "leases",
     "servers",
+    "secrets",
 )
 _EMPTY = "".join(
     [

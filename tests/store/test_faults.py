@@ -459,12 +459,12 @@ async def test_a_read_on_sqlite_has_a_time_limit(
 
     async def endless(tx: Tx) -> None:
         while True:
-            await tx.one("count_tasks", NAMESPACE)
+            await tx.one("count_tasks", NAMESPACE, "")
 
     with pytest.raises(Lost) as failure:
         await sqlite_store.read(endless)
     assert failure.value.reason == "read_timeout"
-    ((queue, *_),) = await sqlite_store.read(lambda tx: tx.one("count_tasks", NAMESPACE))
+    ((queue, *_),) = await sqlite_store.read(lambda tx: tx.one("count_tasks", NAMESPACE, ""))
     assert queue == QUEUE
 
 

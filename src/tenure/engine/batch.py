@@ -11,7 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from tenure.core import youth
+from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task_record import TERMINAL, Task
+from tenure.core.youth import Youth
 from tenure.engine import command as c
 from tenure.engine import need, task_handler, worker_handler
 from tenure.engine.claim import ClaimPlan, ClaimResult, hand_out
@@ -21,6 +24,7 @@ from tenure.engine.settings import Settings
 from tenure.engine.working_set import WorkingSet
 from tenure.errors import TenureError
 from tenure.store import table
+from tenure.store.failure import Conflict
 from tenure.store.table import TaskKey
 from tenure.store.transaction import Tx
 
@@ -68,6 +72,8 @@ class Context(msgspec.Struct, frozen=True):
     cache: Mapping[TaskKey, Task]
     known_namespaces: frozenset[str]
     plan: ClaimPlan
+    # How far the store's time is ahead of our monotonic clock; None: look up every new task.
+    store_ahead_ms: int | None = None
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -77,29 +83,89 @@ class Committed(msgspec.Struct, frozen=True):
     ws: WorkingSet
     claims: ClaimResult
     plan: ClaimPlan
+    store_ahead_ms: int
+
+
+class _Loaded(msgspec.Struct, frozen=True):
+    """What a batch works on, what it asked for, and when it knew the time."""
+
+    rows: Rows
+    needs: need.Needs
+    at_mono_ms: int
 
 
 async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Committed:
     """Run the phases of a batch. May run twice: it changes nothing outside itself."""
-    needs = need.gather(commands)
-    needs.namespaces -= context.known_namespaces
-    receivers = context.plan.receivers
-    mono_ms = context.clock.monotonic_ms()
-    rows = await load(tx, needs, cache=context.cache, receivers=receivers, mono_ms=mono_ms)
-    ws, answers = _decide(rows, commands, context)
+    loaded = await _load(tx, commands, context, context.cache)
+    ws, answers = _decide(loaded.rows, commands, context)
     if ws.doubtful:
         # Something was refused or left alone on remembered copies: read them, decide again.
         fresh = {key: task for key, task in context.cache.items() if key not in ws.doubtful}
-        needs = need.gather(commands)
-        needs.namespaces -= context.known_namespaces
-        needs.judge = needs.due = None
-        again = await load(tx, needs, cache=fresh, receivers=receivers, mono_ms=mono_ms)
-        _keep_taken(rows, again)
-        ws, answers = _decide(again, commands, context)
+        loaded = await _load(tx, commands, context, fresh, loaded.rows)
+        ws, answers = _decide(loaded.rows, commands, context)
     await _follow_up(tx, ws)
     claims = await hand_out(tx, ws, context.plan)
     await _save(tx, ws)
-    return Committed(answers, ws, claims, context.plan)
+    await _check_births(tx, ws, loaded, context.clock)
+    ahead_ms = loaded.rows.now_ms - loaded.at_mono_ms
+    return Committed(answers, ws, claims, context.plan, ahead_ms)
+
+
+async def _load(
+    tx: Tx,
+    commands: list[c.WorkCommand],
+    context: Context,
+    cache: Mapping[TaskKey, Task],
+    first: Rows | None = None,
+) -> _Loaded:
+    """Load what the commands need. New tasks that seem young are not looked up, if they are."""
+    ahead_ms = context.store_ahead_ms
+    if ahead_ms is None:
+        return await _load_all(tx, need.gather(commands), context, cache, first)
+    guessed_now_ms = context.clock.monotonic_ms() + ahead_ms
+    needs = need.gather(commands, Youth.at(guessed_now_ms))
+    loaded = await _load_all(tx, needs, context, cache, first)
+    now_ms = loaded.rows.now_ms
+    if youth.is_exact(guessed_now_ms=guessed_now_ms, now_ms=now_ms) or not needs.has_young:
+        return loaded
+    return await _load_all(tx, need.gather(commands), context, cache, loaded.rows)
+
+
+async def _load_all(
+    tx: Tx,
+    needs: need.Needs,
+    context: Context,
+    cache: Mapping[TaskKey, Task],
+    first: Rows | None,
+) -> _Loaded:
+    """Load once more after ``first``, without what can be had only once."""
+    needs.namespaces -= context.known_namespaces
+    if first is not None:
+        needs.judge = needs.due = None
+    receivers = context.plan.receivers
+    mono_ms = context.clock.monotonic_ms()
+    rows = await load(tx, needs, cache=cache, receivers=receivers, mono_ms=mono_ms)
+    if first is not None:
+        _keep_taken(first, rows)
+    return _Loaded(rows, needs, context.clock.monotonic_ms())
+
+
+async def _check_births(tx: Tx, ws: WorkingSet, loaded: _Loaded, clock: Clock) -> None:
+    """Make sure that no new task was there before; else the batch runs again and finds it.
+
+    What was not looked up has to be stored before it is old. What was looked up may have been
+    stored and finished by another server since then; now that our row is there, no more.
+    """
+    needs = loaded.needs
+    if needs.has_young and clock.monotonic_ms() - loaded.at_mono_ms > ENQUEUE_STORED_MS:
+        message = "New tasks were stored too long after they were decided."
+        raise Conflict(message)
+    births = [key for key in needs.births if key in ws.new_tasks]
+    if births:
+        for task in await table.load_history(tx, births):
+            if ws.new_tasks[task.namespace, task.id].finished_at_ms is None:
+                message = f"Task {task.id} was finished by another server meanwhile."
+                raise Conflict(message)
 
 
 def _keep_taken(first: Rows, again: Rows) -> None:

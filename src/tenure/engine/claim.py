@@ -20,7 +20,7 @@ from tenure.core.deal import Hand
 from tenure.core.limits import WORK_BATCH_MAX
 from tenure.core.task_effect import Decision
 from tenure.core.task_event import HandedOut
-from tenure.core.task_record import ATTEMPT_HELD, Line, Task
+from tenure.core.task_record import ATTEMPT_HELD, Task
 from tenure.engine import command as c
 from tenure.engine.mark import LineKey, Marks
 from tenure.engine.offer import Group, Offer, OfferBook
@@ -45,12 +45,13 @@ class ClaimPlan(msgspec.Struct, frozen=True):
 
 
 class ClaimResult(msgspec.Struct):
-    """What a claim did: who gets what, who was refused, which probes saw which rows.
+    """What a claim did: who gets what, who is late or refused, which probes saw which rows.
 
     Probes that were planned and not made, because nobody may receive, teach nothing.
     """
 
     dealt: list[tuple[TaskKey, int]] = msgspec.field(default_factory=list)
+    late: set[str] = msgspec.field(default_factory=set)
     refused: dict[int, TenureError] = msgspec.field(default_factory=dict)
     asked: tuple[Demand, ...] = ()
     seen: list[Task] = msgspec.field(default_factory=list)
@@ -156,8 +157,9 @@ class _Choice:
             most = self._most.get(task_type)
             if most is None:
                 most = self._find_most(task_type)
-            if self.wanted.get(task_type, 0) < most:
-                self.wanted[task_type] = self.wanted.get(task_type, 0) + credit
+            wanted = self.wanted.get(task_type, 0)
+            if wanted < most:
+                self.wanted[task_type] = wanted + credit
                 is_useful = True
         if is_useful or is_new:
             self.hands.append(
@@ -184,6 +186,7 @@ class _Choice:
 async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     """Phase 5: take the heads of the lines and deal them with what this batch made ready."""
     result = ClaimResult()
+    result.late = _late_workers(ws)
     hands = [hand for hand in plan.hands if _may_receive(ws, hand, result)]
     if not hands:
         return result
@@ -248,7 +251,7 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
         # Another server holds its present session; what is given to this one would be lost.
         result.refused[hand.offer_id] = worker_rules.inactive(worker.id, None).to_error()
         return False
-    if _is_late(ws, worker.id):
+    if worker.id in result.late:
         return False
     if hand.is_new and (worker.queue != hand.queue or not hand.types.issubset(worker.types)):
         message = f"Worker {worker.id} is not registered for this queue and these types."
@@ -257,16 +260,16 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
     return True
 
 
-def _is_late(ws: WorkingSet, worker_id: str) -> bool:
-    """Tell whether a worker missed a heartbeat; its offers wait until it is heard again."""
-    receiver = ws.rows.receivers.get(worker_id)
-    if receiver is None or receiver.beat_at_ms is None or receiver.lease_ms is None:
-        return False
-    return lease_rules.is_late(
-        beat_at_ms=receiver.beat_at_ms,
-        lease_ms=receiver.lease_ms,
-        now_ms=ws.now_ms,
-    )
+def _late_workers(ws: WorkingSet) -> set[str]:
+    """Return who missed a heartbeat; their offers wait until they are heard again."""
+    late = set()
+    for worker_id, receiver in ws.rows.receivers.items():
+        beat_at_ms, lease_ms = receiver.beat_at_ms, receiver.lease_ms
+        if beat_at_ms is None or lease_ms is None:
+            continue
+        if lease_rules.is_late(beat_at_ms=beat_at_ms, lease_ms=lease_ms, now_ms=ws.now_ms):
+            late.add(worker_id)
+    return late
 
 
 def _ready_tasks(
@@ -280,13 +283,13 @@ def _ready_tasks(
         key = (task.namespace, task.id)
         if key not in ws.tasks:
             ws.tasks[key] = task
-        if ws.tasks[key].line is not Line.NONE:
+        if ws.tasks[key].line:
             ready.setdefault((task.namespace, task.queue), []).append(ws.tasks[key])
     if plan.is_direct and ws.new_tasks:
         groups = {(hand.namespace, hand.queue) for hand in plan.hands}
         for task in ws.new_tasks.values():
             group = (task.namespace, task.queue)
-            if task.line is not Line.NONE and group in groups:
+            if task.line and group in groups:
                 ready.setdefault(group, []).append(task)
     return ready
 

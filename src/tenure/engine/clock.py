@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from typing import Protocol
 
@@ -28,6 +29,10 @@ class Clock(Protocol):
         """Return a number in [0, 1)."""
         ...
 
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes that nobody can guess: what keys are made of."""
+        ...
+
 
 class SystemClock:
     """The clocks and the randomness of this machine."""
@@ -51,3 +56,7 @@ class SystemClock:
     def jitter(self) -> float:
         """Return a number in [0, 1)."""
         return self._random.random()
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes of the system's generator for secrets."""
+        return secrets.token_bytes(count)

@@ -9,20 +9,24 @@ import structlog
 
 from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
 from tenure.core.task_record import Task
-from tenure.core.worker import ReleaseHeld, TellDrain, TellEnded
+from tenure.core.worker import EndReason, ReleaseHeld, TellDrain, TellEnded, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.batch import Committed
 from tenure.engine.claim import ClaimPlan, ClaimPlanner
 from tenure.engine.clock import Clock
+from tenure.engine.listening import Listening
 from tenure.engine.mark import LineKey, Marks
+from tenure.engine.messenger import Messenger
 from tenure.engine.offer import Group, Offer, OfferBook
 from tenure.engine.poll import Poll
+from tenure.engine.replica import Replicas
 from tenure.engine.settings import Settings
 from tenure.engine.working_set import AnyEffect
-from tenure.errors import TenureError
+from tenure.errors import TenureError, WorkerDraining
 
 log = structlog.get_logger("tenure.engine")
 Submit = Callable[[c.WorkCommand], "asyncio.Future[object]"]
+_END_REASONS = frozenset(each.value for each in EndReason)
 
 
 class Dispatch:
@@ -35,20 +39,22 @@ class Dispatch:
         *,
         submit: Submit,
         kick: Callable[[], None],
-        tell: Callable[[Group], None],
+        replicas: Replicas,
     ) -> None:
-        """Start without offers. ``kick`` runs a batch, ``tell`` tells other replicas of work."""
+        """Start without offers. ``kick`` runs a batch, ``replicas`` hear of what is not for us."""
         self._clock = clock
         self._settings = settings
         self._submit = submit
         self._kick = kick
-        self._tell = tell
+        self._replicas = replicas
         self._book = OfferBook()
+        self.messenger = Messenger(self._book, post=self.post, touch=self.touch)
         self._marks = Marks(is_on=settings.low_water_marks)
         self._planner = ClaimPlanner(self._book, self._marks, is_direct=settings.direct_hand_out)
         self._polls: dict[int, Offer] = {}
         self._freed: dict[int, Offer] = {}
         self._left: set[LineKey] = set()
+        self.listening = Listening()
 
     @property
     def has_work(self) -> bool:
@@ -59,6 +65,15 @@ class Dispatch:
     def offer_count(self) -> int:
         """Return how many offers stand."""
         return len(self._book)
+
+    @property
+    def session_count(self) -> int:
+        """Return how many of the offers are sessions; the others are waiting polls."""
+        return self._book.session_count
+
+    def has_credit(self, worker_id: str) -> bool:
+        """Tell whether a worker could be given something by this server now."""
+        return any(offer.credit() > 0 for offer in self._book.of_worker(worker_id))
 
     # -- Before a batch
 
@@ -80,7 +95,10 @@ class Dispatch:
                 )
                 self._polls[offer.id] = offer
         commands = [command for command, _ in entries]
-        return self._planner.plan(commands, self._polls, self._clock.monotonic_ms())
+        mono_ms = self._clock.monotonic_ms()
+        for offer in self._polls.values():
+            self.listening.note(offer.worker_id, mono_ms)
+        return self._planner.plan(commands, self._polls, mono_ms)
 
     def plan_again(self, plan: ClaimPlan) -> None:
         """Let the next batch do what this one could not."""
@@ -137,7 +155,7 @@ class Dispatch:
             if line[2] in offer.types and offer.credit() > 0:
                 self.touch(group)
                 return
-        self._tell(group)
+        self._replicas.tell(group)
 
     def _note_held(self, old: Task | None, task: Task) -> None:
         """Keep the held set of a session what it is in the store."""
@@ -148,7 +166,7 @@ class Dispatch:
             return
         is_held = task.worker_id == old.worker_id and task.attempt == old.attempt
         if not (is_held and task.is_attempt_live):
-            session.held.pop(task.id, None)
+            session.drop(task.id)
             self._freed[session.id] = session
 
     def deliver(self, committed: Committed) -> None:
@@ -161,7 +179,9 @@ class Dispatch:
         for offer_id, given in by_offer.items():
             offer = self._find(offer_id)
             if offer is None or not offer.sink.is_open:
-                self._return(given)
+                # Whoever is gone gets no second hand-out; its edge says what its end means.
+                self._book.remove(offer_id)
+                self.give_back(given)
             else:
                 self._give(offer, given)
                 served.add(offer.group)
@@ -184,17 +204,29 @@ class Dispatch:
             for task in given:
                 offer.held[task.id] = task.attempt
             self._book.served(offer)
+            self.listening.note(offer.worker_id, self._clock.monotonic_ms())
         else:
             self._book.remove(offer.id)
         offer.sink.give(given)
 
     def _refuse(self, offer_id: int, error: TenureError) -> None:
+        """End an offer that may get nothing; a session is told why, unless it is just not new."""
         offer = self._find(offer_id)
+        if offer is None:
+            return
+        if offer.is_session and isinstance(error, WorkerDraining):
+            self.messenger.drain(offer.worker_id)
+            return
+        reason = error.fields.get("reason")
+        if offer.is_session and reason in _END_REASONS:
+            self.messenger.end(offer.worker_id, EndReason(reason))
+            return
         self._book.remove(offer_id)
-        if offer is not None and isinstance(offer.sink, Poll):
+        if isinstance(offer.sink, Poll):
             offer.sink.fail(error)
 
-    def _return(self, tasks: Sequence[Task]) -> None:
+    def give_back(self, tasks: Sequence[Task]) -> None:
+        """Put back tasks that nobody received: pending again at once, and free."""
         first = tasks[0]
         assert first.worker_id is not None
         refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
@@ -234,9 +266,9 @@ class Dispatch:
         for group in list(self._book.groups()):
             self.touch(group)
 
-    def hear(self, groups: Sequence[Group]) -> None:
+    def hear(self, groups: Sequence[Group], *, is_all: bool = False) -> None:
         """Look at queues from their head, of which another replica has told."""
-        for namespace, queue in groups:
+        for namespace, queue in list(self._book.groups()) if is_all else groups:
             self._marks.look_again(namespace, queue)
             self.touch((namespace, queue))
 
@@ -249,41 +281,30 @@ class Dispatch:
             self._book.remove(earlier.id)
         worker = answer.worker
         group = (worker.namespace, worker.queue)
-        self._book.add(
-            Offer(
-                id=self._book.next_id(),
-                worker_id=worker.id,
-                group=group,
-                types=frozenset(worker.types),
-                window=min(command.window, worker.slots),
-                sink=command.sink,
-                is_session=True,
-                is_checked=True,
-                session_no=worker.session_no,
-                held={ref.task_id: ref.attempt for ref in answer.held},
-            ),
+        is_draining = worker.status is WorkerStatus.DRAINING
+        session = Offer(
+            id=self._book.next_id(),
+            worker_id=worker.id,
+            group=group,
+            types=frozenset(worker.types),
+            window=0 if is_draining else min(command.window, worker.slots),
+            sink=command.sink,
+            is_session=True,
+            is_checked=True,
+            is_draining=is_draining,
+            session_no=worker.session_no,
+            held={ref.task_id: ref.attempt for ref in answer.held},
         )
+        self._book.add(session)
+        if answer.cancel:
+            self.messenger.signalled(session, answer.cancel)
         self.touch(group)
 
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session is willing to hold."""
         session = self._book.session_of(worker_id)
-        if session is not None:
+        if session is not None and not session.is_draining:
             session.window = window
-            self.touch(session.group)
-
-    def session_above(self, worker_id: str, active_count: int) -> Offer | None:
-        """Return the session of a worker that holds more here than its worker says."""
-        session = self._book.session_of(worker_id)
-        return session if session is not None and len(session.held) > active_count else None
-
-    def forget_held(self, session: Offer, refs: Sequence[c.TaskRef]) -> None:
-        """Free the slots of attempts that were ended elsewhere, and tell the worker."""
-        for ref in refs:
-            if session.held.get(ref.task_id) == ref.attempt:
-                del session.held[ref.task_id]
-        if refs:
-            session.sink.stop(refs)
             self.touch(session.group)
 
     def end_session(self, worker_id: str, session_no: int) -> None:
@@ -297,34 +318,24 @@ class Dispatch:
         match effect:
             case WakeQueue(namespace=namespace, queue=queue):
                 self.touch((namespace, queue))
-            case TellCancel():
-                self._tell_cancel(effect)
+            case TellCancel(worker_id=worker_id):
+                ref = c.TaskRef(effect.task_id, effect.attempt)
+                self._or_tell(worker_id, is_told=self.messenger.cancel(worker_id, ref))
             case TellStop(worker_id=worker_id):
-                session = self._book.session_of(worker_id)
-                if session is not None:
-                    session.sink.stop([c.TaskRef(effect.task_id, effect.attempt)])
+                ref = c.TaskRef(effect.task_id, effect.attempt)
+                self._or_tell(worker_id, is_told=self.messenger.stop(worker_id, ref))
             case TellDrain(worker_id=worker_id):
-                for offer in self._take_offers(worker_id):
-                    offer.sink.drain()
+                self._or_tell(worker_id, is_told=self.messenger.drain(worker_id))
             case TellEnded(worker_id=worker_id, reason=reason):
                 log.info("worker.ended", worker_id=worker_id, reason=reason.value)
-                for offer in self._take_offers(worker_id):
-                    offer.sink.end(reason)
+                self._or_tell(worker_id, is_told=self.messenger.end(worker_id, reason))
             case ReleaseHeld(worker_id=worker_id):
                 self._release(worker_id)
 
-    def _take_offers(self, worker_id: str) -> list[Offer]:
-        offers = self._book.of_worker(worker_id)
-        for offer in offers:
-            self._book.remove(offer.id)
-        return offers
-
-    def _tell_cancel(self, effect: TellCancel) -> None:
-        session = self._book.session_of(effect.worker_id)
-        if session is not None:
-            ref = c.TaskRef(effect.task_id, effect.attempt)
-            session.sink.cancel([ref])
-            self.post(c.SignalCancels(namespace=session.group[0], items=(ref,)))
+    def _or_tell(self, worker_id: str, *, is_told: bool) -> None:
+        """Let the server that has the session of a worker look, if that is not this one."""
+        if not is_told:
+            self._replicas.tell_worker(worker_id)
 
     def _release(self, worker_id: str) -> None:
         """Put back what an offline worker held; the service does it if this is lost."""

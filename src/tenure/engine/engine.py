@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 import structlog
 
 from tenure.core import sight as sight_rules
+from tenure.core.limits import ENQUEUE_YOUNG_MS
 from tenure.core.sight import Sight
 from tenure.core.task_record import Task
 from tenure.engine import batch, heartbeat
@@ -23,15 +24,18 @@ from tenure.engine.claim import ClaimPlan
 from tenure.engine.clock import Clock
 from tenure.engine.dispatch import Dispatch
 from tenure.engine.lane import Entry, Lane
-from tenure.engine.offer import Offer
-from tenure.engine.replica import Replicas, heard
+from tenure.engine.listening import Listening
+from tenure.engine.meter import NULL_METER, Meter, Occupancy
+from tenure.engine.replica import Kind, Replicas, heard
+from tenure.engine.result_watch import ResultWatch
+from tenure.engine.secret import Secrets, load_secrets
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
+from tenure.engine.session_news import SessionNews
 from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
 from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
-from tenure.store import table
-from tenure.store.failure import Conflict, FenceLost, Lost, Refused, StoreError
+from tenure.store.failure import Conflict, FenceLost, Lost, Refused
 from tenure.store.transaction import LaneName, Store, Tx
 
 log = structlog.get_logger("tenure.engine")
@@ -45,7 +49,7 @@ Pause = Callable[[str], Awaitable[None]]
 class Engine:
     """One server's engine on one store."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (the seams of a whole engine)
         self,
         store: Store,
         *,
@@ -54,6 +58,7 @@ class Engine:
         server_id: str | None = None,
         pause: Pause | None = None,
         services: Sequence[Job] | None = None,
+        meter: Meter = NULL_METER,
     ) -> None:
         """Prepare; ``start`` opens the store. ``pause`` is where a simulation slows things.
 
@@ -63,36 +68,45 @@ class Engine:
         self.clock = clock
         self.settings = settings or Settings()
         self.server_id = server_id or clock.new_id()
+        self.meter = meter
         self.alarm = Alarm()
         self.finished_count = 0
+        self.deaf: frozenset[str] = frozenset()
         self._pause = pause
         self._cache = RowCache(is_on=self.settings.cached_rows)
         self._namespaces: frozenset[str] = frozenset()
         self._sessions = SessionWatch()
         self._listeners: list[Callable[[Task], None]] = []
         self._sight: Sight | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._rereads: set[asyncio.Task[None]] = set()
+        self._is_leaving = False
+        self._secrets: Secrets | None = None
+        self._store_ahead_ms: int | None = None
+        self._lanes: list[asyncio.Task[None]] = []
+        self._loops: list[asyncio.Task[None]] = []
         self._work: Lane[c.WorkCommand] = Lane(
             self._run_work,
             batch_max=self.settings.work_batch_max,
             queue_max=self.settings.lane_queue_max,
             weigh=_weight,
+            mono_ms=clock.monotonic_ms,
         )
         self._replicas = Replicas(store)
+        self.results = ResultWatch(store, self._replicas, clock=clock, settings=self.settings)
         self._dispatch = Dispatch(
             clock,
             self.settings,
             submit=self._work.submit,
             kick=self._work.kick,
-            tell=self._replicas.tell,
+            replicas=self._replicas,
         )
+        self._news = SessionNews(store, self._dispatch.messenger, self.settings)
         self._work.has_extra_work = lambda: self._dispatch.has_work
         self._beats: Lane[c.HeartbeatCommand] = Lane(
             self._run_beats,
             batch_max=self.settings.work_batch_max,
             queue_max=self.settings.lane_queue_max,
             weigh=lambda _: 1,
+            mono_ms=clock.monotonic_ms,
         )
         jobs = all_services() if services is None else services
         self._services = [Service(each, self) for each in jobs]
@@ -114,34 +128,44 @@ class Engine:
     async def start(self) -> None:
         """Open the store and run lanes and services."""
         await self.store.open()
-        self.store.listen(lambda payload: self._dispatch.hear(heard(payload)))
+        try:
+            self._secrets = await load_secrets(self.store, self.clock)
+        except BaseException:
+            await self.store.close()
+            raise
+        self.store.listen(self._hear)
         create = asyncio.get_running_loop().create_task
-        self._tasks = [
+        self._lanes = [
             create(self._work.serve(), name="work lane"),
             create(self._beats.serve(), name="heartbeat lane"),
+        ]
+        self._loops = [
+            create(self.results.serve(), name="result watch"),
+            create(self._news.serve(), name="session news"),
             *(create(each.serve(), name=each.name) for each in self._services),
         ]
 
     async def stop(self) -> None:
         """Finish what was accepted, then close the store."""
-        lanes, services = self._tasks[:2], self._tasks[2:]
-        for service in services:
-            service.cancel()
-        await asyncio.gather(*services, return_exceptions=True)
+        # Before anything else may run: no batch hands out to a poll that is about to end.
         self._dispatch.end_polls()
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
         self._work.close()
         self._beats.close()
-        await asyncio.gather(*lanes)
+        await asyncio.gather(*self._lanes)
+        self.results.close()
         # Polls that were accepted and got nothing have begun to wait meanwhile.
         self._dispatch.end_polls()
-        await asyncio.gather(*self._rereads)
         await self._replicas.close()
         await self.store.close()
 
     def kill(self) -> None:
         """Stop at once, like a process that dies: for simulations of a crash."""
         self._replicas.kill()
-        for task in (*self._tasks, *self._rereads):
+        self.results.close()
+        for task in (*self._lanes, *self._loops):
             task.cancel()
 
     # -- Commands ------------------------------------------------------------------------------
@@ -167,7 +191,7 @@ class Engine:
     ) -> tuple[c.Renewed, c.HeldAnswer]:
         """Renew a lease, then apply what the heartbeat says of attempts; wait for both."""
         renewed = cast("c.Renewed", await self.submit(command))
-        self._recount(command)
+        self._news.recount(command.worker_id, command.beat.active_count)
         if renewed.cancel:
             refs = renewed.cancel
             self._dispatch.post(c.SignalCancels(namespace=command.namespace, items=refs))
@@ -182,30 +206,6 @@ class Engine:
             previous_beat_at_ms=renewed.lease.previous_beat_at_ms,
         )
         return renewed, cast("c.HeldAnswer", await self.submit(report))
-
-    def _recount(self, command: c.Heartbeat) -> None:
-        """Look again at what a session holds when its worker says that it holds less.
-
-        Another server may have ended an attempt; without this its slot would never be free again.
-        """
-        session = self._dispatch.session_above(command.worker_id, command.beat.active_count)
-        if session is not None:
-            task = asyncio.get_running_loop().create_task(self._reread_held(session))
-            self._rereads.add(task)
-            task.add_done_callback(self._rereads.discard)
-
-    async def _reread_held(self, session: Offer) -> None:
-        before = dict(session.held)
-        try:
-            held = await self.store.read(
-                lambda tx: table.read_held(tx, session.group, session.worker_id),
-            )
-        except StoreError as error:
-            log.warning("session.reread_failed", worker_id=session.worker_id, error=str(error))
-            return
-        # What was handed out meanwhile is not in `before`; what was and is gone never comes back.
-        gone = [c.TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]
-        self._dispatch.forget_held(session, gone)
 
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session is willing to hold."""
@@ -235,9 +235,36 @@ class Engine:
             ),
         )
 
+    def give_back(self, tasks: Sequence[Task]) -> None:
+        """Put back tasks that were handed out and never left this server."""
+        self._dispatch.give_back(tasks)
+
+    def end_polls(self) -> None:
+        """Answer every waiting poll with nothing: the server is about to stop.
+
+        From here on it judges nobody: it refuses the calls and sessions of workers that are alive.
+        """
+        self._is_leaving = True
+        self._dispatch.end_polls()
+
     def on_finished(self, listener: Callable[[Task], None]) -> None:
         """Let an edge hear of finished tasks, after they were committed."""
         self._listeners.append(listener)
+
+    def _hear(self, payload: str) -> None:
+        """Take in what another server tells."""
+        news = heard(payload)
+        if news.is_result_wanted:
+            self._replicas.hear_want()
+        self._dispatch.hear(news.queues, is_all=Kind.QUEUE in news.everything)
+        self._news.hear(news.workers, is_all=Kind.WORKER in news.everything)
+        self.results.hear(news.results, is_all=Kind.RESULT in news.everything)
+
+    @property
+    def secrets(self) -> Secrets:
+        """Return the keys that all servers of this database share; known once it has started."""
+        assert self._secrets is not None
+        return self._secrets
 
     @property
     def sight(self) -> Sight | None:
@@ -247,9 +274,28 @@ class Engine:
     @property
     def sighted_ms(self) -> int:
         """Return for how long this server has been able to hear its workers."""
-        if self._sight is None:
+        if self._sight is None or self._is_leaving:
             return 0
         return sight_rules.sighted_ms(self._sight, mono_ms=self.clock.monotonic_ms())
+
+    @property
+    def listening(self) -> Listening:
+        """Return when workers last could be given work by this server."""
+        return self._dispatch.listening
+
+    def has_credit(self, worker_id: str) -> bool:
+        """Tell whether a worker has an open poll or credit at this server."""
+        return self._dispatch.has_credit(worker_id)
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Return who and what waits in this engine now."""
+        return Occupancy(
+            work_command_count=len(self._work),
+            heartbeat_command_count=len(self._beats),
+            session_count=self._dispatch.session_count,
+            poll_count=self._dispatch.offer_count - self._dispatch.session_count,
+        )
 
     @property
     def waiting_count(self) -> int:
@@ -267,13 +313,15 @@ class Engine:
         entries = [entry for entry in entries if not entry[1].done()]
         plan = self._dispatch.plan(entries)
         if entries or plan.hands:
+            began = self.meter.now()
             await self._execute(entries, plan)
+            self.meter.ran(LaneName.WORK, len(entries), began)
         self._dispatch.let_polls_wait()
 
     async def _execute(self, entries: list[WorkEntry], plan: ClaimPlan) -> None:
         """Run a batch; again after a conflict or a lost fence, in halves after a refusal."""
         commands = [command for command, _ in entries]
-        for _ in range(RUNS_MAX):
+        for number in range(RUNS_MAX):
             context = batch.Context(
                 self.clock,
                 self.server_id,
@@ -281,6 +329,7 @@ class Engine:
                 dict(self._cache.rows) if self._pause else self._cache.rows,
                 self._namespaces,
                 plan,
+                self._store_ahead_ms if number == 0 and not self._is_batch_old else None,
             )
 
             async def body(tx: Tx, context: batch.Context = context) -> batch.Committed:
@@ -307,6 +356,15 @@ class Engine:
                 self._after_commit(entries, committed)
                 return
         self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
+
+    @property
+    def _is_batch_old(self) -> bool:
+        """Tell whether something in this batch waited so long that its id may not tell its age.
+
+        The store's clock may have been set back meanwhile.
+        """
+        waited_ms = self.clock.monotonic_ms() - self._work.waiting_since_mono_ms
+        return waited_ms > ENQUEUE_YOUNG_MS
 
     async def _divide(self, entries: list[WorkEntry], plan: ClaimPlan, refused: Refused) -> None:
         """Find the command that the database refuses; the others are not disturbed."""
@@ -354,6 +412,7 @@ class Engine:
         """Answer ``unavailable``: nobody knows what was committed, and repeating is safe."""
         self._cache.clear()
         log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
+        self.meter.lost(lost.reason)
         for _, future in entries:
             if not future.done():
                 future.set_exception(_unavailable(lost))
@@ -370,10 +429,12 @@ class Engine:
         self._dispatch.deliver(committed)
         for effect in committed.ws.effects:
             self._dispatch.perform(effect)
+        self.meter.committed(committed)
 
     def _remember(self, committed: batch.Committed) -> None:
         """Keep copies of what was written, and set the alarm for what is due first."""
         ws = committed.ws
+        self._store_ahead_ms = committed.store_ahead_ms
         dues = []
         for tasks, is_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
             for key, task in tasks.items():
@@ -382,6 +443,7 @@ class Engine:
                     dues.append(task.due_at_ms)
                 elif task.finished_at_ms is not None:
                     self.finished_count += 1
+                    self.results.finished(task, is_new=is_new)
                     for listener in self._listeners:
                         listener(task)
         if dues:
@@ -394,6 +456,7 @@ class Engine:
     async def _run_beats(self, entries: list[BeatEntry]) -> None:
         await self._slow("before batch")
         commands = [command for command, _ in entries]
+        began = self.meter.now()
         try:
             beaten = await self.store.transaction(
                 lambda tx: heartbeat.run(tx, commands, self.settings),
@@ -413,6 +476,8 @@ class Engine:
         await self._slow("after commit")
         for (_, future), answer in zip(entries, beaten.answers, strict=True):
             _answer(future, answer)
+        self.meter.ran(LaneName.HEARTBEAT, len(entries), began)
+        self.meter.refused(beaten.answers)
 
     def _see(self, now_ms: int) -> None:
         mono_ms = self.clock.monotonic_ms()

@@ -31,11 +31,18 @@ class Lane(Generic[C]):
         batch_max: int,
         queue_max: int,
         weigh: Callable[[C], int],
+        mono_ms: Callable[[], int],
     ) -> None:
         """Run batches with ``run``; it answers every future of its batch."""
         self._run = run
+        self._mono_ms = mono_ms
+        # (position in the queue of all times, instant): what stands there or later came after it.
+        self._marks: deque[tuple[int, int]] = deque([(0, 0)])
+        self._taken_count = 0
+        self.waiting_since_mono_ms = 0
         self._batch_max = batch_max
         self._queue_max = queue_max
+        self._new_work_max = queue_max * NEW_WORK_SHARE_MAX
         self._weigh = weigh
         self._waiting: deque[Entry[C]] = deque()
         self._wake = asyncio.Event()
@@ -52,8 +59,7 @@ class Lane(Generic[C]):
         if self.is_closed:
             message = "The server is shutting down."
             raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
-        limit = self._queue_max * (NEW_WORK_SHARE_MAX if is_new_work else 1)
-        if len(self._waiting) >= limit:
+        if len(self._waiting) >= (self._new_work_max if is_new_work else self._queue_max):
             message = "The server has more requests than it can take. Try again shortly."
             raise RateLimited(message, retry_after_ms=RETRY_AFTER_MS)
         loop = self._loop
@@ -61,10 +67,15 @@ class Lane(Generic[C]):
             # Asked for once: each call costs a system call.
             loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[object] = loop.create_future()
+        if not self._waiting:
+            self._mark()
         self._waiting.append((command, future))
         if not self._wake.is_set():
             self._wake.set()
         return future
+
+    def _mark(self) -> None:
+        self._marks.append((self._taken_count + len(self._waiting), self._mono_ms()))
 
     def kick(self) -> None:
         """Run a batch even if no command waits."""
@@ -99,10 +110,18 @@ class Lane(Generic[C]):
                 future.set_exception(error)
 
     def _take(self) -> list[Entry[C]]:
+        marks = self._marks
+        while len(marks) > 1 and marks[1][0] <= self._taken_count:
+            marks.popleft()
+        # Nothing in this batch has waited for longer; one clock reading per batch is enough.
+        self.waiting_since_mono_ms = marks[0][1]
         batch: list[Entry[C]] = []
         weight = 0
         while self._waiting and weight < self._batch_max:
             entry = self._waiting.popleft()
             weight += self._weigh(entry[0])
             batch.append(entry)
+        self._taken_count += len(batch)
+        if self._waiting:
+            self._mark()
         return batch

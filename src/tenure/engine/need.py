@@ -7,12 +7,16 @@ from typing import Any, Final
 
 import msgspec
 
+from tenure.core.youth import NOBODY, Youth
 from tenure.engine import command as c
 from tenure.store.table import TaskKey
 
 
 class Needs(msgspec.Struct):
-    """The union over a batch; every set is loaded by one statement, in one lock order."""
+    """The union over a batch; every set is loaded by one statement, in one lock order.
+
+    ``births`` are the ids of new tasks that have to be looked up; those in ``youth`` have not.
+    """
 
     queues: set[tuple[str, str]] = msgspec.field(default_factory=set)
     workers: set[str] = msgspec.field(default_factory=set)
@@ -23,26 +27,33 @@ class Needs(msgspec.Struct):
     held_of: dict[str, int] = msgspec.field(default_factory=dict)
     registrations: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
     finishes: list[tuple[str, c.Finish]] = msgspec.field(default_factory=list)
+    births: set[TaskKey] = msgspec.field(default_factory=set)
+    youth: Youth = NOBODY
+    has_young: bool = False
     due: c.ProcessDue | None = None
     judge: c.JudgeLeases | None = None
 
 
-def gather(commands: list[c.WorkCommand]) -> Needs:
+def gather(commands: list[c.WorkCommand], youth: Youth = NOBODY) -> Needs:
     """Return what a batch needs."""
-    needs = Needs()
+    needs = Needs(youth=youth)
     for command in commands:
         _BY_TYPE[type(command)](needs, command)
+    needs.tasks |= needs.births
     return needs
 
 
 def _enqueue(needs: Needs, command: c.EnqueueTasks) -> None:
     namespace = command.namespace
     needs.namespaces.add(namespace)
+    youth = needs.youth
     for task in command.tasks:
         if task.idempotency_key:
             needs.keys.add((namespace, task.idempotency_key))
-        if command.is_resend:
-            needs.tasks.add((namespace, task.id))
+        if command.is_resend or not youth.has(task.id):
+            needs.births.add((namespace, task.id))
+        else:
+            needs.has_young = True
 
 
 def _items(
@@ -76,7 +87,7 @@ def _task(
 
 def _retry(needs: Needs, command: c.RetryTask) -> None:
     needs.tasks.add((command.namespace, command.task_id))
-    needs.tasks.add((command.namespace, command.new_task_id))
+    needs.births.add((command.namespace, command.new_task_id))
 
 
 def _register(needs: Needs, command: c.RegisterWorker) -> None:

@@ -22,8 +22,9 @@ Group = tuple[str, str]
 class Offer(msgspec.Struct, kw_only=True):
     """One consumer: a poll (``window`` tasks, once) or a session (``window`` at a time).
 
-    ``held`` has the attempt of each task that a session holds. Until it is checked, a batch looks
-    whether the worker is registered for the queue and the types.
+    ``held`` has the attempt of each task that a session holds, ``told_cancels`` of those whose
+    cancel request it was sent. Until it is checked, a batch looks whether the worker is registered
+    for the queue and the types. A draining session gets nothing and still hears of what it holds.
     """
 
     id: int
@@ -34,12 +35,19 @@ class Offer(msgspec.Struct, kw_only=True):
     sink: Sink
     is_session: bool = False
     is_checked: bool = False
+    is_draining: bool = False
     session_no: int = 0
     held: dict[str, int] = msgspec.field(default_factory=dict)
+    told_cancels: dict[str, int] = msgspec.field(default_factory=dict)
 
     def credit(self, ending: int = 0) -> int:
         """Return how many tasks it may get; ``ending`` of those it holds end in this batch."""
         return self.window - len(self.held) + ending
+
+    def drop(self, task_id: str) -> None:
+        """Note that a task is not held any more."""
+        self.held.pop(task_id, None)
+        self.told_cancels.pop(task_id, None)
 
 
 class OfferBook:
@@ -56,6 +64,15 @@ class OfferBook:
     def __len__(self) -> int:
         """Return how many offers stand."""
         return len(self._offers)
+
+    def workers(self) -> Iterable[str]:
+        """Return the workers that have an offer here."""
+        return self._by_worker.keys()
+
+    @property
+    def session_count(self) -> int:
+        """Return how many of them are sessions."""
+        return len(self._sessions)
 
     def next_id(self) -> int:
         """Return the id for a new offer."""

@@ -17,6 +17,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease_most_ms: int = limits.LEASE_MS_MAX
     suspect_grace_ms: int = limits.SUSPECT_GRACE_MS
     fallback_poll_ms: int = limits.FALLBACK_POLL_MS
+    news_poll_ms: int = limits.NEWS_POLL_MS
     probe_ms: int = limits.SIGHT_PROBE_MS
     judge_ms: int = limits.JUDGE_MS
     retention_ms: int = limits.RETENTION_MS

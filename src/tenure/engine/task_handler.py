@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenure.core import enqueue, task_event
+from tenure.core import enqueue, task_event, youth
 from tenure.core.attempt import Outcome
 from tenure.core.limits import KEY_KEPT_MS
 from tenure.core.retry import ErrorCategory, ErrorInfo
@@ -18,7 +18,7 @@ from tenure.core.task_refusal import already_terminal, wrong_state
 from tenure.engine import command as c
 from tenure.engine.load import still_sighted_ms
 from tenure.engine.working_set import WorkingSet
-from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection
+from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection, Unavailable
 from tenure.store.table import Key, TaskKey
 
 _NO_ERROR: Final = ErrorInfo(ErrorCategory.USER_CODE, "")
@@ -42,6 +42,8 @@ def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, 
         if new.idempotency_key or (namespace, new.id) in ws.tasks:
             known = _known(ws, command, new, keyed)
         if known is None:
+            if command.is_resend and not new.idempotency_key:
+                _check_decided(new.id, ws.now_ms)
             task = enqueue.create(new, namespace=namespace, now_ms=ws.now_ms)
             accepted.append(task)
             answers.append(c.Enqueued(new.id, task.state, is_new=True))
@@ -52,6 +54,14 @@ def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, 
     for (_, name), (new, digest) in keyed.items():
         _keep_key(ws, namespace, name, new.id, digest)
     return tuple(answers)
+
+
+def _check_decided(task_id: str, now_ms: int) -> None:
+    """Refuse a marked request while the first one could still run without being looked up."""
+    wait_ms = youth.undecided_ms(task_id, now_ms)
+    if wait_ms:
+        message = f"The first request for task {task_id} may still arrive. Send this one again."
+        raise Unavailable(message, reason="undecided", retry_after_ms=wait_ms)
 
 
 def _known(

@@ -16,7 +16,7 @@ from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.task_handler import not_found
 from tenure.engine.working_set import WorkingSet
-from tenure.errors import AlreadyExists, Rejection
+from tenure.errors import AlreadyExists, Rejection, WrongState
 from tenure.store.table import TaskKey
 
 
@@ -107,11 +107,14 @@ def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
 
 
 def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
-    """Take a worker offline, whatever it does."""
+    """Take a worker offline, whatever it does; asking for it twice is fine."""
     worker = _administered(ws, command.namespace, command.worker_id)
-    refusal = _end(ws, worker.id, EndReason.EVICTED)
-    if refusal is not None:
-        raise refusal.to_error()
+    if worker.end_reason is EndReason.EVICTED:
+        return worker
+    if worker.status is WorkerStatus.OFFLINE:
+        message = f"Worker {worker.id} is offline already."
+        raise WrongState(message, state=worker.status.upper())
+    _end(ws, worker.id, EndReason.EVICTED)
     return ws.workers[worker.id]
 
 

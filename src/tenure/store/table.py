@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -96,12 +96,6 @@ async def load_held(tx: Tx, worker: Worker, *, amount: int) -> list[Task]:
     """Lock what a worker holds."""
     rows = await tx.one("load_held", worker.namespace, worker.queue, worker.id, amount)
     return [codec.task_from(row) for row in rows]
-
-
-async def read_held(tx: Tx, group: tuple[str, str], worker_id: str) -> dict[str, int]:
-    """Return the attempt of each task that a worker holds."""
-    rows = await tx.one("read_held", *group, worker_id)
-    return {cast("str", row[0]): cast("int", row[1]) for row in rows}
 
 
 async def claim_tasks(tx: Tx, demands: Sequence[Demand]) -> list[Task]:
@@ -215,7 +209,7 @@ async def beat_leases(
     now_ms: int,
 ) -> list[Lease]:
     """Renew the leases of (worker, namespace) whose token matches; others are left out."""
-    given = {worker_id: (namespace, beat) for worker_id, namespace, beat in beats}
+    given = {each[0]: each for each in beats}
     rows = await tx.each(
         "beat_leases",
         [
@@ -235,12 +229,17 @@ async def beat_leases(
         ],
         now_ms,
     )
-    return [_renewed(row, *given[cast("str", row[0])], now_ms) for row in rows]
+    return [_renewed(row, given, now_ms) for row in rows]
 
 
-def _renewed(row: codec.AnyRow, namespace: str, beat: Beat, now_ms: int) -> Lease:
+def _renewed(
+    row: codec.AnyRow,
+    given: Mapping[str, tuple[str, str, Beat]],
+    now_ms: int,
+) -> Lease:
     """Return a lease after its heartbeat: what was sent, and what only the row knew."""
     worker_id, lease_ms, previous_beat_at_ms, total_completed, total_failed = row
+    _, namespace, beat = given[worker_id]
     return Lease(
         worker_id,
         namespace,
@@ -344,32 +343,3 @@ async def read_namespaces(tx: Tx, names: Iterable[str]) -> list[Namespace]:
     """Read namespaces."""
     rows = await tx.each("read_namespaces", [(name,) for name in sorted(names)])
     return [codec.namespace_from(row) for row in rows]
-
-
-async def list_tasks(  # noqa: PLR0913 (the filters of one list)
-    tx: Tx,
-    *,
-    namespace: str,
-    queue: str,
-    type_: str,
-    state: str,
-    before_id: str,
-    amount: int,
-) -> list[Task]:
-    """Return tasks, newest first, live and finished."""
-    rows = await tx.one("list_tasks", namespace, queue, type_, state, before_id, amount)
-    return [codec.listed_from(row) for row in rows]
-
-
-async def list_workers(
-    tx: Tx,
-    *,
-    namespace: str,
-    queue: str,
-    status: str,
-    before_id: str,
-    amount: int,
-) -> list[Worker]:
-    """Return workers, newest first."""
-    rows = await tx.one("list_workers", namespace, queue, status, before_id, amount)
-    return [codec.worker_from(row) for row in rows]

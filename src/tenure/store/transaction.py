@@ -57,6 +57,16 @@ class Store(Protocol):
         """Return ``sqlite`` or ``postgres``."""
         ...
 
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other servers may work on the same database."""
+        ...
+
+    @property
+    def is_listening(self) -> bool:
+        """Tell whether what other replicas tell is heard, as far as this server knows."""
+        ...
+
     async def open(self) -> None:
         """Connect and bring the schema up to date."""
         ...
@@ -77,10 +87,14 @@ class Store(Protocol):
         """Run a statement that cannot be in a transaction."""
         ...
 
-    async def notify(self, payload: str) -> None:
+    async def notify(self, *payloads: str) -> None:
         """Tell the other replicas, apart from the lanes."""
         ...
 
     def listen(self, callback: Callable[[str], None]) -> None:
         """Call back with what other replicas tell."""
+        ...
+
+    async def listen_again(self) -> None:
+        """Listen anew if the way over which replicas tell was lost."""
         ...

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from tenure.engine.service import Job
 from tenure.engine.services.claim_fallback import ClaimFallback
+from tenure.engine.services.deaf_watch import DeafWatch
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
+from tenure.engine.services.hint_channel import HintChannel
 from tenure.engine.services.lease_judgement import LeaseJudgement
 from tenure.engine.services.retention import Retention
 from tenure.engine.services.server_row import ServerRow
@@ -20,6 +22,8 @@ def all_services() -> list[Job]:
         LeaseJudgement(),
         HeldRelease(),
         ClaimFallback(),
+        HintChannel(),
+        DeafWatch(),
         Retention(),
         Vacuum(),
     ]

@@ -1,9 +1,9 @@
-"""The side connection over which replicas tell each other where there is work."""
+"""The side connection over which replicas tell each other what is new."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import asyncpg
 
@@ -21,8 +21,13 @@ class Channel:
         self._lock = asyncio.Lock()
         self.callback: Callable[[str], None] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the connection is there, as far as this side knows."""
+        return self._connection is not None and not self._connection.is_closed()
+
     async def open(self) -> None:
-        """Connect and listen."""
+        """Connect and listen, unless that is so."""
         await self._ready()
 
     async def close(self) -> None:
@@ -32,10 +37,10 @@ class Channel:
                 await self._connection.close()
                 self._connection = None
 
-    async def send(self, statement: str, payload: str) -> None:
+    async def send(self, statement: str, payloads: Sequence[str]) -> None:
         """Notify everybody; whoever calls again after a failure also listens again."""
         connection = await self._ready()
-        await connection.execute(statement, payload)
+        await connection.execute(statement, payloads)
 
     async def _ready(self) -> Connection:
         async with self._lock:

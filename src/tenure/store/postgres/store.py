@@ -71,12 +71,13 @@ class PostgresTx:
         rows: Sequence[tuple[object, ...]],
         *shared: object,
     ) -> Sequence[Row]:
-        """Run a statement for each row of parameters, as arrays in one round trip."""
+        """Run a statement for each row of parameters, as one array or several in one round trip."""
         if not rows:
             return ()
         if self._probe is not None:
             self._probe(name)
-        return await self._link.fetch(name, (*zip(*rows, strict=True), *shared))
+        arrays = (rows,) if _STATEMENTS[name].takes_rows else zip(*rows, strict=True)
+        return await self._link.fetch(name, (*arrays, *shared))
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
         """Run a write for each row of parameters; it returns the ids that it wrote."""
@@ -130,6 +131,16 @@ class PostgresStore:
         self._pool: asyncpg.Pool | None = None
         self._is_closed = False
         self._channel = None if pooled else Channel(self._connect)
+
+    @property
+    def is_shared(self) -> bool:
+        """Any number of servers may work on one database."""
+        return True
+
+    @property
+    def is_listening(self) -> bool:
+        """Tell whether the side connection is there; behind a pooler there is none."""
+        return self._channel is not None and self._channel.is_open
 
     async def open(self) -> None:
         """Connect and bring the schema up to date, together with others that start now."""
@@ -271,12 +282,12 @@ class PostgresStore:
                 raise
             raise failure from error
 
-    async def notify(self, payload: str) -> None:
+    async def notify(self, *payloads: str) -> None:
         """Tell the other replicas from a side connection: inside a lane it would serialise."""
         if self._channel is None:
             return
         try:
-            await self._channel.send(_STATEMENTS["send_notification"].parts[0].text, payload)
+            await self._channel.send(_STATEMENTS["send_notification"].parts[0].text, payloads)
         except Exception as error:
             failure = translated(error)
             if failure is error:
@@ -287,3 +298,15 @@ class PostgresStore:
         """Call back with what other replicas tell."""
         if self._channel is not None:
             self._channel.callback = callback
+
+    async def listen_again(self) -> None:
+        """Connect the side connection anew if it was lost."""
+        if self._channel is None or self._is_closed:
+            return
+        try:
+            await self._channel.open()
+        except Exception as error:
+            failure = translated(error)
+            if failure is error:
+                raise
+            raise failure from error

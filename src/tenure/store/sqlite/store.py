@@ -143,6 +143,16 @@ class SqliteStore:
     def _is_file(self) -> bool:
         return not self._path.startswith("file:")
 
+    @property
+    def is_shared(self) -> bool:
+        """A file belongs to one server; one in memory is shared by those that know its name."""
+        return not self._is_file
+
+    @property
+    def is_listening(self) -> bool:
+        """Nobody tells anything here."""
+        return False
+
     async def open(self) -> None:
         """Open the file for this server alone and bring its schema up to date."""
         if self._is_file:
@@ -252,10 +262,13 @@ class SqliteStore:
     async def maintain(self, name: str) -> None:
         """SQLite needs no such care."""
 
-    async def notify(self, payload: str) -> None:
+    async def notify(self, *payloads: str) -> None:
         """There is no other replica."""
 
     def listen(self, callback: Callable[[str], None]) -> None:
+        """There is no other replica."""
+
+    async def listen_again(self) -> None:
         """There is no other replica."""
 
     async def _run(self, thread: CallThread | None, function: Callable[[], T]) -> T:

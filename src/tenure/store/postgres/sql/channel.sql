@@ -4,4 +4,5 @@
 SELECT pg_advisory_xact_lock(724913864);
 
 -- name: send_notification(payload)
-SELECT pg_notify('tenure', CAST(:payload AS text));
+SELECT pg_notify('tenure', p.payload)
+FROM unnest(CAST(:payload AS text[])) AS p (payload);

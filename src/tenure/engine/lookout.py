@@ -1,0 +1,83 @@
+"""A loop that looks at the store when somebody calls it, and every so often while it has to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from tenure.core.limits import NEWS_FIRST_MS, NEWS_POLL_MS, NEWS_READ_MS
+from tenure.store.failure import StoreError
+
+log = structlog.get_logger("tenure.engine")
+
+
+class Lookout:
+    """Looks at once when it is called, but not more often than every 50 ms.
+
+    ``period_ms`` says how often it looks at everything, or None while there is nothing to look
+    for. The first full look comes soon after there is something: what the others did not know was
+    waited for, they did not tell.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        look: Callable[[bool], Awaitable[None]],
+        period_ms: Callable[[], int | None],
+    ) -> None:
+        """Look with ``look``, which is told whether to look at everything."""
+        self.name = name
+        self._look = look
+        self._period_ms = period_ms
+        self._called = asyncio.Event()
+        self._full_at: float | None = None
+
+    def call(self) -> None:
+        """Look soon."""
+        if not self._called.is_set():
+            self._called.set()
+
+    async def serve(self) -> None:
+        """Look until cancelled; a look that fails is repeated."""
+        while True:
+            is_full = await self._wait()
+            self._called.clear()
+            if await self._try(is_full=is_full):
+                await asyncio.sleep(NEWS_READ_MS / 1000)
+            else:
+                self._called.set()
+                await asyncio.sleep(NEWS_POLL_MS / 1000)
+
+    async def _wait(self) -> bool:
+        """Wait for a call or for the time of a full look; tell whether the latter has come."""
+        period_ms = self._period_ms()
+        if period_ms is None:
+            self._full_at = None
+            await self._called.wait()
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._full_at is None:
+            self._full_at = now + min(period_ms, NEWS_FIRST_MS) / 1000
+        try:
+            async with asyncio.timeout_at(self._full_at):
+                await self._called.wait()
+        except TimeoutError:
+            pass
+        now = asyncio.get_running_loop().time()
+        if now < self._full_at:
+            return False
+        self._full_at = now + period_ms / 1000
+        return True
+
+    async def _try(self, *, is_full: bool) -> bool:
+        try:
+            await self._look(is_full)
+        except StoreError as error:
+            log.warning("lookout.failed", lookout=self.name, error=str(error))
+        except Exception:
+            log.exception("lookout.failed", lookout=self.name)
+        else:
+            return True
+        return False

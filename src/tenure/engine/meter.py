@@ -1,0 +1,190 @@
+"""The seam through which an engine is measured: called per batch, never per command.
+
+What a batch did is added up once, after its commit, when nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from tenure.core.attempt import Outcome
+from tenure.core.task_record import Task, TaskState
+from tenure.engine.batch import Committed
+from tenure.engine.working_set import WorkingSet
+from tenure.errors import Rejection, TenureError
+from tenure.store.transaction import LaneName
+
+K = TypeVar("K")
+# From a hand-out that meets a waiting worker to a job of an hour; a value on a bound is below it.
+LATENCY_BOUNDS_MS: Final = (
+    *(1, 2, 5, 10, 25, 50, 100, 250, 500),
+    *(1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 1_800_000, 3_600_000),
+)
+
+
+class Latencies:
+    """How many latencies fell below each bound but not below the one before, and their sum."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
+        self.total_ms = 0
+
+    def add(self, latencies: Iterable[int]) -> None:
+        """Count many. The store's clock may have gone back in between: less than nothing is 0."""
+        counts = self.counts
+        total_ms = 0
+        known_ms, slot = -1, 0
+        for each in latencies:
+            # Neighbours in a batch were mostly made together, so their latency is the same.
+            if each != known_ms:
+                known_ms, slot = each, bisect_left(LATENCY_BOUNDS_MS, each)
+            counts[slot] += 1
+            if each > 0:
+                total_ms += each
+        self.total_ms += total_ms
+
+
+class Occupancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Who and what waits in the memory of an engine now."""
+
+    work_command_count: int
+    heartbeat_command_count: int
+    session_count: int
+    poll_count: int
+
+
+class Meter(Protocol):
+    """Who measures."""
+
+    def now(self) -> float:
+        """Return seconds of a clock that only this meter understands."""
+        ...
+
+    def ran(self, lane: LaneName, size: int, began: float) -> None:
+        """Note a batch of ``size`` commands that began at ``now() == began`` and is over."""
+        ...
+
+    def committed(self, committed: Committed) -> None:
+        """Note what a batch of the work lane did."""
+        ...
+
+    def refused(self, answers: Iterable[object]) -> None:
+        """Note the refusals among the answers of a batch of the heartbeat lane."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """Note that a batch was lost with the store."""
+        ...
+
+
+class NullMeter:
+    """Measures nothing."""
+
+    def now(self) -> float:
+        """Return a time that stands still."""
+        return 0.0
+
+    def ran(self, lane: LaneName, size: int, began: float) -> None:
+        """Do nothing."""
+
+    def committed(self, committed: Committed) -> None:
+        """Do nothing."""
+
+    def refused(self, answers: Iterable[object]) -> None:
+        """Do nothing."""
+
+    def lost(self, reason: str) -> None:
+        """Do nothing."""
+
+
+NULL_METER: Final = NullMeter()
+
+
+class Tally:
+    """What all batches did, in numbers that only rise. Each batch adds to them, nothing is made."""
+
+    def __init__(self) -> None:
+        """Start with zeros."""
+        self.start = Latencies()
+        self.run = Latencies()
+        self.enqueued_count = 0
+        self.handed_out_count = 0
+        self.finished: dict[TaskState, int] = {}
+        self.ended: dict[Outcome, int] = {}
+        self.refused: dict[str, int] = {}
+
+    def add(self, committed: Committed) -> None:
+        """Add what a batch did."""
+        ws = committed.ws
+        if ws.new_tasks:
+            self.enqueued_count += len(ws.new_tasks)
+        if committed.claims.dealt:
+            self._add_started(committed)
+        if ws.changed_tasks or ws.ended:
+            self._add_ended(ws)
+        self.add_refused(committed.answers)
+        if committed.claims.refused:
+            self.add_refused(committed.claims.refused.values())
+
+    def _add_started(self, committed: Committed) -> None:
+        dealt = committed.claims.dealt
+        self.handed_out_count += len(dealt)
+        tasks = committed.ws.tasks
+        latencies = []
+        for key, _ in dealt:
+            task = tasks[key]
+            # One that kept its place in the line was ready later than its place says.
+            ready_at_ms = task.progress.ready_at_ms
+            run_at_ms = task.run_at_ms
+            if run_at_ms > ready_at_ms:  # noqa: PLR1730 (max() costs three times as much)
+                ready_at_ms = run_at_ms
+            latencies.append(task.handed_at_ms - ready_at_ms)
+        self.start.add(latencies)
+
+    def _add_ended(self, ws: WorkingSet) -> None:
+        """Add finished tasks and ended attempts; the last attempt of a task ends with it."""
+        loaded = ws.rows.tasks
+        states: list[TaskState] = []
+        outcomes: list[Outcome] = []
+        latencies: list[int] = []
+        for key, task in ws.changed_tasks.items():
+            finished_at_ms = task.finished_at_ms
+            if finished_at_ms is not None:
+                states.append(task.state)
+                if task.last_outcome is not None and _was_live(loaded.get(key)):
+                    outcomes.append(task.last_outcome)
+                    latencies.append(finished_at_ms - task.handed_at_ms)
+        for attempt in ws.ended:
+            outcomes.append(attempt.outcome)
+            latencies.append(attempt.ended_at_ms - attempt.handed_at_ms)
+        _add_each(self.finished, states)
+        _add_each(self.ended, outcomes)
+        self.run.add(latencies)
+
+    def add_refused(self, answers: Iterable[object]) -> None:
+        """Add refusals of commands and of the items of commands."""
+        for answer in answers:
+            if type(answer) is tuple:
+                for item in answer:
+                    if type(item) is Rejection:
+                        self.refused[item.code] = self.refused.get(item.code, 0) + 1
+            elif isinstance(answer, TenureError):
+                self.refused[answer.code] = self.refused.get(answer.code, 0) + 1
+
+
+def _was_live(task: Task | None) -> bool:
+    return task is not None and (task.worker_id is not None or task.is_attempt_live)
+
+
+def _add_each(counts: dict[K, int], keys: list[K]) -> None:
+    """Count keys, of which a batch has few different ones."""
+    if keys and keys.count(keys[0]) == len(keys):
+        counts[keys[0]] = counts.get(keys[0], 0) + len(keys)
+        return
+    for key in keys:
+        counts[key] = counts.get(key, 0) + 1

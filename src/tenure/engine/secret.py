@@ -1,0 +1,51 @@
+"""The keys that all servers of one database share: made once, by whichever starts first."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import msgspec
+
+from tenure.engine.clock import Clock
+from tenure.store.transaction import LaneName, Store, Tx
+
+KEY_BYTES: Final = 32
+CURSOR: Final = "cursor_key"
+TOKEN: Final = "token_key"  # noqa: S105 (a name)
+
+
+class Secrets(msgspec.Struct, frozen=True, gc=False):
+    """What signs page tokens and task tokens. It is never printed."""
+
+    cursor_key: bytes
+    token_key: bytes
+
+    def __repr__(self) -> str:
+        """Show nothing of the keys."""
+        return "Secrets(…)"
+
+
+async def load_secrets(store: Store, clock: Clock) -> Secrets:
+    """Return the keys of a database; those that are missing are made and stored first.
+
+    Servers that start together may each make a key: the first one that commits it wins, and
+    everybody reads it after that.
+    """
+    made = {name: clock.random_bytes(KEY_BYTES) for name in (CURSOR, TOKEN)}
+
+    async def body(tx: Tx) -> dict[str, bytes]:
+        found = await _found(tx)
+        missing = [name for name in made if name not in found]
+        if not missing:
+            return found
+        now_ms = await tx.now_ms()
+        await tx.each("insert_secrets", [(name, made[name], now_ms) for name in missing])
+        return await _found(tx)
+
+    found = await store.transaction(body, LaneName.SERVICE)
+    return Secrets(found[CURSOR], found[TOKEN])
+
+
+async def _found(tx: Tx) -> dict[str, bytes]:
+    rows = await tx.one("list_secrets")
+    return {cast("str", row[0]): cast("bytes", row[1]) for row in rows}
