@@ -11,15 +11,9 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from tests.soak import lost_worker, postgres_restart, replicas, sqlite_kill
-from tests.soak.result import Result, Scenario
+from tests.soak.catalog import SCENARIOS
+from tests.soak.result import Result
 
-SCENARIOS: Final[dict[str, Scenario]] = {
-    "lost_worker": lost_worker.run,
-    "replicas": replicas.run,
-    "sqlite_kill": sqlite_kill.run,
-    "postgres_restart": postgres_restart.run,
-}
 _HELD: Final = {True: "[green]held[/]", False: "[red]BROKEN[/]", None: ""}
 
 

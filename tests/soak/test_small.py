@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.soak import lost_worker, postgres_restart, replicas, sqlite_kill
+from tests.soak.catalog import SCENARIOS
 from tests.soak.result import Scenario
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [lost_worker.run, replicas.run, sqlite_kill.run, postgres_restart.run],
-    ids=["lost_worker", "replicas", "sqlite_kill", "postgres_restart"],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 async def test_a_promise_holds_at_its_small_size(scenario: Scenario) -> None:
     results = await scenario(True)  # noqa: FBT003 (small)
     assert results

@@ -289,13 +289,22 @@ async def test_a_late_result_of_an_ended_attempt_is_refused(wire: Wire) -> None:
 
 async def test_a_worker_that_is_offline_cannot_be_evicted_or_drained(wire: Wire) -> None:
     made = await wire.register()
+    await wire.workflows.DeregisterWorker(
+        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id),
+    )
     evict = admin_pb.EvictWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
-    await wire.admin.EvictWorker(evict)
     drain = admin_pb.DrainWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
     for call in (wire.admin.EvictWorker(evict), wire.admin.DrainWorker(drain)):
         status, refusal = await refused(call)
         assert (status, refusal.code) == ("FAILED_PRECONDITION", "wrong_state")
         assert refusal.state == "OFFLINE"
+
+
+async def test_an_eviction_may_be_asked_for_twice(wire: Wire) -> None:
+    made = await wire.register()
+    evict = admin_pb.EvictWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
+    first = await wire.admin.EvictWorker(evict)
+    assert await wire.admin.EvictWorker(evict) == first
 
 
 async def test_goodbye_puts_back_what_is_held_and_may_be_said_twice(wire: Wire) -> None:

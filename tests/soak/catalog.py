@@ -1,0 +1,46 @@
+"""Every long test by its name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.soak import (
+    crash,
+    curl,
+    drain,
+    fleet,
+    graceful_stop,
+    lost_beats,
+    lost_reply,
+    lost_worker,
+    postgres_restart,
+    replica_latency,
+    replica_loss,
+    replicas,
+    server_pause,
+    server_restart,
+    sqlite_kill,
+    store_outage,
+)
+from tests.soak.result import Scenario
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    # The engine alone.
+    "lost_worker": lost_worker.run,
+    "replicas": replicas.run,
+    "sqlite_kill": sqlite_kill.run,
+    "postgres_restart": postgres_restart.run,
+    # Servers, workers and clients on the wire.
+    "crash": crash.run,
+    "lost_reply": lost_reply.run,
+    "lost_beats": lost_beats.run,
+    "drain": drain.run,
+    "server_restart": server_restart.run,
+    "server_pause": server_pause.run,
+    "graceful_stop": graceful_stop.run,
+    "replica_loss": replica_loss.run,
+    "replica_latency": replica_latency.run,
+    "store_outage": store_outage.run,
+    "curl": curl.run,
+    "fleet": fleet.run,
+}

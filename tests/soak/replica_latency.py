@@ -1,0 +1,65 @@
+"""A task enqueued on one server starts on a worker of another, soon."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from typing import Final
+
+import msgspec
+
+from tests.soak.result import Result
+from tests.soak.scene import PATIENCE_S, SCALES, Scale
+from tests.wire.client import make_task
+from tests.wire.journal import wait_for
+from tests.wire.stage import open_stage
+
+PROMISED_MS: Final = 100.0
+
+
+class Size(msgspec.Struct, frozen=True):
+    """How many tasks, one after the other."""
+
+    tasks: int
+    pause_s: float
+    scale: Scale
+
+
+SIZES: Final = {False: Size(300, 0.2, SCALES[False]), True: Size(15, 0.05, SCALES[True])}
+
+
+async def run(small: bool) -> list[Result]:
+    """Enqueue on one server; all workers are at the other."""
+    size = SIZES[small]
+    async with open_stage("postgres") as stage:
+        here, there = await stage.server(), await stage.server()
+        client = await stage.client(here.grpc)
+        worker = await stage.worker(there.grpc)
+        await client.enqueue([make_task()])
+        await wait_for(lambda: bool(worker.tail.of("accepted")), PATIENCE_S, "the first task")
+        took_ms = []
+        for _ in range(size.tasks):
+            count = len(worker.tail.of("start")) + 1
+            sent_at_s = time.monotonic()
+            await client.enqueue([make_task()])
+            await wait_for(
+                lambda count=count: len(worker.tail.of("start")) >= count,  # type: ignore[misc]
+                PATIENCE_S,
+                "the start of a task",
+            )
+            took_ms.append(1_000 * (worker.tail.of("start")[-1].mono_s - sent_at_s))
+            await asyncio.sleep(size.pause_s)
+    took_ms.sort()
+    p99_ms = took_ms[int(len(took_ms) * 0.99)]
+    # Few samples on a machine that does other things have no tail worth judging.
+    judged_ms = statistics.median(took_ms) if small else p99_ms
+    return [
+        Result(
+            "replica latency: from the call on one server to the start on a worker of another",
+            f"within {PROMISED_MS:.0f} ms",
+            f"median {statistics.median(took_ms):.1f} ms, p99 {p99_ms:.1f} ms, "
+            f"longest {took_ms[-1]:.1f} ms of {len(took_ms)}",
+            held=judged_ms <= PROMISED_MS * size.scale.slack,
+        )
+    ]
