@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -13,7 +13,6 @@ from prometheus_client.metrics_core import (
     HistogramMetricFamily,
     Metric,
 )
-from prometheus_client.utils import floatToGoString
 
 from tenure.engine.meter import Occupancy
 
@@ -104,18 +103,18 @@ LANE_WAITING: Final = Family(
 )
 
 
-def counter(family: Family, values: Mapping[Labels, float]) -> Metric:
+def counter(family: Family, values: Iterable[tuple[Labels, float]]) -> Metric:
     """Return a counter; its name gets the suffix ``_total``."""
     made = CounterMetricFamily(family.name, family.help, labels=family.labels)
-    for labels, value in values.items():
+    for labels, value in values:
         made.add_metric(labels, value)
     return made
 
 
-def gauge(family: Family, values: Mapping[Labels, float]) -> Metric:
+def gauge(family: Family, values: Iterable[tuple[Labels, float]]) -> Metric:
     """Return a gauge."""
     made = GaugeMetricFamily(family.name, family.help, labels=family.labels)
-    for labels, value in values.items():
+    for labels, value in values:
         made.add_metric(labels, value)
     return made
 
@@ -124,7 +123,7 @@ def histogram(family: Family, rows: Sequence[HistogramRow]) -> Metric:
     """Return a histogram."""
     made = HistogramMetricFamily(family.name, family.help, labels=family.labels)
     for row in rows:
-        bounds = [floatToGoString(bound) for bound in (*row.bounds, float("inf"))]
+        bounds = [*(str(float(bound)) for bound in row.bounds), "+Inf"]
         counts = accumulate(row.counts)
         made.add_metric(row.labels, list(zip(bounds, counts, strict=True)), row.total)
     return made
@@ -132,10 +131,7 @@ def histogram(family: Family, rows: Sequence[HistogramRow]) -> Metric:
 
 def occupancy(now: Occupancy) -> Iterable[Metric]:
     """Return who and what waits in an engine."""
-    yield gauge(SESSIONS, {(): now.session_count})
-    yield gauge(POLLS, {(): now.poll_count})
-    waiting = {
-        ("work",): now.work_command_count,
-        ("heartbeat",): now.heartbeat_command_count,
-    }
+    yield gauge(SESSIONS, [((), now.session_count)])
+    yield gauge(POLLS, [((), now.poll_count)])
+    waiting = [(("work",), now.work_command_count), (("heartbeat",), now.heartbeat_command_count)]
     yield gauge(LANE_WAITING, waiting)

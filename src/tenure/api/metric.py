@@ -122,24 +122,24 @@ class Metrics:
 
     def collect(self) -> Iterable[Metric]:
         """Return all families of Tenure."""
-        yield exposition.gauge(exposition.BUILD, {(tenure.__version__,): 1})
+        yield exposition.gauge(exposition.BUILD, [((tenure.__version__,), 1)])
         yield from self._counters()
         yield from self._histograms()
-        yield exposition.gauge(exposition.SAMPLE_AGE, {(): self.now() - self._sampled_at})
+        yield exposition.gauge(exposition.SAMPLE_AGE, [((), self.now() - self._sampled_at)])
         yield from self._labels.families()
         if self._engine is not None:
             yield from exposition.occupancy(self._engine.occupancy)
 
     def _counters(self) -> Iterable[Metric]:
         tally = self._tally
-        values: dict[Family, Mapping[exposition.Labels, float]] = {
-            exposition.ENQUEUED: {(): tally.enqueued_count},
-            exposition.HANDED_OUT: {(): tally.handed_out_count},
-            exposition.FINISHED: _labelled(tally.finished),
-            exposition.ENDED: _labelled(tally.ended),
-            exposition.REJECTED: _labelled(tally.refused),
-            exposition.LOST: _labelled(self._losses),
-            exposition.REQUESTS: self._requests,
+        values: dict[Family, Iterable[tuple[exposition.Labels, float]]] = {
+            exposition.ENQUEUED: [((), tally.enqueued_count)],
+            exposition.HANDED_OUT: [((), tally.handed_out_count)],
+            exposition.FINISHED: _labelled(tally.finished.items()),
+            exposition.ENDED: _labelled(tally.ended.items()),
+            exposition.REJECTED: _labelled(tally.refused.items()),
+            exposition.LOST: _labelled(self._losses.items()),
+            exposition.REQUESTS: self._requests.items(),
         }
         return [exposition.counter(family, each) for family, each in values.items()]
 
@@ -157,8 +157,8 @@ class Metrics:
             yield exposition.histogram(family, each)
 
 
-def _labelled(counts: Mapping[str, int]) -> dict[exposition.Labels, float]:
-    return {(str(key),): count for key, count in counts.items()}
+def _labelled(counts: Iterable[tuple[str, int]]) -> list[tuple[exposition.Labels, float]]:
+    return [((str(key),), count) for key, count in counts]
 
 
 def _latency_row(latencies: Latencies) -> exposition.HistogramRow:

@@ -42,11 +42,10 @@ class QueueLabels:
         sample = self._sample
         if sample is None:
             return
-        yield exposition.gauge(exposition.DEPTH, self._depths(sample))
-        yield exposition.gauge(exposition.OLDEST, self._oldest(sample))
-        workers = {labels: float(count) for labels, count in sample.workers.items()}
-        yield exposition.gauge(exposition.WORKERS, dict(workers))
-        yield exposition.gauge(exposition.LEASES, {(): sample.lease_count})
+        yield exposition.gauge(exposition.DEPTH, self._depths(sample).items())
+        yield exposition.gauge(exposition.OLDEST, self._oldest(sample).items())
+        yield exposition.gauge(exposition.WORKERS, sample.workers.items())
+        yield exposition.gauge(exposition.LEASES, [((), sample.lease_count)])
 
     def _depths(self, sample: Sample) -> dict[exposition.Labels, float]:
         values: dict[exposition.Labels, float] = {
