@@ -165,6 +165,18 @@ async def test_a_stream_of_results_stays_in_its_namespace(wire: Wire) -> None:
     assert detail(caught.value).field == "namespaceId"
 
 
+async def test_a_stopping_server_ends_the_streams_of_results_at_once(wire: Wire) -> None:
+    (task_id,) = await wire.enqueue()
+    watch = wire.tasks.WatchTasks()
+    await watch.write(pb.WatchTasksRequest(namespace_id=NAMESPACE, add=[task_id, UNKNOWN]))
+    assert (await watch.read()).results[0].task_id == UNKNOWN
+    await wire.server.stop(60)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await watch.read()
+    refusal = detail(caught.value)
+    assert (refusal.code, refusal.reason) == ("unavailable", "shutting_down")
+
+
 async def test_a_removed_id_is_not_waited_for(wire: Wire) -> None:
     first, second = await wire.enqueue(wire.new(), wire.new())
     watch = wire.tasks.WatchTasks()

@@ -22,6 +22,7 @@ Count = Callable[[str, str, str, float], None]
 # Only their stubs have parameters.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+RETRY_AFTER_MS: Final = 100
 # A poll that gets nothing answers by itself at its deadline.
 _SECONDS: Final = {"PollActivity": (LONG_POLL_MS + CALL_MS) / 1000}
 
@@ -143,3 +144,9 @@ async def _checked(requests: AsyncIterator[object]) -> AsyncIterator[object]:
 
 def _unreadable() -> InvalidArgument:
     return InvalidArgument("The message is not valid protobuf of this method", field="request")
+
+
+def shutting_down(advice: str) -> Unavailable:
+    """Return what a stream is told that the server closes because it stops."""
+    message = f"The server is shutting down. {advice}"
+    return Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)

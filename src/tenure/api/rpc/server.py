@@ -58,6 +58,7 @@ class RpcServer:
         self._settings = settings
         self._readiness = readiness
         self._sessions = SessionService(engine)
+        self._tasks = TaskService(engine)
         self._health = health.aio.HealthServicer()
         self._watching: asyncio.Task[None] | None = None
         limit = settings.body_bytes_max + _FRAME_ROOM
@@ -76,7 +77,7 @@ class RpcServer:
         registrations = RegistrationLimit(engine.clock, per_s=settings.registrations_per_s)
         workflows = WorkflowService(engine, registrations, readiness)
         workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server(workflows, self._server)
-        task_service_pb2_grpc.add_TaskServiceServicer_to_server(TaskService(engine), self._server)
+        task_service_pb2_grpc.add_TaskServiceServicer_to_server(self._tasks, self._server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(
             AdminService(engine),
             self._server,
@@ -129,4 +130,5 @@ class RpcServer:
             await asyncio.gather(self._watching, return_exceptions=True)
         await self._health.enter_graceful_shutdown()
         self._sessions.close()
+        self._tasks.close()
         await self._server.stop(grace_s)

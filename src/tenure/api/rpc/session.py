@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import structlog
 
 from tenure.api.rpc import error, task_view
-from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.boundary import Context, shutting_down
 from tenure.api.rpc.outbox import Outbox, refs
 from tenure.api.scope import scope
 from tenure.core import check, limits
@@ -26,11 +26,10 @@ from tenure.core.worker import EndReason, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine
-from tenure.errors import InvalidArgument, Rejection, TenureError, Unavailable, WorkerInactive
+from tenure.errors import InvalidArgument, Rejection, TenureError, WorkerInactive
 from tenure.v1 import session_service_pb2 as pb
 
 log = structlog.get_logger("tenure.api")
-RETRY_AFTER_MS = 100
 Item = TypeVar("Item", c.TaskRef, c.TaskBeat, c.Finish)
 
 
@@ -189,8 +188,7 @@ class Session:
         while not is_last:
             await self._outbox.wait()
             if self._is_closing:
-                message = "The server is shutting down. Open the session elsewhere."
-                raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
+                raise shutting_down("Open the session elsewhere.")
             if self._is_drain_wanted:
                 self._is_drain_wanted = False
                 await self._tell_drain()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.boundary import Context, shutting_down
 from tenure.api.rpc.session import Session
 from tenure.core.limits import HELLO_MS
 from tenure.engine.engine import Engine
-from tenure.errors import InvalidArgument, Unavailable
+from tenure.errors import InvalidArgument
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import session_service_pb2_grpc
 
@@ -43,8 +43,7 @@ class SessionService(session_service_pb2_grpc.SessionServiceServicer):
         if first is None or not first.HasField("hello"):
             raise InvalidArgument("The first frame must have the hello", field="hello")
         if self._is_closing:
-            message = "The server is shutting down. Open the session elsewhere."
-            raise Unavailable(message, reason="shutting_down", retry_after_ms=100)
+            raise shutting_down("Open the session elsewhere.")
         session = Session(self._engine, context, first.hello)
         self._sessions.add(session)
         try:

@@ -33,6 +33,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         """Speak for ``engine``."""
         self._engine = engine
         self._specs = task_view.SpecReader()
+        self._watches: set[Watch] = set()
 
     # -- For clients
 
@@ -220,7 +221,17 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         context: Context,
     ) -> None:
         """Send results of tasks as they end, over one stream."""
-        await Watch(self._engine.results, context).serve(requests)
+        watch = Watch(self._engine.results, context)
+        self._watches.add(watch)
+        try:
+            await watch.serve(requests)
+        finally:
+            self._watches.discard(watch)
+
+    def close(self) -> None:
+        """End the streams of results: the server stops."""
+        for watch in self._watches:
+            watch.close()
 
     # -- For workers
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from tenure.api.rpc import error, task_view
-from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.boundary import Context, shutting_down
 from tenure.api.scope import scope
 from tenure.core.limits import FRAME_BYTES, WATCHED_MAX
 from tenure.core.task_record import Task
@@ -32,6 +32,12 @@ class Watch:
         self._ended: deque[tuple[str, Result]] = deque()
         self._wake = asyncio.Event()
         self._is_complete = False
+        self._is_closing = False
+
+    def close(self) -> None:
+        """End the stream because the server stops: the client goes on elsewhere."""
+        self._is_closing = True
+        self._wake.set()
 
     async def serve(self, requests: AsyncIterator[pb.WatchTasksRequest]) -> None:
         """Write results until the client has asked for its last and got it."""
@@ -83,6 +89,8 @@ class Watch:
 
     async def _write(self) -> None:
         while self._waited or self._ended or not self._is_complete:
+            if self._is_closing:
+                raise shutting_down("Watch the tasks elsewhere.")
             if self._ended:
                 await self._context.write(self._frame())
             else:
