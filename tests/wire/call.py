@@ -38,6 +38,8 @@ _SILENT: Final = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
+# What grpc.aio says by itself of a write on a stream that the peer is just closing.
+_LOCAL_FAULT: Final = "Internal error from Core"
 _RETRYABLE: Final = frozenset({"unavailable", "rate_limited", "deadline_exceeded"})
 
 
@@ -59,6 +61,7 @@ class NoAnswer(Exception):  # noqa: N818 (what the caller knows)
     def __init__(self, code: grpc.StatusCode, text: str, detail: ErrorDetail | None) -> None:
         super().__init__(f"{code.name} {text}")
         self.status = code
+        self.text = text
         self.detail = detail
 
     @property
@@ -69,7 +72,8 @@ class NoAnswer(Exception):  # noqa: N818 (what the caller knows)
     @property
     def is_odd(self) -> bool:
         """Tell whether no fault of the network or the store explains it."""
-        return self.status not in _SILENT and not is_retryable(self.detail)
+        is_silent = self.status in _SILENT or self.text == _LOCAL_FAULT
+        return not is_silent and not is_retryable(self.detail)
 
 
 def is_retryable(detail: ErrorDetail | None) -> bool:
