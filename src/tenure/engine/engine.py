@@ -322,15 +322,7 @@ class Engine:
         """Run a batch; again after a conflict or a lost fence, in halves after a refusal."""
         commands = [command for command, _ in entries]
         for number in range(RUNS_MAX):
-            context = batch.Context(
-                self.clock,
-                self.server_id,
-                self.settings,
-                dict(self._cache.rows) if self._pause else self._cache.rows,
-                self._namespaces,
-                plan,
-                self._store_ahead_ms if number == 0 and not self._is_batch_old else None,
-            )
+            context = self._context(plan, is_first=number == 0)
 
             async def body(tx: Tx, context: batch.Context = context) -> batch.Committed:
                 return await batch.run(tx, commands, context)
@@ -357,14 +349,23 @@ class Engine:
                 return
         self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
 
-    @property
-    def _is_batch_old(self) -> bool:
-        """Tell whether something in this batch waited so long that its id may not tell its age.
+    def _context(self, plan: ClaimPlan, *, is_first: bool) -> batch.Context:
+        """Return what a run of a batch needs besides its commands.
 
-        The store's clock may have been set back meanwhile.
+        After a long wait, or a run that failed, ids do not tell the age of enqueues for sure: the
+        clock of the store may have been set back meanwhile. Then all of them are looked up.
         """
         waited_ms = self.clock.monotonic_ms() - self._work.waiting_since_mono_ms
-        return waited_ms > ENQUEUE_YOUNG_MS
+        is_sure = is_first and waited_ms <= ENQUEUE_YOUNG_MS
+        return batch.Context(
+            self.clock,
+            self.server_id,
+            self.settings,
+            dict(self._cache.rows) if self._pause else self._cache.rows,
+            self._namespaces,
+            plan,
+            self._store_ahead_ms if is_sure else None,
+        )
 
     async def _divide(self, entries: list[WorkEntry], plan: ClaimPlan, refused: Refused) -> None:
         """Find the command that the database refuses; the others are not disturbed."""
