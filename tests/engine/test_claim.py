@@ -335,6 +335,24 @@ class TestBrakes:
         await world.finish(engine, first, held[0])
         assert [task.id for task in await world.claim(engine, second)] == [ids[3]]
 
+    async def test_the_end_of_what_nobody_holds_frees_no_place_in_a_limit(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        outside = await world.running(engine, worker)
+        await world.finish(engine, worker, outside, c.FinishKind.DEFERRED)
+        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=outside.id))
+        await world.held(engine, worker)
+        await set_queue(engine, concurrency_max=1)
+        await world.add(engine)
+        finish = c.Finish(task_id=outside.id, attempt=0, kind=c.FinishKind.SUCCEEDED)
+        # In one batch, so that the claim counts before the end of the task is saved.
+        completed = engine.submit(c.CompleteById(namespace=NAMESPACE, finish=finish))
+        claimed = world.claim(engine, worker)
+        assert (await asyncio.gather(completed, claimed))[1] == ()
+
     async def test_two_engines_keep_one_limit(self, world: World, engine: Engine) -> None:
         other = await world.start()
         worker = await world.worker(engine)

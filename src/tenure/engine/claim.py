@@ -327,7 +327,12 @@ async def _free_slots(
 def _freed(ws: WorkingSet, group: Group) -> int:
     """Count the attempts of a queue that this batch has ended and not saved yet."""
     return sum(
-        ws.rows.tasks[key].state in ATTEMPT_HELD and task.state not in ATTEMPT_HELD
+        _is_held(ws.rows.tasks[key]) and not _is_held(task)
         for key, task in ws.changed_tasks.items()
         if (task.namespace, task.queue) == group and key in ws.rows.tasks
     )
+
+
+def _is_held(task: Task) -> bool:
+    """Tell whether a worker holds the task; one that is completed from elsewhere is nobody's."""
+    return task.worker_id is not None and task.state in ATTEMPT_HELD
