@@ -7,12 +7,17 @@ import uuid
 
 import pytest
 
-from tenure.core.limits import ENQUEUE_DECIDED_MS, ENQUEUE_STORED_MS, ENQUEUE_YOUNG_MS
+from tenure.core.limits import (
+    CLOCK_SET_BACK_MS_MAX,
+    ENQUEUE_DECIDED_MS,
+    ENQUEUE_STORED_MS,
+    ENQUEUE_YOUNG_MS,
+)
 from tenure.core.task_record import NewTask, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import AlreadyExists, Unavailable
-from tests.engine.world import NAMESPACE, QUEUE, SPEC, World, until
+from tests.engine.world import HOUR_MS, NAMESPACE, QUEUE, SPEC, World, until
 
 LOOK_UPS = ("load_tasks", "load_history")
 
@@ -119,6 +124,39 @@ async def test_a_wrong_guess_of_the_time_is_noticed(world: World, warm: Engine) 
     await world.jump(ENQUEUE_YOUNG_MS * 5)
     await refused_as_known(world, warm, new)
     # From now on it knows.
+    world.faults.points.clear()
+    await world.add(warm)
+    assert not looked_up(world)
+
+
+async def test_after_the_clock_went_back_everything_is_looked_up_until_it_has_caught_up(
+    world: World,
+    warm: Engine,
+) -> None:
+    new = world.new()
+    await done(world, warm, new)
+    await world.advance(ENQUEUE_DECIDED_MS)
+    await world.jump(-ENQUEUE_DECIDED_MS)
+    # This batch sees the new time, by which the task that is done was made just now.
+    await world.add(warm)
+    await refused_as_known(world, warm, new)
+    await world.advance(ENQUEUE_DECIDED_MS + ENQUEUE_YOUNG_MS)
+    world.faults.points.clear()
+    await world.add(warm)
+    assert looked_up(world)
+    await world.advance(1)
+    world.faults.points.clear()
+    await world.add(warm)
+    assert not looked_up(world)
+
+
+async def test_a_clock_that_was_far_ahead_costs_look_ups_for_a_minute_only(
+    world: World,
+    warm: Engine,
+) -> None:
+    await world.jump(-HOUR_MS)
+    await world.add(warm)
+    await world.advance(CLOCK_SET_BACK_MS_MAX + ENQUEUE_YOUNG_MS + 1)
     world.faults.points.clear()
     await world.add(warm)
     assert not looked_up(world)

@@ -165,6 +165,9 @@ ENQUEUE_STORED_MS: Final = 500
 ENQUEUE_DECIDED_MS: Final = ENQUEUE_YOUNG_MS + ENQUEUE_STORED_MS + 500
 # Ids from further ahead are of a clock that is wrong; a marked enqueue does not wait for them.
 ENQUEUE_AHEAD_MS: Final = 10 * _SECOND_MS
+# After the store's clock was set back, enqueues are looked up until it has caught up, but not for
+# longer: nothing stays in a socket for a minute while its client asks again.
+CLOCK_SET_BACK_MS_MAX: Final = 1 * _MINUTE_MS
 # A week of history answers most questions; PostgreSQL drops it by the day.
 HISTORY_KEPT_MS: Final = 7 * _DAY_MS
 # A client that retries for longer than a day has lost its reason to.

@@ -34,6 +34,7 @@ from tenure.engine.services import all_services
 from tenure.engine.session_news import SessionNews
 from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
+from tenure.engine.store_time import StoreTime
 from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
 from tenure.store.failure import Conflict, FenceLost, Lost, Refused
 from tenure.store.transaction import LaneName, Store, Tx
@@ -80,7 +81,7 @@ class Engine:
         self._sight: Sight | None = None
         self._is_leaving = False
         self._secrets: Secrets | None = None
-        self._store_ahead_ms: int | None = None
+        self._store_time = StoreTime()
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._work: Lane[c.WorkCommand] = Lane(
@@ -355,7 +356,8 @@ class Engine:
         After a long wait, or a run that failed, ids do not tell the age of enqueues for sure: the
         clock of the store may have been set back meanwhile. Then all of them are looked up.
         """
-        waited_ms = self.clock.monotonic_ms() - self._work.waiting_since_mono_ms
+        mono_ms = self.clock.monotonic_ms()
+        waited_ms = mono_ms - self._work.waiting_since_mono_ms
         is_sure = is_first and waited_ms <= ENQUEUE_YOUNG_MS
         return batch.Context(
             self.clock,
@@ -364,7 +366,7 @@ class Engine:
             dict(self._cache.rows) if self._pause else self._cache.rows,
             self._namespaces,
             plan,
-            self._store_ahead_ms if is_sure else None,
+            self._store_time.ahead_ms(mono_ms) if is_sure else None,
         )
 
     async def _divide(self, entries: list[WorkEntry], plan: ClaimPlan, refused: Refused) -> None:
@@ -435,7 +437,7 @@ class Engine:
     def _remember(self, committed: batch.Committed) -> None:
         """Keep copies of what was written, and set the alarm for what is due first."""
         ws = committed.ws
-        self._store_ahead_ms = committed.store_ahead_ms
+        self._store_time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
         dues = []
         for tasks, is_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
             for key, task in tasks.items():
