@@ -12,10 +12,10 @@ from tenure.cli.text import (
     duration_text,
     instant_text,
     one_line,
-    parse_duration_ms,
     parse_instant_ms,
     size_text,
 )
+from tenure.core.duration import parse_duration_ms
 from tenure.core.limits import DURATION_MS_MAX, INSTANT_MS_MAX
 
 

@@ -13,7 +13,8 @@ from typing import Final, NoReturn, TypedDict, TypeVar
 
 import click
 
-from tenure.cli.text import parse_duration_ms, parse_instant_ms
+from tenure.cli.text import parse_instant_ms
+from tenure.core.duration import parse_duration_ms
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 
 F = TypeVar("F", bound=Callable[..., object])

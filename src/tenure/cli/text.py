@@ -6,18 +6,16 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from tenure.core.limits import DURATION_MS_MAX, INSTANT_MS_MAX
+from tenure.core.duration import UNITS_MS
+from tenure.core.limits import INSTANT_MS_MAX
 
 # Control characters would move the cursor or recolour the terminal; direction marks would show
 # a text in another order than it has. A tab or a new line would break a table.
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
 )
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
-_DURATION: Final = re.compile(rf"(?:{_PART.pattern})+")
-_SECOND_MS: Final = _UNITS_MS["s"]
-_MINUTE_MS: Final = _UNITS_MS["m"]
+_SECOND_MS: Final = UNITS_MS["s"]
+_MINUTE_MS: Final = UNITS_MS["m"]
 _TENTHS_BELOW_MS: Final = 10 * _SECOND_MS
 
 
@@ -31,18 +29,6 @@ def one_line(text: str) -> str:
     return clean(" ".join(text.split()))
 
 
-def parse_duration_ms(text: str) -> int:
-    """Read ``30s``, ``500ms``, ``1h30m`` or ``1.5d``; raise ``ValueError`` for anything else."""
-    compact = text.strip()
-    if not _DURATION.fullmatch(compact):
-        raise ValueError("must be a duration such as 500ms, 30s, 5m, 1h30m or 2d")
-    total = sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(compact))
-    milliseconds = round(total)
-    if not 0 < milliseconds <= DURATION_MS_MAX:
-        raise ValueError("must be between 1ms and ten years")
-    return milliseconds
-
-
 def duration_text(milliseconds: int) -> str:
     """Return a duration with its two largest units: ``450ms``, ``2.5s``, ``42s``, ``5m10s``."""
     if milliseconds < _SECOND_MS:
@@ -53,9 +39,9 @@ def duration_text(milliseconds: int) -> str:
     if milliseconds < _MINUTE_MS:
         return f"{milliseconds // _SECOND_MS}s"
     for large, small in (("d", "h"), ("h", "m"), ("m", "s")):
-        if milliseconds >= _UNITS_MS[large]:
-            count, rest = divmod(milliseconds, _UNITS_MS[large])
-            rest //= _UNITS_MS[small]
+        if milliseconds >= UNITS_MS[large]:
+            count, rest = divmod(milliseconds, UNITS_MS[large])
+            rest //= UNITS_MS[small]
             return f"{count}{large}{rest}{small}" if rest else f"{count}{large}"
     raise AssertionError(milliseconds)
 

@@ -1,0 +1,230 @@
+"""What can go wrong with a task, on both sides of the wire.
+
+Inside an activity ``ApplicationError`` says how a failure is to be taken; any other exception is a
+failure of user code that is retried. At the caller a task that did not succeed raises a subclass of
+``TaskFailed``, whose cause is the failure of the last attempt as a ``RemoteError``. The name of a
+remote type is text: nothing is ever rebuilt by it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, Final
+
+from tenure.core.duration import Duration, duration_ms
+from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX
+from tenure.core.retry import ErrorCategory
+from tenure.core.task_record import Reason
+from tenure.sdk.payload import Converter, PayloadError
+from tenure.v1 import task_pb2, task_service_pb2
+
+_CATEGORIES: Final = {
+    each: task_pb2.ErrorCategory.Value(f"ERROR_CATEGORY_{each.name}") for each in ErrorCategory
+}
+_CATEGORY_OF: Final[dict[int, ErrorCategory]] = {
+    number: each for each, number in _CATEGORIES.items()
+}
+
+
+class ApplicationError(Exception):
+    """A failure that an activity describes itself.
+
+    >>> raise ApplicationError("the card is blocked", card, type="CardBlocked", non_retryable=True)
+
+    ``details`` reach the caller typed. ``category`` says whose fault it is: DATA_QUALITY and
+    CONFIGURATION are not retried. ``non_retryable`` wins over the category, and
+    ``next_retry_delay`` over the back-off of the retry policy.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *details: object,
+        type: str = "",
+        non_retryable: bool | None = None,
+        next_retry_delay: Duration | None = None,
+        category: ErrorCategory | str = ErrorCategory.USER_CODE,
+    ) -> None:
+        """Describe the failure; a wrong delay or category is a ``ValueError`` here."""
+        super().__init__(message)
+        self.message = message
+        self.details = details
+        self.type = type or self.__class__.__name__
+        self.non_retryable = non_retryable
+        self.next_retry_delay_ms = (
+            None if next_retry_delay is None else duration_ms(next_retry_delay)
+        )
+        self.category = ErrorCategory(category)
+
+
+class RemoteError(Exception):
+    """A failure as it happened in a worker: the cause of a ``TaskFailed``.
+
+    ``type`` is the name of the exception there, ``stack_trace`` its whole trace with its causes.
+    """
+
+    def __init__(self, error: task_pb2.TaskError, converter: Converter) -> None:
+        """Show a failure of the wire."""
+        self.message = error.message
+        self.type = error.type
+        self.category = _CATEGORY_OF.get(error.category, ErrorCategory.USER_CODE)
+        self.stack_trace = error.stack_trace
+        self._details = error.details
+        self._converter = converter
+        text = f"{self.type}: {self.message}" if self.type else self.message
+        super().__init__(text)
+        if self.stack_trace:
+            self.add_note(f"In the worker:\n{self.stack_trace.rstrip()}")
+
+    def details(self, *types: Any) -> tuple[Any, ...]:  # noqa: ANN401 (any types of a user)
+        """Return the details of the error, each as the type that is given for it."""
+        if not self._details:
+            if types:
+                message = "The error has no details."
+                raise PayloadError(message)
+            return ()
+        return self._converter.decode_details(self._details, *types)
+
+
+class TaskFailed(Exception):  # noqa: N818 (it says what happened)
+    """A task ended without success; ``reason`` says why, and the cause is the last failure."""
+
+    def __init__(self, task_id: str, message: str, *, reason: str = "", attempt: int = 0) -> None:
+        """Say what became of a task."""
+        super().__init__(message)
+        self.task_id = task_id
+        self.reason = reason
+        self.attempt = attempt
+
+    @property
+    def error(self) -> RemoteError | None:
+        """The failure of the last attempt, if there was one."""
+        return self.__cause__ if isinstance(self.__cause__, RemoteError) else None
+
+
+class TaskTimedOut(TaskFailed):
+    """One of the four timeouts ended the task."""
+
+
+class TaskCancelled(TaskFailed):
+    """The task was cancelled."""
+
+
+class CancelTimedOut(TaskFailed):
+    """The task was to be cancelled and did not give way within its grace period."""
+
+
+class TaskTerminated(TaskFailed):
+    """An operator ended the task."""
+
+
+class WorkersLost(TaskFailed):
+    """Too many workers were lost, or handed the task back, while they held it."""
+
+
+class TaskPoisoned(TaskFailed):
+    """The task was alone with five workers in a row that died; it is not tried again."""
+
+
+class WorkerSuperseded(Exception):  # noqa: N818 (it says what happened)
+    """Another worker has registered with the same name, so this one stops."""
+
+
+class WorkerEvicted(Exception):  # noqa: N818 (it says what happened)
+    """An operator has evicted this worker, so it stops."""
+
+
+_BY_REASON: Final[dict[str, tuple[type[TaskFailed], str]]] = {
+    Reason.RETRIES_EXHAUSTED: (TaskFailed, "failed in each of its attempts"),
+    Reason.NON_RETRYABLE: (TaskFailed, "failed and is not retried"),
+    Reason.SCHEDULE_TO_START: (TaskTimedOut, "was not started in time (schedule_to_start)"),
+    Reason.SCHEDULE_TO_CLOSE: (TaskTimedOut, "did not end in time (schedule_to_close)"),
+    Reason.START_TO_CLOSE: (TaskTimedOut, "took too long in its last attempt (start_to_close)"),
+    Reason.HEARTBEAT_TIMEOUT: (TaskTimedOut, "did not heartbeat in time in its last attempt"),
+    Reason.CANCEL_TIMEOUT: (CancelTimedOut, "did not stop within its cancel grace period"),
+    Reason.POISONED: (TaskPoisoned, "was alone with each of five workers in a row that died"),
+    Reason.INTERRUPTIONS_EXHAUSTED: (WorkersLost, "lost its worker too often"),
+    Reason.TERMINATED: (TaskTerminated, "was terminated by an operator"),
+}
+
+
+def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> TaskFailed:
+    """Return the exception for a task that has ended without success."""
+    if result.state == task_pb2.TASK_STATE_CANCELLED:
+        kind: type[TaskFailed] = TaskCancelled
+        what = "was cancelled"
+        if result.cancel_reason:
+            what = f"{what}: {result.cancel_reason}"
+    else:
+        kind, what = _BY_REASON.get(result.failure_reason, (TaskFailed, "failed"))
+    error = result.error if result.HasField("error") else None
+    if error is not None and error.message:
+        what = f"{what}: {error.message}"
+    failure = kind(
+        result.task_id,
+        f"Task {result.task_id} {what}",
+        reason=result.failure_reason,
+        attempt=result.attempt,
+    )
+    failure.__cause__ = None if error is None else RemoteError(error, converter)
+    return failure
+
+
+def to_wire(error: BaseException, converter: Converter) -> task_pb2.TaskError:
+    """Return an exception of user code as it travels; the trace has its causes in it."""
+    wire = task_pb2.TaskError(
+        message=_cut(_text(error), ERROR_MESSAGE_BYTES_MAX),
+        type=type(error).__name__,
+        category=_CATEGORIES[ErrorCategory.USER_CODE],
+        stack_trace=_trace(error),
+    )
+    if isinstance(error, ApplicationError):
+        wire.type = error.type
+        wire.category = _CATEGORIES[error.category]
+        if error.non_retryable is not None:
+            wire.retryable = not error.non_retryable
+        if error.next_retry_delay_ms is not None:
+            wire.next_retry_delay_ms = error.next_retry_delay_ms
+        if error.details:
+            wire.details = _details(error, converter)
+    return wire
+
+
+def make_error(message: str, type: str, category: ErrorCategory) -> task_pb2.TaskError:
+    """Return a failure that no exception of user code stands behind."""
+    return task_pb2.TaskError(
+        message=_cut(message, ERROR_MESSAGE_BYTES_MAX), type=type, category=_CATEGORIES[category]
+    )
+
+
+def _details(error: ApplicationError, converter: Converter) -> bytes:
+    try:
+        return converter.encode_details(error.details)
+    except PayloadError as problem:
+        # The failure is worth more than what came with it.
+        return converter.encode_details((f"The details cannot be shown. {problem}",))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as problem:  # noqa: BLE001 (a __str__ of a user may raise anything)
+        text = f"The message cannot be shown: {type(problem).__name__}"
+    return text or type(error).__name__
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception as problem:  # noqa: BLE001 (a __str__ of a user may raise anything)
+        text = f"The stack trace cannot be shown: {type(problem).__name__}"
+    return _cut(text, STACK_TRACE_BYTES_MAX)
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    """Keep the end of a text that is too long: what happened last stands there."""
+    # A lone surrogate cannot travel.
+    data = text.encode("utf-8", "replace")
+    if len(data) > bytes_max:
+        data = "…".encode() + data[len(data) - bytes_max + 3 :]
+    return data.decode("utf-8", "ignore").replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,139 @@
+"""Values and bytes: JSON made by msgspec, bytes as they are, and never pickle.
+
+A codec stands between the two and the wire: it may encrypt or compress what was encoded, and
+names that in the encoding.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final, Protocol, runtime_checkable
+
+import msgspec
+
+JSON: Final = "json"
+BYTES: Final = "bytes"
+# No JSON text has this byte, so what stands before it is the name of an encoding.
+_MARK: Final = b"\0"
+
+
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """Bytes, and the name of what they are."""
+
+    encoding: str
+    data: bytes
+
+
+@runtime_checkable
+class Codec(Protocol):
+    """What payloads go through on their way to the server and back; both sides need the same.
+
+    ``encode`` gets ``json`` or ``bytes`` and returns another encoding, such as ``aes+json``;
+    ``decode`` undoes it, and returns what it does not know unchanged.
+    """
+
+    def encode(self, payload: Payload) -> Payload:
+        """Return what travels."""
+        ...
+
+    def decode(self, payload: Payload) -> Payload:
+        """Return what was given to ``encode``."""
+        ...
+
+
+class PayloadError(ValueError):
+    """A value cannot be encoded, or bytes cannot be decoded as the type that is wanted."""
+
+
+class Converter:
+    """Encodes and decodes by type, through the codec if there is one."""
+
+    def __init__(self, codec: Codec | None = None) -> None:
+        """Convert, and let ``codec`` have the last word on the bytes."""
+        self._codec = codec
+
+    def encode(self, value: object) -> Payload:
+        """Return a value as it travels."""
+        if isinstance(value, bytes | bytearray | memoryview):
+            payload = Payload(BYTES, bytes(value))
+        else:
+            payload = Payload(JSON, encode_json(value))
+        return payload if self._codec is None else self._codec.encode(payload)
+
+    def decode(self, payload: Payload, wanted: Any) -> Any:  # noqa: ANN401 (any type of a user)
+        """Return the value of a payload as the wanted type; bytes stay bytes."""
+        if self._codec is not None and payload.encoding not in (JSON, BYTES, ""):
+            payload = self._codec.decode(payload)
+        if payload.encoding == BYTES:
+            if wanted not in (bytes, Any, object):
+                message = f"The payload is bytes, and {_name(wanted)} is wanted."
+                raise PayloadError(message)
+            return payload.data
+        if payload.encoding not in (JSON, ""):
+            message = f"The encoding {payload.encoding!r} is not known here. Give the codec for it."
+            raise PayloadError(message)
+        return decode_json(payload.data, wanted)
+
+    def encode_details(self, details: tuple[object, ...]) -> bytes:
+        """Return values as one JSON array; with a codec, marked with its encoding."""
+        data = encode_json(details)
+        if self._codec is None:
+            return data
+        payload = self._codec.encode(Payload(JSON, data))
+        return payload.encoding.encode() + _MARK + payload.data
+
+    def decode_details(self, data: bytes, *wanted: Any) -> tuple[Any, ...]:  # noqa: ANN401
+        """Return the values of ``encode_details``, each as its type; the rest as plain values."""
+        head, mark, tail = data.partition(_MARK)
+        payload = Payload(head.decode(), tail) if mark else Payload(JSON, data)
+        values = self.decode(payload, list[msgspec.Raw])
+        types = [*wanted, *([Any] * (len(values) - len(wanted)))]
+        if len(wanted) > len(values):
+            message = f"{len(values)} details were recorded, and {len(wanted)} are wanted."
+            raise PayloadError(message)
+        return tuple(decode_json(raw, each) for raw, each in zip(values, types, strict=True))
+
+
+def encode_json(value: object) -> bytes:
+    """Return a value as JSON: plain values, dataclasses, Structs, pydantic models, and more."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_encode_other)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        message = f"A value of type {_name(type(value))} cannot be made JSON: {error}"
+        raise PayloadError(message) from error
+
+
+def decode_json(data: bytes | msgspec.Raw, wanted: Any) -> Any:  # noqa: ANN401 (any type of a user)
+    """Return JSON as the wanted type; raise ``PayloadError`` with the path of what is wrong."""
+    try:
+        return msgspec.json.decode(data, type=wanted, dec_hook=_decode_other)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"The payload is not JSON for {_name(wanted)}: {error}"
+        raise PayloadError(message) from error
+
+
+def _is_pydantic(kind: Any) -> bool:  # noqa: ANN401 (whatever a user annotates with)
+    # Nobody has a model without having imported pydantic; importing it here would cost 0.1 s.
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+def _encode_other(value: Any) -> object:  # noqa: ANN401 (what msgspec does not know)
+    if _is_pydantic(type(value)):
+        return value.model_dump(mode="json")
+    message = (
+        f"{_name(type(value))} is not supported. Use plain values, dataclasses, msgspec Structs "
+        "or pydantic models."
+    )
+    raise TypeError(message)
+
+
+def _decode_other(wanted: Any, value: object) -> object:  # noqa: ANN401 (any type of a user)
+    if _is_pydantic(wanted):
+        return wanted.model_validate(value)
+    message = f"{_name(wanted)} is not supported"
+    raise TypeError(message)
+
+
+def _name(kind: Any) -> str:  # noqa: ANN401 (any type of a user)
+    return getattr(kind, "__qualname__", None) or str(kind)

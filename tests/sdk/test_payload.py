@@ -1,0 +1,103 @@
+"""Values become bytes and values again; what cannot be is said with its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from typing import Any
+
+import msgspec
+import pytest
+
+from tenure.sdk.payload import Codec, Converter, Payload, PayloadError
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: float = 0.5
+
+
+class Order(msgspec.Struct):
+    id: str
+    points: list[Point]
+    at: dt.datetime
+
+
+class Reversing:
+    """Stands for an encryption."""
+
+    def encode(self, payload: Payload) -> Payload:
+        return Payload(f"reversed+{payload.encoding}", payload.data[::-1])
+
+    def decode(self, payload: Payload) -> Payload:
+        kind, plus, inner = payload.encoding.partition("+")
+        if kind != "reversed" or not plus:
+            return payload
+        return Payload(inner, payload.data[::-1])
+
+
+@pytest.mark.parametrize("codec", [None, Reversing()], ids=["plain", "codec"])
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (None, Any),
+        ({"a": [1, 2.5, "ü", None, True]}, Any),
+        (Point(1), Point),
+        (Order("o", [Point(1)], dt.datetime(2026, 1, 1, tzinfo=dt.UTC)), Order),
+        (b"\x00\xff as they are", bytes),
+        (b"", bytes),
+    ],
+)
+def test_a_value_comes_back_as_it_was(codec: Codec | None, value: object, wanted: Any) -> None:
+    converter = Converter(codec)
+    payload = converter.encode(value)
+    assert converter.decode(payload, wanted) == value
+    if codec is not None:
+        assert payload.encoding.startswith("reversed+")
+
+
+def test_a_model_of_pydantic_comes_back_as_it_was() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Model", count=(int, ...), tags=(list[str], []))
+    converter = Converter()
+    value = model(count=3, tags=["a"])
+    assert converter.decode(converter.encode(value), model) == value
+    nested = converter.decode(converter.encode([value]), list[model])
+    assert nested == [value]
+    with pytest.raises(PayloadError, match="count"):
+        converter.decode(Payload("json", b'{"count": "many"}'), model)
+
+
+@pytest.mark.parametrize(
+    ("payload", "wanted", "said"),
+    [
+        (Payload("json", b'{"x": "one"}'), Point, r"\$\.x"),
+        (Payload("json", b"null"), Point, "null"),
+        (Payload("json", b""), Any, "JSON"),
+        (Payload("json", b"\xff"), Any, "JSON"),
+        (Payload("bytes", b"x"), Point, "bytes"),
+        (Payload("aes+json", b"x"), Point, "aes"),
+        (Payload("json", b"[" * 100_000), Any, "JSON"),
+    ],
+)
+def test_what_cannot_be_decoded_is_an_error_and_never_null(
+    payload: Payload, wanted: Any, said: str
+) -> None:
+    with pytest.raises(PayloadError, match=said):
+        Converter().decode(payload, wanted)
+
+
+def test_a_value_without_a_json_form_is_refused_with_what_to_use() -> None:
+    with pytest.raises(PayloadError, match="dataclasses"):
+        Converter().encode({"socket": object()})
+
+
+@pytest.mark.parametrize("codec", [None, Reversing()], ids=["plain", "codec"])
+def test_details_come_back_each_as_its_type(codec: Codec | None) -> None:
+    converter = Converter(codec)
+    data = converter.encode_details((Point(3), "cursor", 7))
+    assert converter.decode_details(data, Point, str, int) == (Point(3), "cursor", 7)
+    assert converter.decode_details(data, Point) == (Point(3), "cursor", 7)
+    with pytest.raises(PayloadError, match="3 details"):
+        converter.decode_details(data, Point, str, int, int)
