@@ -41,6 +41,18 @@ def test_the_output_of_a_task_is_printed_when_it_succeeds(
     assert (shown["state"], shown["output"]) == ("SUCCEEDED", 2)
 
 
+def test_an_output_of_another_encoding_is_shown_as_base64_with_its_name(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    arguments = ("tasks", "enqueue", "bytes", "--queue", queue, "--input", "1", "--wait")
+    with SmallWorker(server.grpc, queue):
+        result = run(*arguments)
+        shown = read(run(*arguments, "-o", "json"))
+    assert result.stdout == "MTI= (base64)\n"
+    assert (shown["outputBase64"], shown["outputEncoding"]) == ("MTI=", "bytes")
+    assert (shown["input"], shown["encoding"], "output" in shown) == (1, "json", False)
+
+
 def test_a_failed_task_ends_the_wait_with_exit_code_1(
     run: Run, server: ServerProcess, queue: str
 ) -> None:

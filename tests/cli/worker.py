@@ -15,14 +15,14 @@ from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 
 WAIT_SECONDS_MAX: Final = 20.0
 _BEAT_SECONDS: Final = 0.05
-TYPES: Final = ("echo", "fail", "gate", "defer")
+TYPES: Final = ("echo", "bytes", "fail", "gate", "defer")
 
 
 class SmallWorker(threading.Thread):
     """Runs one task at a time until it is drained or the test has ended.
 
-    ``echo`` returns its input, ``fail`` fails, ``defer`` leaves its end to others, and ``gate``
-    tells that it is half-way and goes on when the test opens ``gate``.
+    ``echo`` returns its input, ``bytes`` some bytes, ``fail`` fails, ``defer`` leaves its end to
+    others, and ``gate`` tells that it is half-way and goes on when the test opens ``gate``.
     """
 
     def __init__(self, target: str, queue: str, **labels: str) -> None:
@@ -104,6 +104,8 @@ class SmallWorker(threading.Thread):
             finish.kind = task_pb2.FINISH_KIND_DEFERRED
         elif task.type == "gate" and self._is_cancelled(task):
             finish.kind = task_pb2.FINISH_KIND_CANCELLED
+        elif task.type == "bytes":
+            finish.output, finish.output_encoding = b"12", "bytes"
         else:
             finish.output = task.input
         request = task_service_pb2.FinishTasksRequest(worker_id=self.worker_id, items=[finish])

@@ -234,6 +234,7 @@ class Life:
             assert task.worker_id is None
         assert (task.output is None) or task.state is TaskState.SUCCEEDED
         assert (task.progress.reason is not None) == (task.state is TaskState.FAILED)
+        assert not task.progress.output_encoding or task.state is TaskState.SUCCEEDED
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -30,7 +30,7 @@ from tenure.core.task_event import (
     Woken,
     WorkerLost,
 )
-from tenure.core.task_record import Line, Reason, Task, TaskKind, TaskState
+from tenure.core.task_record import NO_PROGRESS, Line, Reason, Task, TaskKind, TaskState
 from tests.core.tasks import (
     FATAL,
     FAULT,
@@ -487,6 +487,38 @@ def test_a_task_that_nobody_paused_cannot_be_resumed() -> None:
 def test_a_cancelling_task_cannot_be_paused() -> None:
     task = after(running(), CancelRequested())
     assert refused(task, PauseRequested()).code == "wrong_state"
+
+
+# The encoding of an output.
+
+
+def test_an_output_is_encoded_as_the_input_unless_its_worker_says_otherwise() -> None:
+    task = running(encoding="json")
+    plain = after(task, report(AttemptSucceeded, task, output=b"1"))
+    assert (plain.progress.output_encoding, plain.output_encoding) == ("", "json")
+    other = after(task, report(AttemptSucceeded, task, output=b"1", output_encoding="bytes"))
+    assert (other.progress.output_encoding, other.output_encoding) == ("bytes", "bytes")
+
+
+def test_naming_the_encoding_of_the_input_again_changes_nothing() -> None:
+    task = handed(fresh(encoding="json"))
+    named = after(task, report(AttemptSucceeded, task, output_encoding="json"))
+    assert named.progress is NO_PROGRESS
+    assert named == after(task, report(AttemptSucceeded, task))
+
+
+def test_an_output_may_have_an_encoding_where_the_input_has_none() -> None:
+    task = handed(fresh())
+    assert task.output_encoding == ""
+    done = after(task, report(AttemptSucceeded, task, output_encoding="json"))
+    assert done.output_encoding == "json"
+
+
+def test_the_encoding_of_an_output_goes_along_with_what_happened_before() -> None:
+    task = after(waiting_async(), Heartbeaten(attempt=1, details=b"5"))
+    done = after(task, AttemptSucceeded(attempt=1, output_encoding="bytes"))
+    assert (done.progress.details, done.progress.is_async) == (b"5", False)
+    assert done.output_encoding == "bytes"
 
 
 # Asynchronous completion.

@@ -66,6 +66,10 @@ def of_error(**changes: Any) -> Any:
     return report(kind=FinishKind.FAILED, error=replace(FAULT, **changes))
 
 
+def of_failure(**changes: Any) -> Any:
+    return report(kind=FinishKind.FAILED, error=FAULT, **changes)
+
+
 def progress(**changes: Any) -> Any:
     item = c.TaskBeat(**{"task_id": ID, "attempt": 1, **changes})
     return c.HeartbeatTasks(namespace=NAMESPACE, worker_id=ID, items=(item,))
@@ -192,6 +196,18 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "finished attempt 2**63": (lambda: report(attempt=HUGE), "attempt"),
     "finished id bad": (lambda: report(task_id=LONE), "taskId"),
     "output no bytes": (lambda: report(output="text"), "output"),
+    "output encoding with NUL": (lambda: report(output_encoding=NUL), "outputEncoding"),
+    "output encoding with a space": (lambda: report(output_encoding="a b"), "outputEncoding"),
+    "output encoding too long": (lambda: report(output_encoding="x" * 256), "outputEncoding"),
+    "output encoding a lone surrogate": (lambda: report(output_encoding=LONE), "outputEncoding"),
+    "output encoding of a failure": (lambda: of_failure(output_encoding=NUL), "outputEncoding"),
+    "output encoding by id": (
+        lambda: c.CompleteById(
+            namespace=NAMESPACE,
+            finish=c.Finish(task_id=ID, attempt=0, kind=FinishKind.SUCCEEDED, output_encoding=NUL),
+        ),
+        "outputEncoding",
+    ),
     "failed without an error": (lambda: report(kind=FinishKind.FAILED), "error"),
     "error message with NUL": (lambda: of_error(message=NUL), "error.message"),
     "error message a lone surrogate": (lambda: of_error(message=LONE), "error.message"),

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.core.attempt import Outcome
 from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.task_record import Line, Reason, TaskState
+from tenure.core.task_record import NO_PROGRESS, Line, Progress, Reason, TaskState
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.command import FinishKind
@@ -146,6 +146,37 @@ class TestFinish:
         assert (stored.last_outcome, stored.worker_id) == (Outcome.SUCCEEDED, worker)
         assert stored.finished_at_ms == world.clock.now_ms()
         assert (await world.dump("tasks"))["tasks"] == []
+
+    @pytest.mark.parametrize(
+        ("named", "kept"),
+        [("", "json"), ("json", "json"), ("bytes", "bytes")],
+    )
+    async def test_a_success_may_name_the_encoding_of_its_output(
+        self,
+        world: World,
+        engine: Engine,
+        named: str,
+        kept: str,
+    ) -> None:
+        worker = await world.worker(engine)
+        task = await world.running(engine, worker, spec=spec(encoding="json"))
+        await world.finish(engine, worker, task, output=b"\xff", output_encoding=named)
+        stored = await world.task(task.id)
+        assert (stored.output, stored.output_encoding) == (b"\xff", kept)
+        assert stored.spec.encoding == "json"
+
+    async def test_only_an_output_of_another_encoding_is_stored_with_its_own(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        same = await world.held(engine, worker, spec=spec(encoding="json"))
+        other = await world.held(engine, worker, spec=spec(encoding="json"))
+        await world.finish(engine, worker, same, output=b"1", output_encoding="json")
+        await world.finish(engine, worker, other, output=b"1", output_encoding="bytes")
+        assert (await world.task(same.id)).progress == NO_PROGRESS
+        assert (await world.task(other.id)).progress == Progress(output_encoding="bytes")
 
     async def test_a_task_may_end_without_ever_being_confirmed(
         self,
@@ -319,6 +350,7 @@ class TestLateReports:
         [
             (FinishKind.SUCCEEDED, {"output": b"out"}),
             (FinishKind.SUCCEEDED, {}),
+            (FinishKind.SUCCEEDED, {"output": b"out", "output_encoding": "bytes"}),
             (FinishKind.FAILED, {}),
             (FinishKind.FAILED, {"error": FATAL}),
             (FinishKind.CANCELLED, {}),
@@ -362,7 +394,11 @@ class TestLateReports:
 
     @pytest.mark.parametrize(
         ("kind", "fields"),
-        [(FinishKind.SUCCEEDED, {"output": b"other"}), (FinishKind.FAILED, {})],
+        [
+            (FinishKind.SUCCEEDED, {"output": b"other"}),
+            (FinishKind.SUCCEEDED, {"output": b"out", "output_encoding": "bytes"}),
+            (FinishKind.FAILED, {}),
+        ],
     )
     async def test_another_completion_after_the_end_is_refused(
         self,
@@ -378,6 +414,19 @@ class TestLateReports:
         answer = refusal(await world.finish(engine, worker, task, kind, **fields))
         assert (answer.code, answer.fields) == ("task_already_terminal", {"state": "SUCCEEDED"})
         assert await world.dump() == before
+
+    async def test_an_encoding_is_the_same_whether_it_is_named_or_not(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        task = await world.running(engine, worker, spec=spec(encoding="json"))
+        first = await world.finish(engine, worker, task, output=b"1")
+        named = await world.finish(engine, worker, task, output=b"1", output_encoding="json")
+        assert named == first
+        answer = await world.finish(engine, worker, task, output=b"1", output_encoding="bytes")
+        assert refusal(answer).code == "task_already_terminal"
 
     async def test_of_two_completions_in_one_batch_the_first_counts(
         self,

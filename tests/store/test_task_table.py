@@ -72,6 +72,7 @@ FULL_PROGRESS = Progress(
     wake_at_ms=11,
     reason=Reason.POISONED,
     error=FAULT,
+    output_encoding="bytes",
 )
 FULL = held(
     1,

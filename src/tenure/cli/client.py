@@ -173,6 +173,7 @@ class Client:
         if completion["error_message"] is None:
             request.kind = task_pb2.FINISH_KIND_SUCCEEDED
             request.output = completion["output"] or b""
+            request.output_encoding = _JSON
         else:
             request.kind = task_pb2.FINISH_KIND_FAILED
             request.error.message = completion["error_message"]

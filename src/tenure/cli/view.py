@@ -88,6 +88,7 @@ class TaskView(View, frozen=True, kw_only=True):
     input_base64: str | None = None
     output: msgspec.Raw | None = None
     output_base64: str | None = None
+    output_encoding: str | None = None
     heartbeat_details: msgspec.Raw | None = None
     heartbeat_details_base64: str | None = None
 
@@ -184,7 +185,7 @@ def task(message: task_pb2.Task) -> TaskView:
         **_relations(message),
         **_instants(message),
         **_payload("input", message.input, options.encoding),
-        **_payload("output", message.output, options.encoding),
+        **_output(message),
         **_payload("heartbeat_details", message.heartbeat_details, options.encoding),
     )
 
@@ -264,6 +265,14 @@ def _payload(name: str, data: bytes, encoding: str) -> dict[str, Any]:
     if encoding == _JSON and _is_json(data):
         return {name: msgspec.Raw(data)}
     return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _output(message: task_pb2.Task) -> dict[str, Any]:
+    """Return the output; bytes come with their encoding, JSON speaks for itself."""
+    fields = _payload("output", message.output, message.output_encoding)
+    if "output_base64" in fields:
+        fields["output_encoding"] = message.output_encoding or None
+    return fields
 
 
 def _is_json(data: bytes) -> bool:

@@ -140,6 +140,9 @@ def is_live(task: Task, attempt: int) -> bool:
 def _decide_accepted(task: Task, event: TaskEvent, now_ms: int) -> Decision:  # noqa: C901, PLR0911, PLR0912 (one dispatch over all events)
     match event:
         case AttemptSucceeded():
+            other = event.output_encoding
+            if other and other != task.spec.encoding:
+                task = replace(task, progress=replace(task.progress, output_encoding=other))
             return _finish(task, _SUCCEEDED, now_ms, _SUCCESS, event.output)
         case HandedOut():
             return _hand_out(task, event, now_ms)

@@ -39,9 +39,10 @@ class Heartbeaten(Report, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptSucceeded(Report, frozen=True, kw_only=True, gc=False):
-    """The attempt has a result."""
+    """The attempt has a result; without an encoding of its own it has that of the input."""
 
     output: bytes | None = None
+    output_encoding: str = ""
 
 
 class AttemptFailed(Report, frozen=True, kw_only=True, gc=False):

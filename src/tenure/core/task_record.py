@@ -149,9 +149,13 @@ class Progress(
         "wake_at_ms": "wa",
         "reason": "r",
         "error": "e",
+        "output_encoding": "oe",
     },
 ):
-    """What happened so far; stored as one value, because no statement looks inside."""
+    """What happened so far; stored as one value, because no statement looks inside.
+
+    ``output_encoding`` is set only where the output is encoded otherwise than the input.
+    """
 
     confirmed_at_ms: int = 0
     beat_at_ms: int = 0
@@ -174,6 +178,7 @@ class Progress(
     wake_at_ms: int = 0
     reason: Reason | None = None
     error: ErrorInfo | None = None
+    output_encoding: str = ""
 
 
 NO_PROGRESS: Final = Progress()
@@ -226,6 +231,11 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     def kind(self) -> TaskKind:
         """What a worker executes."""
         return self.spec.kind
+
+    @property
+    def output_encoding(self) -> str:
+        """How to read the output: as the input, unless the worker said otherwise."""
+        return self.progress.output_encoding or self.spec.encoding
 
     @property
     def is_attempt_live(self) -> bool:

@@ -95,6 +95,8 @@ def _outcome(item: c.Finish) -> None:
     output = item.output
     if output is not None and (type(output) is not bytes or len(output) > _SMALL_BYTES):
         checks.payload(output, "output")
+    if item.output_encoding:
+        checks.name(item.output_encoding, "outputEncoding")
     if item.error is not None:
         _error(item.error)
     elif item.kind is c.FinishKind.FAILED:

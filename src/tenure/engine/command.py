@@ -121,12 +121,16 @@ class FinishKind(enum.StrEnum):
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The end of one attempt as its worker reports it."""
+    """The end of one attempt as its worker reports it.
+
+    Without ``output_encoding`` an output is encoded as the input.
+    """
 
     task_id: str
     attempt: int
     kind: FinishKind
     output: bytes | None = None
+    output_encoding: str = ""
     error: ErrorInfo | None = None
     wake_seq: int = 0
     wake_at_ms: int = 0

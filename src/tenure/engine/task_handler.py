@@ -226,10 +226,16 @@ def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | 
         return _reported(task) if task.progress.is_async else None
     if task.state not in TERMINAL or task.last_outcome is not _OUTCOMES[item.kind]:
         return None
-    is_same = task.output == item.output and (
-        item.kind is not c.FinishKind.FAILED or task.progress.error == item.error
-    )
-    return c.Reported(task.state) if is_same else None
+    return c.Reported(task.state) if _is_same_end(task, item) else None
+
+
+def _is_same_end(task: Task, item: c.Finish) -> bool:
+    """Tell whether a task ended with what ``item``, of the same outcome, says again."""
+    if task.output != item.output:
+        return False
+    if item.kind is c.FinishKind.SUCCEEDED:
+        return task.output_encoding == (item.output_encoding or task.spec.encoding)
+    return item.kind is not c.FinishKind.FAILED or task.progress.error == item.error
 
 
 _OUTCOMES: Final = {
@@ -247,6 +253,7 @@ _EVENTS: Final[dict[c.FinishKind, _Make]] = {
         worker_id=worker_id,
         needs_confirmed=needs,
         output=item.output,
+        output_encoding=item.output_encoding,
     ),
     c.FinishKind.FAILED: lambda ws, item, worker_id, needs: task_event.AttemptFailed(
         attempt=item.attempt,

@@ -219,6 +219,7 @@ class TaskOptions(google.protobuf.message.Message):
     cancel_grace_period_ms: builtins.int
     delivery_timeout_ms: builtins.int
     encoding: builtins.str
+    """Of the input; an output may have its own."""
     @property
     def retry(self) -> Global___RetryPolicy: ...
     @property
@@ -402,6 +403,7 @@ class Task(google.protobuf.message.Message):
     PARENT_ID_FIELD_NUMBER: builtins.int
     RETRY_OF_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -432,6 +434,8 @@ class Task(google.protobuf.message.Message):
     parent_id: builtins.str
     retry_of: builtins.str
     version: builtins.int
+    output_encoding: builtins.str
+    """How to read the output: the encoding of the input, unless its worker named another one."""
     @property
     def options(self) -> Global___TaskOptions: ...
     @property
@@ -473,9 +477,10 @@ class Task(google.protobuf.message.Message):
         parent_id: builtins.str = ...,
         retry_of: builtins.str = ...,
         version: builtins.int = ...,
+        output_encoding: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "error", b"error", "options", b"options", "progress_percent", b"progress_percent"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
 
 Global___Task: typing_extensions.TypeAlias = Task
@@ -675,12 +680,15 @@ class TaskFinish(google.protobuf.message.Message):
     ERROR_FIELD_NUMBER: builtins.int
     WAKE_SEQ_FIELD_NUMBER: builtins.int
     WAKE_AT_MS_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     kind: Global___FinishKind.ValueType
     output: builtins.bytes
     wake_seq: builtins.int
     wake_at_ms: builtins.int
+    output_encoding: builtins.str
+    """Of an output; empty means the encoding of the input."""
     @property
     def error(self) -> Global___TaskError: ...
     def __init__(
@@ -693,9 +701,10 @@ class TaskFinish(google.protobuf.message.Message):
         error: Global___TaskError | None = ...,
         wake_seq: builtins.int = ...,
         wake_at_ms: builtins.int = ...,
+        output_encoding: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_output", b"_output", "error", b"error", "output", b"output"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_output", b"_output", "attempt", b"attempt", "error", b"error", "kind", b"kind", "output", b"output", "task_id", b"task_id", "wake_at_ms", b"wake_at_ms", "wake_seq", b"wake_seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_output", b"_output", "attempt", b"attempt", "error", b"error", "kind", b"kind", "output", b"output", "output_encoding", b"output_encoding", "task_id", b"task_id", "wake_at_ms", b"wake_at_ms", "wake_seq", b"wake_seq"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_output", b"_output"]) -> typing.Literal["output"] | None: ...
 
 Global___TaskFinish: typing_extensions.TypeAlias = TaskFinish

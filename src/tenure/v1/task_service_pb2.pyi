@@ -429,7 +429,7 @@ class TaskResult(google.protobuf.message.Message):
     TASK_ID_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     OUTPUT_FIELD_NUMBER: builtins.int
-    ENCODING_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
     FAILURE_REASON_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
@@ -439,7 +439,8 @@ class TaskResult(google.protobuf.message.Message):
     task_id: builtins.str
     state: tenure.v1.task_pb2.TaskState.ValueType
     output: builtins.bytes
-    encoding: builtins.str
+    output_encoding: builtins.str
+    """How to read the output: the encoding of the input, unless its worker named another one."""
     failure_reason: builtins.str
     attempt: builtins.int
     finished_at_ms: builtins.int
@@ -456,7 +457,7 @@ class TaskResult(google.protobuf.message.Message):
         task_id: builtins.str = ...,
         state: tenure.v1.task_pb2.TaskState.ValueType = ...,
         output: builtins.bytes = ...,
-        encoding: builtins.str = ...,
+        output_encoding: builtins.str = ...,
         error: tenure.v1.task_pb2.TaskError | None = ...,
         failure_reason: builtins.str = ...,
         attempt: builtins.int = ...,
@@ -465,7 +466,7 @@ class TaskResult(google.protobuf.message.Message):
         refusal: tenure.v1.error_pb2.ErrorDetail | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["error", b"error", "refusal", b"refusal"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "cancel_reason", b"cancel_reason", "encoding", b"encoding", "error", b"error", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "output", b"output", "refusal", b"refusal", "state", b"state", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "cancel_reason", b"cancel_reason", "error", b"error", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "output", b"output", "output_encoding", b"output_encoding", "refusal", b"refusal", "state", b"state", "task_id", b"task_id"]) -> None: ...
 
 Global___TaskResult: typing_extensions.TypeAlias = TaskResult
 
@@ -657,9 +658,12 @@ class CompleteByTokenRequest(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     OUTPUT_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     task_token: builtins.str
     kind: tenure.v1.task_pb2.FinishKind.ValueType
     output: builtins.bytes
+    output_encoding: builtins.str
+    """Of an output; empty means the encoding of the input."""
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     def __init__(
@@ -669,9 +673,10 @@ class CompleteByTokenRequest(google.protobuf.message.Message):
         kind: tenure.v1.task_pb2.FinishKind.ValueType = ...,
         output: builtins.bytes | None = ...,
         error: tenure.v1.task_pb2.TaskError | None = ...,
+        output_encoding: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_output", b"_output", "error", b"error", "output", b"output"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_output", b"_output", "error", b"error", "kind", b"kind", "output", b"output", "task_token", b"task_token"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_output", b"_output", "error", b"error", "kind", b"kind", "output", b"output", "output_encoding", b"output_encoding", "task_token", b"task_token"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_output", b"_output"]) -> typing.Literal["output"] | None: ...
 
 Global___CompleteByTokenRequest: typing_extensions.TypeAlias = CompleteByTokenRequest
@@ -686,12 +691,15 @@ class CompleteByIdRequest(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     OUTPUT_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     task_id: builtins.str
     attempt: builtins.int
     """0 is the live attempt."""
     kind: tenure.v1.task_pb2.FinishKind.ValueType
     output: builtins.bytes
+    output_encoding: builtins.str
+    """Of an output; empty means the encoding of the input."""
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     def __init__(
@@ -703,9 +711,10 @@ class CompleteByIdRequest(google.protobuf.message.Message):
         kind: tenure.v1.task_pb2.FinishKind.ValueType = ...,
         output: builtins.bytes | None = ...,
         error: tenure.v1.task_pb2.TaskError | None = ...,
+        output_encoding: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_output", b"_output", "error", b"error", "output", b"output"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_output", b"_output", "attempt", b"attempt", "error", b"error", "kind", b"kind", "namespace_id", b"namespace_id", "output", b"output", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_output", b"_output", "attempt", b"attempt", "error", b"error", "kind", b"kind", "namespace_id", b"namespace_id", "output", b"output", "output_encoding", b"output_encoding", "task_id", b"task_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_output", b"_output"]) -> typing.Literal["output"] | None: ...
 
 Global___CompleteByIdRequest: typing_extensions.TypeAlias = CompleteByIdRequest

@@ -251,6 +251,84 @@ async def test_a_deferred_task_is_completed_by_id(
         assert shown["error"] == {**body["error"]}
 
 
+async def running_task(site: Site, **asked: Any) -> str:
+    """Enqueue a task and let a worker begin it."""
+    worker_id = await site.world.worker(site.engine)
+    task_id = await site.enqueue(**asked)
+    (task,) = await site.world.claim(site.engine, worker_id)
+    await site.world.confirm(site.engine, worker_id, task)
+    return task_id
+
+
+@pytest.mark.parametrize(
+    ("asked", "completion", "shown"),
+    [
+        pytest.param({"input": 1}, {"output": 2}, {"output": 2}, id="JSON for JSON"),
+        pytest.param(
+            {"input": 1},
+            {"outputBase64": "/w==", "outputEncoding": "bytes"},
+            {"outputBase64": "/w==", "outputEncoding": "bytes"},
+            id="bytes for JSON",
+        ),
+        pytest.param(
+            {"inputBase64": "AA==", "encoding": "msgpack"},
+            {"output": [2]},
+            {"output": [2]},
+            id="JSON for bytes",
+        ),
+        pytest.param(
+            {"inputBase64": "AA==", "encoding": "msgpack"},
+            {"outputBase64": "MQ=="},
+            {"outputBase64": "MQ==", "outputEncoding": "msgpack"},
+            id="as the input",
+        ),
+        pytest.param(
+            {"input": 1},
+            {"outputBase64": "MQ==", "outputEncoding": "bytes"},
+            {"outputBase64": "MQ==", "outputEncoding": "bytes"},
+            id="bytes that happen to be JSON",
+        ),
+        pytest.param(
+            {"inputBase64": "AA==", "encoding": "msgpack"},
+            {"outputBase64": "MQ==", "outputEncoding": "json"},
+            {"output": 1},
+            id="JSON as base64",
+        ),
+        pytest.param(
+            {"input": 1},
+            {"outputBase64": "/w=="},
+            {"outputBase64": "/w==", "outputEncoding": "json"},
+            id="no JSON although it should be",
+        ),
+        pytest.param({"input": 1}, {}, {}, id="none"),
+    ],
+)
+async def test_an_output_is_shown_in_its_own_encoding(
+    site: Site,
+    asked: dict[str, Any],
+    completion: dict[str, Any],
+    shown: dict[str, Any],
+) -> None:
+    task_id = await running_task(site, **asked)
+    path = f"/v1/tasks/{task_id}/complete"
+    body = {"outcome": "SUCCEEDED", **completion}
+    for _ in range(2):
+        assert (await site.call("POST", path, json=body))["state"] == "SUCCEEDED"
+    task = await site.task(task_id)
+    assert {key: value for key, value in task.items() if key.startswith("output")} == shown
+    assert task["encoding"] == asked.get("encoding", "json")
+    (listed,) = (await site.call("GET", "/v1/tasks"))["tasks"]
+    assert not [key for key in listed if key.startswith("output")]
+
+
+async def test_an_output_without_any_encoding_is_shown_as_base64(site: Site) -> None:
+    worker_id = await site.world.worker(site.engine)
+    task = await site.world.running(site.engine, worker_id)
+    await site.world.finish(site.engine, worker_id, task, output=b"1")
+    shown = await site.task(task.id)
+    assert (shown["outputBase64"], "outputEncoding" in shown) == ("MQ==", False)
+
+
 async def test_a_completion_with_the_wrong_fields_or_attempt_changes_nothing(site: Site) -> None:
     world, engine = site.world, site.engine
     worker_id = await world.worker(engine)
@@ -261,6 +339,14 @@ async def test_a_completion_with_the_wrong_fields_or_attempt_changes_nothing(sit
         ({"outcome": "FAILED"}, "error"),
         ({"outcome": "SUCCEEDED", "error": {"message": "x"}}, "error"),
         ({"outcome": "CANCELLED", "output": 1}, "output"),
+        ({"outcome": "SUCCEEDED", "output": 1, "outputEncoding": "json"}, "outputEncoding"),
+        ({"outcome": "SUCCEEDED", "outputEncoding": "bytes"}, "outputEncoding"),
+        ({"outcome": "CANCELLED", "outputEncoding": "bytes"}, "outputEncoding"),
+        (
+            {"outcome": "SUCCEEDED", "outputBase64": "AA==", "outputEncoding": "a b"},
+            "outputEncoding",
+        ),
+        ({"outcome": "SUCCEEDED", "outputBase64": "AA==", "outputEncoding": 1}, "outputEncoding"),
         ({"outcome": "LOST"}, "outcome"),
         ({"outcome": "SUCCEEDED", "attempt": 0}, "attempt"),
     ):

@@ -82,18 +82,21 @@ async def test_refused_reports_are_answered_each_on_its_own(wire: Wire) -> None:
     stale = task_pb2.TaskRef(task_id=task.task_id, attempt=7)
     malformed = task_pb2.TaskRef(task_id="x", attempt=1)
     odd = task_pb2.TaskFinish(task_id=UNKNOWN, attempt=1)
+    unreadable = succeeded(task_pb2.TaskRef(task_id=UNKNOWN, attempt=2))
+    unreadable.output_encoding = "a b"
     await stream.send(
         started=[stale],
-        finished=[succeeded(malformed), odd, succeeded(task)],
+        finished=[succeeded(malformed), odd, unreadable, succeeded(task)],
     )
     acks: dict[tuple[str, int], str] = {}
-    while len(acks) < 4:
+    while len(acks) < 5:
         for ack in (await stream.read()).acks:
             acks[(ack.task_id, ack.attempt)] = ack.error.code or state_name(ack.state)
     assert acks == {
         (task.task_id, 7): "attempt_mismatch",
         ("x", 1): "invalid_argument",
         (UNKNOWN, 1): "invalid_argument",
+        (UNKNOWN, 2): "invalid_argument",
         (task.task_id, 1): "SUCCEEDED",
     }
 

@@ -156,6 +156,55 @@ async def test_one_stream_gives_the_results_of_many_tasks_as_they_end(wire: Wire
     assert results[UNKNOWN].refusal.code == "not_found"
 
 
+async def test_a_result_says_how_its_output_is_encoded(wire: Wire) -> None:
+    options = task_pb2.TaskOptions(start_to_close_ms=5_000, encoding="json")
+    ids = await wire.enqueue(*[wire.new(options=options) for _ in range(3)])
+    assert (await wire.get(ids[0])).output_encoding == "json"
+    worker = await wire.register()
+    finishes = [succeeded(task, b"1") for task in await wire.poll(worker.worker_id)]
+    said = dict(zip(ids, ("", "json", "bytes"), strict=True))
+    for each in finishes:
+        each.output_encoding = said[each.task_id]
+    await wire.finish(worker.worker_id, *finishes)
+    watch = wire.tasks.WatchTasks()
+    await watch.write(pb.WatchTasksRequest(namespace_id=NAMESPACE, add=ids))
+    await watch.done_writing()
+    told = {each.task_id: each.output_encoding async for frame in watch for each in frame.results}
+    assert [told[each] for each in ids] == ["json", "json", "bytes"]
+    shown = await wire.get(ids[2])
+    assert (shown.options.encoding, shown.output_encoding) == ("json", "bytes")
+    request = pb.ListTasksRequest(namespace_id=NAMESPACE)
+    listed = (await wire.tasks.ListTasks(request)).tasks
+    assert {each.task_id: each.output_encoding for each in listed} == told
+
+
+async def test_a_bad_encoding_of_an_output_is_refused_and_changes_nothing(
+    wire: Wire, world: World
+) -> None:
+    (task_id,) = await wire.enqueue()
+    worker = await wire.register()
+    (task,) = await wire.poll(worker.worker_id)
+    before = await world.dump()
+    bad = succeeded(task)
+    bad.output_encoding = "a b"
+    kind, bad_name = task_pb2.FINISH_KIND_SUCCEEDED, "x" * 256
+    by_token = pb.CompleteByTokenRequest(
+        task_token=task.task_token, kind=kind, output_encoding=bad_name
+    )
+    by_id = pb.CompleteByIdRequest(
+        namespace_id=NAMESPACE, task_id=task_id, kind=kind, output_encoding=bad_name
+    )
+    for call in (
+        wire.finish(worker.worker_id, bad),
+        wire.tasks.CompleteByToken(by_token),
+        wire.tasks.CompleteById(by_id),
+    ):
+        status, refusal = await refused(call)
+        assert (status, refusal.code) == ("INVALID_ARGUMENT", "invalid_argument")
+        assert refusal.field == "outputEncoding"
+    assert await world.dump() == before
+
+
 async def test_a_stream_of_results_stays_in_its_namespace(wire: Wire) -> None:
     watch = wire.tasks.WatchTasks()
     await watch.write(pb.WatchTasksRequest(namespace_id=NAMESPACE, add=[]))
@@ -201,14 +250,21 @@ async def test_a_deferred_task_is_completed_by_its_token_and_only_once(wire: Wir
     assert state_name((await wire.tasks.HeartbeatByToken(beat)).state) == "WAITING"
     assert (await wire.get(task.task_id)).progress_percent == 50
     request = pb.CompleteByTokenRequest(
-        task_token=task.task_token, kind=task_pb2.FINISH_KIND_SUCCEEDED, output=b"42"
+        task_token=task.task_token,
+        kind=task_pb2.FINISH_KIND_SUCCEEDED,
+        output=b"42",
+        output_encoding="bytes",
     )
     assert state_name((await wire.tasks.CompleteByToken(request)).state) == "SUCCEEDED"
     assert state_name((await wire.tasks.CompleteByToken(request)).state) == "SUCCEEDED"
-    request.output = b"43"
-    status, refusal = await refused(wire.tasks.CompleteByToken(request))
-    assert (status, refusal.code) == ("FAILED_PRECONDITION", "task_already_terminal")
-    assert (await wire.get(task.task_id)).output == b"42"
+    for change in ({"output": b"43"}, {"output_encoding": "json"}):
+        other = pb.CompleteByTokenRequest()
+        other.CopyFrom(request)
+        other.MergeFrom(pb.CompleteByTokenRequest(**change))
+        status, refusal = await refused(wire.tasks.CompleteByToken(other))
+        assert (status, refusal.code) == ("FAILED_PRECONDITION", "task_already_terminal")
+    shown = await wire.get(task.task_id)
+    assert (shown.output, shown.output_encoding) == (b"42", "bytes")
 
 
 async def test_a_forged_or_expired_token_is_refused(wire: Wire, world: World) -> None:
@@ -261,6 +317,28 @@ async def test_a_running_task_is_completed_by_id(wire: Wire) -> None:
     assert state_name((await wire.tasks.CompleteById(request)).state) == "FAILED"
     shown = await wire.get(task_id)
     assert (shown.failure_reason, shown.error.message) == ("NON_RETRYABLE", "bad row")
+
+
+async def test_a_completion_by_id_may_name_the_encoding_of_its_output(wire: Wire) -> None:
+    (task_id,) = await wire.enqueue()
+    worker = await wire.register()
+    (task,) = await wire.poll(worker.worker_id)
+    start = pb.StartTasksRequest(
+        namespace_id=NAMESPACE,
+        worker_id=worker.worker_id,
+        items=[task_pb2.TaskRef(task_id=task_id, attempt=task.attempt)],
+    )
+    await wire.tasks.StartTasks(start)
+    request = pb.CompleteByIdRequest(
+        namespace_id=NAMESPACE,
+        task_id=task_id,
+        kind=task_pb2.FINISH_KIND_SUCCEEDED,
+        output=b"\xff",
+        output_encoding="bytes",
+    )
+    assert state_name((await wire.tasks.CompleteById(request)).state) == "SUCCEEDED"
+    shown = await wire.get(task_id)
+    assert (shown.output, shown.options.encoding, shown.output_encoding) == (b"\xff", "", "bytes")
 
 
 @pytest.mark.parametrize(

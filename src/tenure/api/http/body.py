@@ -201,6 +201,10 @@ class CompleteBody(Body, frozen=True):
     outcome: Literal["SUCCEEDED", "FAILED", "CANCELLED"]
     output: Annotated[Raw, Meta(description="Any JSON; kept byte for byte")] | UnsetType = UNSET
     output_base64: Base64 | UnsetType = msgspec.field(default=UNSET, name="outputBase64")
+    output_encoding: (
+        Annotated[str, Meta(description="Of outputBase64; that of the input by default")]
+        | UnsetType
+    ) = UNSET
     error: ErrorBody | UnsetType = UNSET
     attempt: Annotated[int, Meta(ge=1, le=limits.ATTEMPT_MAX)] | UnsetType = UNSET
 
@@ -218,8 +222,15 @@ class CompleteBody(Body, frozen=True):
             attempt=_or(self.attempt, 0),
             kind=c.FinishKind(self.outcome.lower()),
             output=output,
+            output_encoding=self._encoding(),
             error=None if self.error is UNSET else self.error.info(),
         )
+
+    def _encoding(self) -> str:
+        if self.output_encoding is not UNSET and self.output_base64 is UNSET:
+            message = "outputEncoding belongs to outputBase64; what stands in output is JSON"
+            raise InvalidArgument(message, field="outputEncoding")
+        return JSON_ENCODING if self.output is not UNSET else _or(self.output_encoding, "")
 
 
 class DrainBody(Body, frozen=True):

@@ -130,6 +130,7 @@ class TaskView(View, frozen=True):
     input_base64: Base64 | UnsetType = msgspec.field(default=UNSET, name="inputBase64")
     output: Raw | UnsetType = UNSET
     output_base64: Base64 | UnsetType = msgspec.field(default=UNSET, name="outputBase64")
+    output_encoding: Annotated[str, Meta(description="Of outputBase64")] | UnsetType = UNSET
     schedule_to_start_ms: int | UnsetType = UNSET
     schedule_to_close_ms: int | UnsetType = UNSET
     start_to_close_ms: int | UnsetType = UNSET
@@ -369,9 +370,17 @@ def _payloads(task: Task) -> dict[str, Any]:
     encoding = task.spec.encoding
     return {
         **payload_fields("input", task.input, encoding=encoding),
-        **payload_fields("output", task.output, encoding=encoding),
+        **_output(task),
         **payload_fields("heartbeat_details", task.progress.details, encoding=encoding),
     }
+
+
+def _output(task: Task) -> dict[str, Any]:
+    """Return the output; bytes come with their encoding, JSON speaks for itself."""
+    fields = payload_fields("output", task.output, encoding=task.output_encoding)
+    if "output_base64" in fields:
+        fields["output_encoding"] = _set(task.output_encoding)
+    return fields
 
 
 def _policy(policy: RetryPolicy) -> RetryPolicyView:

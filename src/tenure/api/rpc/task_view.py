@@ -124,6 +124,7 @@ def finish(message: task_pb2.TaskFinish) -> c.Finish:
         attempt=message.attempt,
         kind=finish_kind(message),
         output=message.output if message.HasField("output") else None,
+        output_encoding=message.output_encoding,
         error=error_info(message.error) if message.HasField("error") else None,
         wake_seq=message.wake_seq,
         wake_at_ms=message.wake_at_ms,
@@ -141,6 +142,7 @@ def ending(message: Ending, *, task_id: str, attempt: int) -> c.Finish:
         attempt=attempt,
         kind=kind,
         output=message.output if message.HasField("output") else None,
+        output_encoding=message.output_encoding,
         error=error_info(message.error) if message.HasField("error") else None,
     )
 
@@ -294,6 +296,7 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         parent_id=spec.parent_id,
         retry_of=spec.retry_of,
         version=task.version,
+        output_encoding=task.output_encoding,
     )
     if with_payload:
         made.input = task.input or b""
@@ -344,7 +347,7 @@ def result(task: Task) -> task_service_pb2.TaskResult:
         task_id=task.id,
         state=STATES[task.state],
         output=task.output or b"",
-        encoding=task.spec.encoding,
+        output_encoding=task.output_encoding,
         error=task_error(progress.error),
         failure_reason=progress.reason or "",
         attempt=task.attempt,
