@@ -88,6 +88,19 @@ def test_what_cannot_be_decoded_is_an_error_and_never_null(
         Converter().decode(payload, wanted)
 
 
+class Locked(Reversing):
+    """Stands for an encryption whose key is another one."""
+
+    def decode(self, payload: Payload) -> Payload:
+        raise RuntimeError(payload.data)
+
+
+def test_what_a_codec_cannot_decode_is_told_without_its_bytes() -> None:
+    with pytest.raises(PayloadError, match=r"reversed\+json.*RuntimeError") as caught:
+        Converter(Locked()).decode(Reversing().encode(Payload("json", b'"secret"')), str)
+    assert "secret" not in str(caught.value)
+
+
 def test_a_value_without_a_json_form_is_refused_with_what_to_use() -> None:
     with pytest.raises(PayloadError, match="dataclasses"):
         Converter().encode({"socket": object()})

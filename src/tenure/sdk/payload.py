@@ -58,12 +58,11 @@ class Converter:
             payload = Payload(BYTES, bytes(value))
         else:
             payload = Payload(JSON, encode_json(value))
-        return payload if self._codec is None else self._codec.encode(payload)
+        return self.seal(payload)
 
     def decode(self, payload: Payload, wanted: Any) -> Any:  # noqa: ANN401 (any type of a user)
         """Return the value of a payload as the wanted type; bytes stay bytes."""
-        if self._codec is not None and payload.encoding not in (JSON, BYTES, ""):
-            payload = self._codec.decode(payload)
+        payload = self.open(payload)
         if payload.encoding == BYTES:
             if wanted not in (bytes, Any, object):
                 message = f"The payload is bytes, and {_name(wanted)} is wanted."
@@ -74,18 +73,41 @@ class Converter:
             raise PayloadError(message)
         return decode_json(payload.data, wanted)
 
+    def seal(self, payload: Payload) -> Payload:
+        """Return plain bytes as the codec wants them to travel."""
+        return payload if self._codec is None else self._codec.encode(payload)
+
+    def open(self, payload: Payload) -> Payload:
+        """Return bytes as they were before the codec."""
+        if self._codec is None or payload.encoding in (JSON, BYTES, ""):
+            return payload
+        try:
+            return self._codec.decode(payload)
+        except Exception as error:
+            # A wrong key, or other bytes than were encoded; its text may show them.
+            name = type(error).__name__
+            message = f"The codec cannot decode {payload.encoding!r}: it raised {name}."
+            raise PayloadError(message) from error
+
     def encode_details(self, details: tuple[object, ...]) -> bytes:
         """Return values as one JSON array; with a codec, marked with its encoding."""
-        data = encode_json(details)
+        return self.seal_details(encode_json(details))
+
+    def seal_details(self, data: bytes) -> bytes:
+        """Return details in plain JSON as the codec wants them to travel."""
         if self._codec is None:
             return data
         payload = self._codec.encode(Payload(JSON, data))
         return payload.encoding.encode() + _MARK + payload.data
 
+    def open_details(self, data: bytes) -> Payload:
+        """Return details as they were before the codec."""
+        head, mark, tail = data.partition(_MARK)
+        return self.open(Payload(head.decode(), tail) if mark else Payload(JSON, data))
+
     def decode_details(self, data: bytes, *wanted: Any) -> tuple[Any, ...]:  # noqa: ANN401
         """Return the values of ``encode_details``, each as its type; the rest as plain values."""
-        head, mark, tail = data.partition(_MARK)
-        payload = Payload(head.decode(), tail) if mark else Payload(JSON, data)
+        payload = self.open_details(data)
         values = self.decode(payload, list[msgspec.Raw])
         types = [*wanted, *([Any] * (len(values) - len(wanted)))]
         if len(wanted) > len(values):
