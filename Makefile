@@ -22,7 +22,7 @@ RUN_STAMP := .venv/.run-stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-run run test check format proto bench sim soak lock
+.PHONY: help setup setup-run run test check format proto sync-client bench bench-peers sim soak lock
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -62,6 +62,7 @@ check: setup ## Check format, lint, types and import contracts.
 	@diff --recursive --brief --exclude=__pycache__ --exclude=__init__.py \
 		.venv/proto/tenure/v1 src/tenure/v1 || \
 		{ echo "The generated code is not that of proto/: run make proto" >&2; exit 1; }
+	$(BIN)/python -m tools.make_sync_client --check
 
 format: setup ## Format the code and repair what can be repaired.
 	$(BIN)/ruff check --fix-only .
@@ -71,8 +72,22 @@ proto: setup ## Make src/tenure/v1 from proto/tenure/v1.
 	rm -f src/tenure/v1/*_pb2*.py*
 	$(call PROTO_OUT,src)
 
+sync-client: setup ## Make src/tenure/sdk/sync_client.py from the asynchronous client.
+	$(BIN)/python -m tools.make_sync_client
+
 bench: setup ## Run the benchmarks, or one of them: make bench ONLY=engine
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+# Each peer lives in an environment of its own: what one needs never binds another, or Tenure.
+PEERS := $(patsubst benchmarks/peers/requirements/%.txt,.venv-peers/%/.stamp,\
+	$(wildcard benchmarks/peers/requirements/*.txt))
+
+bench-peers: $(PEERS) ## Make the environments of the peers for make bench ONLY=peers.
+
+.venv-peers/%/.stamp: benchmarks/peers/requirements/%.txt
+	test -x .venv-peers/$*/bin/python || $(PYTHON) -m venv .venv-peers/$*
+	.venv-peers/$*/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r $<
+	@touch $@
 
 sim: setup ## Run N fresh seeds of the simulation: make sim N=1000
 	$(BIN)/python -m tests.sim --seeds $(N)

@@ -148,7 +148,7 @@ def test_settings_that_cannot_be_are_refused_at_the_declaration(
 def test_misuse_of_the_decorator_says_what_to_write() -> None:
     with pytest.raises(TypeError, match=r'@activity\(start_to_close="30s"\)'):
 
-        @activity  # type: ignore[arg-type]
+        @activity
         def job() -> None: ...
 
     with pytest.raises(ValueError, match="event loop"):

@@ -17,7 +17,7 @@ CONVERTER = Converter()
 def raised(error: BaseException) -> BaseException:
     def fail() -> None:
         try:
-            _ = {}["the first cause"]
+            _ = dict[str, int]()["the first cause"]
         except KeyError as cause:
             raise error from cause
 

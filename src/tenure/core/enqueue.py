@@ -95,8 +95,11 @@ def _check_durations(spec: Spec) -> None:
 
 
 def content_digest(new: NewTask) -> bytes:
-    """Return what two requests with one idempotency key must share: everything but the id."""
-    content = replace(new, id="", labels=new.labels or None)
+    """Return what two requests with one idempotency key must share.
+
+    Neither the id, nor when to run: a delay that is given again ends at another instant.
+    """
+    content = replace(new, id="", run_at_ms=0, labels=new.labels or None)
     return hashlib.blake2b(_encode(content), digest_size=16).digest()
 
 

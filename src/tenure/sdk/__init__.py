@@ -7,3 +7,6 @@ blocked event loop nor a busy thread costs a worker its lease.
 A task belongs to its worker from its delivery until its end was acknowledged; whatever fails in
 between is sent again. Everything public can be imported from ``tenure``.
 """
+
+# Before anything loads gRPC.
+from tenure.sdk import lineage as _lineage  # noqa: F401

@@ -79,6 +79,16 @@ class _ActivityModule:
         return context.heartbeat_details(*types)
 
     @staticmethod
+    def idempotency_key() -> str:
+        """Return a key that is the same in every attempt: for what must be done only once."""
+        return context.current().info.idempotency_key
+
+    @staticmethod
+    def attempt_key() -> str:
+        """Return a key of this attempt alone: for what must be told apart from the others."""
+        return context.current().info.attempt_key
+
+    @staticmethod
     def is_cancelled() -> bool:
         """Tell whether the activity is to stop, for whatever reason."""
         return context.current().stop_reason is not None

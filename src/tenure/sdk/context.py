@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -28,8 +27,7 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The attempt that is being executed. Durations of 0 are not set; instants are the server's.
 
     ``failure_count`` are the failures so far. ``idempotency_key`` is the same in every attempt of
-    the task, ``attempt_key`` is new in each. ``token`` is the credential for asynchronous
-    completion, given to activities that are declared with ``completes_later=True``.
+    the task, ``attempt_key`` is new in each.
     """
 
     task_id: str
@@ -50,7 +48,7 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     created_at_ms: int = 0
     handed_at_ms: int = 0
     deadline_at_ms: int = 0
-    token: str = ""
+    task_token: str = ""
     user_key: str = ""
     run_id: str = ""
     parent_id: str = ""
@@ -65,6 +63,28 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """For what must be told apart from attempt to attempt."""
         return f"{self.task_id}:{self.attempt}"
 
+    @property
+    def token(self) -> str:
+        """The credential for asynchronous completion from anywhere, with no other key.
+
+        Raises ``LookupError`` in an activity that is not declared to complete later.
+        """
+        if not self.task_token:
+            message = (
+                f"Task {self.task_id} came without a token. Declare its activity with "
+                "@activity(completes_later=True), or complete it by its id."
+            )
+            raise LookupError(message)
+        return self.task_token
+
+
+class Stopped(BaseException):
+    """Raised inside an activity in a thread or a process that is to stop; catch it to clean up.
+
+    ``activity.stop_reason()`` says why. It is no ``Exception``, so that code that handles errors
+    lets it through, as it does with the ``CancelledError`` of an async activity.
+    """
+
 
 class CompletesLater(Exception):  # noqa: N818 (a signal, not an error)
     """Raised by ``complete_later`` to leave the activity; never seen by a caller."""
@@ -73,12 +93,28 @@ class CompletesLater(Exception):  # noqa: N818 (a signal, not an error)
 class ActivityContext:
     """The context of one attempt; runners subclass it for where they run."""
 
-    def __init__(self, info: Info, converter: Converter, details: bytes | None = None) -> None:
-        """Stand for an attempt; ``details`` are those of the last heartbeat of an earlier one."""
-        self.info = info
+    def __init__(
+        self, info: Info | None, converter: Converter, details: bytes | None = None
+    ) -> None:
+        """Stand for an attempt; ``details`` are those of the last heartbeat of an earlier one.
+
+        Without ``info``, ``make_info`` is asked when it is wanted: few activities look at it.
+        """
+        self._info = info
         self.converter = converter
         self.details = details
         self.stop_reason: StopReason | None = None
+
+    @property
+    def info(self) -> Info:
+        """The attempt that is being executed."""
+        if self._info is None:
+            self._info = self.make_info()
+        return self._info
+
+    def make_info(self) -> Info:
+        """Return what ``info`` shows."""
+        raise NotImplementedError
 
     def send_beat(
         self,
@@ -89,8 +125,7 @@ class ActivityContext:
         """Report progress; called in the activity's own thread."""
         raise NotImplementedError
 
-    @contextlib.contextmanager
-    def shield(self) -> Iterator[None]:
+    def shield(self) -> AbstractContextManager[None]:
         """Keep a stop from being raised inside; it comes at the end."""
         raise NotImplementedError
 
@@ -113,10 +148,14 @@ def current() -> ActivityContext:
 
 
 def heartbeat_details(*types: Any) -> Any:  # noqa: ANN401 (any types of a user)
-    """Return what the last heartbeat of an earlier attempt carried, as the given types."""
+    """Return what the last heartbeat of an earlier attempt carried, as the given types.
+
+    One type gives one value, several give a tuple; without any, everything is a plain value.
+    """
     context = current()
     if context.details is None:
         message = "There are no heartbeat details. Ask has_heartbeat_details() first."
         raise LookupError(message)
     values = context.converter.decode_details(context.details, *types)
-    return values[0] if len(values) == 1 else values
+    wanted_count = len(types) or len(values)
+    return values[0] if wanted_count == 1 else values[:wanted_count]

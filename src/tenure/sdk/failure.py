@@ -12,7 +12,7 @@ import traceback
 from typing import Any, Final
 
 from tenure.core.duration import Duration, duration_ms
-from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX
+from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
 from tenure.core.retry import ErrorCategory
 from tenure.core.task_record import Reason
 from tenure.sdk.payload import Converter, PayloadError
@@ -179,7 +179,7 @@ def to_wire(error: BaseException, converter: Converter) -> task_pb2.TaskError:
         stack_trace=_trace(error),
     )
     if isinstance(error, ApplicationError):
-        wire.type = error.type
+        wire.type = _cut(str(error.type), TEXT_BYTES_MAX)
         wire.category = _CATEGORIES[error.category]
         if error.non_retryable is not None:
             wire.retryable = not error.non_retryable

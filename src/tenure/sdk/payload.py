@@ -28,7 +28,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
 class Codec(Protocol):
     """What payloads go through on their way to the server and back; both sides need the same.
 
-    ``encode`` gets ``json`` or ``bytes`` and returns another encoding, such as ``aes+json``;
+    ``encode`` gets ``json`` or ``bytes`` and returns another encoding, such as ``aes:json``;
     ``decode`` undoes it, and returns what it does not know unchanged.
     """
 

@@ -69,6 +69,11 @@ def is_silence(error: TenureError) -> bool:
     return error.fields.get("reason") in {UNREACHABLE, BROKEN}
 
 
+def is_unsent(error: TenureError) -> bool:
+    """Tell whether the request cannot have reached any server: there was no connection."""
+    return error.fields.get("reason") == UNREACHABLE
+
+
 def is_elsewhere(error: TenureError) -> bool:
     """Tell whether another server may do at once what this one cannot do now."""
     # An undecided enqueue is undecided everywhere.
@@ -108,3 +113,12 @@ def from_detail(detail: error_pb2.ErrorDetail) -> TenureError:
         message = f"{detail.code}: {detail.message}"
         return Unavailable(message, reason="unknown_code")
     return spec.exception(detail.message, **fields)
+
+
+def copied(error: Exception) -> Exception:
+    """Return an error for one more who gets it: raised twice it would collect both traces."""
+    if not isinstance(error, TenureError):
+        return error
+    copy = type(error)(error.message, **error.fields)
+    copy.__cause__ = error.__cause__
+    return copy

@@ -32,11 +32,15 @@ class Signature:
         self.result_type: Any = hints.get("return", Any)
         self._takes_bytes = len(parameters) == 1 and hints.get(parameters[0].name) is bytes
         self._names = [each.name for each in parameters]
+        self._by_position = [each.name for each in parameters if each.kind is _NAMED[0]]
         self._required = [each.name for each in parameters if each.default is each.empty]
         self._arguments = _arguments_type(function, parameters, hints)
 
     def bind(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return arguments by name; raise ``TypeError`` for those that do not fit."""
+        if not kwargs and len(args) == len(self._by_position) == len(self._names):
+            # Nothing can be wrong, and the long way takes ten times as long.
+            return dict(zip(self._names, args, strict=True))
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:

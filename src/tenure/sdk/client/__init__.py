@@ -1,0 +1,25 @@
+"""The client: enqueues tasks, waits for their results, asks about them and changes them.
+
+Concurrent calls are combined: what is enqueued while a request is in flight goes into the next
+one, and all results come over one stream. Ids are made here, and every repetition is marked, so
+that a lost answer never enqueues twice. A client belongs to one event loop; ``SyncClient`` is the
+same for code without one.
+
+When the server is away, calls are tried again until the client's ``timeout``; waiting for a result
+goes on until its own.
+"""
+
+from tenure.sdk.client.client import Client
+from tenure.sdk.client.completion import Completion
+from tenure.sdk.client.handle import Handle
+from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, Progress, TaskInfo
+
+__all__ = [
+    "AttemptInfo",
+    "Client",
+    "Completion",
+    "Handle",
+    "HeartbeatAnswer",
+    "Progress",
+    "TaskInfo",
+]

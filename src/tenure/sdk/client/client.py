@@ -1,0 +1,199 @@
+"""The asynchronous client."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
+
+from tenure.core import check
+from tenure.core.duration import Duration
+from tenure.core.limits import PAGE_SIZE_MAX
+from tenure.core.task_record import TaskState
+from tenure.errors import InvalidArgument
+from tenure.sdk.client import bulk, view
+from tenure.sdk.client import method as m
+from tenure.sdk.client.completion import Completion
+from tenure.sdk.client.handle import Handle
+from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
+from tenure.sdk.client.view import TaskInfo
+from tenure.sdk.client.wire import Wire, new_task_id
+from tenure.sdk.definition import Activity, Call
+from tenure.sdk.link import Link
+from tenure.sdk.option import OneCallSettings, Options
+from tenure.sdk.payload import Codec, Converter
+from tenure.sdk.target import check_client
+from tenure.v1 import task_service_pb2 as pb
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+# The stream of results has no heartbeats: a connection that died silently is found by this.
+_KEEP_ALIVE_SECONDS: Final = 30.0
+
+
+class Client:
+    """Enqueues tasks at a server and waits for their results.
+
+    >>> async with Client("127.0.0.1:7301") as client:
+    ...     handle = await client.enqueue(charge, order)
+    ...     receipt = await handle.result()
+
+    It connects with its first call, and to the next of several targets when one fails. A call that
+    gets no answer is repeated until ``timeout``; repeating never enqueues twice.
+    """
+
+    def __init__(
+        self,
+        target: str | Sequence[str] | None = None,
+        *,
+        namespace: str = "default",
+        api_key: str = "",
+        codec: Codec | None = None,
+        timeout: Duration = "30s",
+    ) -> None:
+        """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
+
+        Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
+        """
+        check_client(target, namespace, timeout)
+        self._wire = Wire(
+            Link(target, api_key=api_key, keep_alive_s=_KEEP_ALIVE_SECONDS),
+            namespace=namespace,
+            converter=Converter(codec),
+            timeout=timeout,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._wire.link.place}, namespace {self._wire.namespace}>"
+
+    async def close(self) -> None:
+        """End the connection; what still waits fails. Closing twice is harmless."""
+        await self._wire.close()
+
+    async def enqueue(
+        self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """Enqueue one task; arguments that do not fit are a ``TypeError``, before it is sent."""
+        call = activity.call(*args, **kwargs)
+        payload = activity.signature.encode(self._wire.converter, call.arguments)
+        shared = self._wire.shared(activity, payload.encoding)
+        return await self._send(shared, payload.data, activity.options, activity)
+
+    async def enqueue_many(self, calls: Iterable[Call[R]]) -> builtins.list[Handle[R]]:
+        """Enqueue many tasks in requests of up to 1,000, each of them all or nothing.
+
+        >>> handles = await client.enqueue_many(charge.call(order) for order in orders)
+
+        When one request fails, others may have succeeded: a note on the error says how many tasks
+        were enqueued. Idempotency keys make it safe to send everything again.
+        """
+        return await bulk.enqueue_many(self._wire, calls)
+
+    @overload
+    async def enqueue_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        *,
+        result: type[T],
+        **settings: Unpack[OneCallSettings],
+    ) -> Handle[T]: ...
+    @overload
+    async def enqueue_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        **settings: Unpack[OneCallSettings],
+    ) -> Handle[Any]: ...
+    async def enqueue_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        *,
+        result: Any = Any,
+        **settings: Unpack[OneCallSettings],
+    ) -> Handle[Any]:
+        """Enqueue a task by the name of its activity, whose code need not be here.
+
+        >>> await client.enqueue_named("charge", {"order": order}, start_to_close="30s")
+        """
+        try:
+            check.name(name, "name")
+        except InvalidArgument as error:
+            raise ValueError(error.message) from None
+        options = Options().changed(settings)
+        payload = self._wire.converter.encode({} if arguments is None else arguments)
+        shared = shared_bytes(name, options, options.to_wire(payload.encoding))
+        return await self._send(shared, payload.data, options, result)
+
+    async def run(self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Enqueue one task and wait for its result; if the wait is cancelled, the task goes on."""
+        handle = await self.enqueue(activity, *args, **kwargs)
+        return await handle.result()
+
+    @overload
+    def handle(self, task_id: str, *, result: type[T]) -> Handle[T]: ...
+    @overload
+    def handle(self, task_id: str) -> Handle[Any]: ...
+    def handle(self, task_id: str, *, result: Any = Any) -> Handle[Any]:
+        """Return a handle of a task that is known by its id; nothing is asked of the server."""
+        try:
+            check.task_id(task_id, "task_id")
+        except InvalidArgument as error:
+            raise ValueError(error.message) from None
+        return Handle(self._wire, task_id, result)
+
+    def completion(self, *, token: str = "", task_id: str = "", attempt: int = 0) -> Completion:
+        """Complete an attempt from outside its worker, by its token or by the id of its task."""
+        return Completion(self._wire, token=token, task_id=task_id, attempt=attempt)
+
+    async def list(
+        self,
+        *,
+        state: TaskState | str | None = None,
+        queue: str = "",
+        type: str = "",
+        limit: int | None = None,
+    ) -> AsyncIterator[TaskInfo]:
+        """Go through tasks, newest first, without their payloads; pages are asked for as needed.
+
+        >>> async for info in client.list(state="pending", queue="mail"):
+        ...     ...
+        """
+        request = pb.ListTasksRequest(
+            namespace_id=self._wire.namespace,
+            task_queue=queue,
+            type=type,
+            state=view.state_number(state),
+        )
+        left = limit
+        while left is None or left > 0:
+            request.page_size = PAGE_SIZE_MAX if left is None else min(left, PAGE_SIZE_MAX)
+            answer = await self._wire.ask(m.LIST, request)
+            for task in answer.tasks:
+                yield view.task_info(task, self._wire.converter)
+            request.page_token = answer.next_page_token
+            if not request.page_token:
+                return
+            left = None if left is None else left - len(answer.tasks)
+
+    async def _send(
+        self,
+        shared: bytes,
+        data: bytes,
+        options: Options,
+        result: Any,  # noqa: ANN401 (an activity or any type of a user)
+    ) -> Handle[Any]:
+        wire, run_at_ms = self._wire, options.run_at_ms
+        if options.delay_ms:
+            run_at_ms = await wire.run_at_ms(options)
+        body = task_bytes(shared, new_task_id(), data, run_at_ms)
+        return Handle(wire, await wire.outbox.send(body), result)

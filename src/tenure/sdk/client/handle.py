@@ -1,0 +1,196 @@
+"""A task as its client holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from tenure.core.duration import Duration
+from tenure.core.task_record import TaskState
+from tenure.errors import DeadlineExceeded, Unavailable
+from tenure.sdk import failure
+from tenure.sdk.client import method as m
+from tenure.sdk.client import view
+from tenure.sdk.client.view import AttemptInfo, Progress, TaskInfo
+from tenure.sdk.client.wire import Wire, new_task_id, seconds
+from tenure.sdk.definition import Activity
+from tenure.sdk.payload import BYTES, Payload, PayloadError
+from tenure.v1 import task_pb2
+from tenure.v1 import task_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from tenure.sdk.client.client import Client
+
+R_co = TypeVar("R_co", covariant=True)
+
+OnProgress = Callable[[Progress], object]
+"""Called with each progress that is new; what it returns is awaited if it can be."""
+
+# How old the progress that somebody watches may be.
+_LOOK_SECONDS: Final = 0.5
+_SUCCEEDED: Final = task_pb2.TASK_STATE_SUCCEEDED
+
+
+class Handle(Generic[R_co]):
+    """A task that was enqueued: its result, its state, and what can be done with it."""
+
+    __slots__ = ("_result", "_wire", "task_id")
+    task_id: str
+    """The id of the task."""
+
+    def __init__(self, wire: Wire, task_id: str, result: Any) -> None:  # noqa: ANN401 (any type)
+        """Use ``Client.enqueue`` or ``Client.handle``; ``result`` is an activity or a type."""
+        self._wire = wire
+        self._result = result
+        self.task_id = task_id
+
+    def __repr__(self) -> str:
+        return f"<Handle of task {self.task_id}>"
+
+    async def result(
+        self,
+        *,
+        timeout: Duration | None = None,  # noqa: ASYNC109 (people look for it here)
+        on_progress: OnProgress | None = None,
+    ) -> R_co:
+        """Wait for the end of the task and return its result.
+
+        A task that did not succeed raises ``TaskFailed`` or one of its subclasses, with the
+        failure in the worker as the cause. After ``timeout`` a ``TimeoutError`` is raised and the
+        task goes on. Without one the wait lasts as long as the task, over restarts of the server.
+        ``on_progress`` is called whenever the activity has reported another progress.
+        """
+        if timeout is None and on_progress is None:
+            return self._value(await self._wire.results.wait(self.task_id))
+        if timeout is None:
+            return self._value(await self._end(on_progress))
+        limit_s = seconds(timeout, "timeout")
+        clock = asyncio.timeout(limit_s)
+        try:
+            async with clock:
+                return self._value(await self._end(on_progress))
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            message = f"Task {self.task_id} has not ended within {limit_s:g} s. It goes on."
+            raise TimeoutError(message) from self._wire.results.problem
+
+    async def describe(self) -> TaskInfo:
+        """Return the task as it stands, with its payloads."""
+        return view.task_info(await self._get(), self._wire.converter)
+
+    async def attempts(self) -> list[AttemptInfo]:
+        """Return the attempts of the task in their order."""
+        request = pb.ListAttemptsRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
+        answer = await self._wire.ask(m.ATTEMPTS, request)
+        return [view.attempt_info(each, self._wire.converter) for each in answer.attempts]
+
+    async def cancel(self, reason: str = "") -> TaskState:
+        """Ask for the end of the task; return its state. A running one is told and gives way."""
+        request = pb.CancelTaskRequest(
+            namespace_id=self._wire.namespace, task_id=self.task_id, reason=reason
+        )
+        state = await self._wire.change(m.CANCEL, request, lambda found: found == "CANCELLED")
+        return view.state_of(state)
+
+    async def pause(self) -> TaskState:
+        """Hold the task: it is not handed out until it is resumed; return its state."""
+        request = pb.PauseTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
+        state = await self._wire.change(m.PAUSE, request, lambda found: found == "PAUSED")
+        return view.state_of(state)
+
+    async def resume(self) -> TaskState:
+        """Let a paused task go on; return its state."""
+        request = pb.ResumeTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
+        state = await self._wire.change(m.RESUME, request, lambda found: found != "PAUSED")
+        return view.state_of(state)
+
+    async def terminate(self) -> TaskState:
+        """End the task without asking its worker; return its state."""
+        request = pb.TerminateTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
+        state = await self._wire.change(m.TERMINATE, request, lambda found: found == "FAILED")
+        return view.state_of(state)
+
+    async def retry(self) -> Handle[R_co]:
+        """Make a new task from this one, which has ended; return its handle."""
+        new_id = new_task_id()
+        request = pb.RetryTaskRequest(
+            namespace_id=self._wire.namespace, task_id=self.task_id, new_task_id=new_id
+        )
+        answer = await self._wire.ask(m.RETRY, request)
+        return Handle(self._wire, answer.task_id, self._result)
+
+    def _at(self, client: Client) -> Handle[R_co]:
+        """Return the same task as another client sees it."""
+        return Handle(client._wire, self.task_id, self._result)  # noqa: SLF001 (of one package)
+
+    async def _end(self, on_progress: OnProgress | None) -> pb.TaskResult:
+        waiting = self._wire.results.wait(self.task_id)
+        if on_progress is None:
+            return await waiting
+        teller = _Teller(on_progress)
+        ending = asyncio.ensure_future(waiting)
+        telling = asyncio.ensure_future(self._watch_progress(teller))
+        try:
+            # Whichever fails ends the wait: a callback's exception belongs to the caller.
+            await asyncio.wait((ending, telling), return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
+            result = await ending
+        finally:
+            for each in (ending, telling):
+                each.cancel()
+            await asyncio.gather(ending, telling, return_exceptions=True)
+        # A short task may have ended between two looks.
+        await self._look(teller)
+        return result
+
+    async def _watch_progress(self, teller: _Teller) -> None:
+        while True:
+            await self._look(teller)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _look(self, teller: _Teller) -> None:
+        # Whoever waits for the result waits while the server is away.
+        with contextlib.suppress(Unavailable, DeadlineExceeded):
+            await teller.tell(view.progress(await self._get()))
+
+    async def _get(self) -> task_pb2.Task:
+        request = pb.GetTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
+        return (await self._wire.ask(m.GET, request)).task
+
+    def _value(self, result: pb.TaskResult) -> R_co:
+        converter = self._wire.converter
+        if result.state != _SUCCEEDED:
+            raise failure.from_result(result, converter)
+        wanted = self._result
+        if isinstance(wanted, Activity):
+            wanted = wanted.signature.result_type
+        # Nothing at all is what a worker of another language sends when it has no value.
+        is_missing = not result.output and result.output_encoding != BYTES
+        payload = Payload(result.output_encoding, b"null" if is_missing else result.output)
+        try:
+            value: R_co = converter.decode(payload, wanted)
+        except PayloadError as error:
+            message = f"Task {self.task_id} succeeded, but its result cannot be read. {error}"
+            raise PayloadError(message) from error
+        return value
+
+
+class _Teller:
+    """Tells each progress once."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
+        self._last = Progress()
+
+    async def tell(self, progress: Progress) -> None:
+        if progress != self._last:
+            self._last = progress
+            answer = self._on_progress(progress)
+            if inspect.isawaitable(answer):
+                waited: Awaitable[object] = answer
+                await waited

@@ -1,0 +1,40 @@
+"""The methods of the server that a client calls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tenure.sdk.link import Method
+from tenure.v1 import task_service_pb2 as pb
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+
+# Made of bytes that are put together by hand; see ``task_bytes``.
+ENQUEUE: Final = Method("TaskService/EnqueueTasks", bytes, pb.EnqueueTasksResponse.FromString)
+GET: Final = Method.of("TaskService/GetTask", pb.GetTaskRequest, pb.GetTaskResponse)
+LIST: Final = Method.of("TaskService/ListTasks", pb.ListTasksRequest, pb.ListTasksResponse)
+ATTEMPTS: Final = Method.of(
+    "TaskService/ListAttempts", pb.ListAttemptsRequest, pb.ListAttemptsResponse
+)
+CANCEL: Final = Method.of("TaskService/CancelTask", pb.CancelTaskRequest, pb.ChangeTaskResponse)
+PAUSE: Final = Method.of("TaskService/PauseTask", pb.PauseTaskRequest, pb.ChangeTaskResponse)
+RESUME: Final = Method.of("TaskService/ResumeTask", pb.ResumeTaskRequest, pb.ChangeTaskResponse)
+TERMINATE: Final = Method.of(
+    "TaskService/TerminateTask", pb.TerminateTaskRequest, pb.ChangeTaskResponse
+)
+RETRY: Final = Method.of("TaskService/RetryTask", pb.RetryTaskRequest, pb.RetryTaskResponse)
+WATCH: Final = Method.of("TaskService/WatchTasks", pb.WatchTasksRequest, pb.WatchTasksResponse)
+COMPLETE_BY_TOKEN: Final = Method.of(
+    "TaskService/CompleteByToken", pb.CompleteByTokenRequest, pb.CompleteTaskResponse
+)
+COMPLETE_BY_ID: Final = Method.of(
+    "TaskService/CompleteById", pb.CompleteByIdRequest, pb.CompleteTaskResponse
+)
+HEARTBEAT_BY_TOKEN: Final = Method.of(
+    "TaskService/HeartbeatByToken", pb.HeartbeatByTokenRequest, pb.HeartbeatTaskResponse
+)
+HEARTBEAT_BY_ID: Final = Method.of(
+    "TaskService/HeartbeatById", pb.HeartbeatByIdRequest, pb.HeartbeatTaskResponse
+)
+HEALTH: Final = Method.of(
+    "WorkflowService/HealthCheck", workflow_pb.HealthCheckRequest, workflow_pb.HealthCheckResponse
+)

@@ -1,0 +1,163 @@
+"""Tasks and attempts as a client shows them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from tenure.core.limits import PRIORITY_DEFAULT
+from tenure.core.task_record import TaskState
+from tenure.sdk.failure import RemoteError
+from tenure.sdk.payload import Converter, Payload
+from tenure.v1 import task_pb2
+from tenure.v1 import task_service_pb2 as pb
+
+_PREFIX: Final = "TASK_STATE_"
+_STATES: Final[dict[int, TaskState]] = {
+    number: TaskState(name.removeprefix(_PREFIX).lower())
+    for name, number in task_pb2.TaskState.items()
+    if number
+}
+_NUMBERS: Final = {state: number for number, state in _STATES.items()}
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a task is, in its own words."""
+
+    percent: float | None = None
+    message: str = ""
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
+    """What the server says to a heartbeat from outside: go on, or stop."""
+
+    state: TaskState
+    should_cancel: bool = False
+    cancel_reason: str = ""
+
+
+class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as it stands. Instants are those of the server; what is None has not happened.
+
+    Lists leave ``input`` and ``output`` out.
+    """
+
+    task_id: str
+    type: str
+    queue: str
+    namespace: str
+    state: TaskState
+    priority: int = PRIORITY_DEFAULT
+    attempt: int = 0
+    worker_id: str = ""
+    labels: dict[str, str] = {}
+    idempotency_key: str = ""
+    input: Payload | None = None
+    output: Payload | None = None
+    error: RemoteError | None = None
+    failure_reason: str = ""
+    cancel_reason: str = ""
+    failure_count: int = 0
+    interruption_count: int = 0
+    progress: Progress = Progress()
+    created_at: datetime | None = None
+    run_at: datetime | None = None
+    handed_at: datetime | None = None
+    started_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    run_id: str = ""
+    parent_id: str = ""
+    retry_of: str = ""
+
+
+class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One hand-out of a task; of the live one neither its end nor its outcome is known."""
+
+    number: int
+    worker_id: str
+    handed_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: str = ""
+    error: RemoteError | None = None
+
+
+def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
+    """Show a task."""
+    encoding = task.options.encoding
+    return TaskInfo(
+        task_id=task.task_id,
+        type=task.type,
+        queue=task.task_queue,
+        namespace=task.namespace_id,
+        state=state_of(task.state),
+        priority=task.priority,
+        attempt=task.attempt,
+        worker_id=task.worker_id,
+        labels=dict(task.labels),
+        idempotency_key=task.idempotency_key,
+        input=Payload(encoding, task.input) if task.input else None,
+        output=Payload(task.output_encoding or encoding, task.output) if task.output else None,
+        error=RemoteError(task.error, converter) if task.HasField("error") else None,
+        failure_reason=task.failure_reason,
+        cancel_reason=task.cancel_reason,
+        failure_count=task.failure_count,
+        interruption_count=task.interruption_count,
+        progress=progress(task),
+        created_at=_instant(task.created_at_ms),
+        run_at=_instant(task.run_at_ms),
+        handed_at=_instant(task.handed_at_ms),
+        started_at=_instant(task.started_at_ms),
+        heartbeat_at=_instant(task.heartbeat_at_ms),
+        finished_at=_instant(task.finished_at_ms),
+        cancel_requested_at=_instant(task.cancel_requested_at_ms),
+        run_id=task.run_id,
+        parent_id=task.parent_id,
+        retry_of=task.retry_of,
+    )
+
+
+def attempt_info(attempt: task_pb2.Attempt, converter: Converter) -> AttemptInfo:
+    """Show an attempt."""
+    return AttemptInfo(
+        number=attempt.number,
+        worker_id=attempt.worker_id,
+        handed_at=_instant(attempt.handed_at_ms),
+        ended_at=_instant(attempt.ended_at_ms),
+        outcome=attempt.outcome,
+        error=RemoteError(attempt.error, converter) if attempt.HasField("error") else None,
+    )
+
+
+def progress(task: task_pb2.Task) -> Progress:
+    """Show how far a task is."""
+    percent = task.progress_percent if task.HasField("progress_percent") else None
+    return Progress(percent, task.progress_message)
+
+
+def heartbeat_answer(answer: pb.HeartbeatTaskResponse) -> HeartbeatAnswer:
+    """Show what the server says to a heartbeat."""
+    return HeartbeatAnswer(state_of(answer.state), answer.should_cancel, answer.cancel_reason)
+
+
+def state_of(number: int) -> TaskState:
+    """Return the state of a number of the protocol."""
+    return _STATES[number]
+
+
+def state_number(state: TaskState | str | None) -> task_pb2.TaskState.ValueType:
+    """Return the number of a state in the protocol; a ``ValueError`` names those that exist."""
+    if state is None:
+        return task_pb2.TASK_STATE_UNSPECIFIED
+    try:
+        return task_pb2.TaskState.ValueType(_NUMBERS[TaskState(state.lower())])
+    except ValueError:
+        known = ", ".join(TaskState)
+        raise ValueError(f"{state!r} is no state of a task. The states are: {known}.") from None
+
+
+def _instant(milliseconds: int) -> datetime | None:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC) if milliseconds else None

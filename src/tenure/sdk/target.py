@@ -1,0 +1,46 @@
+"""Where servers are, and what else a client is told: checked before anything is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from tenure.core import check
+from tenure.core.duration import Duration, duration_ms
+from tenure.errors import InvalidArgument
+
+DEFAULT_TARGET: Final = "127.0.0.1:7301"
+_VARIABLE: Final = "TENURE_TARGET"
+
+
+def split_targets(targets: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the targets in their order; a ValueError says what is wrong with them.
+
+    None is what the environment names, as for the command line, or else the server of this machine.
+    """
+    if targets is None:
+        targets = os.environ.get(_VARIABLE) or DEFAULT_TARGET
+    parts = targets.split(",") if isinstance(targets, str) else list(targets)
+    found = tuple(part.strip() for part in parts if part.strip())
+    if not found:
+        raise ValueError("A target is missing: give the gRPC address of a server as host:port.")
+    for each in found:
+        if "://" in each and not each.startswith(("dns:", "unix:", "ipv4:", "ipv6:")):
+            raise ValueError(f"{each!r} is a URL. Give the gRPC address of a server as host:port.")
+        if not each.startswith("unix:") and not each.rpartition(":")[2].isdigit():
+            raise ValueError(f"{each!r} has no port. Write host:port, such as {DEFAULT_TARGET}.")
+    return found
+
+
+def check_client(target: str | Sequence[str] | None, namespace: str, timeout: Duration) -> None:
+    """Raise ``ValueError`` for what a client cannot be made of."""
+    split_targets(target)
+    try:
+        check.namespace(namespace)
+    except InvalidArgument as error:
+        raise ValueError(error.message) from None
+    try:
+        duration_ms(timeout)
+    except ValueError as error:
+        raise ValueError(f"timeout {error}") from None

@@ -1,0 +1,1 @@
+"""Programs for work on Tenure itself; they are no part of what is installed."""
