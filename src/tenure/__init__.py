@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tenure.errors import TenureError
     from tenure.sdk.activity import activity
     from tenure.sdk.client import Client, Completion, Handle, TaskInfo
-    from tenure.sdk.context import Info, StopReason
+    from tenure.sdk.context import Info, Stopped, StopReason
     from tenure.sdk.definition import Activity, Call
     from tenure.sdk.failure import (
         ApplicationError,
@@ -50,6 +50,7 @@ _HOME = {
     "RemoteError": "tenure.sdk.failure",
     "RetryPolicy": "tenure.sdk.option",
     "StopReason": "tenure.sdk.context",
+    "Stopped": "tenure.sdk.context",
     "SyncClient": "tenure.sdk.sync_client",
     "SyncCompletion": "tenure.sdk.sync_client",
     "SyncHandle": "tenure.sdk.sync_client",
@@ -82,6 +83,7 @@ __all__ = [
     "RemoteError",
     "RetryPolicy",
     "StopReason",
+    "Stopped",
     "SyncClient",
     "SyncCompletion",
     "SyncHandle",

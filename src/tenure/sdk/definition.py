@@ -15,7 +15,7 @@ from tenure.sdk.signature import Signature
 from tenure.v1 import task_pb2
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 Q = ParamSpec("Q")
 S = TypeVar("S")
 
@@ -30,7 +30,7 @@ class Traits(msgspec.Struct, frozen=True):
     completes_later: bool = False
 
 
-class Activity(Generic[P, R]):
+class Activity(Generic[P, R_co]):
     """A declared activity. Calling it runs the function here; a client enqueues it.
 
     >>> handle = await client.enqueue(charge.with_options(priority=1), order)
@@ -78,17 +78,17 @@ class Activity(Generic[P, R]):
             self._signature = Signature(self.function, is_method=self.is_method)
         return self._signature
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """Return a call to be enqueued, checked against the signature."""
         return Call(self, self.signature.bind(self.name, args, kwargs))
 
-    def with_options(self, **settings: Unpack[OneCallSettings]) -> Activity[P, R]:
+    def with_options(self, **settings: Unpack[OneCallSettings]) -> Activity[P, R_co]:
         """Return this activity with other options, for the tasks that are made with it."""
         try:
             options = self.options.changed(settings)
         except ValueError as error:
             raise ValueError(f"activity {self.name}: {error}") from None
-        copy: Activity[P, R] = self._copy(self.instance)
+        copy: Activity[P, R_co] = self._copy(self.instance)
         copy.options = options
         copy._wire_options = {}
         return copy
@@ -100,9 +100,9 @@ class Activity(Generic[P, R]):
             known = self._wire_options[encoding] = self.options.to_wire(encoding)
         return known
 
-    def bound(self, instance: object) -> Activity[Any, R]:
+    def bound(self, instance: object) -> Activity[Any, R_co]:
         """Return the activity as a method of an instance."""
-        bound: Activity[Any, R] = self._copy(instance)
+        bound: Activity[Any, R_co] = self._copy(instance)
         return bound
 
     def invoke(self, arguments: dict[str, Any]) -> object:
@@ -119,10 +119,10 @@ class Activity(Generic[P, R]):
         return copy
 
 
-class AsyncActivity(Activity[P, R]):
+class AsyncActivity(Activity[P, R_co]):
     """An activity that runs on the worker's event loop."""
 
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here, as a plain call."""
         result: Any = self.function(*_with_self(self, args), **kwargs)
         return await result  # type: ignore[no-any-return]
@@ -135,10 +135,10 @@ class AsyncActivity(Activity[P, R]):
         return copy
 
 
-class SyncActivity(Activity[P, R]):
+class SyncActivity(Activity[P, R_co]):
     """An activity that runs in a thread or a process."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here, as a plain call."""
         result: Any = self.function(*_with_self(self, args), **kwargs)
         return result  # type: ignore[no-any-return]
@@ -151,12 +151,12 @@ class SyncActivity(Activity[P, R]):
         return copy
 
 
-class Call(Generic[R]):
+class Call(Generic[R_co]):
     """An activity and the arguments of one task; ``client.enqueue_many`` takes many."""
 
     __slots__ = ("activity", "arguments")
 
-    def __init__(self, activity: Activity[Any, R], arguments: dict[str, Any]) -> None:
+    def __init__(self, activity: Activity[Any, R_co], arguments: dict[str, Any]) -> None:
         """Keep both; the arguments were checked."""
         self.activity = activity
         self.arguments = arguments

@@ -9,6 +9,7 @@ remote type is text: nothing is ever rebuilt by it.
 from __future__ import annotations
 
 import traceback
+from datetime import timedelta
 from typing import Any, Final
 
 from tenure.core.duration import Duration, duration_ms
@@ -18,6 +19,7 @@ from tenure.core.task_record import Reason
 from tenure.sdk.payload import Converter, PayloadError
 from tenure.v1 import task_pb2, task_service_pb2
 
+_DELAY_S_MIN: Final = 0.001
 _CATEGORIES: Final = {
     each: task_pb2.ErrorCategory.Value(f"ERROR_CATEGORY_{each.name}") for each in ErrorCategory
 }
@@ -51,9 +53,7 @@ class ApplicationError(Exception):
         self.details = details
         self.type = type or self.__class__.__name__
         self.non_retryable = non_retryable
-        self.next_retry_delay_ms = (
-            None if next_retry_delay is None else duration_ms(next_retry_delay)
-        )
+        self.next_retry_delay_ms = None if next_retry_delay is None else _delay_ms(next_retry_delay)
         self.category = ErrorCategory(category)
 
 
@@ -195,6 +195,14 @@ def make_error(message: str, type: str, category: ErrorCategory) -> task_pb2.Tas
     return task_pb2.TaskError(
         message=_cut(message, ERROR_MESSAGE_BYTES_MAX), type=type, category=_CATEGORIES[category]
     )
+
+
+def _delay_ms(delay: Duration) -> int:
+    """Return milliseconds; a computed delay until an instant that has passed is no delay."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, int | float) and seconds < _DELAY_S_MIN:
+        return 0
+    return duration_ms(delay)
 
 
 def _details(error: ApplicationError, converter: Converter) -> bytes:

@@ -29,7 +29,12 @@ class Reporter(Protocol):
 
 
 class Executor(Protocol):
-    """What the connection asks of execution; on the connection's loop only."""
+    """What the connection asks of execution; on the connection's loop only.
+
+    ``worker_id`` is what activities see of the incarnation that they run for.
+    """
+
+    worker_id: str
 
     def start(self, task: task_pb2.AssignedTask) -> None:
         """Run an attempt; its end is reported whatever happens."""

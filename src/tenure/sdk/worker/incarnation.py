@@ -1,0 +1,346 @@
+"""One registered worker: what it holds, its heartbeats, and what it lets the executor do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from tenure.errors import ERRORS, TenureError, WorkerInactive
+from tenure.sdk import refusal
+from tenure.sdk.context import StopReason
+from tenure.sdk.link import Backoff, Link
+from tenure.sdk.worker import method
+from tenure.sdk.worker.bell import Bell
+from tenure.sdk.worker.heart import Heart
+from tenure.sdk.worker.ledger import Ledger, Ref, Reports
+from tenure.sdk.worker.seam import Executor
+from tenure.sdk.worker.vital import Vitals
+from tenure.v1 import task_pb2
+from tenure.v1 import task_service_pb2 as task_pb
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tenure.v1.error_pb2 import ErrorDetail
+
+log = logging.getLogger("tenure.worker")
+
+Item = TypeVar("Item", task_pb2.TaskRef, task_pb2.TaskBeat, task_pb2.TaskFinish)
+
+# After a suspend no timer of the loop is on time: the lease is looked at this often.
+WATCH_S: Final = 1.0
+_LEAST_S: Final = 0.005
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker presents itself; checked by ``Worker``."""
+
+    namespace: str
+    queue: str
+    types: tuple[str, ...]
+    max_concurrent: int = 100
+    mode: str = "session"
+    version: str = ""
+    labels: dict[str, str] = {}
+    name: str = ""
+    lease_ms: int = 0
+    drain_deadline_ms: int = 300_000
+    wants_tokens: bool = False
+
+
+class Incarnation:
+    """A worker from its registration to its end; all of it happens on the connection's loop."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        setup: Setup,
+        link: Link,
+        executor: Executor,
+        heart: Heart,
+        vitals: Vitals,
+    ) -> None:
+        self.worker_id = worker_id
+        self.setup = setup
+        self.link = link
+        self.heart = heart
+        self.vitals = vitals
+        self.ledger = Ledger()
+        self.bell = Bell()
+        self.clock = heart.clock
+        # The server knows that it drains: whatever is delivered from now on goes back.
+        self.is_draining = False
+        self.drain_deadline_at_s: float | None = None
+        self.drain_bell = Bell()
+        self.is_connected = False
+        self._executor = executor
+        self._is_fenced = False
+        self._is_handed_back = False
+        # What an earlier incarnation was told to stop may still take its time to do so.
+        self._leftover_count = executor.active_count
+        self._wakes_at_s = -math.inf
+
+    # -- Delivery
+
+    def deliver(self, tasks: Iterable[task_pb2.AssignedTask]) -> None:
+        """Start what was handed out; it waits while the lease may be over.
+
+        While the server does not know yet of a drain, what it gives to a worker that has handed
+        back everything waits as well: released at once, it would come back at once.
+        """
+        now_s = self.clock()
+        ledger = self.ledger
+        if not (self.heart.is_fenced or self.is_draining or self._is_handed_back):
+            for task in tasks:
+                if ledger.begin(task, now_s):
+                    self._start(task)
+        else:
+            self._keep(tasks, now_s)
+        # Whoever waits for news does not know yet when these are to be confirmed.
+        if self.is_draining or ledger.next_at_s() < self._wakes_at_s:
+            self.bell.ring()
+
+    async def wait_for_news(self, seconds: float = math.inf) -> None:
+        """Wait until there is something to say, or for so long."""
+        self._wakes_at_s = min(self.clock() + seconds, self.ledger.next_at_s())
+        await self.bell.wait(self._wakes_at_s - self.clock())
+        self._wakes_at_s = -math.inf
+
+    def _keep(self, tasks: Iterable[task_pb2.AssignedTask], now_s: float) -> None:
+        for task in tasks:
+            held = self.ledger.deliver(task, now_s)
+            if held is None:
+                continue
+            if self.is_draining:
+                self.ledger.release(held.ref)
+            else:
+                self.ledger.wait(held)
+
+    def _start(self, task: task_pb2.AssignedTask) -> None:
+        try:
+            self._executor.start(task)
+        except Exception:
+            # Execution reports every failure of a task; this is one of our own.
+            log.exception("Task %s could not be started and is handed back.", task.task_id)
+            self.ledger.release((task.task_id, task.attempt))
+            self.bell.ring()
+
+    def cancel(self, refs: Iterable[Ref]) -> None:
+        """Cancel attempts as a user asked."""
+        for ref in refs:
+            if self.ledger.cancel(ref):
+                self._executor.stop(*ref, StopReason.CANCELLED)
+        self.bell.ring()
+
+    def stop(self, refs: Iterable[task_pb2.TaskRef]) -> None:
+        """Stop attempts that are not this worker's any more."""
+        now_s = self.clock()
+        for each in refs:
+            ref = (each.task_id, each.attempt)
+            self._stop(ref, self.ledger.stop(ref, now_s))
+        self.bell.ring()
+
+    def _stop(self, ref: Ref, reason: StopReason | None) -> None:
+        if reason is not None:
+            self._executor.stop(*ref, reason)
+
+    # -- Answers to reports
+
+    def answered(self, ref: Ref, error: ErrorDetail | None) -> None:
+        """Take the answer to the end of an attempt."""
+        if error is None:
+            self.ledger.acknowledge(ref)
+        else:
+            self.ledger.answered(ref, error, self.clock())
+
+    def refused(self, ref: Ref, error: ErrorDetail) -> None:
+        """Take the refusal of a confirmation or a heartbeat."""
+        reason = self.ledger.refused(ref, error, self.clock())
+        self._stop(ref, reason)
+        if reason is None and error.code in {"invalid_argument", "payload_too_large"}:
+            log.warning("A heartbeat of task %s was refused: %s", ref[0], error.message)
+
+    # -- The lease
+
+    def renewed(self) -> None:
+        """The lease is certain again: start what has waited for it."""
+        if self._is_fenced:
+            self._is_fenced = False
+            log.info("Worker %s has renewed its lease and goes on.", self.worker_id)
+        if not self._is_handed_back:
+            now_s = self.clock()
+            for held in self.ledger.take_waiting():
+                self._start(self.ledger.start(held, now_s))
+
+    async def watch(self) -> None:
+        """Look at the lease: as soon as it may be over, nothing that is exclusive goes on."""
+        while True:
+            in_s = self.heart.fenced_in_s
+            await asyncio.sleep(min(WATCH_S, max(in_s, _LEAST_S)) if in_s else WATCH_S)
+            self._count_leftovers()
+            if self.heart.is_fenced and not self._is_fenced:
+                self._is_fenced = True
+                log.warning(
+                    "Worker %s has heard from no server for so long that its lease may be over: "
+                    "it starts nothing new and stops exclusive activities.",
+                    self.worker_id,
+                )
+                self._executor.stop_exclusive()
+
+    @property
+    def active_count(self) -> int:
+        """How many slots are taken."""
+        return self._executor.active_count
+
+    def _count_leftovers(self) -> None:
+        if self._leftover_count:
+            others = max(0, self._executor.active_count - len(self.ledger))
+            self._leftover_count = min(self._leftover_count, others)
+            self.bell.ring()
+
+    @property
+    def window(self) -> int:
+        """How many attempts it can hold: a slot that an earlier one still takes is none."""
+        taken = max(self.vitals.stuck_count, self._leftover_count)
+        return max(0, self.setup.max_concurrent - taken)
+
+    # -- The end
+
+    def begin_drain(self, deadline_in_s: float | None = None) -> None:
+        """Take note that the server hands out nothing more to this worker."""
+        if deadline_in_s is not None:
+            self.drain_deadline_at_s = self.clock() + deadline_in_s
+        if not self.is_draining:
+            self.is_draining = True
+            self.ledger.hand_back_waiting()
+            self.bell.ring()
+        self.drain_bell.ring()
+
+    @property
+    def is_drained(self) -> bool:
+        """Tell whether a drain has nothing left to wait for."""
+        return self.is_draining and not self.ledger
+
+    def hand_back(self) -> None:
+        """Hand back everything that has not ended."""
+        self._is_handed_back = True
+        self.ledger.hand_back_waiting()
+        self._executor.hand_back()
+        self.bell.ring()
+
+    def abandon(self) -> None:
+        """The incarnation is over: what has not ended is stopped, the rest may still count."""
+        for ref in self.ledger.abandon():
+            self._executor.stop(*ref, StopReason.LOST_LEASE)
+
+    async def deregister(self, *, drain_ms: int = 0) -> None:
+        """Begin a drain, or end for good; asked until somebody answers."""
+        request = workflow_pb.DeregisterWorkerRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, drain=bool(drain_ms)
+        )
+        if drain_ms:
+            request.drain_deadline.CopyFrom(method.duration(drain_ms))
+        backoff = Backoff()
+        while True:
+            try:
+                await self.link.ask(method.DEREGISTER, request, timeout_s=method.CALL_S)
+            except TenureError as error:
+                if not is_passing(error):
+                    raise
+                await asyncio.sleep(backoff.next_s(error))
+            else:
+                return
+
+    async def settle(self) -> None:
+        """Report the ends that nobody has acknowledged, until all are answered."""
+        backoff = Backoff()
+        self.ledger.send_again()
+        while self.ledger:
+            reports = self.ledger.take(self.clock())
+            if reports is None:
+                await self.wait_for_news()
+                continue
+            try:
+                await self.report(reports)
+            except TenureError as error:
+                self.ledger.restart(reports)
+                if not is_passing(error):
+                    raise
+                await asyncio.sleep(backoff.next_s(error))
+
+    # -- Reports as calls of their own
+
+    async def report(self, reports: Reports) -> None:
+        """Report by calls: what is started, then what beats, then what is finished."""
+        if reports.started:
+            await _each(self._start_tasks, reports.started, self.refused)
+        if reports.beats:
+            await _each(self._beat_tasks, reports.beats, self.refused)
+        if reports.finished:
+            await _each(self._finish_tasks, reports.finished, self.answered)
+
+    async def _start_tasks(self, items: Sequence[task_pb2.TaskRef]) -> None:
+        request = task_pb.StartTasksRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
+        )
+        answer = await self.link.ask(method.START_TASKS, request, timeout_s=method.CALL_S)
+        self._take_results(items, answer.results)
+
+    async def _beat_tasks(self, items: Sequence[task_pb2.TaskBeat]) -> None:
+        request = task_pb.HeartbeatTasksRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
+        )
+        answer = await self.link.ask(method.HEARTBEAT_TASKS, request, timeout_s=method.CALL_S)
+        self._take_results(items, answer.results)
+
+    def _take_results(
+        self,
+        items: Iterable[task_pb2.TaskRef | task_pb2.TaskBeat],
+        results: Iterable[task_pb.ReportResult],
+    ) -> None:
+        for item, result in zip(items, results, strict=True):
+            ref = (item.task_id, item.attempt)
+            if result.HasField("error"):
+                self.refused(ref, result.error)
+            elif result.should_cancel:
+                self.cancel([ref])
+
+    async def _finish_tasks(self, items: Sequence[task_pb2.TaskFinish]) -> None:
+        request = task_pb.FinishTasksRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
+        )
+        answer = await self.link.ask(method.FINISH_TASKS, request, timeout_s=method.CALL_S)
+        for item, result in zip(items, answer.results, strict=True):
+            error = result.error if result.HasField("error") else None
+            self.answered((item.task_id, item.attempt), error)
+
+
+async def _each(
+    send: Callable[[Sequence[Item]], Awaitable[None]],
+    items: Sequence[Item],
+    refuse: Callable[[Ref, ErrorDetail], None],
+) -> None:
+    """Report together; when the whole is refused for one of them, each alone."""
+    try:
+        await send(items)
+    except TenureError as error:
+        if is_passing(error) or isinstance(error, WorkerInactive):
+            raise
+        if len(items) == 1:
+            ref = (items[0].task_id, items[0].attempt)
+            refuse(ref, ErrorDetail(code=error.code, message=error.message))
+            return
+        for item in items:
+            await _each(send, [item], refuse)
+
+
+def is_passing(error: TenureError) -> bool:
+    """Tell whether the same call may be answered otherwise a little later."""
+    return ERRORS[error.code].is_retryable or refusal.is_silence(error)
+
+
+def reason_of(over: WorkerInactive) -> str:
+    """Return why an incarnation is over, in the server's word."""
+    return str(over.fields.get("reason", "unknown"))

@@ -1,0 +1,114 @@
+"""The heartbeats of one attempt: as often as the activity likes, sent as seldom as is enough."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from tenure.core import check
+from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX
+from tenure.v1 import task_pb2
+
+# Two fit into a heartbeat timeout if one of them is a little late.
+_TIMEOUT_SHARE: Final = 0.8
+_INTERVAL_S_MAX: Final = 30.0
+# Somebody looks at progress, so it is shown sooner than a sign of life has to be sent.
+_PROGRESS_INTERVAL_S: Final = 1.0
+
+
+def interval_of(task: task_pb2.AssignedTask) -> float:
+    """Return how many seconds lie between two heartbeats that are sent."""
+    if task.heartbeat_interval_ms:
+        return task.heartbeat_interval_ms / 1_000
+    if task.heartbeat_timeout_ms:
+        return min(_TIMEOUT_SHARE * task.heartbeat_timeout_ms / 1_000, _INTERVAL_S_MAX)
+    return _INTERVAL_S_MAX
+
+
+class Pulse:
+    """What an attempt has said of itself; the newest of it waits until it may be sent.
+
+    The activity speaks in its own thread, and what waits is sent by the connection's; a lock keeps
+    what is sent in the order in which it was said.
+    """
+
+    def __init__(
+        self,
+        task: task_pb2.AssignedTask,
+        send: Callable[[task_pb2.TaskBeat], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """Speak for an attempt."""
+        self._task_id = task.task_id
+        self._attempt = task.attempt
+        self._interval_s = interval_of(task)
+        self._send = send
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._sent_at_s = self._next_at_s = -math.inf
+        self._is_waiting = False
+        self._is_progress_waiting = False
+        self._details: bytes | None = None
+        self._percent: float | None = None
+        self._message: str | None = None
+
+    def beat(
+        self, details: bytes | None, percent: float | None = None, message: str | None = None
+    ) -> None:
+        """Take in what the activity says; send it if the last one was sent long enough ago."""
+        with self._lock:
+            # A later one says nothing of what it leaves out, so all that is known goes with it.
+            self._details = self._details if details is None else details
+            self._percent = self._percent if percent is None else percent
+            self._message = self._message if message is None else message
+            interval_s = self._interval_s
+            if percent is not None or message is not None:
+                interval_s = min(interval_s, _PROGRESS_INTERVAL_S)
+                self._is_progress_waiting = True
+            due_at_s = self._sent_at_s + interval_s
+            self._next_at_s = min(self._next_at_s, due_at_s) if self._is_waiting else due_at_s
+            self._is_waiting = True
+            self._send_if(self._clock() >= self._next_at_s)
+
+    def tick(self) -> None:
+        """Send what waits if its time has come."""
+        if self._is_waiting:
+            with self._lock:
+                self._send_if(self._clock() >= self._next_at_s)
+
+    def flush(self) -> None:
+        """Send what waits: the attempt is about to end."""
+        with self._lock:
+            self._send_if(True)  # noqa: FBT003 (the condition itself)
+
+    def flush_progress(self) -> None:
+        """Send what waits if it shows progress: nobody resumes, but somebody may still look."""
+        with self._lock:
+            self._send_if(self._is_progress_waiting)
+
+    def _send_if(self, is_due: bool) -> None:  # noqa: FBT001 (the condition itself)
+        if not (is_due and self._is_waiting):
+            return
+        self._is_waiting = self._is_progress_waiting = False
+        self._sent_at_s = self._clock()
+        self._send(
+            task_pb2.TaskBeat(
+                task_id=self._task_id,
+                attempt=self._attempt,
+                details=self._details,
+                progress_percent=self._percent,
+                message=self._message,
+            )
+        )
+
+
+def check_beat(details: bytes | None, percent: float | None, message: str | None) -> None:
+    """Refuse in the activity what the server would refuse later, where nobody hears of it."""
+    if details is not None:
+        check.payload(details, "details")
+    if percent is not None:
+        check.number(percent, "percent", 0, 100)
+    if message is not None:
+        check.text(message, "message", bytes_max=ERROR_MESSAGE_BYTES_MAX)

@@ -1,0 +1,34 @@
+"""How the process around the connection is doing, for heartbeats and probes.
+
+Whoever finds out (the watchdog of the loop, the executor) also writes it into the log.
+"""
+
+from __future__ import annotations
+
+from tenure.core.limits import LOOP_LAG_BLOCKED_MS
+
+
+class Vitals:
+    """The lag of the user's event loop, and abandoned threads."""
+
+    def __init__(self) -> None:
+        self.stuck_count = 0
+        self._lag_ms = 0
+        self._lag_peak_ms = 0
+
+    def set_lag(self, milliseconds: int) -> None:
+        """Take the present lag of the loop."""
+        self._lag_ms = milliseconds
+        self._lag_peak_ms = max(self._lag_peak_ms, milliseconds)
+
+    def take_lag_ms(self) -> int:
+        """Return the longest lag since the last heartbeat, so that no short block is missed."""
+        peak_ms, self._lag_peak_ms = self._lag_peak_ms, self._lag_ms
+        return peak_ms
+
+    @property
+    def health(self) -> str:
+        """The word for it, as far as the worker knows itself."""
+        if self._lag_ms > LOOP_LAG_BLOCKED_MS:
+            return "blocked"
+        return "stuck" if self.stuck_count else "healthy"

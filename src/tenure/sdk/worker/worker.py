@@ -1,0 +1,257 @@
+"""``Worker``: what a program makes to run activities."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import Context, copy_context
+from types import FrameType
+from typing import Any, Final, Literal
+
+from tenure.core import check
+from tenure.core.duration import Duration, duration_ms
+from tenure.core.limits import WORKER_SLOTS_MAX
+from tenure.errors import InvalidArgument
+from tenure.sdk.link import Link
+from tenure.sdk.payload import Codec, Converter
+from tenure.sdk.registry import Registry
+from tenure.sdk.worker.connection import Connection
+from tenure.sdk.worker.executor import ExecutionSettings, TaskExecutor
+from tenure.sdk.worker.incarnation import Setup
+from tenure.sdk.worker.seam import Executor, Reporter
+
+Mode = Literal["session", "poll"]
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_PORT_MAX: Final = 65_535
+
+
+class Worker:
+    """Runs activities for a queue until it is drained.
+
+    >>> worker = Worker("127.0.0.1:7301", queue="mail", activities=[send, Payments(gateway)])
+    >>> await worker.run()
+
+    ``target`` is the gRPC address of a server, or several with commas between them; without one,
+    the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
+    ``max_concurrent`` tasks run at a time; those with ``executor="process"`` share
+    ``max_processes`` children, one per processor unless it is given. A ``name`` is unique among
+    live workers: a new one takes the place of the old one. ``lease`` is how long the server waits
+    for a sign of life before it gives the tasks to others (unset, the server chooses).
+    ``drain_deadline`` is how long running tasks may take after the worker was asked to stop.
+    ``health`` is the ``host:port`` for probes: ``/livez`` and ``/readyz``.
+    """
+
+    def __init__(  # noqa: PLR0913 (each has a good default; a settings object would hide them)
+        self,
+        target: str | Sequence[str] | None = None,
+        *,
+        activities: Iterable[object],
+        queue: str = "default",
+        max_concurrent: int = 100,
+        max_processes: int | None = None,
+        namespace: str = "default",
+        version: str = "",
+        labels: Mapping[str, str] | None = None,
+        name: str = "",
+        mode: Mode = "session",
+        lease: Duration | None = None,
+        drain_deadline: Duration = "5m",
+        health: str | None = None,
+        codec: Codec | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        """Check everything that can be checked here; ``run`` connects.
+
+        Raises ``ValueError`` or ``TypeError`` that says what is wrong.
+        """
+        self._registry = Registry(activities)
+        self._converter = Converter(codec)
+        self._link = Link(target, api_key=api_key or "")
+        self._setup = _checked(
+            Setup(
+                namespace=namespace,
+                queue=queue,
+                types=tuple(self._registry.types),
+                max_concurrent=max_concurrent,
+                mode=mode,
+                version=version,
+                labels=dict(labels or {}),
+                name=name,
+                lease_ms=0 if lease is None else _milliseconds(lease, "lease"),
+                drain_deadline_ms=_milliseconds(drain_deadline, "drain_deadline"),
+                wants_tokens=any(each.traits.completes_later for each in self._registry.activities),
+            )
+        )
+        if max_processes is not None and not 1 <= max_processes <= WORKER_SLOTS_MAX:
+            raise ValueError(f"max_processes must be 1 to {WORKER_SLOTS_MAX}")
+        self._max_processes = max_processes or 0
+        self._health = None if health is None else _address(health)
+        self._user_loop: asyncio.AbstractEventLoop | None = None
+        self._context: Context | None = None
+        self._ended: Future[None] | None = None
+        self._connection = Connection(
+            self._setup, self._link, self._make_executor, health=self._health
+        )
+
+    async def run(self, *, handle_signals: bool = True) -> None:
+        """Work until the worker was drained, by a signal, by ``shutdown`` or by an operator.
+
+        The first SIGTERM or SIGINT drains, the second hands back at once. Raises
+        ``WorkerSuperseded`` or ``WorkerEvicted`` when the server wants this worker no longer, and
+        an error of ``tenure.errors`` when the server refuses it, such as ``NotFound`` for an
+        unknown namespace. A server that cannot be reached is waited for.
+        """
+        if self._ended is not None:
+            raise RuntimeError("This worker has been run already. Make a new one.")
+        self._user_loop = asyncio.get_running_loop()
+        # Activities see the context variables of whoever runs the worker.
+        self._context = copy_context()
+        with self._signals() if handle_signals else contextlib.nullcontext():
+            self._ended = self._connection.start()
+            waiting = asyncio.wrap_future(self._ended)
+            try:
+                await asyncio.shield(waiting)
+            except asyncio.CancelledError:
+                # Whoever cancels wants an end soon: nothing is waited for that can be handed back.
+                self._connection.hand_back()
+                await asyncio.wait([waiting])
+                with contextlib.suppress(Exception):
+                    waiting.result()
+                raise
+
+    async def shutdown(self, deadline: Duration | None = None) -> None:
+        """Drain, and return when the worker has ended; from any thread with an event loop.
+
+        Running tasks have until the deadline, ``drain_deadline`` unless it is given; then they
+        are handed back, uncharged. Do not await it inside an activity, which it would wait for:
+        use ``request_shutdown`` there.
+        """
+        self.request_shutdown(deadline)
+        if self._ended is not None:
+            ended = asyncio.wrap_future(self._ended)
+            await asyncio.wait([ended])
+            # Whether it was a good end is the business of whoever awaits ``run``.
+            ended.exception()
+
+    def request_shutdown(self, deadline: Duration | None = None) -> None:
+        """Begin a drain without waiting for its end; from any thread, and inside activities."""
+        self._connection.shut_down(
+            None if deadline is None else _milliseconds(deadline, "deadline") / 1_000
+        )
+
+    @property
+    def target(self) -> str:
+        """Where its server is, or its servers are."""
+        return self._link.place
+
+    @property
+    def queue(self) -> str:
+        """The queue whose tasks it runs."""
+        return self._setup.queue
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of tasks that it can run."""
+        return self._setup.types
+
+    @property
+    def worker_id(self) -> str:
+        """The id that the server gave; empty while it is not registered."""
+        return self._connection.status().worker_id
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether a server knows this worker as active, as far as it can know."""
+        return bool(self.worker_id)
+
+    @property
+    def active_count(self) -> int:
+        """How many slots are taken, by abandoned threads too."""
+        return self._connection.status().active_count
+
+    @property
+    def health_port(self) -> int:
+        """The port of the probes, also when ``health`` asked for any free one; 0 without."""
+        probe = self._connection.probe
+        return 0 if probe is None else probe.port
+
+    def _make_executor(self, reporter: Reporter) -> Executor:
+        assert self._user_loop is not None
+        settings = ExecutionSettings(
+            namespace=self._setup.namespace,
+            max_concurrent=self._setup.max_concurrent,
+            max_processes=self._max_processes,
+        )
+        return TaskExecutor(
+            self._registry,
+            self._converter,
+            reporter,
+            self._user_loop,
+            settings,
+            context=self._context,
+        )
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Let the signals of an orchestrator drain; only the main thread can be told of them."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        count = 0
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            nonlocal count
+            count += 1
+            self._connection.request_stop()
+            if count > 1:
+                # Whoever asks a third time means the process, not the worker.
+                for each in _SIGNALS:
+                    signal.signal(each, signal.SIG_DFL)
+
+        # Not a handler of the loop: that would wait while an activity blocks it.
+        before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {
+            each: signal.signal(each, stop) for each in _SIGNALS
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _checked(setup: Setup) -> Setup:
+    """Raise ``ValueError`` for settings that the server would refuse."""
+    if setup.mode not in {"session", "poll"}:
+        raise ValueError('mode must be "session" or "poll"')
+    if not 1 <= setup.max_concurrent <= WORKER_SLOTS_MAX:
+        raise ValueError(f"max_concurrent must be 1 to {WORKER_SLOTS_MAX}")
+    try:
+        if setup.namespace:
+            check.namespace(setup.namespace)
+        check.name(setup.queue, "queue")
+        check.labels(setup.labels)
+        if setup.name:
+            check.name(setup.name, "name")
+    except InvalidArgument as error:
+        raise ValueError(error.message) from None
+    return setup
+
+
+def _milliseconds(value: Duration, name: str) -> int:
+    try:
+        return duration_ms(value)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > _PORT_MAX:
+        raise ValueError(f"health must be host:port, such as 0.0.0.0:7310, not {text!r}")
+    return host.strip("[]"), int(port)
