@@ -68,6 +68,8 @@ class Context:
     folder: Path
     scale: Scale
     report: Callable[[str, float], None]
+    # Which of the peers to measure; none named means all.
+    candidates: tuple[str, ...] = ()
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _databases: list[str] = field(default_factory=list)
 
@@ -119,7 +121,11 @@ def _ticks(path: Path, postmaster: int) -> int:
 
 
 @contextlib.contextmanager
-def open_context(scale: Scale, report: Callable[[str, float], None]) -> Iterator[Context]:
+def open_context(
+    scale: Scale,
+    report: Callable[[str, float], None],
+    candidates: tuple[str, ...] = (),
+) -> Iterator[Context]:
     """Start PostgreSQL once for all parts, with fsync on; remove everything at the end."""
     # The data of PostgreSQL too: the server makes its folder where this module says.
     tempfile.tempdir = DISK_FOLDER
@@ -129,7 +135,7 @@ def open_context(scale: Scale, report: Callable[[str, float], None]) -> Iterator
     ):
         asyncio.run(_configure(server.dsn()))
         server.restart()
-        yield Context(server, Path(folder), scale, report)
+        yield Context(server, Path(folder), scale, report, candidates)
 
 
 async def _configure(dsn: str) -> None:

@@ -38,6 +38,15 @@ PROMISES = (
     Promise("wal.postgres.bytes_per_task_direct", "at most", 1_100),
     Promise("history.postgres.million_ratio", "at least", 0.8),
     Promise("notify.postgres.rate_ratio", "at least", 0.8),
+    Promise("imports.tenure_cpu_s", "at most", 0.3),
+    Promise("imports.help_cpu_s", "at most", 0.25),
+    Promise("recovery.session_kill_s", "at most", 5),
+    # First goals beside the peers; measured only when they are asked for.
+    Promise("peers.postgres.drain_ratio_best", "at least", 1.2),
+    Promise("peers.sqlite.drain_ratio_best", "at least", 5),
+    Promise("peers.latency_ratio_best", "at least", 1),
+    # PgQueuer has no server between.
+    Promise("peers.postgres.cpu_ratio_pgqueuer", "at most", 1.5),
 )
 
 

@@ -1,0 +1,70 @@
+"""Tenure: ``tenure server`` on SQLite or PostgreSQL by the URL, and workers in session mode."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+
+import asyncpg
+
+from benchmarks.peers import adapter, record
+from tenure import Client, Worker, activity
+
+TARGET = f"127.0.0.1:{adapter.PORT}"
+CONCURRENCY = 500
+DONE = "SELECT count(*) FROM history WHERE state = 'succeeded'"
+IS_SQLITE = adapter.URL.startswith("sqlite")
+
+
+@activity(start_to_close="30m")
+async def noop(number: int) -> int:
+    record.ran(number)
+    return number
+
+
+@activity(start_to_close="30m")
+async def hold(number: int) -> int:
+    await record.hold_async(number)
+    return number
+
+
+class Adapter(adapter.Adapter):
+    def server_command(self) -> list[str]:
+        return [
+            *(adapter.PYTHON, "-m", "tenure.cli", "server", "--store", adapter.URL),
+            *("--http", "127.0.0.1:0", "--grpc", TARGET, "--log-level", "warning"),
+        ]
+
+    def worker_command(self) -> list[str]:
+        return [adapter.PYTHON, "-m", __name__]
+
+    async def open(self) -> None:
+        self._client = Client(TARGET)
+        await self._client.__aenter__()
+        if IS_SQLITE:
+            self._sqlite = sqlite3.connect(adapter.URL.removeprefix("sqlite:///"))
+        else:
+            self._postgres = await asyncpg.connect(adapter.URL)
+
+    async def enqueue(self, numbers: range) -> None:
+        await self._client.enqueue_many([noop.call(number) for number in numbers])
+
+    async def completed(self) -> int:
+        if IS_SQLITE:
+            return int(self._sqlite.execute(DONE).fetchone()[0])
+        return int(await self._postgres.fetchval(DONE))
+
+    async def run(self, number: int) -> None:
+        await self._client.run(noop, number)
+
+    async def hold(self, number: int) -> None:
+        await self._client.enqueue(hold, number)
+
+
+async def main() -> None:
+    """Work until ended."""
+    await Worker(TARGET, activities=[noop, hold], max_concurrent=CONCURRENCY).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

