@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.soak import (
+    blocked,
     crash,
     curl,
     drain,
@@ -17,6 +18,8 @@ from tests.soak import (
     replica_latency,
     replica_loss,
     replicas,
+    resume,
+    rolling,
     server_pause,
     server_restart,
     sqlite_kill,
@@ -43,4 +46,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "store_outage": store_outage.run,
     "curl": curl.run,
     "fleet": fleet.run,
+    # Workers and clients of the SDK.
+    "resume": resume.run,
+    "blocked": blocked.run,
+    "rolling": rolling.run,
 }

@@ -53,6 +53,7 @@ class Stage:
         self.settings = settings
         self.workers: list[WorkerProcess] = []
         self._servers: list[ServerProcess] = []
+        self._adopted: list[Process] = []
         self._numbers = itertools.count(1)
         self._stack = contextlib.AsyncExitStack()
 
@@ -66,7 +67,11 @@ class Stage:
         await self._stack.aclose()
 
     def _processes(self) -> list[Process]:
-        return [each.process for each in self._servers]
+        return [*self._adopted, *(each.process for each in self._servers)]
+
+    def adopt(self, process: Process) -> None:
+        """End a process with the scene, too."""
+        self._adopted.append(process)
 
     async def server(self) -> ServerProcess:
         """Start a server, the first or one more."""

@@ -1,0 +1,84 @@
+"""Activities that write a journal of what they do; the variable JOURNAL names the file."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from tenure import activity
+from tests.wire.journal import RunJournal
+
+JOURNAL: Final = "TENURE_TEST_JOURNAL"
+STEP_S: Final = 0.05
+
+
+@functools.cache
+def _journal() -> RunJournal:
+    return RunJournal(Path(os.environ[JOURNAL]))
+
+
+def note(event: str, text: str = "") -> None:
+    """Write down what happens to the attempt that asks."""
+    info = activity.info()
+    _journal().write(event, info.worker_id, (info.task_id, info.attempt), text)
+
+
+@activity(start_to_close="1h")
+async def nap(milliseconds: int) -> None:
+    note("start")
+    await asyncio.sleep(milliseconds / 1_000)
+    note("done")
+
+
+@activity(start_to_close="1h")
+def nap_in_thread(milliseconds: int) -> None:
+    note("start")
+    time.sleep(milliseconds / 1_000)
+    note("done")
+
+
+@activity(start_to_close="1h", heartbeat_timeout="10s")
+def climb(steps: int) -> int:
+    """Take many small steps; the checkpoint is the last one taken."""
+    first = 0
+    if activity.has_heartbeat_details():
+        first = activity.heartbeat_details(int) + 1
+    note("resumed" if first else "start", str(first))
+    for step in range(first, steps):
+        time.sleep(STEP_S)
+        note("step", str(step))
+        activity.heartbeat(step)
+    return steps
+
+
+@activity(start_to_close="1h")
+def hold_gil(seconds: float, times: int) -> int:
+    """Compute in C without ever giving the interpreter's lock away, several times."""
+    note("start")
+    count = 1_000_000
+    held = 0
+    while held < times:
+        began = time.monotonic()
+        sum(range(count))
+        took = time.monotonic() - began
+        if took >= seconds * 0.9:
+            held += 1
+            note("held", f"{took:.2f}")
+        else:
+            count = int(count * min(max(seconds / max(took, 0.001), 1.1), 10))
+    return held
+
+
+@activity(start_to_close="1h")
+async def block_loop(seconds: float) -> None:
+    """Do what nobody should do in async code."""
+    note("start")
+    time.sleep(seconds)  # noqa: ASYNC251 (that is the point)
+    note("done")
+
+
+ACTIVITIES = [nap, nap_in_thread, climb, hold_gil, block_loop]

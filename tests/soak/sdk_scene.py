@@ -1,0 +1,48 @@
+"""What the scenes with the SDK share: worker processes, and looking at what the server knows."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Final
+
+from tests.wire.journal import Tail, wait_for
+from tests.wire.process import Process
+from tests.wire.stage import Stage
+
+READY_S: Final = 60.0
+_numbers = itertools.count(1)
+
+
+class SdkWorker:
+    """One worker program of the SDK, its journal and its log."""
+
+    def __init__(self, process: Process, journal: Path, log: Path) -> None:
+        self.process = process
+        self.tail = Tail(journal)
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    @classmethod
+    async def start(
+        cls, stage: Stage, target: str, *, mode: str = "session", slots: int = 10
+    ) -> SdkWorker:
+        """Start one and wait until it is registered."""
+        number = next(_numbers)
+        journal = stage.folder / f"sdk-{number}.jsonl"
+        log = stage.folder / f"sdk-{number}.log"
+        process = await Process.spawn(
+            (
+                *("-m", "tests.soak.sdk_worker", "--target", target, "--mode", mode),
+                *("--slots", str(slots), "--journal", str(journal)),
+            ),
+            log,
+        )
+        made = cls(process, journal, log)
+        # The stage ends what it knows of, whatever happens in the scene.
+        stage.adopt(process)
+        await wait_for(lambda: "Registered as" in made.log, READY_S, "a worker registered")
+        return made

@@ -1,0 +1,23 @@
+"""A worker of the SDK as a program: ``python -m tests.soak.sdk_worker --target … --journal …``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+
+from tenure import Worker
+from tests.soak.sdk_activity import ACTIVITIES, JOURNAL
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.sdk_worker")
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--mode", choices=("session", "poll"), default="session")
+    parser.add_argument("--slots", type=int, default=10)
+    parser.add_argument("--journal", required=True)
+    said = parser.parse_args()
+    os.environ[JOURNAL] = said.journal
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    worker = Worker(said.target, activities=ACTIVITIES, max_concurrent=said.slots, mode=said.mode)
+    asyncio.run(worker.run())
