@@ -11,17 +11,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from tenure import SyncClient
 from tenure.demo.process import Stage
-from tenure.demo.worker import QUEUE, TYPE
+from tenure.demo.worker import QUEUE, resize_image
 from tenure.v1 import admin_service_pb2 as admin_pb
-from tenure.v1 import (
-    admin_service_pb2_grpc,
-    task_pb2,
-    task_service_pb2_grpc,
-    worker_pb2,
-    workflow_service_pb2_grpc,
-)
-from tenure.v1 import task_service_pb2 as task_pb
+from tenure.v1 import admin_service_pb2_grpc, worker_pb2, workflow_service_pb2_grpc
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 
 TASK_COUNT: Final = 80
@@ -37,7 +31,6 @@ class Demo:
     def __init__(self, stage: Stage, channel: grpc.Channel) -> None:
         """Watch what happens on ``stage``."""
         self._stage = stage
-        self._tasks = task_service_pb2_grpc.TaskServiceStub(channel)
         self._workflows = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
         self._admin = admin_service_pb2_grpc.AdminServiceStub(channel)
         self.note = "Two workers share the tasks."
@@ -45,17 +38,8 @@ class Demo:
 
     def enqueue(self) -> None:
         """Enqueue the tasks in one request."""
-        options = task_pb2.TaskOptions(start_to_close_ms=60_000, encoding="json")
-        tasks = [
-            task_pb2.NewTask(
-                type=TYPE,
-                task_queue=QUEUE,
-                options=options,
-                input=b'{"image": %d}' % number,
-            )
-            for number in range(TASK_COUNT)
-        ]
-        self._tasks.EnqueueTasks(task_pb.EnqueueTasksRequest(tasks=tasks))
+        with SyncClient(self._stage.grpc) as client:
+            client.enqueue_many(resize_image.call(number) for number in range(TASK_COUNT))
 
     def look(self) -> Table:
         """Read how things stand and return them as a table."""
@@ -123,7 +107,8 @@ def main() -> None:
         if is_terminal:
             console.print(
                 f"The server and worker-1 go on. Try:\n"
-                f"  .venv/bin/tenure tasks enqueue {TYPE} --queue {QUEUE} --wait\n"
+                f"  .venv/bin/tenure tasks enqueue {resize_image.name} --queue {QUEUE} "
+                "--input '{\"image\": 1}' --wait\n"
                 f"  .venv/bin/tenure workers ls\n"
                 f"  http://{stage.http}/docs\n"
                 "Ctrl-C ends everything.",
