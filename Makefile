@@ -26,7 +26,7 @@ RUN_STAMP := .venv/.run-stamp
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
-		while IFS='|' read -r target text; do printf '%-18s%s\n' "$$target" "$$text"; done
+		while IFS='|' read -r target text; do printf '%-20s%s\n' "$$target" "$$text"; done
 
 setup: $(DEV_STAMP) ## Make .venv with everything for work on Tenure.
 

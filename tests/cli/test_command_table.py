@@ -34,7 +34,15 @@ print(len(sys.modules), *(name for name in sys.modules if "." not in name))
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--help",), ("--version",), ("tasks", "--help"), ("workers", "ls", "--help"), ("db", "-h")],
+    [
+        ("--help",),
+        ("--version",),
+        ("tasks", "--help"),
+        ("workers", "ls", "--help"),
+        ("db", "-h"),
+        ("worker", "--help"),
+        ("dev", "--help"),
+    ],
 )
 def test_help_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
     ended = subprocess.run(
@@ -92,7 +100,7 @@ def test_the_completion_says_how_to_install_it(shell: str) -> None:
 
 
 def test_the_tab_key_finds_commands_and_values() -> None:
-    assert _completed("tenure wor", 1) == ["workers"]
+    assert _completed("tenure wor", 1) == ["worker", "workers"]
     assert _completed("tenure tasks ls --state RUN", 4) == ["running"]
 
 

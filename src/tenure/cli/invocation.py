@@ -69,7 +69,7 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def with_server(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name a server and a namespace, and hand the invocation over."""
 
-    @_target_option
+    @target_option
     @click.option(
         "--namespace",
         envvar="TENURE_NAMESPACE",
@@ -90,7 +90,7 @@ def with_server(function: Callable[..., None]) -> Callable[..., None]:
 def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name a server, for what belongs to no namespace."""
 
-    @_target_option
+    @target_option
     @output_option
     @functools.wraps(function)
     def command(target: str, form: str, **arguments: Any) -> None:  # noqa: ANN401 (click checked them)
@@ -99,7 +99,8 @@ def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _target_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--target``."""
     return click.option(
         "--target",
         envvar="TENURE_TARGET",

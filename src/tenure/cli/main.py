@@ -22,7 +22,9 @@ class Place(NamedTuple):
 
 
 PLACES: Final[dict[str, Place]] = {
+    "dev": Place("tenure.cli.dev", "dev", "Run a server and a worker for development."),
     "server": Place("tenure.cli.server", "server", "Start a Tenure server."),
+    "worker": Place("tenure.cli.worker_command", "worker", "Run the activities of a module."),
     "tasks": Place("tenure.cli.task", "tasks", "Enqueue, watch and change tasks."),
     "workers": Place("tenure.cli.worker", "workers", "See workers; drain or evict them."),
     "queues": Place("tenure.cli.queue", "queues", "See queues; pause or limit them."),

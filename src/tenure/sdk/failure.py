@@ -200,9 +200,10 @@ def make_error(message: str, type: str, category: ErrorCategory) -> task_pb2.Tas
 def _delay_ms(delay: Duration) -> int:
     """Return milliseconds; a computed delay until an instant that has passed is no delay."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if isinstance(seconds, int | float) and seconds < _DELAY_S_MIN:
-        return 0
-    return duration_ms(delay)
+    if isinstance(seconds, str) or not seconds < _DELAY_S_MIN:
+        return duration_ms(delay)
+    # Any delay that was asked for is one: at once would be too early again.
+    return 1 if seconds > 0 else 0
 
 
 def _details(error: ApplicationError, converter: Converter) -> bytes:

@@ -6,6 +6,7 @@ names that in the encoding.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ JSON: Final = "json"
 BYTES: Final = "bytes"
 # No JSON text has this byte, so what stands before it is the name of an encoding.
 _MARK: Final = b"\0"
+_NULL: Final = b"null"
 
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
@@ -119,10 +121,14 @@ class Converter:
 def encode_json(value: object) -> bytes:
     """Return a value as JSON: plain values, dataclasses, Structs, pydantic models, and more."""
     try:
-        return msgspec.json.encode(value, enc_hook=_encode_other)
+        data = msgspec.json.encode(value, enc_hook=_encode_other)
+        # A null may be a float that JSON does not have; nothing is lost without a word.
+        if value is not None and _NULL in data:
+            _refuse_odd_floats(msgspec.to_builtins(value, enc_hook=_encode_other))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         message = f"A value of type {_name(type(value))} cannot be made JSON: {error}"
         raise PayloadError(message) from error
+    return data
 
 
 def decode_json(data: bytes | msgspec.Raw, wanted: Any) -> Any:  # noqa: ANN401 (any type of a user)
@@ -132,6 +138,19 @@ def decode_json(data: bytes | msgspec.Raw, wanted: Any) -> Any:  # noqa: ANN401 
     except (TypeError, ValueError, RecursionError) as error:
         message = f"The payload is not JSON for {_name(wanted)}: {error}"
         raise PayloadError(message) from error
+
+
+def _refuse_odd_floats(value: object) -> None:
+    """Raise ``ValueError`` for a plain value that has a float in it which is no number of JSON."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, float) and not math.isfinite(each):
+            raise ValueError(f"it has no number {each}; send None or a text instead")
+        if isinstance(each, dict):
+            left.extend(each.values())
+        elif isinstance(each, list | tuple):
+            left.extend(each)
 
 
 def _is_pydantic(kind: Any) -> bool:  # noqa: ANN401 (whatever a user annotates with)

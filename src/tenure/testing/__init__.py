@@ -1,10 +1,55 @@
-"""The public test kit: simulated time, manual clocks and an in-process server.
+"""The public test kit: a server inside a test with a manual clock, faults, and activities alone.
 
-Rule: nothing in here waits for real time or asks the machine for time, order or randomness, so
-a test that fails once fails again. No other layer imports this package.
+``open_engine`` and ``open_sync_engine`` start a real server in this process; ``run_activity`` and
+``ActivityEnvironment`` run one activity without any. The pytest plugin has them as fixtures. For
+tests of Tenure itself there are a simulated event loop and clocks (``loop``, ``clock``).
 
-State: a loop or a clock belongs to the test that made it. None is shared or global.
+Rule: time is the test's. A server's clock stands still until it is moved, and a simulation asks
+the machine neither for time nor for order nor for randomness. No other layer imports this package.
+
+State: an engine, a loop or a clock belongs to the test that made it. None is shared or global.
 
 Failure: what a simulation cannot do (threads, sockets, subprocesses, signals) is refused with an
 error where it is called. A program that can never finish is an error too, not a hang.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tenure.sdk.context import CompletesLater
+    from tenure.testing.activity import ActivityEnvironment, Progress, run_activity
+    from tenure.testing.engine import TestEngine, open_engine
+    from tenure.testing.sync_engine import SyncTestEngine, open_sync_engine
+
+_HOME = {
+    "ActivityEnvironment": "tenure.testing.activity",
+    "CompletesLater": "tenure.sdk.context",
+    "Progress": "tenure.testing.activity",
+    "SyncTestEngine": "tenure.testing.sync_engine",
+    "TestEngine": "tenure.testing.engine",
+    "open_engine": "tenure.testing.engine",
+    "open_sync_engine": "tenure.testing.sync_engine",
+    "run_activity": "tenure.testing.activity",
+}
+
+__all__ = [
+    "ActivityEnvironment",
+    "CompletesLater",
+    "Progress",
+    "SyncTestEngine",
+    "TestEngine",
+    "open_engine",
+    "open_sync_engine",
+    "run_activity",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from where it lives: a simulation needs no server."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tenure.testing' has no attribute {name!r}")
+    return getattr(import_module(home), name)

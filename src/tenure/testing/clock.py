@@ -4,7 +4,10 @@
 goes back and no jump moves it.
 """
 
+import secrets
 from typing import Final
+
+import uuid_utils
 
 from tenure.testing.loop import SimulatedLoop
 
@@ -38,6 +41,22 @@ class ManualClock:
     def jump(self, ms: int) -> None:
         """Set the clock forwards or, when negative, backwards; no time passes."""
         self._now_ms += ms
+
+
+class ServerClock(ManualClock):
+    """The clock of a server whose time stands still; its ids and its keys are real."""
+
+    def new_id(self) -> str:
+        """Return a new UUIDv7, by the real time: those of clients are, too."""
+        return str(uuid_utils.uuid7())
+
+    def jitter(self) -> float:
+        """Return the middle: a retry comes after exactly the interval of its policy."""
+        return 0.5
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes that nobody can guess."""
+        return secrets.token_bytes(count)
 
 
 class LoopClock:

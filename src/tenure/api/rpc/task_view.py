@@ -258,7 +258,8 @@ def completion_token(key: bytes, task: Task, now_ms: int) -> str:
         run_id=task.spec.run_id,
         task_id=task.id,
         attempt=task.attempt,
-        expires_at_ms=now_ms + limits.COMPLETION_TOKEN_MS,
+        # As long as somebody may wait for it: the attempt ends before its token does.
+        expires_at_ms=max(now_ms + limits.COMPLETION_TOKEN_MS, _deadline_at_ms(task)),
     )
     return token.sign(key, claims)
 

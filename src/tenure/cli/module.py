@@ -1,0 +1,147 @@
+"""What ``tenure worker`` runs: the activities, or the worker, of a module that is named."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+
+if TYPE_CHECKING:
+    from tenure.sdk.worker.worker import Worker
+
+_LISTED: Final = "activities"
+_HOW: Final = 'Decorate a function of it with @activity(start_to_close="30s"), or list '
+_LIST_HINT: Final = "instances in it: activities = [Payments(gateway)]"
+
+
+def add_folder() -> None:
+    """Let modules of the present folder be imported, as ``python -m`` does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return module and name of ``package.module`` or ``package.module:name``."""
+    module, _, name = text.partition(":")
+    if module.endswith(".py") or os.sep in module:
+        guess = module.removesuffix(".py").replace(os.sep, ".").lstrip(".")
+        raise _usage(f"{module} is a file.", f"Name the module: {guess}")
+    parts = [*module.split("."), *([name] if name else [])]
+    if not all(part.isidentifier() for part in parts):
+        raise _usage(f"{text!r} names no module.", "Write package.module, or package.module:name.")
+    return module, name
+
+
+def load(text: str, *, is_verbose: bool = False) -> Worker | list[object]:
+    """Import a module and return its worker, or else its activities."""
+    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415 (gRPC takes long to load)
+
+    module_name, name = split(text)
+    module = _imported(module_name, is_verbose=is_verbose)
+    if name:
+        return _named(module, name)
+    workers = {
+        variable: value for variable, value in vars(module).items() if isinstance(value, Worker)
+    }
+    if len(set(map(id, workers.values()))) == 1:
+        return next(iter(workers.values()))
+    if workers:
+        some = ", ".join(f"{module_name}:{variable}" for variable in workers)
+        raise _usage(f"{module_name} has several workers.", f"Say which one to run: {some}")
+    return _activities(module)
+
+
+def _named(module: ModuleType, name: str) -> Worker | list[object]:
+    from tenure.sdk.definition import Activity  # noqa: PLC0415 (not for --help)
+    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415
+
+    try:
+        value = getattr(module, name)
+    except AttributeError:
+        known = ", ".join(sorted(each for each in vars(module) if not each.startswith("_")))
+        hint = f"It has: {known}" if known else "It is empty."
+        raise _usage(f"{module.__name__} has no {name!r}.", hint) from None
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    if isinstance(value, Worker) or not callable(value) or isinstance(value, Activity):
+        return value if isinstance(value, Worker) else [value]
+    return _made(value, f"{module.__name__}:{name}")
+
+
+def _made(make: Any, where: str) -> Worker | list[object]:  # noqa: ANN401 (a function of a user)
+    """Call a function that makes a worker or a list of activities."""
+    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415 (gRPC takes long to load)
+
+    try:
+        made = make()
+    except Exception as error:
+        raise _failed(f"{where}() failed", error) from error
+    if isinstance(made, Worker):
+        return made
+    if isinstance(made, list | tuple):
+        return list(made)
+    hint = "Let it return a Worker, or a list of activities."
+    raise _usage(f"{where}() returned {type(made).__qualname__}.", hint)
+
+
+def _activities(module: ModuleType) -> list[object]:
+    from tenure.sdk.definition import Activity  # noqa: PLC0415 (not for --help)
+
+    listed = getattr(module, _LISTED, None)
+    if isinstance(listed, list | tuple):
+        return list(listed)
+    found = {id(each): each for each in vars(module).values() if isinstance(each, Activity)}
+    if not found:
+        raise CliError(
+            f"{module.__name__} has no activities.",
+            hint=_HOW + _LIST_HINT,
+            exit_code=ExitCode.USAGE,
+        )
+    return list(found.values())
+
+
+def _imported(name: str, *, is_verbose: bool) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # Only if it is the module itself that is missing, and not one that it imports.
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise CliError(
+                f"There is no module {name}.",
+                why=f"Looked in {Path.cwd()} and where Python finds its packages.",
+                hint="Start it in the folder that has the module, or set PYTHONPATH.",
+                exit_code=ExitCode.USAGE,
+            ) from None
+        failure: BaseException = error
+    except Exception as error:  # noqa: BLE001 (code of a user may raise anything)
+        failure = error
+    if is_verbose:
+        traceback.print_exception(failure)
+    raise _failed(f"{name} cannot be imported", failure)
+
+
+def _failed(what: str, error: BaseException) -> CliError:
+    """Return the error for code of a user that raised, with the place where it did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError):
+        place = f" ({error.filename}, line {error.lineno})"
+    text = str(error.msg if isinstance(error, SyntaxError) else error)
+    return CliError(
+        f"{what}: {type(error).__name__}: {text}".rstrip(": "),
+        why=f"Its code raised this{place}.",
+        hint="Correct it; -v shows the whole trace.",
+        exit_code=ExitCode.FAILED,
+    )
+
+
+def _usage(what: str, hint: str) -> CliError:
+    return CliError(what, hint=hint, exit_code=ExitCode.USAGE)

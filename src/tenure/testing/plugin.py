@@ -1,0 +1,56 @@
+"""The pytest plugin: fixtures with a server for each test that asks for one.
+
+It is loaded in every test run of a project that has Tenure installed, used or not. So it imports
+nothing of Tenure before a fixture is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tenure.sdk.sync_client import SyncClient
+    from tenure.testing.engine import TestEngine
+    from tenure.testing.sync_engine import SyncTestEngine
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the fixture of the async client, in the form that the async plugin at hand takes."""
+    manager = config.pluginmanager
+    has_asyncio = any(manager.hasplugin(name) for name in ("asyncio", "pytest_asyncio.plugin"))
+    if has_asyncio and not manager.hasplugin("tenure_async"):
+        from tenure.testing import async_fixture  # noqa: PLC0415 (needs pytest-asyncio)
+
+        manager.register(async_fixture, "tenure_async")
+
+
+@pytest.fixture
+def tenure_engine() -> Iterator[TestEngine]:
+    """A real server with a manual clock, for async tests; belongs to no event loop."""
+    from tenure.testing.engine import TestEngine  # noqa: PLC0415 (loads the server)
+
+    engine = TestEngine()
+    engine.open()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+@pytest.fixture
+def tenure_sync_engine() -> Iterator[SyncTestEngine]:
+    """A real server with a manual clock, for tests without an event loop."""
+    from tenure.testing.sync_engine import open_sync_engine  # noqa: PLC0415 (loads the server)
+
+    with open_sync_engine() as engine:
+        yield engine
+
+
+@pytest.fixture
+def tenure_sync_client(tenure_sync_engine: SyncTestEngine) -> Iterator[SyncClient]:
+    """A client of the server of ``tenure_sync_engine``."""
+    with tenure_sync_engine.client() as client:
+        yield client

@@ -1,0 +1,126 @@
+"""The engine of ``open_engine`` for tests without an event loop.
+
+>>> with open_sync_engine() as engine, engine.client() as client, engine.worker([remind]):
+...     handle = client.enqueue(remind.with_options(delay="3d"), "ann@example.org")
+...     engine.advance("3d")
+...     handle.result()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tenure.core.duration import Duration
+from tenure.sdk.sync_client import SyncClient
+from tenure.sdk.worker.worker import Worker
+from tenure.testing.engine import PATIENCE, TestEngine
+from tenure.testing.host import Host
+
+T = TypeVar("T")
+
+
+class SyncTestEngine:
+    """A server for one test without an event loop; workers run on one in a thread."""
+
+    # It is no class of tests, although its name ends like one.
+    __test__ = False
+
+    def __init__(self, *, start_at: datetime | None = None, patience: Duration = PATIENCE) -> None:
+        """Prepare; entering it starts the server. See ``TestEngine`` for the parameters."""
+        self._engine = TestEngine(start_at=start_at, patience=patience)
+        self._host: Host | None = None
+        self._clients: list[SyncClient] = []
+
+    def __enter__(self) -> Self:
+        self._engine.open()
+        self._host = Host("tenure-test-loop")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._host is not None
+        for client in self._clients:
+            client.close()
+        self._host.stop()
+        self._engine.close()
+
+    @property
+    def target(self) -> str:
+        """The gRPC address of the server, for whoever connects by other means."""
+        return self._engine.target
+
+    def now(self) -> datetime:
+        """Return the server's time."""
+        return self._engine.now()
+
+    def advance(self, duration: Duration) -> None:
+        """Let time pass for the server, and return when everything that came due was handled."""
+        self._run(self._engine.advance(duration))
+
+    def advance_until(self, wait: Callable[[], T], *, most: Duration = "365d") -> T:
+        """Let time pass until a call returns, such as ``handle.result``; return its result."""
+        return self._run(self._engine.advance_until(asyncio.to_thread(wait), most=most))
+
+    def client(self, **options: Any) -> SyncClient:  # noqa: ANN401 (those of SyncClient)
+        """Return a client; ``options`` are those of ``SyncClient``, such as ``namespace``."""
+        client = self._engine.connect(SyncClient, **options)
+        self._clients.append(client)
+        return client
+
+    @contextlib.contextmanager
+    def worker(
+        self,
+        activities: Iterable[object],
+        **options: Any,  # noqa: ANN401 (those of Worker)
+    ) -> Iterator[Worker]:
+        """Run a worker until the block ends; ``options`` are those of ``Worker``."""
+        running = self._engine.worker(activities, **options)
+        worker = self._run(running.__aenter__())
+        try:
+            yield worker
+        finally:
+            self._run(running.__aexit__(None, None, None))
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace beside ``default``."""
+        self._run(self._engine.create_namespace(name))
+
+    def kill_worker(self, worker: Worker) -> None:
+        """Let a worker of this engine die as by ``kill -9``."""
+        self._run(self._engine.kill_worker(worker))
+
+    def lose_next_reply(self, peer: Worker | SyncClient) -> None:
+        """Lose the next answer of the server to a worker or client of this engine."""
+        self._engine.lose_next_reply(peer)
+
+    @contextlib.contextmanager
+    def partition(self, peer: Worker | SyncClient) -> Iterator[None]:
+        """Let nothing pass between the server and a worker or client inside the block."""
+        cut = self._engine.partition(peer)
+        self._run(cut.__aenter__())
+        try:
+            yield
+        finally:
+            self._run(cut.__aexit__(None, None, None))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._host is None:
+            work.close()
+            raise RuntimeError("The engine is not open: with open_sync_engine() as engine: …")
+        return self._host.submit(work).result()
+
+
+def open_sync_engine(
+    *, start_at: datetime | None = None, patience: Duration = PATIENCE
+) -> SyncTestEngine:
+    """Return a server for ``with``; its clock stands still until the test moves it."""
+    return SyncTestEngine(start_at=start_at, patience=patience)
