@@ -245,7 +245,7 @@ def test_a_task_again_is_a_new_task_with_the_same_content() -> None:
     task = again(old, task_id=PARENT_ID, now_ms=T0 + 7_000)
     assert (task.id, task.spec.retry_of, task.version) == (PARENT_ID, TASK_ID, 0)
     assert (task.state, task.line, task.attempt) == (TaskState.PENDING, Line.FRESH, 0)
-    asked = {**FULL, "id": PARENT_ID, "run_at_ms": 0, "retry_of": TASK_ID, "idempotency_key": ""}
+    asked = {**FULL, "id": PARENT_ID, "run_at_ms": 0, "retry_of": TASK_ID}
     assert task == create(new(**asked), namespace=NAMESPACE, now_ms=T0 + 7_000)
 
 

@@ -281,7 +281,7 @@ class TestRetry:
             new_id, TaskState.PENDING, is_new=True
         )
         task = await world.task(new_id)
-        assert (task.spec.retry_of, task.spec.idempotency_key) == (new.id, "")
+        assert (task.spec.retry_of, task.spec.idempotency_key) == (new.id, "k")
         assert (task.input, task.priority, task.labels) == (b"in", 1, {"a": "b"})
         assert (task.attempt, task.created_at_ms) == (0, world.clock.now_ms())
         assert await world.state(new.id) is TaskState.CANCELLED

@@ -135,7 +135,11 @@ def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:
 
 
 def again(old: Task, *, task_id: str, now_ms: int) -> Task:
-    """Return a new task that does what a finished one was asked to do."""
+    """Return a new task that does what a finished one was asked to do.
+
+    It has the key that its user gave, so that what was done under it is not done again; a client
+    that enqueues with this key still gets the first task.
+    """
     spec = old.spec
     close_ms = spec.schedule_to_close_ms
     close_at_ms = now_ms + close_ms if close_ms else 0
@@ -147,7 +151,6 @@ def again(old: Task, *, task_id: str, now_ms: int) -> Task:
         spec=replace(
             spec,
             close_at_ms=close_at_ms,
-            idempotency_key="",
             retry_of=old.id,
         ),
         state=TaskState.PENDING,

@@ -223,7 +223,7 @@ NOTIFY_BYTES_MAX: Final = 4_000
 NOTIFY_KIND_BYTES_MAX: Final = 20_000
 # Behind a pooler nobody can listen: this is how late news of other replicas may be then.
 NEWS_POLL_MS: Final = 500
-# Reads of what is waited for are this far apart, however many wait, so that they cost little.
+# Reads of what is waited for are this far apart when the store is slow, however many wait.
 NEWS_READ_MS: Final = 50
 # A server that begins to wait may have missed what happened before it was known to wait.
 NEWS_FIRST_MS: Final = 100
