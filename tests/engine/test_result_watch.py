@@ -296,6 +296,25 @@ def _reads(path: str) -> int:
     return run(main, loop=loop)
 
 
+def test_results_of_finished_tasks_come_one_after_the_other_without_a_pause(
+    tmp_path: Path,
+) -> None:
+    loop = SimulatedLoop()
+
+    async def main() -> float:
+        clock = LoopClock(loop)
+        store = SqliteStore(str(tmp_path / "tenure.db"), clock=clock.now_ms, inline=True)
+        async with Engine(store, clock=clock, services=()) as engine:
+            began_s = loop.time()
+            for _ in range(20):
+                results = Results()
+                engine.results.watch((DEFAULT_NAMESPACE, clock.new_id()), results)
+                await results.wait()
+            return loop.time() - began_s
+
+    assert run(main, loop=loop) == 0
+
+
 def test_a_server_that_is_alone_reads_each_id_once(tmp_path: Path) -> None:
     assert _reads(str(tmp_path / "tenure.db")) == 1
 

@@ -134,15 +134,6 @@ def _repeated_rejected(_original: Function) -> Function:
     return lambda *_: None
 
 
-def _not_reread(original: Function) -> Function:
-    def changed(self: Any, key: Any, event: Any) -> Any:
-        decision = original(self, key, event)
-        self.doubtful.clear()
-        return decision
-
-    return changed
-
-
 def _cache_stale(original: Function) -> Function:
     def changed(self: Any, key: Any, row: Any, **options: Any) -> None:
         original(self, key, row, **options)
@@ -487,7 +478,6 @@ def _list() -> list[Mutant]:
         m("fence_ignored", table, "_check_fence", _lost_report, PAUSING),
         m("write_unfenced", SqliteTx, "fenced", _unfenced, PAUSING),
         m("repeat_rejected", task_handler, "_first_answer", _repeated_rejected, LOSSY),
-        m("doubtful_not_reread", WorkingSet, "apply", _not_reread, PAUSING),
         m("finished_rows_cached", RowCache, "saved", _cache_stale, PAUSING),
         m("attempt_reused", task, "_hand_out", _attempt_reused, LOSSY),
         m("undelivered_charged", task, "_undelivered", _undelivered_charged, LOSSY),

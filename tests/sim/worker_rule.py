@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Clocks drift by a percent at the most, and instants are whole milliseconds.
 DRIFT: Final = 0.98
 ROUNDING_MS: Final = 5
+CROSSED_MS: Final = 50
 SPARED_MS: Final = 30_000
 STALL_MS: Final = 1_000
 
@@ -85,7 +86,8 @@ class WorkerRules:
         settings = world.settings
         lost_at_ms = world.ledger.lost_sessions.get(worker.id)
         needed_ms = float(lease.lease_ms)
-        if lost_at_ms is not None and lost_at_ms >= self._heard_at_ms[worker.id]:
+        # A heartbeat that was on its way may be taken just after the end of its session was seen.
+        if lost_at_ms is not None and lost_at_ms >= self._heard_at_ms[worker.id] - CROSSED_MS:
             needed_ms = min(needed_ms, float(settings.suspect_grace_ms))
             silent_ms = max(silent_ms, world.now_ms - lost_at_ms)
         if silent_ms < needed_ms * DRIFT - ROUNDING_MS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
@@ -12,9 +13,13 @@ from tenure.store.failure import StoreError
 
 log = structlog.get_logger("tenure.engine")
 
+# After a look, times what it took: who asks for one finished task after the other waits for
+# milliseconds, and a busy store is asked every 50 ms for all that came up meanwhile.
+_REST: Final = 9
+
 
 class Lookout:
-    """Looks at once when it is called, but not more often than every 50 ms.
+    """Looks at once when it is called, but for no more than a tenth of the time.
 
     ``period_ms`` says how often it looks at everything, or None while there is nothing to look
     for. The first full look comes soon after there is something: what the others did not know was
@@ -41,11 +46,14 @@ class Lookout:
 
     async def serve(self) -> None:
         """Look until cancelled; a look that fails is repeated."""
+        loop = asyncio.get_running_loop()
         while True:
             is_full = await self._wait()
             self._called.clear()
+            began_s = loop.time()
             if await self._try(is_full=is_full):
-                await asyncio.sleep(NEWS_READ_MS / 1000)
+                rest_s = _REST * (loop.time() - began_s)
+                await asyncio.sleep(min(rest_s, NEWS_READ_MS / 1000))
             else:
                 self._called.set()
                 await asyncio.sleep(NEWS_POLL_MS / 1000)
