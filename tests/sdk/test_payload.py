@@ -118,3 +118,15 @@ def test_details_come_back_each_as_its_type(codec: Codec | None) -> None:
     assert converter.decode_details(data, Point) == (Point(3), "cursor", 7)
     with pytest.raises(PayloadError, match="3 details"):
         converter.decode_details(data, Point, str, int, int)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+def test_a_float_that_json_does_not_have_is_refused_and_never_turned_into_null(odd: float) -> None:
+    for value in (odd, [1.5, odd], {"deep": {"list": [{"x": odd}]}}, (None, odd)):
+        with pytest.raises(PayloadError, match="it has no number"):
+            Converter().encode(value)
+
+
+def test_values_that_are_null_are_still_null() -> None:
+    for value in (None, [None, 1.5], {"a": None, "b": "null"}):
+        assert Converter().decode(Converter().encode(value), Any) == value

@@ -162,6 +162,26 @@ class Call(Generic[R_co]):
         self.arguments = arguments
 
 
+def check_activity(given: object) -> None:
+    """Raise ``TypeError`` for what is no activity, where one is to be enqueued."""
+    if isinstance(given, Activity):
+        return
+    if isinstance(given, Call):
+        name = given.activity.name
+        raise TypeError(
+            f"give the activity and its arguments, enqueue({name}, …), not a call of it"
+        )
+    name = getattr(given, "__qualname__", type(given).__qualname__)
+    raise TypeError(f"{name} is no activity: decorate it with @activity(start_to_close=…)")
+
+
+def check_call(given: object) -> None:
+    """Raise ``TypeError`` for what is no call, where many are to be enqueued."""
+    if not isinstance(given, Call):
+        name = getattr(given, "__name__", type(given).__qualname__)
+        raise TypeError(f"{name} is no call of an activity: write [charge.call(order), …]")
+
+
 def declare(function: Callable[P, Any], settings: ActivitySettings) -> Activity[P, Any]:
     """Make an activity of a function; raise ``ValueError`` or ``TypeError`` for bad settings."""
     if not inspect.isfunction(function):

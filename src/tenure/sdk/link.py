@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ Options = tuple[tuple[str, str | int], ...]
 TRY_SECONDS: Final = 10.0
 BACKOFF_SECONDS: Final = 0.1
 BACKOFF_SECONDS_MAX: Final = 2.0
+_LAST_TRY_SECONDS: Final = 0.05
 # An outage that lasts longer is worth a line in the log while it lasts.
 _WARN_SECONDS: Final = 1.0
 # Longer than any single try, so that a channel is closed only when no call is open on it.
@@ -203,9 +205,10 @@ class Link:
             except TenureError as error:
                 if self._is_closed or not ERRORS[error.code].is_retryable:
                     raise
-                pause_s = backoff.next_s(error)
                 left_s = timeout_s - (time.monotonic() - started)
-                if pause_s >= left_s:
+                # However long the pause would be, the last try comes when the time is nearly over.
+                pause_s = backoff.next_s(error, most_s=left_s - _LAST_TRY_SECONDS)
+                if left_s <= _LAST_TRY_SECONDS or pause_s >= left_s:
                     raise self._final(error, timeout_s) from error
                 backoff.warn(error, f"Trying for another {left_s:.0f} s.")
                 is_sent = is_sent or not refusal.is_unsent(error)
@@ -339,12 +342,12 @@ class Backoff:
         self._limit_s = BACKOFF_SECONDS
         self._is_told = False
 
-    def next_s(self, error: TenureError) -> float:
-        """Return the pause after an error, in seconds."""
+    def next_s(self, error: TenureError, *, most_s: float = math.inf) -> float:
+        """Return the pause after an error, in seconds: ``most_s``, unless the server asks more."""
         asked_s = int(error.fields.get("retry_after_ms", 0)) / 1_000
         pause_s = asked_s + random.uniform(0.0, self._limit_s)  # noqa: S311 (jitter is no secret)
         self._limit_s = min(2 * self._limit_s, BACKOFF_SECONDS_MAX)
-        return pause_s
+        return max(min(pause_s, most_s), asked_s)
 
     def warn(self, error: TenureError, what_now: str) -> None:
         """Say once that something is wrong, as soon as it has lasted for a while."""

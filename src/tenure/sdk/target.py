@@ -26,11 +26,15 @@ def split_targets(targets: str | Sequence[str] | None) -> tuple[str, ...]:
     if not found:
         raise ValueError("A target is missing: give the gRPC address of a server as host:port.")
     for each in found:
-        if "://" in each and not each.startswith(("dns:", "unix:", "ipv4:", "ipv6:")):
-            raise ValueError(f"{each!r} is a URL. Give the gRPC address of a server as host:port.")
-        if not each.startswith("unix:") and not each.rpartition(":")[2].isdigit():
-            raise ValueError(f"{each!r} has no port. Write host:port, such as {DEFAULT_TARGET}.")
+        _check_target(each)
     return found
+
+
+def _check_target(target: str) -> None:
+    if "://" in target and not target.startswith(("dns:", "unix:", "ipv4:", "ipv6:")):
+        raise ValueError(f"{target!r} is a URL. Give the gRPC address of a server as host:port.")
+    if not target.startswith("unix:") and not target.rpartition(":")[2].isdigit():
+        raise ValueError(f"{target!r} has no port. Write host:port, such as {DEFAULT_TARGET}.")
 
 
 def check_client(target: str | Sequence[str] | None, namespace: str, timeout: Duration) -> None:

@@ -70,9 +70,10 @@ def die(how: str) -> None:
 def wait(mark: str, kind: str = "give way") -> str:
     """Leave marks in a file, and wait where no bytecode runs."""
     path = Path(mark)
-    path.write_text(str(os.getpid()))
     ends_at_s = time.monotonic() + PATIENCE_S
     try:
+        # Whoever sees the file may stop it while it is being written.
+        path.write_text(str(os.getpid()))
         time.sleep(PATIENCE_S)
     except Stopped:
         path.write_text(str(activity.stop_reason()))

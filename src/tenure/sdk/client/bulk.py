@@ -13,7 +13,7 @@ from tenure.sdk.client.method import ENQUEUE
 from tenure.sdk.client.outbox import BODY_BYTES_MAX, check_size
 from tenure.sdk.client.task_bytes import request_bytes, task_bytes
 from tenure.sdk.client.wire import Wire, new_task_id
-from tenure.sdk.definition import Activity, Call
+from tenure.sdk.definition import Activity, Call, check_call
 
 R = TypeVar("R")
 
@@ -67,6 +67,7 @@ async def _chunks(wire: Wire, calls: Iterable[Call[R]]) -> AsyncIterator[_Chunk]
     activity: Activity[Any, R] | None = None
     encoding, shared, run_at_ms = "", b"", 0
     for call in calls:
+        check_call(call)
         payload = call.activity.signature.encode(wire.converter, call.arguments)
         if call.activity is not activity or payload.encoding != encoding:
             activity, encoding = call.activity, payload.encoding

@@ -18,7 +18,7 @@ from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
 from tenure.sdk.client.view import TaskInfo
 from tenure.sdk.client.wire import Wire, new_task_id
-from tenure.sdk.definition import Activity, Call
+from tenure.sdk.definition import Activity, Call, check_activity
 from tenure.sdk.link import Link
 from tenure.sdk.option import OneCallSettings, Options
 from tenure.sdk.payload import Codec, Converter
@@ -82,6 +82,7 @@ class Client:
         self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Handle[R]:
         """Enqueue one task; arguments that do not fit are a ``TypeError``, before it is sent."""
+        check_activity(activity)
         call = activity.call(*args, **kwargs)
         payload = activity.signature.encode(self._wire.converter, call.arguments)
         shared = self._wire.shared(activity, payload.encoding)

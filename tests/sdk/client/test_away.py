@@ -1,0 +1,20 @@
+"""A server that is away: how long a call is tried, and what its end says."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tenure import Client
+from tenure.errors import Unavailable
+from tests.sdk.client.stage import double
+
+
+async def test_a_call_is_tried_for_its_whole_timeout_whatever_its_pauses_were() -> None:
+    async with Client("127.0.0.1:1", timeout="400ms") as client:
+        for _ in range(8):
+            began_s = time.monotonic()
+            with pytest.raises(Unavailable, match=r"Connection refused.*It was tried for 0.4 s"):
+                await client.enqueue(double, 1)
+            assert time.monotonic() - began_s > 0.3

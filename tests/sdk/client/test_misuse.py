@@ -1,0 +1,41 @@
+"""What people hand to a client by mistake, and what they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenure import Client
+from tests.sdk.client.stage import ServerStage, double
+
+
+def plain(number: int) -> int:
+    return number
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (plain, r"plain is no activity: decorate it with @activity"),
+        ("double", r"str is no activity"),
+        (double.call(1), r"give the activity and its arguments, enqueue\(double, …\)"),
+    ],
+    ids=["function", "name", "call"],
+)
+async def test_what_is_no_activity_is_refused_with_what_to_do(
+    client: Client, given: Any, message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        await client.enqueue(given, 1)
+    with pytest.raises(TypeError, match=message):
+        await client.run(given, 1)
+
+
+@pytest.mark.parametrize("given", [double, (double, 1), plain], ids=["activity", "tuple", "plain"])
+async def test_many_takes_calls_and_says_how_they_are_written(
+    client: Client, stage: ServerStage, given: Any
+) -> None:
+    with pytest.raises(TypeError, match=r"is no call of an activity: write \[charge.call\(order\)"):
+        await client.enqueue_many([double.call(1), given])
+    assert await stage.task_count() == 0
