@@ -168,6 +168,25 @@ def test_a_connection_without_answers_is_overdue_after_an_interval(
     assert heart.overdue_in_s() == 0
 
 
+def test_time_in_which_the_thread_could_not_run_is_not_held_against_the_server(
+    heart: Heart, time: Time
+) -> None:
+    time.now_s += 5
+    heart.send()
+    time.now_s += 5
+    heart.starved(2.5)
+    assert heart.overdue_in_s() == pytest.approx(2.5)
+
+    # But not beyond the lease: then somebody else is asked.
+    heart.starved(30)
+    assert heart.overdue_in_s() == pytest.approx(heart.fenced_in_s)
+
+    accept(heart)
+    time.now_s += 5
+    heart.send()
+    assert heart.overdue_in_s() == pytest.approx(5)
+
+
 def test_a_beat_that_cannot_be_sent_is_overdue_as_well(heart: Heart, time: Time) -> None:
     time.now_s = heart.next_at_s + 4.9
     assert heart.overdue_in_s() == pytest.approx(0.1)

@@ -46,6 +46,7 @@ class Heart:
         self.next_at_s = 0.0
         self.fence_at_s = 0.0
         self._sent_at_s: float | None = None
+        self._starved_s = 0.0
         self._renewed_at_s = 0.0
 
     def begin(self, token: str, *, lease_ms: int, interval_ms: int, sent_at_s: float) -> None:
@@ -74,9 +75,18 @@ class Heart:
         """Return how long an answer may still take before the connection is taken for dead.
 
         A heartbeat that cannot even be sent, because nobody reads, counts from when it was due.
+        Time in which this thread could not run is not held against the server, as long as the
+        lease is certain: an answer may be here that nobody could look at.
         """
         since_s = self.next_at_s if self._sent_at_s is None else self._sent_at_s
-        return max(0.0, since_s + self.patience_s - self.clock())
+        over_at_s = since_s + self.patience_s
+        if self._starved_s:
+            over_at_s = max(over_at_s, min(over_at_s + self._starved_s, self.fence_at_s))
+        return max(0.0, over_at_s - self.clock())
+
+    def starved(self, seconds: float) -> None:
+        """Note for how long this thread could not run while an answer was waited for."""
+        self._starved_s += max(0.0, seconds)
 
     @property
     def patience_s(self) -> float:
@@ -87,6 +97,7 @@ class Heart:
         """Note that a heartbeat goes out now."""
         assert self._sent_at_s is None
         self._sent_at_s = self.clock()
+        self._starved_s = 0.0
 
     def accepted(self, token: str, *, lease_ms: int, interval_ms: int) -> None:
         """Take the new token and the renewed lease."""
@@ -126,6 +137,7 @@ class Heart:
 
     def _plan(self, interval_ms: int) -> None:
         """Plan the next beat an interval after the last renewal: now, if that was long ago."""
+        self._starved_s = 0.0
         self.interval_s = interval_ms / 1_000
         pause_s = self.interval_s * self._chance.uniform(JITTER_MIN, 1)
         self.next_at_s = max(self.clock(), self._renewed_at_s + pause_s)

@@ -20,6 +20,8 @@ Wire = Stream[pb.ClientFrame, pb.ServerFrame]
 _FINISHED: Final = pb.REPORT_KIND_FINISHED
 WELCOME_S: Final = 5.0
 GOODBYE_S: Final = 5.0
+# How often it is looked at whether this thread can run at all.
+GUARD_S: Final = 1.0
 
 
 class SessionMode:
@@ -183,9 +185,12 @@ class SessionMode:
 
     async def _guard(self, stream: Wire) -> None:
         """Leave a server that does not answer heartbeats, or does not read."""
-        while left_s := self._me.heart.overdue_in_s():  # noqa: ASYNC110 (each beat moves it)
-            await asyncio.sleep(left_s)
-        self._me.heart.unanswered()
+        heart = self._me.heart
+        while left_s := heart.overdue_in_s():
+            pause_s, began_s = min(left_s, GUARD_S), heart.clock()
+            await asyncio.sleep(pause_s)
+            heart.starved(heart.clock() - began_s - pause_s)
+        heart.unanswered()
         raise await self._give_up(stream, "did not answer a heartbeat")
 
     def _next_frame(self) -> pb.ClientFrame | None:
