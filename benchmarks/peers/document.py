@@ -73,7 +73,7 @@ def _page(numbers: Numbers) -> str:
         "## The candidates",
         set_up,
         "## The numbers",
-        f"Measured on {_machine()}. A dash: it could not be measured.{_caution(numbers)}",
+        f"Measured on {_machine()}. A dash: not measured in this run.{_caution(numbers)}",
         "![Drain rate, latency and CPU time of all candidates](benchmarks.svg)",
         "### In short",
         _ratio_table(numbers),

@@ -102,14 +102,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load a public name from where it lives."""
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'tenure' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+# Not for a type checker, which would take any name for a public one.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Load a public name from where it lives."""
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'tenure' has no attribute {name!r}")
+        value = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
