@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
-from tenure.core.duration import Duration
+from tenure.sdk.duration import Duration
 from tenure.sdk.target import check_client, split_targets
 
 if TYPE_CHECKING:

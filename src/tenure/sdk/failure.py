@@ -12,10 +12,10 @@ import traceback
 from datetime import timedelta
 from typing import Any, Final
 
-from tenure.core.duration import Duration, duration_ms
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
 from tenure.core.retry import ErrorCategory
 from tenure.core.task_record import Reason
+from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Converter, PayloadError
 from tenure.v1 import task_pb2, task_service_pb2
 

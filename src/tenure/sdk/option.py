@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.core import check
-from tenure.core.duration import Duration, duration_ms
 from tenure.core.limits import PRIORITY_DEFAULT
 from tenure.errors import InvalidArgument
+from tenure.sdk.duration import Duration, duration_ms
 from tenure.v1 import task_pb2
 
 Where = Literal["loop", "thread", "process"]

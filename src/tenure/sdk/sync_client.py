@@ -16,12 +16,12 @@ from tenure.sdk.connection_thread import Anchor, Inbox
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tenure.core.duration import Duration
     from tenure.core.task_record import TaskState
     from tenure.sdk.client.completion import Completion
     from tenure.sdk.client.handle import Handle, OnProgress
     from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, TaskInfo
     from tenure.sdk.definition import Activity, Call
+    from tenure.sdk.duration import Duration
     from tenure.sdk.option import OneCallSettings
     from tenure.sdk.payload import Codec
 

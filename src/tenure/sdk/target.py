@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenure.core import check
-from tenure.core.duration import Duration, duration_ms
 from tenure.errors import InvalidArgument
+from tenure.sdk.duration import Duration, duration_ms
 
 DEFAULT_TARGET: Final = "127.0.0.1:7301"
 _VARIABLE: Final = "TENURE_TARGET"

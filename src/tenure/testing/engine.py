@@ -20,8 +20,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from tenure.core.duration import Duration
 from tenure.sdk.client import Client
+from tenure.sdk.duration import Duration
 from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 from tenure.sdk.worker.worker import Worker
 from tenure.testing.host import hush_grpc

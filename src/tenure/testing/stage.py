@@ -13,7 +13,6 @@ from tenure.api.readiness import Readiness
 from tenure.api.rpc.server import RpcServer
 from tenure.api.setting import Address, ServerSettings
 from tenure.core import check
-from tenure.core.duration import Duration, duration_ms
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
@@ -21,6 +20,7 @@ from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.server_row import ServerRow
 from tenure.sdk.client.wire import manual_clocks
+from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.worker.worker import Worker
 from tenure.store import table
 from tenure.store.sqlite import SqliteStore

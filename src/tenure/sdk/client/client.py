@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from tenure.core import check
-from tenure.core.duration import Duration
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.core.task_record import TaskState
 from tenure.errors import InvalidArgument
@@ -19,6 +18,7 @@ from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
 from tenure.sdk.client.view import TaskInfo
 from tenure.sdk.client.wire import Wire, new_task_id
 from tenure.sdk.definition import Activity, Call, check_activity
+from tenure.sdk.duration import Duration
 from tenure.sdk.link import Link
 from tenure.sdk.option import OneCallSettings, Options
 from tenure.sdk.payload import Codec, Converter

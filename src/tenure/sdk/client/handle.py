@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from tenure.core.duration import Duration
 from tenure.core.task_record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk import failure
@@ -17,6 +16,7 @@ from tenure.sdk.client import view
 from tenure.sdk.client.view import AttemptInfo, Progress, TaskInfo
 from tenure.sdk.client.wire import Wire, new_task_id, seconds
 from tenure.sdk.definition import Activity
+from tenure.sdk.duration import Duration
 from tenure.sdk.payload import BYTES, Payload, PayloadError
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb

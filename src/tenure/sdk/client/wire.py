@@ -10,13 +10,13 @@ from weakref import WeakKeyDictionary
 
 from uuid_utils import uuid7
 
-from tenure.core.duration import Duration, duration_ms
 from tenure.errors import TaskAlreadyTerminal, WrongState
 from tenure.sdk.client.method import HEALTH
 from tenure.sdk.client.outbox import Outbox
 from tenure.sdk.client.result_stream import ResultStreams
 from tenure.sdk.client.task_bytes import shared_bytes
 from tenure.sdk.definition import Activity
+from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.link import Link, Method
 from tenure.sdk.option import Options
 from tenure.sdk.payload import Converter

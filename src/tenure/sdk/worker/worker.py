@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any, Final, Literal
 
 from tenure.core import check
-from tenure.core.duration import Duration, duration_ms
 from tenure.core.limits import WORKER_SLOTS_MAX
 from tenure.errors import InvalidArgument
+from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.link import Link
 from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.registry import Registry
