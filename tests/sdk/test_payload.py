@@ -120,6 +120,12 @@ def test_details_come_back_each_as_its_type(codec: Codec | None) -> None:
         converter.decode_details(data, Point, str, int, int)
 
 
+@pytest.mark.parametrize("data", [b"\xff\x00rest", b"\xff", b"", b"aes:json\x00rest", b"{}"])
+def test_details_that_are_none_are_an_error_of_payloads(data: bytes) -> None:
+    with pytest.raises(PayloadError):
+        Converter().decode_details(data, int)
+
+
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
 def test_a_float_that_json_does_not_have_is_refused_and_never_turned_into_null(odd: float) -> None:
     for value in (odd, [1.5, odd], {"deep": {"list": [{"x": odd}]}}, (None, odd)):

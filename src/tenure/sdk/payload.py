@@ -105,7 +105,9 @@ class Converter:
     def open_details(self, data: bytes) -> Payload:
         """Return details as they were before the codec."""
         head, mark, tail = data.partition(_MARK)
-        return self.open(Payload(head.decode(), tail) if mark else Payload(JSON, data))
+        # Details may come from anywhere: what is no name is shown as it is, and not known.
+        name = head.decode("ascii", "backslashreplace")
+        return self.open(Payload(name, tail) if mark else Payload(JSON, data))
 
     def decode_details(self, data: bytes, *wanted: Any) -> tuple[Any, ...]:  # noqa: ANN401
         """Return the values of ``encode_details``, each as its type; the rest as plain values."""
