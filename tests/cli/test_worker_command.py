@@ -163,7 +163,7 @@ def test_a_second_signal_hands_back_what_runs(
     until_state(run, task_id, "RUNNING")
     process.send(signal.SIGTERM)
     process.until("Draining")
-    process.send(signal.SIGTERM)
+    process.send(signal.SIGINT)
     assert process.exit_code() == 0, process.said
     until_state(run, task_id, "PENDING")
 

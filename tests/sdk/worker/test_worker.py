@@ -206,6 +206,18 @@ async def test_the_second_signal_hands_back(rig: Rig, tmp_path: Path) -> None:
     assert (await rig.task(task_id)).interruption_count == 0
 
 
+async def test_a_signal_that_a_launcher_doubles_is_one_request(rig: Rig, tmp_path: Path) -> None:
+    process = await start(rig, tmp_path)
+    (task_id,) = await rig.enqueue(input=said(seconds=2), encoding="json")
+    await rig.until(task_id, "RUNNING")
+
+    process.signal(signal.SIGTERM)
+    process.signal(signal.SIGTERM)
+
+    assert await process.wait() == 0
+    assert await rig.outcomes(task_id) == ["succeeded"]
+
+
 async def test_a_signal_drains_while_the_event_loop_is_blocked(rig: Rig, tmp_path: Path) -> None:
     process = await start(rig, tmp_path)
     (task_id,) = await rig.enqueue(input=said(blocks=4), encoding="json")

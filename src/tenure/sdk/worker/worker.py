@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,12 +22,15 @@ from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.registry import Registry
 from tenure.sdk.worker.connection import Connection
 from tenure.sdk.worker.executor import ExecutionSettings, TaskExecutor
+from tenure.sdk.worker.heart import boot_time_s
 from tenure.sdk.worker.incarnation import Setup
 from tenure.sdk.worker.seam import Executor, Reporter
 
 Mode = Literal["session", "poll"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+# A launcher that passes signals on doubles those of its terminal or group: both are one request.
+_ECHO_S: Final = 0.5
 _PORT_MAX: Final = 65_535
 
 
@@ -204,9 +208,15 @@ class Worker:
             return
 
         count = 0
+        last: dict[int, float] = {}
 
-        def stop(_number: int, _frame: FrameType | None) -> None:
+        def stop(number: int, _frame: FrameType | None) -> None:
             nonlocal count
+            now_s = boot_time_s()
+            is_echo = now_s - last.get(number, -math.inf) < _ECHO_S
+            last[number] = now_s
+            if is_echo:
+                return
             count += 1
             self._connection.request_stop()
             if count > 1:
