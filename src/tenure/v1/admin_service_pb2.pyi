@@ -8,6 +8,7 @@ import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
 import tenure.v1.worker_pb2
@@ -19,6 +20,35 @@ else:
     import typing_extensions
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
+
+class _Role:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Role.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ROLE_UNSPECIFIED: _Role.ValueType  # 0
+    ROLE_ADMIN: _Role.ValueType  # 1
+    """Everything in its namespaces; without any, everything."""
+    ROLE_CLIENT: _Role.ValueType  # 2
+    """Reads, enqueues, and changes tasks."""
+    ROLE_WORKER: _Role.ValueType  # 3
+    """Reads, registers, and runs tasks."""
+    ROLE_VIEWER: _Role.ValueType  # 4
+    """Reads."""
+
+class Role(_Role, metaclass=_RoleEnumTypeWrapper): ...
+
+ROLE_UNSPECIFIED: Role.ValueType  # 0
+ROLE_ADMIN: Role.ValueType  # 1
+"""Everything in its namespaces; without any, everything."""
+ROLE_CLIENT: Role.ValueType  # 2
+"""Reads, enqueues, and changes tasks."""
+ROLE_WORKER: Role.ValueType  # 3
+"""Reads, registers, and runs tasks."""
+ROLE_VIEWER: Role.ValueType  # 4
+"""Reads."""
+Global___Role: typing_extensions.TypeAlias = Role
 
 @typing.final
 class DrainWorkerRequest(google.protobuf.message.Message):
@@ -393,15 +423,480 @@ class ListNamespacesResponse(google.protobuf.message.Message):
 
     NAMES_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    NAMESPACES_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
     @property
     def names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def namespaces(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Namespace]:
+        """The same namespaces as names."""
+
     def __init__(
         self,
         *,
         names: collections.abc.Iterable[builtins.str] | None = ...,
         next_page_token: builtins.str = ...,
+        namespaces: collections.abc.Iterable[Global___Namespace] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["names", b"names", "next_page_token", b"next_page_token"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["names", b"names", "namespaces", b"namespaces", "next_page_token", b"next_page_token"]) -> None: ...
 
 Global___ListNamespacesResponse: typing_extensions.TypeAlias = ListNamespacesResponse
+
+@typing.final
+class Namespace(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    IS_DISABLED_FIELD_NUMBER: builtins.int
+    CREATED_AT_MS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    is_disabled: builtins.bool
+    created_at_ms: builtins.int
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        is_disabled: builtins.bool = ...,
+        created_at_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_at_ms", b"created_at_ms", "is_disabled", b"is_disabled", "name", b"name"]) -> None: ...
+
+Global___Namespace: typing_extensions.TypeAlias = Namespace
+
+@typing.final
+class GetNamespaceRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+Global___GetNamespaceRequest: typing_extensions.TypeAlias = GetNamespaceRequest
+
+@typing.final
+class GetNamespaceResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: builtins.int
+    @property
+    def namespace(self) -> Global___Namespace: ...
+    def __init__(
+        self,
+        *,
+        namespace: Global___Namespace | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["namespace", b"namespace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["namespace", b"namespace"]) -> None: ...
+
+Global___GetNamespaceResponse: typing_extensions.TypeAlias = GetNamespaceResponse
+
+@typing.final
+class SetNamespaceRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    IS_DISABLED_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    is_disabled: builtins.bool
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        is_disabled: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_disabled", b"is_disabled", "name", b"name"]) -> None: ...
+
+Global___SetNamespaceRequest: typing_extensions.TypeAlias = SetNamespaceRequest
+
+@typing.final
+class SetNamespaceResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: builtins.int
+    @property
+    def namespace(self) -> Global___Namespace: ...
+    def __init__(
+        self,
+        *,
+        namespace: Global___Namespace | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["namespace", b"namespace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["namespace", b"namespace"]) -> None: ...
+
+Global___SetNamespaceResponse: typing_extensions.TypeAlias = SetNamespaceResponse
+
+@typing.final
+class ApiKey(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    NAMESPACES_FIELD_NUMBER: builtins.int
+    CREATED_AT_MS_FIELD_NUMBER: builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: builtins.int
+    REVOKED_AT_MS_FIELD_NUMBER: builtins.int
+    LAST_USED_AT_MS_FIELD_NUMBER: builtins.int
+    CREATED_BY_FIELD_NUMBER: builtins.int
+    key_id: builtins.str
+    name: builtins.str
+    role: Global___Role.ValueType
+    created_at_ms: builtins.int
+    expires_at_ms: builtins.int
+    """0 = never"""
+    revoked_at_ms: builtins.int
+    """0 = not revoked"""
+    last_used_at_ms: builtins.int
+    """0 = never; exact to a minute"""
+    created_by: builtins.str
+    """The key that made this one; empty when the server was open."""
+    @property
+    def namespaces(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """None means all."""
+
+    def __init__(
+        self,
+        *,
+        key_id: builtins.str = ...,
+        name: builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        namespaces: collections.abc.Iterable[builtins.str] | None = ...,
+        created_at_ms: builtins.int = ...,
+        expires_at_ms: builtins.int = ...,
+        revoked_at_ms: builtins.int = ...,
+        last_used_at_ms: builtins.int = ...,
+        created_by: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_at_ms", b"created_at_ms", "created_by", b"created_by", "expires_at_ms", b"expires_at_ms", "key_id", b"key_id", "last_used_at_ms", b"last_used_at_ms", "name", b"name", "namespaces", b"namespaces", "revoked_at_ms", b"revoked_at_ms", "role", b"role"]) -> None: ...
+
+Global___ApiKey: typing_extensions.TypeAlias = ApiKey
+
+@typing.final
+class CreateApiKeyRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    NAMESPACES_FIELD_NUMBER: builtins.int
+    EXPIRES_IN_MS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    role: Global___Role.ValueType
+    expires_in_ms: builtins.int
+    """0 = never"""
+    @property
+    def namespaces(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        namespaces: collections.abc.Iterable[builtins.str] | None = ...,
+        expires_in_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expires_in_ms", b"expires_in_ms", "name", b"name", "namespaces", b"namespaces", "role", b"role"]) -> None: ...
+
+Global___CreateApiKeyRequest: typing_extensions.TypeAlias = CreateApiKeyRequest
+
+@typing.final
+class CreateApiKeyResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    SECRET_FIELD_NUMBER: builtins.int
+    secret: builtins.str
+    @property
+    def key(self) -> Global___ApiKey: ...
+    def __init__(
+        self,
+        *,
+        key: Global___ApiKey | None = ...,
+        secret: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["key", b"key"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "secret", b"secret"]) -> None: ...
+
+Global___CreateApiKeyResponse: typing_extensions.TypeAlias = CreateApiKeyResponse
+
+@typing.final
+class ListApiKeysRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    page_size: builtins.int
+    page_token: builtins.str
+    def __init__(
+        self,
+        *,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
+
+Global___ListApiKeysRequest: typing_extensions.TypeAlias = ListApiKeysRequest
+
+@typing.final
+class ListApiKeysResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    @property
+    def keys(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ApiKey]: ...
+    def __init__(
+        self,
+        *,
+        keys: collections.abc.Iterable[Global___ApiKey] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["keys", b"keys", "next_page_token", b"next_page_token"]) -> None: ...
+
+Global___ListApiKeysResponse: typing_extensions.TypeAlias = ListApiKeysResponse
+
+@typing.final
+class GetApiKeyRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: builtins.int
+    key_id: builtins.str
+    def __init__(
+        self,
+        *,
+        key_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key_id", b"key_id"]) -> None: ...
+
+Global___GetApiKeyRequest: typing_extensions.TypeAlias = GetApiKeyRequest
+
+@typing.final
+class GetApiKeyResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    @property
+    def key(self) -> Global___ApiKey: ...
+    def __init__(
+        self,
+        *,
+        key: Global___ApiKey | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["key", b"key"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key"]) -> None: ...
+
+Global___GetApiKeyResponse: typing_extensions.TypeAlias = GetApiKeyResponse
+
+@typing.final
+class RevokeApiKeyRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: builtins.int
+    key_id: builtins.str
+    def __init__(
+        self,
+        *,
+        key_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key_id", b"key_id"]) -> None: ...
+
+Global___RevokeApiKeyRequest: typing_extensions.TypeAlias = RevokeApiKeyRequest
+
+@typing.final
+class RevokeApiKeyResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    @property
+    def key(self) -> Global___ApiKey: ...
+    def __init__(
+        self,
+        *,
+        key: Global___ApiKey | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["key", b"key"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key"]) -> None: ...
+
+Global___RevokeApiKeyResponse: typing_extensions.TypeAlias = RevokeApiKeyResponse
+
+@typing.final
+class AuditRecord(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    AUDIT_ID_FIELD_NUMBER: builtins.int
+    AT_MS_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    ACTION_FIELD_NUMBER: builtins.int
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    TARGET_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    audit_id: builtins.str
+    at_ms: builtins.int
+    actor: builtins.str
+    """The key; empty when the server was open."""
+    action: builtins.str
+    """Such as key.create, namespace.disable, worker.evict."""
+    namespace_id: builtins.str
+    target: builtins.str
+    detail: builtins.str
+    def __init__(
+        self,
+        *,
+        audit_id: builtins.str = ...,
+        at_ms: builtins.int = ...,
+        actor: builtins.str = ...,
+        action: builtins.str = ...,
+        namespace_id: builtins.str = ...,
+        target: builtins.str = ...,
+        detail: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "actor", b"actor", "at_ms", b"at_ms", "audit_id", b"audit_id", "detail", b"detail", "namespace_id", b"namespace_id", "target", b"target"]) -> None: ...
+
+Global___AuditRecord: typing_extensions.TypeAlias = AuditRecord
+
+@typing.final
+class ListAuditRecordsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    ACTION_FIELD_NUMBER: builtins.int
+    ACTOR_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    """Empty = all that the caller may see."""
+    action: builtins.str
+    actor: builtins.str
+    page_size: builtins.int
+    page_token: builtins.str
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        action: builtins.str = ...,
+        actor: builtins.str = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "actor", b"actor", "namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
+
+Global___ListAuditRecordsRequest: typing_extensions.TypeAlias = ListAuditRecordsRequest
+
+@typing.final
+class ListAuditRecordsResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    @property
+    def records(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AuditRecord]: ...
+    def __init__(
+        self,
+        *,
+        records: collections.abc.Iterable[Global___AuditRecord] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "records", b"records"]) -> None: ...
+
+Global___ListAuditRecordsResponse: typing_extensions.TypeAlias = ListAuditRecordsResponse
+
+@typing.final
+class DiagnoseRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    CLIENT_NOW_MS_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    """Empty = all that the caller may see."""
+    client_now_ms: builtins.int
+    """The caller's clock, to compare with; 0 = do not."""
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        client_now_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["client_now_ms", b"client_now_ms", "namespace_id", b"namespace_id"]) -> None: ...
+
+Global___DiagnoseRequest: typing_extensions.TypeAlias = DiagnoseRequest
+
+@typing.final
+class DiagnoseResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FINDINGS_FIELD_NUMBER: builtins.int
+    SERVER_ID_FIELD_NUMBER: builtins.int
+    SERVER_VERSION_FIELD_NUMBER: builtins.int
+    SERVER_NOW_MS_FIELD_NUMBER: builtins.int
+    STORE_NOW_MS_FIELD_NUMBER: builtins.int
+    server_id: builtins.str
+    server_version: builtins.str
+    server_now_ms: builtins.int
+    store_now_ms: builtins.int
+    @property
+    def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Finding]: ...
+    def __init__(
+        self,
+        *,
+        findings: collections.abc.Iterable[Global___Finding] | None = ...,
+        server_id: builtins.str = ...,
+        server_version: builtins.str = ...,
+        server_now_ms: builtins.int = ...,
+        store_now_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["findings", b"findings", "server_id", b"server_id", "server_now_ms", b"server_now_ms", "server_version", b"server_version", "store_now_ms", b"store_now_ms"]) -> None: ...
+
+Global___DiagnoseResponse: typing_extensions.TypeAlias = DiagnoseResponse
+
+@typing.final
+class Finding(google.protobuf.message.Message):
+    """One line of the doctor."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class EvidenceEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    CHECK_FIELD_NUMBER: builtins.int
+    LEVEL_FIELD_NUMBER: builtins.int
+    MESSAGE_FIELD_NUMBER: builtins.int
+    ADVICE_FIELD_NUMBER: builtins.int
+    EVIDENCE_FIELD_NUMBER: builtins.int
+    check: builtins.str
+    """Such as clock_skew, migrations, stuck_lease."""
+    level: builtins.str
+    """ok, warning or problem"""
+    message: builtins.str
+    advice: builtins.str
+    @property
+    def evidence(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        check: builtins.str = ...,
+        level: builtins.str = ...,
+        message: builtins.str = ...,
+        advice: builtins.str = ...,
+        evidence: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "check", b"check", "evidence", b"evidence", "level", b"level", "message", b"message"]) -> None: ...
+
+Global___Finding: typing_extensions.TypeAlias = Finding

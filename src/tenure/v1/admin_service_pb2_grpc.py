@@ -75,6 +75,46 @@ class AdminServiceStub(object):
                 request_serializer=tenure_dot_v1_dot_admin__service__pb2.ListNamespacesRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_admin__service__pb2.ListNamespacesResponse.FromString,
                 _registered_method=True)
+        self.GetNamespace = channel.unary_unary(
+                '/tenure.v1.AdminService/GetNamespace',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.GetNamespaceRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.GetNamespaceResponse.FromString,
+                _registered_method=True)
+        self.SetNamespace = channel.unary_unary(
+                '/tenure.v1.AdminService/SetNamespace',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.SetNamespaceRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.SetNamespaceResponse.FromString,
+                _registered_method=True)
+        self.CreateApiKey = channel.unary_unary(
+                '/tenure.v1.AdminService/CreateApiKey',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.CreateApiKeyRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.CreateApiKeyResponse.FromString,
+                _registered_method=True)
+        self.ListApiKeys = channel.unary_unary(
+                '/tenure.v1.AdminService/ListApiKeys',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.ListApiKeysRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.ListApiKeysResponse.FromString,
+                _registered_method=True)
+        self.GetApiKey = channel.unary_unary(
+                '/tenure.v1.AdminService/GetApiKey',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.GetApiKeyRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.GetApiKeyResponse.FromString,
+                _registered_method=True)
+        self.RevokeApiKey = channel.unary_unary(
+                '/tenure.v1.AdminService/RevokeApiKey',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.FromString,
+                _registered_method=True)
+        self.ListAuditRecords = channel.unary_unary(
+                '/tenure.v1.AdminService/ListAuditRecords',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.ListAuditRecordsRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.ListAuditRecordsResponse.FromString,
+                _registered_method=True)
+        self.Diagnose = channel.unary_unary(
+                '/tenure.v1.AdminService/Diagnose',
+                request_serializer=tenure_dot_v1_dot_admin__service__pb2.DiagnoseRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_admin__service__pb2.DiagnoseResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -132,6 +172,59 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetNamespace(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetNamespace(self, request, context):
+        """Disables or enables a namespace: a disabled one takes no workers, no tasks and no polls.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateApiKey(self, request, context):
+        """The answer has the whole key, which is never shown again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListApiKeys(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetApiKey(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeApiKey(self, request, context):
+        """From the answer on nobody gets in with the key; streams that it opened end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAuditRecords(self, request, context):
+        """What was administered, by whom, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Diagnose(self, request, context):
+        """What is wrong here, and what to do about it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -174,6 +267,46 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListNamespaces,
                     request_deserializer=tenure_dot_v1_dot_admin__service__pb2.ListNamespacesRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_admin__service__pb2.ListNamespacesResponse.SerializeToString,
+            ),
+            'GetNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetNamespace,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.GetNamespaceRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.GetNamespaceResponse.SerializeToString,
+            ),
+            'SetNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetNamespace,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.SetNamespaceRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.SetNamespaceResponse.SerializeToString,
+            ),
+            'CreateApiKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateApiKey,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.CreateApiKeyRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.CreateApiKeyResponse.SerializeToString,
+            ),
+            'ListApiKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListApiKeys,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.ListApiKeysRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.ListApiKeysResponse.SerializeToString,
+            ),
+            'GetApiKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetApiKey,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.GetApiKeyRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.GetApiKeyResponse.SerializeToString,
+            ),
+            'RevokeApiKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeApiKey,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.SerializeToString,
+            ),
+            'ListAuditRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditRecords,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.ListAuditRecordsRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.ListAuditRecordsResponse.SerializeToString,
+            ),
+            'Diagnose': grpc.unary_unary_rpc_method_handler(
+                    servicer.Diagnose,
+                    request_deserializer=tenure_dot_v1_dot_admin__service__pb2.DiagnoseRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_admin__service__pb2.DiagnoseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -393,6 +526,222 @@ class AdminService(object):
             '/tenure.v1.AdminService/ListNamespaces',
             tenure_dot_v1_dot_admin__service__pb2.ListNamespacesRequest.SerializeToString,
             tenure_dot_v1_dot_admin__service__pb2.ListNamespacesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/GetNamespace',
+            tenure_dot_v1_dot_admin__service__pb2.GetNamespaceRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.GetNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/SetNamespace',
+            tenure_dot_v1_dot_admin__service__pb2.SetNamespaceRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.SetNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateApiKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/CreateApiKey',
+            tenure_dot_v1_dot_admin__service__pb2.CreateApiKeyRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.CreateApiKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListApiKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/ListApiKeys',
+            tenure_dot_v1_dot_admin__service__pb2.ListApiKeysRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.ListApiKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetApiKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/GetApiKey',
+            tenure_dot_v1_dot_admin__service__pb2.GetApiKeyRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.GetApiKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeApiKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/RevokeApiKey',
+            tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.RevokeApiKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/ListAuditRecords',
+            tenure_dot_v1_dot_admin__service__pb2.ListAuditRecordsRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.ListAuditRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Diagnose(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.AdminService/Diagnose',
+            tenure_dot_v1_dot_admin__service__pb2.DiagnoseRequest.SerializeToString,
+            tenure_dot_v1_dot_admin__service__pb2.DiagnoseResponse.FromString,
             options,
             channel_credentials,
             insecure,

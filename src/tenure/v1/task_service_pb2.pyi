@@ -370,15 +370,65 @@ class ExplainTaskResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     EXPLANATION_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    REASONS_FIELD_NUMBER: builtins.int
     explanation: builtins.str
+    """The reasons in one text, for people."""
+    state: tenure.v1.task_pb2.TaskState.ValueType
+    @property
+    def reasons(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Reason]: ...
     def __init__(
         self,
         *,
         explanation: builtins.str = ...,
+        state: tenure.v1.task_pb2.TaskState.ValueType = ...,
+        reasons: collections.abc.Iterable[Global___Reason] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["explanation", b"explanation"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["explanation", b"explanation", "reasons", b"reasons", "state", b"state"]) -> None: ...
 
 Global___ExplainTaskResponse: typing_extensions.TypeAlias = ExplainTaskResponse
+
+@typing.final
+class Reason(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class EvidenceEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    CODE_FIELD_NUMBER: builtins.int
+    MESSAGE_FIELD_NUMBER: builtins.int
+    ADVICE_FIELD_NUMBER: builtins.int
+    EVIDENCE_FIELD_NUMBER: builtins.int
+    code: builtins.str
+    """Such as queue_paused, no_worker_for_type, backing_off."""
+    message: builtins.str
+    advice: builtins.str
+    @property
+    def evidence(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        code: builtins.str = ...,
+        message: builtins.str = ...,
+        advice: builtins.str = ...,
+        evidence: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "code", b"code", "evidence", b"evidence", "message", b"message"]) -> None: ...
+
+Global___Reason: typing_extensions.TypeAlias = Reason
 
 @typing.final
 class WatchTasksRequest(google.protobuf.message.Message):

@@ -194,7 +194,8 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExplainTask(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Why a task is not running now, the most telling reason first.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
