@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from tenure.sdk.duration import Duration
@@ -27,6 +27,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CLOSE_SECONDS: Final = 2.0
+# A signal that comes just before a wait begins does not end it; it is noticed at the next look.
+_LOOK_SECONDS: Final = 0.5
 
 
 class ConnectionThread:
@@ -131,9 +133,16 @@ class Inbox:
     def serve(self, future: Future[T]) -> T:
         """Call what comes in until ``future`` is done; return its result."""
         future.add_done_callback(lambda _: self._calls.put(None))
-        while (call := self._calls.get()) is not None:
+        while (call := self._next()) is not None:
             call()
         return future.result()
+
+    def _next(self) -> Callable[[], None] | None:
+        while True:
+            try:
+                return self._calls.get(timeout=_LOOK_SECONDS)
+            except Empty:
+                continue
 
 
 class Anchor:
@@ -169,7 +178,7 @@ class Anchor:
         """Do something with the client and wait for it; Ctrl-C ends the wait and the work."""
         future = _present.get().submit(self._work(work))
         try:
-            return future.result() if inbox is None else inbox.serve(future)
+            return (inbox or Inbox()).serve(future)
         except BaseException:
             future.cancel()
             raise

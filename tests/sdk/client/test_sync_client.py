@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ import pytest
 from tenure import Client, Completion, Handle, SyncClient, SyncCompletion, SyncHandle, TaskCancelled
 from tenure.core.task_record import TaskState
 from tenure.sdk.client import Progress
+from tenure.sdk.connection_thread import Inbox
 from tests.sdk.client.stage import RawWorker, ServerStage, double, hold, shout, until
 
 T = TypeVar("T")
@@ -158,6 +160,25 @@ async def test_ctrl_c_ends_a_wait_and_the_client_goes_on(stage: ServerStage) -> 
         process.send_signal(signal.SIGINT)
         assert await process.stdout.readline() == b"pending\n"
         assert await process.wait() == 0
+
+
+def test_a_signal_that_another_thread_took_ends_a_wait_too() -> None:
+    """The same happens when a signal comes just before the main thread begins to wait."""
+    never: Future[None] = Future()
+
+    def take() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    taking = threading.Timer(0.1, take)
+    ending = threading.Timer(30, never.set_result, [None])
+    taking.start()
+    ending.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Inbox().serve(never)
+        assert not never.done()
+    finally:
+        ending.cancel()
 
 
 @pytest.mark.parametrize("when", ["early", "late"])
