@@ -63,6 +63,24 @@ async def finish(world: World, engine: Engine, *, output: bytes = b"done") -> No
     await world.finish(engine, worker, task, output=output)
 
 
+async def test_a_task_that_this_server_has_handed_out_is_waited_for_without_a_read(
+    world: World,
+) -> None:
+    faults, results = Faults(), Results()
+    engine = await world.start(faults=faults)
+    (task_id,) = await world.add(engine)
+    worker = await world.worker(engine)
+    (task,) = await world.poll(engine, worker)
+
+    engine.results.watch((NAMESPACE, task_id), results)
+    await world.finish(engine, worker, task, output=b"done")
+
+    (found,) = await results.wait()
+    assert isinstance(found, Task)
+    assert found.output == b"done"
+    assert "find_tasks" not in faults.points
+
+
 async def test_a_task_that_this_server_finishes_is_known_before_its_answer(
     world: World,
     engine: Engine,

@@ -92,7 +92,13 @@ class Engine:
             mono_ms=clock.monotonic_ms,
         )
         self._replicas = Replicas(store)
-        self.results = ResultWatch(store, self._replicas, clock=clock, settings=self.settings)
+        self.results = ResultWatch(
+            store,
+            self._replicas,
+            clock=clock,
+            settings=self.settings,
+            is_held=self._cache.rows.__contains__,
+        )
         self._dispatch = Dispatch(
             clock,
             self.settings,
@@ -424,12 +430,13 @@ class Engine:
         """Phase 6, and only now: answers, deliveries, effects."""
         self._remember(committed)
         self._dispatch.learn(committed)
+        # Workers first: whoever enqueued waits for them, and not they for the answer.
+        self._dispatch.deliver(committed)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
             if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
                 self._dispatch.seat_session(command, answer)
             if type(command) is not c.ClaimTasks:
                 _answer(future, answer)
-        self._dispatch.deliver(committed)
         for effect in committed.ws.effects:
             self._dispatch.perform(effect)
         self.meter.committed(committed)

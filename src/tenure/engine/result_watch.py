@@ -1,7 +1,8 @@
 """Waiting for finished tasks by id, wherever they are finished.
 
 What this server finishes is known at once. What another one finishes is read: when it says so, and
-every so often besides. Each id is read once when it is new, because its task may be finished.
+every so often besides. An id that is new is read once, because its task may be finished; not when
+this server has handed it out and has heard nothing of it since.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ class ResultWatch:
         *,
         clock: Clock,
         settings: Settings,
+        is_held: Callable[[TaskKey], bool],
     ) -> None:
-        """Start with nobody waiting."""
+        """Start with nobody waiting; ``is_held`` tells what this server has handed out itself."""
         self._store = store
         self._replicas = replicas
         self._clock = clock
         self._settings = settings
+        self._is_held = is_held
         self._listeners: dict[TaskKey, dict[Listener, None]] = {}
         self._unread: dict[TaskKey, None] = {}
         self._wanted_at_mono_ms: int | None = None
@@ -69,8 +72,11 @@ class ResultWatch:
         listeners = self._listeners.get(key)
         if listeners is None:
             self._listeners[key] = {listener: None}
-            self._unread[key] = None
-            self._lookout.call()
+            is_held = self._is_held(key)
+            if not is_held:
+                self._unread[key] = None
+            if not is_held or self._store.is_shared:
+                self._lookout.call()
         else:
             listeners[listener] = None
 
