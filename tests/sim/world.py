@@ -265,8 +265,9 @@ class World:
         until_ms = self.now_ms + HEAL_MS_MAX
         while self.now_ms < until_ms:
             if not self.checker.live and not any(each.held for each in self.workers):
-                # One more heartbeat, so that the last totals are told.
-                await asyncio.sleep(0.6 * self.settings.session_lease_ms / 1000)
+                # One more heartbeat of each, so that the last totals are told.
+                interval_ms = max((each.heart.interval_ms for each in self.workers), default=0)
+                await asyncio.sleep(1.5 * interval_ms / 1000)
                 if not self.checker.live:
                     return
             await self._nudge()
