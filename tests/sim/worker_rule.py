@@ -108,7 +108,8 @@ class WorkerRules:
     def _check_spared(self, worker: Worker, lease: Lease) -> None:
         """Workers of a server that died get time to find another one."""
         died_at_ms = self._world.died_at_ms.get(lease.server_id)
-        if died_at_ms is None or died_at_ms < self._world.jumped_at_ms:
+        # Who died so soon after the clock was set back has left a row that will look fresh again.
+        if died_at_ms is None or died_at_ms < self._world.jumped_at_ms + STALL_MS:
             return
         spared_ms = max(lease.lease_ms, SPARED_MS) - STALL_MS
         if STALL_MS * 1.5 < self._world.now_ms - died_at_ms < spared_ms:
