@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenure.core.queue import Namespace, Queue, free_slots
+from tenure.core.queue import Namespace, Queue, free_slots, namespace_disabled
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,10 @@ def test_a_limit_below_zero_is_our_mistake() -> None:
 
 def test_a_namespace_is_enabled_unless_said_otherwise() -> None:
     assert not Namespace("acme/default", 5).is_disabled
+
+
+def test_the_refusal_of_a_disabled_namespace_says_how_to_go_on() -> None:
+    refusal = namespace_disabled("acme/test")
+    assert refusal.code == "wrong_state"
+    assert refusal.fields == {"state": "disabled"}
+    assert refusal.message.endswith("run: tenure namespaces enable acme/test")

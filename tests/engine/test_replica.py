@@ -18,6 +18,7 @@ def test_what_is_packed_is_heard() -> None:
         Kind.WORKER: {task_id(1), task_id(2)},
         Kind.RESULT: {f"{NAMESPACE} {task_id(3)}"},
         Kind.WANT: {"results"},
+        Kind.ACCESS: {"changed"},
     }
     (message,) = pack(hints)
     found = heard(message)
@@ -25,6 +26,7 @@ def test_what_is_packed_is_heard() -> None:
     assert found.workers == [task_id(1), task_id(2)]
     assert found.results == [(NAMESPACE, task_id(3))]
     assert found.is_result_wanted
+    assert found.is_access_changed
     assert not found.everything
 
 

@@ -59,6 +59,8 @@ TABLES: Final = [
     "leases",
     "servers",
     "secrets",
+    "api_keys",
+    "audit",
 ]
 CURSOR_KEY: Final = b"secret of this server"
 

@@ -28,6 +28,8 @@ _TABLES = (
     "leases",
     "servers",
     "secrets",
+    "api_keys",
+    "audit",
 )
 _EMPTY = "".join(
     [

@@ -31,6 +31,7 @@ INTEGERS: Final = re.compile(
 )
 IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id)$")
 BLOBS: Final = frozenset({"spec", "progress", "input", "output", "error", "digest", "value"})
+DIGEST: Final = bytes(32)
 TEXTS: Final = {
     "state": "running",
     "status": "online",
@@ -40,6 +41,10 @@ TEXTS: Final = {
     "mode": "session",
     "end_reason": None,
     "last_outcome": None,
+    "key_id": "aaaaaaaaaaaaaaaa",
+    "role": "admin",
+    "namespaces": "[]",
+    "scope": "[]",
 }
 # How many of the last parameters are the same for all rows.
 SHARED: Final = {"beat_leases": 1}
@@ -53,6 +58,8 @@ def dummy(name: str, parameter: str) -> object:
     """Return a value that a parameter of a statement could have."""
     if name == "insert_migration" and parameter == "number":
         return 9_999
+    if parameter == "secret_digest":
+        return DIGEST
     if parameter in TEXTS:
         is_finished = parameter == "state" and name in {"insert_history", "finish_tasks"}
         return "succeeded" if is_finished else TEXTS[parameter]

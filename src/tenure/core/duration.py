@@ -1,4 +1,4 @@
-"""Durations as people write them: ``30s``, ``1h30m``."""
+"""Durations as people write and read them: ``30s``, ``1h30m``."""
 
 import re
 from typing import Final
@@ -10,6 +10,8 @@ _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
 _DURATION: Final = re.compile(rf"(?:{_PART.pattern})+")
 # The least that rounds to one.
 _LEAST_MS: Final = 0.5
+_TENTHS_BELOW_MS: Final = 10 * UNITS_MS["s"]
+_PAIRS: Final = (("d", "h"), ("h", "m"), ("m", "s"))
 
 
 def parse_duration_ms(text: str) -> int:
@@ -27,3 +29,17 @@ def whole_ms(milliseconds: float) -> int:
     if not _LEAST_MS < milliseconds <= DURATION_MS_MAX:
         raise ValueError("must be between 1ms and ten years")
     return round(milliseconds)
+
+
+def duration_text(milliseconds: int) -> str:
+    """Return a duration with its two largest units: ``450ms``, ``2.5s``, ``42s``, ``5m10s``."""
+    if milliseconds < UNITS_MS["s"]:
+        return f"{max(milliseconds, 0)}ms"
+    if milliseconds < _TENTHS_BELOW_MS:
+        return f"{milliseconds // 100 / 10:g}s"
+    if milliseconds < UNITS_MS["m"]:
+        return f"{milliseconds // UNITS_MS['s']}s"
+    large, small = next(pair for pair in _PAIRS if milliseconds >= UNITS_MS[pair[0]])
+    count, rest = divmod(milliseconds, UNITS_MS[large])
+    rest //= UNITS_MS[small]
+    return f"{count}{large}{rest}{small}" if rest else f"{count}{large}"

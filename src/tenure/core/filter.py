@@ -53,6 +53,6 @@ ALL_WORKERS: Final = WorkerFilter()
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def query_text(what: str, chosen: TaskFilter | WorkerFilter) -> str:
+def query_text(what: str, chosen: msgspec.Struct) -> str:
     """Return a text that is the same for the same list and filter only: a cursor is bound to it."""
     return f"{what} {_encode(chosen).decode()}"

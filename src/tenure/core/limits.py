@@ -79,6 +79,11 @@ DEAF_WATCHED_MAX: Final = 1_000
 DEAF_WATCH_MS: Final = 3 * _SECOND_MS
 # Nobody needs an exact total beyond; counting every row of a large table takes seconds.
 COUNTED_MAX: Final = 10_000
+# Tasks that an explanation counts before one, and of what it names the first few.
+AHEAD_COUNTED_MAX: Final = 1_000
+EXPLAINED_MAX: Final = 10
+# Workers that ended last, among which an explanation looks for one of a queue.
+ENDED_SEEN_MAX: Final = 1_000
 # Good names that are recognised without a regular expression; about 1 MiB at worst.
 NAMES_REMEMBERED_MAX: Final = 4_096
 # The same for the ids of workers, each of which comes with every heartbeat, poll and report.
@@ -180,6 +185,21 @@ COMPLETION_TOKEN_MS: Final = 30 * _DAY_MS
 # A namespace of two names, two ids and some numbers, as base64.
 TASK_TOKEN_LENGTH_MAX: Final = 1024
 
+# Keys and the audit log.
+
+# Every server remembers all live keys, about 1 KiB each.
+LIVE_KEYS_MAX: Final = 10_000
+# Whoever needs more wants a key for all of them.
+KEY_NAMESPACES_MAX: Final = 100
+# How exact the last use of a key is; each round of it is one write.
+KEY_USED_MS: Final = 60 * _SECOND_MS
+# The instant of a key's expiry is looked at again after this: clocks may be set.
+KEY_EXPIRY_LOOK_MS: Final = 60 * _SECOND_MS
+# A quarter of a year: what an audit usually asks for.
+AUDIT_KEPT_MS: Final = 90 * _DAY_MS
+# One line of a table.
+AUDIT_DETAIL_BYTES_MAX: Final = 1 * _KIB
+
 # Servers and background services.
 
 # A server touches its row each second; after thirty misses it is gone, not slow.
@@ -233,6 +253,18 @@ WATCH_ROWS_MAX: Final = 100
 # A server that waits for results says so each second; it is believed for a few of them.
 RESULTS_WANTED_MS: Final = 5 * _SECOND_MS
 WANT_RESULTS_MS: Final = 1 * _SECOND_MS
+# How long hints are kept for a subscriber that comes back; a browser does within seconds.
+EVENTS_KEPT_MS: Final = 60 * _SECOND_MS
+# About 30 MiB while somebody listens, and five seconds at full speed.
+EVENTS_KEPT_MAX: Final = 100_000
+# Hints of one kind in one message to the other servers; of more only the kind is told.
+EVENTS_TOLD_MAX: Final = 100
+# Whoever gets a reset reads whole lists: this far apart when hints of other servers are missed.
+EVENTS_RESET_MS: Final = 5 * _SECOND_MS
+# By then every other server knows that somebody listens here.
+EVENTS_JOIN_MS: Final = 250
+# The number of an event fits 64 bits.
+EVENT_NUMBER_DIGITS_MAX: Final = 18
 # Partitions of history are made for this many days to come.
 DAY_MS: Final = _DAY_MS
 DAYS_AHEAD: Final = 2
@@ -245,6 +277,47 @@ METRIC_QUEUES_MAX: Final = 100
 METRIC_METHODS_MAX: Final = 500
 # A crash loop of a whole fleet must not crowd out work; heartbeats have a lane of their own.
 REGISTRATIONS_PER_S: Final = 500
+# No rate: how much is too much for one of several namespaces only the operator can say, and what
+# is too much for the server is refused by how long it waits.
+ENQUEUES_PER_S: Final = 0
+# Ten screens of twenty people that are refreshed each second; readers share few connections.
+LISTS_PER_S: Final = 200
+# A worker beats each few seconds, and at once after a mismatch or a new session. A flood beyond is
+# refused before it reaches the lane of heartbeats, and costs nobody else a lease.
+BEATS_PER_S: Final = 10
+BEATS_BURST_S: Final = 5
+# Namespaces or workers whose rates are remembered, about 200 bytes each.
+BUCKETS_MAX: Final = 20_000
+# Of one namespace, so that it leaves room for others; about 60 KiB for a session or a poll.
+SESSIONS_MAX: Final = 20_000
+POLLS_MAX: Final = 10_000
+WAITS_MAX: Final = 1_000
+# Whoever finds no place asks again after some time: places are kept for long.
+CROWD_RETRY_MS: Final = 5 * _SECOND_MS
+# Streams that one connection to gRPC may have open; its client keeps the others back.
+CONNECTION_STREAMS_MAX: Final = 1_000
+
+# Overload: when new work is refused. A wait that a user just does not notice.
+OVERLOAD_WAIT_MS: Final = 250
+# Requests with new work that are open at a time. The room for them grows by a twentieth while they
+# take less than half of that wait, and shrinks by a tenth when they take longer. It starts with
+# what comes at the full hour, and an idle server is back there within three seconds.
+NEW_WORK_OPEN_START: Final = 400
+ROOM_GROWS: Final = 1.05
+ROOM_SHRINKS: Final = 0.9
+# The rest of HTTP_REQUESTS_MAX is for reports.
+NEW_WORK_OPEN_MAX: Final = 800
+# Fewer are no crowd: then something else holds the server up, and refusing does not help.
+NEW_WORK_OPEN_MIN: Final = 32
+# When work has waited longer than that, one of so many is let in; above twice the wait one of its
+# square; and none when it takes four times as long.
+OVERLOAD_ADMITTED_OF: Final = 4
+# How often the lag of the loop and the wait at gRPC are measured: an eighth of a core's percent.
+OVERLOAD_TICK_MS: Final = 50
+# Time for a crowd to thin out.
+OVERLOAD_RETRY_MS: Final = 1 * _SECOND_MS
+# One line for all that was refused since the last one.
+OVERLOAD_LOG_MS: Final = 1 * _SECOND_MS
 # What a stopping server gives open requests and streams, below the usual grace of 10 s.
 SHUTDOWN_MS: Final = 8 * _SECOND_MS
 # Time for the hello of a session; a stream that says nothing is closed.
@@ -271,13 +344,58 @@ HTTP_STREAMS_MAX: Final = 200
 WATCH_READ_MS: Final = 500
 # Shorter than the idle timeout of common proxies; it also finds out that a client is gone.
 STREAM_PING_MS: Final = 15 * _SECOND_MS
+# Hints are written together: each write costs more than the hints in it, and nobody sees faster.
+EVENT_GATHER_MS: Final = 20
+# Hints in one write, about 250 KiB; then the subscriber has to have taken them.
+EVENT_WRITE_MAX: Final = 1_000
+# How long a subscriber that was cut off waits before it comes back.
+EVENT_RETRY_MS: Final = 1 * _SECOND_MS
+# The id of a server and a number, with room.
+EVENT_ID_LENGTH_MAX: Final = 128
 # Request line and headers; ours are a few hundred bytes, a page token in the URL is the longest.
 HTTP_HEAD_BYTES_MAX: Final = 8 * _KIB
 # A client on a bad line sends its head in one packet; who takes longer keeps a socket for nothing.
 HTTP_HEAD_MS: Final = 10 * _SECOND_MS
 # An idle connection is kept for a client's next request, not for a pool that forgot it.
 HTTP_IDLE_MS: Final = 30 * _SECOND_MS
+# A replaced certificate is found by then; connections look for themselves.
+TLS_LOOK_MS: Final = 1 * _SECOND_MS
+# Time to order another certificate, and how often its end is recalled.
+TLS_EXPIRY_NEAR_MS: Final = 30 * _DAY_MS
+TLS_REMIND_MS: Final = 1 * _DAY_MS
+# What a client may take for its handshake, as for the head of a request.
+TLS_HANDSHAKE_MS: Final = 10 * _SECOND_MS
+# A certificate with its chain has 10 KiB, the authorities of an operating system 250.
+TLS_FILE_BYTES_MAX: Final = 1 * _MIB
 # Deeper JSON is no data, and costs every reader its stack.
 JSON_DEPTH_MAX: Final = 100
 # A load balancer asks each second or so, and must not wait for a store that is away.
 READY_MS_MAX: Final = 900
+
+# The doctor: from when on something is worth a warning, and from when on it is a problem.
+
+# Up to here an enqueue is not looked up, and from there on its id is of a clock that is wrong.
+CLOCK_WARNING_MS: Final = ENQUEUE_YOUNG_MS
+CLOCK_PROBLEM_MS: Final = ENQUEUE_AHEAD_MS
+# A server that commits less often than each second is blind.
+LATENCY_WARNING_MS: Final = 250
+LATENCY_PROBLEM_MS: Final = SIGHT_STALL_MS
+# Servers, tools and backups come on top of what is in use on a quiet day.
+CONNECTIONS_WARNING_SHARE: Final = 0.8
+CONNECTIONS_PROBLEM_SHARE: Final = 0.95
+# The oldest whose SQL the statements use.
+POSTGRES_VERSION_MIN: Final = 13
+# Some minutes of full speed, and some seconds.
+DISK_WARNING_BYTES: Final = 1024 * _MIB
+DISK_PROBLEM_BYTES: Final = 128 * _MIB
+# SQLite begins to write its log back at 4 MiB; far beyond, a reader keeps it from doing so.
+WAL_WARNING_BYTES: Final = 1024 * _MIB
+# Leases are judged and timers looked at each second; a blind server may take some of them.
+STUCK_MS: Final = 1 * _MINUTE_MS
+# Workers that are deployed anew are back by then.
+WAITING_PROBLEM_MS: Final = 1 * _MINUTE_MS
+# Whoever asks at a prompt gives up after ten seconds.
+DIAGNOSIS_MS_MAX: Final = 8 * _SECOND_MS
+# Lines of one kind, and rows that one check reads.
+FINDINGS_MAX: Final = 20
+DIAGNOSED_ROWS_MAX: Final = 10_000

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.errors import Rejection
+
 
 class Queue(msgspec.Struct, frozen=True, gc=False):
     """The settings of a queue. One that nobody changed has no row and no brakes."""
@@ -34,3 +36,9 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
     name: str
     created_at_ms: int
     is_disabled: bool = False
+
+
+def namespace_disabled(name: str) -> Rejection:
+    """Refuse new work and new workers in a namespace that was disabled."""
+    message = f"Namespace {name} is disabled. To go on, run: tenure namespaces enable {name}"
+    return Rejection("wrong_state", message, {"state": "disabled"})

@@ -15,15 +15,15 @@ from tenure.core import youth
 from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task_record import TERMINAL, Task
 from tenure.core.youth import Youth
+from tenure.engine import admin_handler, need, task_handler, worker_handler
 from tenure.engine import command as c
-from tenure.engine import need, task_handler, worker_handler
 from tenure.engine.claim import ClaimPlan, ClaimResult, hand_out
 from tenure.engine.clock import Clock
 from tenure.engine.load import Rows, load
 from tenure.engine.settings import Settings
 from tenure.engine.working_set import WorkingSet
 from tenure.errors import TenureError
-from tenure.store import table
+from tenure.store import access_table, table
 from tenure.store.failure import Conflict
 from tenure.store.table import TaskKey
 from tenure.store.transaction import Tx
@@ -56,7 +56,10 @@ HANDLERS: Final[dict[type, Handler]] = {
     c.FailCall: worker_handler.fail_call,
     c.ReportHeld: worker_handler.report_held,
     c.SetQueue: worker_handler.set_queue,
-    c.CreateNamespace: worker_handler.create_namespace,
+    c.CreateNamespace: admin_handler.create_namespace,
+    c.SetNamespace: admin_handler.set_namespace,
+    c.CreateKey: admin_handler.create_key,
+    c.RevokeKey: admin_handler.revoke_key,
     c.ProcessDue: task_handler.process_due,
     c.JudgeLeases: worker_handler.judge_leases,
     c.ReleaseHeldTasks: worker_handler.release_held,
@@ -64,7 +67,11 @@ HANDLERS: Final[dict[type, Handler]] = {
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a batch needs besides its commands."""
+    """What a batch needs besides its commands.
+
+    Known namespaces exist and are enabled, as far as this server has heard; others are read if a
+    command names them. Of those that are only claimed from, ``disabled`` is what is known.
+    """
 
     clock: Clock
     server_id: str
@@ -74,6 +81,7 @@ class Context(msgspec.Struct, frozen=True):
     plan: ClaimPlan
     # How far the store's time is ahead of our monotonic clock; None: look up every new task.
     store_ahead_ms: int | None = None
+    disabled: frozenset[str] = frozenset()
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -140,11 +148,15 @@ async def _load_all(
 ) -> _Loaded:
     """Load once more after ``first``, without what can be had only once."""
     needs.namespaces -= context.known_namespaces
+    needs.namespaces |= needs.administered
     if first is not None:
         needs.judge = needs.due = None
     receivers = context.plan.receivers
     mono_ms = context.clock.monotonic_ms()
     rows = await load(tx, needs, cache=cache, receivers=receivers, mono_ms=mono_ms)
+    if context.disabled:
+        # What was read just now is newer than what this server has heard.
+        rows.disabled |= context.disabled - rows.namespaces
     if first is not None:
         _keep_taken(first, rows)
     return _Loaded(rows, needs, context.clock.monotonic_ms())
@@ -233,8 +245,23 @@ async def _save(tx: Tx, ws: WorkingSet) -> None:
         await table.insert_attempts(tx, ws.ended)
     if ws.changed_queues:
         await table.save_queues(tx, list(ws.changed_queues.values()))
+    if ws.audit:
+        await _save_administered(tx, ws)
+
+
+async def _save_administered(tx: Tx, ws: WorkingSet) -> None:
+    """Save what was administered; the version tells other servers if who may call has changed."""
+    await access_table.insert_audit(tx, ws.audit)
     if ws.new_namespaces:
         await tx.each("insert_namespaces", list(ws.new_namespaces.items()))
+    if ws.changed_namespaces:
+        await access_table.set_namespaces(tx, ws.changed_namespaces.values())
+    if ws.new_api_keys:
+        await access_table.insert_keys(tx, ws.new_api_keys)
+    if ws.revoked_api_keys:
+        await access_table.revoke_keys(tx, ws.revoked_api_keys)
+    if ws.changed_namespaces or ws.new_api_keys or ws.revoked_api_keys:
+        ws.access_version = await access_table.raise_version(tx)
 
 
 def _split(tasks: Mapping[TaskKey, Task]) -> tuple[list[Task], list[Task]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from tenure.core import api_key, enqueue, limits
 from tenure.core import check as checks
-from tenure.core import enqueue, limits
 from tenure.core.lease import Beat
 from tenure.core.retry import ErrorInfo
 from tenure.core.worker import NewWorker
@@ -235,6 +235,27 @@ def _create_namespace(command: c.CreateNamespace) -> None:
     _namespace(command.name)
 
 
+def _set_namespace(command: c.SetNamespace) -> None:
+    _namespace(command.name)
+
+
+def _create_key(command: c.CreateKey) -> None:
+    checks.name(command.name, "name")
+    if len(command.namespaces) > limits.KEY_NAMESPACES_MAX:
+        message = f"namespaces must be at most {limits.KEY_NAMESPACES_MAX}; none means all"
+        raise InvalidArgument(message, field="namespaces")
+    for each in command.namespaces:
+        if checks.namespace(each, "namespaces") != each:
+            message = "namespaces must be tenant/workspace here"
+            raise InvalidArgument(message, field="namespaces")
+    if command.expires_in_ms:
+        checks.duration_ms(command.expires_in_ms, "expiresInMs")
+
+
+def _revoke_key(command: c.RevokeKey) -> None:
+    api_key.check_id(command.key_id)
+
+
 _MOST: Final = 2**62
 # Most payloads are far below any limit.
 _SMALL_BYTES: Final = 65_536
@@ -262,4 +283,7 @@ _BY_TYPE: Final[dict[type, Callable[[Any], None]]] = {
     c.Heartbeat: _heartbeat,
     c.SetQueue: _queue,
     c.CreateNamespace: _create_namespace,
+    c.SetNamespace: _set_namespace,
+    c.CreateKey: _create_key,
+    c.RevokeKey: _revoke_key,
 }

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core import deal as dealing
 from tenure.core import lease as lease_rules
@@ -21,6 +22,7 @@ from tenure.core.limits import WORK_BATCH_MAX
 from tenure.core.task_effect import Decision
 from tenure.core.task_event import HandedOut
 from tenure.core.task_record import ATTEMPT_HELD, Task
+from tenure.core.worker import Worker
 from tenure.engine import command as c
 from tenure.engine.mark import LineKey, Marks
 from tenure.engine.offer import Group, Offer, OfferBook
@@ -187,13 +189,13 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     """Phase 5: take the heads of the lines and deal them with what this batch made ready."""
     result = ClaimResult()
     result.late = _late_workers(ws)
-    hands = [hand for hand in plan.hands if _may_receive(ws, hand, result)]
+    hands = [_within_slots(ws, hand) for hand in plan.hands if _may_receive(ws, hand, result)]
     if not hands:
         return result
     began_ms = ws.clock.monotonic_ms()
-    if plan.demands:
-        result.seen = await table.claim_tasks(tx, plan.demands)
-        result.asked = plan.demands
+    result.asked = _enabled_demands(ws, plan)
+    if result.asked:
+        result.seen = await table.claim_tasks(tx, result.asked)
     result.took_ms = ws.clock.monotonic_ms() - began_ms
     ready = _ready_tasks(ws, plan, result.seen)
     if ready:
@@ -205,6 +207,12 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     dealt = {key for key, _ in result.dealt}
     result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
     return result
+
+
+def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
+    if not ws.disabled:
+        return plan.demands
+    return tuple(each for each in plan.demands if each.namespace not in ws.disabled)
 
 
 async def _guarded_holders(tx: Tx, seen: Iterable[Task], hands: Sequence[Hand]) -> set[str]:
@@ -251,8 +259,26 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
         # Another server holds its present session; what is given to this one would be lost.
         result.refused[hand.offer_id] = worker_rules.inactive(worker.id, None).to_error()
         return False
-    if worker.id in result.late:
+    if hand.namespace in ws.disabled:
+        _refuse_disabled(hand, result)
         return False
+    return worker.id not in result.late and _is_registered_for(worker, hand, result)
+
+
+def _within_slots(ws: WorkingSet, hand: Hand) -> Hand:
+    """Give a poll no more than its worker said that it can run, whatever it asks for."""
+    slots = ws.workers[hand.worker_id].slots
+    return hand if hand.credit <= slots else replace(hand, credit=slots)
+
+
+def _refuse_disabled(hand: Hand, result: ClaimResult) -> None:
+    """End a poll in a disabled namespace; a session stays for the sake of what it holds."""
+    if not hand.session_no:
+        error = queue_rules.namespace_disabled(hand.namespace).to_error()
+        result.refused[hand.offer_id] = error
+
+
+def _is_registered_for(worker: Worker, hand: Hand, result: ClaimResult) -> bool:
     if hand.is_new and (worker.queue != hand.queue or not hand.types.issubset(worker.types)):
         message = f"Worker {worker.id} is not registered for this queue and these types."
         result.refused[hand.offer_id] = InvalidArgument(message, field="types")

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from tenure.core.api_key import ApiKey, KeyText, Role
 from tenure.core.lease import Beat, Lease
 from tenure.core.limits import DRAIN_DEADLINE_MS, LONG_POLL_MS, SUSPECT_GRACE_MS
 from tenure.core.retry import ErrorInfo
@@ -231,11 +232,17 @@ class Registration(msgspec.Struct, frozen=True, gc=False):
 
 
 class DrainWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Let a worker finish what it holds and give it nothing new."""
+    """Let a worker finish what it holds and give it nothing new.
+
+    ``actor`` is the id of the key that asks, for the audit log; a server without keys has none.
+    What a worker wishes for itself (``is_own``) is not administration.
+    """
 
     namespace: str
     worker_id: str
     deadline_ms: int = DRAIN_DEADLINE_MS
+    is_own: bool = False
+    actor: str = ""
 
 
 class DeregisterWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -250,6 +257,7 @@ class EvictWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     namespace: str
     worker_id: str
+    actor: str = ""
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,12 +330,50 @@ class SetQueue(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     is_paused: bool | None = None
     concurrency_max: int | None = None
+    actor: str = ""
 
 
 class CreateNamespace(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Create a namespace."""
 
     name: str
+    actor: str = ""
+
+
+class SetNamespace(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Disable or enable a namespace; doing so twice is fine. The answer is the namespace."""
+
+    name: str
+    is_disabled: bool
+    actor: str = ""
+
+
+class CreateKey(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Make an API key. Without namespaces it is for all of them; without expiry it never ends.
+
+    What ``actor`` may grant is looked up when the command runs: a key that was revoked meanwhile
+    makes no other.
+    """
+
+    name: str
+    role: Role
+    namespaces: tuple[str, ...] = ()
+    expires_in_ms: int = 0
+    actor: str = ""
+
+
+class CreatedKey(msgspec.Struct, frozen=True, gc=False):
+    """A new key, and the one chance to read its text: ``text.reveal()``."""
+
+    key: ApiKey
+    text: KeyText
+
+
+class RevokeKey(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """End a key for good; doing so twice gives the same answer, the key."""
+
+    key_id: str
+    actor: str = ""
 
 
 class ProcessDue(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -409,6 +455,9 @@ WorkCommand = (
     | ReportHeld
     | SetQueue
     | CreateNamespace
+    | SetNamespace
+    | CreateKey
+    | RevokeKey
     | ProcessDue
     | JudgeLeases
     | ReleaseHeldTasks

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from tenure.core.queue import namespace_disabled
 from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
 from tenure.core.task_record import Task
 from tenure.core.worker import EndReason, ReleaseHeld, TellDrain, TellEnded, WorkerStatus
@@ -54,6 +55,7 @@ class Dispatch:
         self._polls: dict[int, Offer] = {}
         self._freed: dict[int, Offer] = {}
         self._left: set[LineKey] = set()
+        self._disabled: frozenset[str] = frozenset()
         self.listening = Listening()
 
     @property
@@ -109,6 +111,10 @@ class Dispatch:
         """Let the polls that got nothing stand in the book until their deadline."""
         for offer in self._polls.values():
             if offer.sink.is_open and isinstance(offer.sink, Poll):
+                if offer.group[0] in self._disabled:
+                    # Another server has disabled the namespace while the batch ran.
+                    offer.sink.fail(namespace_disabled(offer.group[0]).to_error())
+                    continue
                 self._book.add(offer)
                 offer.sink.wait(lambda offer=offer: self._end_poll(offer))  # type: ignore[misc]  # the default binds this offer
 
@@ -271,6 +277,22 @@ class Dispatch:
         for namespace, queue in list(self._book.groups()) if is_all else groups:
             self._marks.look_again(namespace, queue)
             self.touch((namespace, queue))
+
+    def obey(self, disabled: frozenset[str]) -> None:
+        """End the polls of namespaces that are disabled now; look for work in those that are not.
+
+        Their sessions stay: what they hold goes on.
+        """
+        ended, begun = disabled - self._disabled, self._disabled - disabled
+        self._disabled = disabled
+        if not ended and not begun:
+            return
+        for group in list(self._book.groups()):
+            if group[0] in begun:
+                self.hear([group])
+            elif group[0] in ended:
+                for offer in [each for each in self._book.in_group(group) if not each.is_session]:
+                    self._refuse(offer.id, namespace_disabled(group[0]).to_error())
 
     # -- Sessions and effects
 

@@ -22,7 +22,9 @@ from tenure.engine.cache import RowCache
 from tenure.engine.check import check
 from tenure.engine.claim import ClaimPlan
 from tenure.engine.clock import Clock
+from tenure.engine.directory import Directory
 from tenure.engine.dispatch import Dispatch
+from tenure.engine.event_feed import EventFeed
 from tenure.engine.lane import Entry, Lane
 from tenure.engine.listening import Listening
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
@@ -31,6 +33,7 @@ from tenure.engine.result_watch import ResultWatch
 from tenure.engine.secret import Secrets, load_secrets
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
+from tenure.engine.services.key_use import write_last
 from tenure.engine.session_news import SessionNews
 from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
@@ -99,6 +102,7 @@ class Engine:
             settings=self.settings,
             is_held=self._cache.rows.__contains__,
         )
+        self.events = EventFeed(store, self._replicas, clock, self.settings, self.server_id)
         self._dispatch = Dispatch(
             clock,
             self.settings,
@@ -107,6 +111,8 @@ class Engine:
             replicas=self._replicas,
         )
         self._news = SessionNews(store, self._dispatch.messenger, self.settings)
+        self.directory = Directory(store, clock=clock, settings=self.settings)
+        self.directory.on_change(lambda: self._dispatch.obey(self.directory.disabled))
         self._work.has_extra_work = lambda: self._dispatch.has_work
         self._beats: Lane[c.HeartbeatCommand] = Lane(
             self._run_beats,
@@ -137,10 +143,14 @@ class Engine:
         await self.store.open()
         try:
             self._secrets = await load_secrets(self.store, self.clock)
+            self.store.listen(self._hear)
+            await self.directory.load()
         except BaseException:
             await self.store.close()
             raise
-        self.store.listen(self._hear)
+        if self.store.is_shared:
+            # Somebody may listen at another server, which says so within a second.
+            self._replicas.hear_event_want()
         create = asyncio.get_running_loop().create_task
         self._lanes = [
             create(self._work.serve(), name="work lane"),
@@ -149,6 +159,7 @@ class Engine:
         self._loops = [
             create(self.results.serve(), name="result watch"),
             create(self._news.serve(), name="session news"),
+            create(self.directory.serve(), name="directory"),
             *(create(each.serve(), name=each.name) for each in self._services),
         ]
 
@@ -163,6 +174,9 @@ class Engine:
         self._beats.close()
         await asyncio.gather(*self._lanes)
         self.results.close()
+        self.events.close()
+        self.directory.close()
+        await write_last(self)
         # Polls that were accepted and got nothing have begun to wait meanwhile.
         self._dispatch.end_polls()
         await self._replicas.close()
@@ -171,7 +185,9 @@ class Engine:
     def kill(self) -> None:
         """Stop at once, like a process that dies: for simulations of a crash."""
         self._replicas.kill()
+        self.directory.close()
         self.results.close()
+        self.events.close()
         for task in (*self._lanes, *self._loops):
             task.cancel()
 
@@ -263,6 +279,12 @@ class Engine:
         news = heard(payload)
         if news.is_result_wanted:
             self._replicas.hear_want()
+        if news.is_event_wanted:
+            self._replicas.hear_event_want()
+        if news.events or news.missed_events:
+            self.events.hear(news.events, news.missed_events)
+        if news.is_access_changed:
+            self.directory.hear()
         self._dispatch.hear(news.queues, is_all=Kind.QUEUE in news.everything)
         self._news.hear(news.workers, is_all=Kind.WORKER in news.everything)
         self.results.hear(news.results, is_all=Kind.RESULT in news.everything)
@@ -370,9 +392,10 @@ class Engine:
             self.server_id,
             self.settings,
             dict(self._cache.rows) if self._pause else self._cache.rows,
-            self._namespaces,
+            self.directory.enabled(self._namespaces),
             plan,
             self._store_time.ahead_ms(mono_ms) if is_sure else None,
+            self.directory.disabled,
         )
 
     async def _divide(self, entries: list[WorkEntry], plan: ClaimPlan, refused: Refused) -> None:
@@ -394,8 +417,9 @@ class Engine:
             self.server_id,
             self.settings,
             {},
-            self._namespaces,
+            self.directory.enabled(self._namespaces),
             ClaimPlan(),
+            disabled=self.directory.disabled,
         )
         for _ in range(RUNS_MAX):
             try:
@@ -420,6 +444,7 @@ class Engine:
     def _lose(self, entries: Sequence[Entry[Any]], lost: Lost) -> None:
         """Answer ``unavailable``: nobody knows what was committed, and repeating is safe."""
         self._cache.clear()
+        self.directory.hear()
         log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
         self.meter.lost(lost.reason)
         for _, future in entries:
@@ -439,6 +464,8 @@ class Engine:
                 _answer(future, answer)
         for effect in committed.ws.effects:
             self._dispatch.perform(effect)
+        if self.events.is_wanted:
+            self.events.committed(committed.ws)
         self.meter.committed(committed)
 
     def _remember(self, committed: batch.Committed) -> None:
@@ -459,7 +486,9 @@ class Engine:
         if dues:
             self.alarm.set(min(dues) - ws.now_ms, self.clock.monotonic_ms())
         if ws.rows.namespaces or ws.new_namespaces:
-            self._namespaces |= ws.rows.namespaces | ws.new_namespaces.keys()
+            self._namespaces |= (ws.rows.namespaces | ws.new_namespaces.keys()) - ws.disabled
+        if self.directory.committed(ws):
+            self._replicas.tell_access()
 
     # -- The heartbeat lane --------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from tenure.core import check, limits
 from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
@@ -27,6 +29,7 @@ async def drain_matching(
     labels: Mapping[str, str] | None = None,
     version: str = "",
     deadline_ms: int = DRAIN_DEADLINE_MS,
+    actor: str = "",
 ) -> tuple[str, ...]:
     """Drain the active workers that have all labels and the version; return their ids.
 
@@ -38,11 +41,12 @@ async def drain_matching(
         raise InvalidArgument(message, field="labels")
     check.duration_ms(deadline_ms, "deadlineMs")
     namespace = check.namespace(namespace)
+    wish = _Wish(deadline_ms, actor)
     drained: dict[str, None] = {}
     for status in _ACTIVE:
         where = WorkerFilter(status=status, version=version, labels=dict(labels or {}))
         async for workers in _pages(engine, namespace, where):
-            drained.update(dict.fromkeys(await _drain_page(engine, workers, deadline_ms)))
+            drained.update(dict.fromkeys(await _drain_page(engine, workers, wish)))
     return tuple(drained)
 
 
@@ -71,10 +75,17 @@ async def _pages(
             return
 
 
-async def _drain_page(engine: Engine, workers: Sequence[Worker], deadline_ms: int) -> list[str]:
+class _Wish(msgspec.Struct, frozen=True, gc=False):
+    """Until when workers shall be gone, and who says so."""
+
+    deadline_ms: int
+    actor: str
+
+
+async def _drain_page(engine: Engine, workers: Sequence[Worker], wish: _Wish) -> list[str]:
     """Drain the workers of one page together, in one batch; the page bounds their number."""
     answers = await asyncio.gather(
-        *(_drain(engine, worker, deadline_ms) for worker in workers),
+        *(_drain(engine, worker, wish) for worker in workers),
         return_exceptions=True,
     )
     drained = []
@@ -86,14 +97,15 @@ async def _drain_page(engine: Engine, workers: Sequence[Worker], deadline_ms: in
     return drained
 
 
-async def _drain(engine: Engine, worker: Worker, deadline_ms: int) -> bool:
+async def _drain(engine: Engine, worker: Worker, wish: _Wish) -> bool:
     """Drain one worker; tell whether it was still there."""
     if worker.status is WorkerStatus.DRAINING:
         return True
     command = c.DrainWorker(
         namespace=worker.namespace,
         worker_id=worker.id,
-        deadline_ms=deadline_ms,
+        deadline_ms=wish.deadline_ms,
+        actor=wish.actor,
     )
     try:
         await engine.submit(command)

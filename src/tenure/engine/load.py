@@ -8,21 +8,26 @@ import msgspec
 
 from tenure.core import lease as lease_rules
 from tenure.core import sight as sight_rules
+from tenure.core.api_key import ApiKey
 from tenure.core.attempt import Attempt
 from tenure.core.lease import Lease
 from tenure.core.limits import SIGHT_STALL_MS
-from tenure.core.queue import Queue
+from tenure.core.queue import Namespace, Queue
 from tenure.core.task_record import Task
 from tenure.core.worker import EndReason, Worker
 from tenure.engine import command as c
 from tenure.engine.need import Needs
-from tenure.store import table
+from tenure.store import access_table, table
 from tenure.store.table import Key, Receiver, TaskKey
 from tenure.store.transaction import Tx
 
 
 class Rows(msgspec.Struct):
-    """What was loaded. ``cached`` names the tasks that were not read, only remembered."""
+    """What was loaded. ``cached`` names the tasks that were not read, only remembered.
+
+    ``namespaces`` are those that exist, ``disabled`` some of them. ``access_version`` is there if
+    this transaction may change access.
+    """
 
     now_ms: int = 0
     shared_at_ms: int | None = None
@@ -36,6 +41,11 @@ class Rows(msgspec.Struct):
     keys: dict[tuple[str, str], Key] = msgspec.field(default_factory=dict)
     queues: dict[tuple[str, str], Queue] = msgspec.field(default_factory=dict)
     namespaces: set[str] = msgspec.field(default_factory=set)
+    disabled: set[str] = msgspec.field(default_factory=set)
+    administered: dict[str, Namespace] = msgspec.field(default_factory=dict)
+    api_keys: dict[str, ApiKey] = msgspec.field(default_factory=dict)
+    live_key_count: int = 0
+    access_version: int | None = None
     held: dict[str, list[TaskKey]] = msgspec.field(default_factory=dict)
     due: list[TaskKey] = msgspec.field(default_factory=list)
     judged: dict[str, EndReason] = msgspec.field(default_factory=dict)
@@ -49,8 +59,10 @@ async def load(
     receivers: set[str],
     mono_ms: int,
 ) -> Rows:
-    """Load and lock rows: queue, worker, key, task. ``receivers`` may be handed work."""
+    """Load and lock rows: access, queue, worker, key, task. ``receivers`` may be handed work."""
     rows = Rows()
+    if needs.locks_access:
+        await _load_access(tx, needs, rows)
     if needs.queues:
         found = await table.lock_queues(tx, needs.queues)
         rows.queues = {(each.namespace, each.name): each for each in found}
@@ -63,14 +75,30 @@ async def load(
     await _load_tasks(tx, needs, rows, cache)
     is_shared_last = len(rows.cached) == len(rows.tasks) and not needs.keys
     if needs.namespaces:
-        names = await table.read_namespaces(tx, needs.namespaces)
-        rows.namespaces = {each.name for each in names}
+        await _load_namespaces(tx, needs, rows)
     if rows.shared_at_ms is not None and is_shared_last:
         # Nothing was locked after the workers, whose statement has read the time.
         rows.now_ms = rows.shared_at_ms
     else:
         rows.now_ms = await tx.now_ms()
     return rows
+
+
+async def _load_access(tx: Tx, needs: Needs, rows: Rows) -> None:
+    """Keep everybody else from changing access, and load the keys that are asked for."""
+    rows.access_version = await access_table.lock_version(tx)
+    keys = await access_table.lock_keys(tx, needs.api_keys)
+    rows.api_keys = {each.id: each for each in keys}
+    if needs.counts_api_keys:
+        rows.live_key_count = await access_table.count_live_keys(tx, await tx.now_ms())
+
+
+async def _load_namespaces(tx: Tx, needs: Needs, rows: Rows) -> None:
+    found = await table.read_namespaces(tx, needs.namespaces)
+    rows.namespaces = {each.name for each in found}
+    rows.disabled = {each.name for each in found if each.is_disabled}
+    if needs.administered:
+        rows.administered = {each.name: each for each in found if each.name in needs.administered}
 
 
 async def _load_workers(

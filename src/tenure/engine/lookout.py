@@ -31,9 +31,12 @@ class Lookout:
         name: str,
         look: Callable[[bool], Awaitable[None]],
         period_ms: Callable[[], int | None],
+        *,
+        first_ms: int = NEWS_FIRST_MS,
     ) -> None:
         """Look with ``look``, which is told whether to look at everything."""
         self.name = name
+        self._first_ms = first_ms
         self._look = look
         self._period_ms = period_ms
         self._called = asyncio.Event()
@@ -67,7 +70,7 @@ class Lookout:
             return False
         now = asyncio.get_running_loop().time()
         if self._full_at is None:
-            self._full_at = now + min(period_ms, NEWS_FIRST_MS) / 1000
+            self._full_at = now + min(period_ms, self._first_ms) / 1000
         try:
             async with asyncio.timeout_at(self._full_at):
                 await self._called.wait()

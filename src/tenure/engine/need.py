@@ -16,6 +16,8 @@ class Needs(msgspec.Struct):
     """The union over a batch; every set is loaded by one statement, in one lock order.
 
     ``births`` are the ids of new tasks that have to be looked up; those in ``youth`` have not.
+    ``administered`` namespaces are read even if they are known. Who changes access
+    (``locks_access``) does so alone.
     """
 
     queues: set[tuple[str, str]] = msgspec.field(default_factory=set)
@@ -28,6 +30,10 @@ class Needs(msgspec.Struct):
     registrations: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
     finishes: list[tuple[str, c.Finish]] = msgspec.field(default_factory=list)
     births: set[TaskKey] = msgspec.field(default_factory=set)
+    api_keys: set[str] = msgspec.field(default_factory=set)
+    administered: set[str] = msgspec.field(default_factory=set)
+    locks_access: bool = False
+    counts_api_keys: bool = False
     youth: Youth = NOBODY
     has_young: bool = False
     due: c.ProcessDue | None = None
@@ -86,6 +92,7 @@ def _task(
 
 
 def _retry(needs: Needs, command: c.RetryTask) -> None:
+    needs.namespaces.add(command.namespace)
     needs.tasks.add((command.namespace, command.task_id))
     needs.births.add((command.namespace, command.new_task_id))
 
@@ -104,6 +111,7 @@ def _worker(
 
 
 def _session(needs: Needs, command: c.OpenSession) -> None:
+    needs.namespaces.add(command.namespace)
     needs.workers.add(command.worker_id)
     needs.leases.add(command.worker_id)
     needs.held_of[command.worker_id] = _ALL
@@ -136,7 +144,30 @@ def _set_queue(needs: Needs, command: c.SetQueue) -> None:
 
 
 def _create_namespace(needs: Needs, command: c.CreateNamespace) -> None:
+    _administer(needs, command.actor)
     needs.namespaces.add(command.name)
+
+
+def _set_namespace(needs: Needs, command: c.SetNamespace) -> None:
+    _administer(needs, command.actor)
+    needs.administered.add(command.name)
+
+
+def _create_key(needs: Needs, command: c.CreateKey) -> None:
+    _administer(needs, command.actor)
+    needs.namespaces.update(command.namespaces)
+    needs.counts_api_keys = True
+
+
+def _revoke_key(needs: Needs, command: c.RevokeKey) -> None:
+    _administer(needs, command.actor)
+    needs.api_keys.add(command.key_id)
+
+
+def _administer(needs: Needs, actor: str) -> None:
+    needs.locks_access = True
+    if actor:
+        needs.api_keys.add(actor)
 
 
 def _due(needs: Needs, command: c.ProcessDue) -> None:
@@ -183,6 +214,9 @@ _BY_TYPE: Final[dict[type, Callable[[Needs, Any], None]]] = {
     c.ReportHeld: _report_held,
     c.SetQueue: _set_queue,
     c.CreateNamespace: _create_namespace,
+    c.SetNamespace: _set_namespace,
+    c.CreateKey: _create_key,
+    c.RevokeKey: _revoke_key,
     c.ProcessDue: _due,
     c.JudgeLeases: _judge,
     c.ReleaseHeldTasks: _release,

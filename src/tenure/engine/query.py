@@ -12,19 +12,22 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core import check, cursor
+from tenure.core import api_key, check, cursor
 from tenure.core import health as health_rules
+from tenure.core.api_key import ApiKey
 from tenure.core.attempt import Attempt, Outcome
+from tenure.core.audit import ALL_AUDIT, AuditFilter, AuditRecord
 from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
 from tenure.core.health import Health
 from tenure.core.lease import Lease
-from tenure.core.limits import COUNTED_MAX
+from tenure.core.limits import COUNTED_MAX, INSTANT_MS_MAX
 from tenure.core.queue import Namespace, Queue
 from tenure.core.retry import ErrorInfo
 from tenure.core.task_record import Task, TaskState
 from tenure.core.worker import Worker
 from tenure.errors import NotFound, Unavailable
-from tenure.store import listing, table
+from tenure.store import access_table, listing, table
+from tenure.store.access_table import KeyPlace
 from tenure.store.failure import Lost, StoreError
 from tenure.store.listing import Onlooker, Slice
 from tenure.store.transaction import Body, Store, Tx
@@ -33,6 +36,7 @@ T = TypeVar("T")
 RETRY_AFTER_MS: Final = 500
 # Behind every id that exists: lists go from the newest to the oldest.
 _NEWEST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_NEWEST_KEY: Final = f"{INSTANT_MS_MAX + 1} "
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -94,7 +98,7 @@ class QueueView(msgspec.Struct, frozen=True):
 async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
     """Return a task, live or finished."""
     key = (check.namespace(namespace), check.task_id(task_id, "taskId"))
-    return await read(store, lambda tx: _find_task(tx, key))
+    return await read(store, lambda tx: find_task(tx, key))
 
 
 async def list_tasks(
@@ -131,7 +135,7 @@ async def list_attempts(
 
     async def body(tx: Tx) -> tuple[AttemptView, ...]:
         # The task first: an attempt that ends in between is then found among the ended ones.
-        task = await _find_task(tx, key)
+        task = await find_task(tx, key)
         ended = await table.load_attempts(tx, key)
         views = [_ended(each) for each in ended]
         if task.attempt and task.attempt not in {each.number for each in ended}:
@@ -230,6 +234,12 @@ async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
     return await read(store, body)
 
 
+async def check_namespace(store: Store, *, namespace: str) -> None:
+    """Raise ``not_found`` for a namespace that does not exist."""
+    namespace = check.namespace(namespace)
+    await read(store, lambda tx: _check_namespace(tx, namespace))
+
+
 async def list_queues(store: Store, *, namespace: str) -> tuple[QueueView, ...]:
     """Return the queues that have settings or live tasks, by name."""
     namespace = check.namespace(namespace)
@@ -246,17 +256,118 @@ async def list_queues(store: Store, *, namespace: str) -> tuple[QueueView, ...]:
     return await read(store, body)
 
 
-async def list_namespaces(store: Store, *, page: PageRequest) -> Page[Namespace]:
-    """Return the namespaces of this server by name."""
-    place = _place("", "namespaces", page, first="")
+async def list_namespaces(
+    store: Store,
+    *,
+    page: PageRequest,
+    namespaces: Sequence[str] = (),
+) -> Page[Namespace]:
+    """Return the namespaces of this server by name; of a caller that has some, only those."""
+    place = _place(_scope_text(namespaces), "namespaces", page, first="")
 
     async def body(tx: Tx) -> list[Namespace]:
-        return await listing.list_namespaces(tx, place.part)
+        if not namespaces:
+            return await listing.list_namespaces(tx, place.part)
+        wanted = [name for name in namespaces if name > place.part.position]
+        found = await table.read_namespaces(tx, wanted)
+        return sorted(found, key=lambda namespace: namespace.name)[: place.part.amount]
 
     return _page(await read(store, body), place, None, lambda namespace: namespace.name)
 
 
-async def _find_task(tx: Tx, key: tuple[str, str]) -> Task:
+async def get_namespace(
+    store: Store,
+    *,
+    name: str,
+    namespaces: Sequence[str] = (),
+) -> Namespace:
+    """Return a namespace, if it is one of the caller's."""
+    name = check.namespace(name)
+    _check_own(name, namespaces)
+    found = await read(store, lambda tx: table.read_namespaces(tx, [name]))
+    if not found:
+        raise _namespace_not_found(name)
+    return found[0]
+
+
+async def list_keys(
+    store: Store,
+    *,
+    page: PageRequest,
+    namespaces: Sequence[str] = (),
+) -> Page[ApiKey]:
+    """Return API keys, newest first, with the revoked ones.
+
+    A caller that has some namespaces sees the keys that are for these or fewer.
+    """
+    place = _place(_scope_text(namespaces), "keys", page, first=_NEWEST_KEY)
+    created_at, _, key_id = place.part.position.partition(" ")
+    part = KeyPlace(int(created_at), key_id, place.part.amount)
+    found = await read(store, lambda tx: access_table.list_keys(tx, namespaces, part))
+    return _page(found, place, None, lambda key: f"{key.created_at_ms} {key.id}")
+
+
+async def get_key(store: Store, *, key_id: str, namespaces: Sequence[str] = ()) -> ApiKey:
+    """Return an API key, if the caller may administer it."""
+    key_id = api_key.check_id(key_id)
+    found = await read(store, lambda tx: access_table.read_keys(tx, [key_id]))
+    if not found or (namespaces and not _is_within(found[0].namespaces, namespaces)):
+        raise NotFound(f"API key {key_id} was not found.")
+    return found[0]
+
+
+async def list_audit(
+    store: Store,
+    *,
+    page: PageRequest,
+    where: AuditFilter = ALL_AUDIT,
+    namespaces: Sequence[str] = (),
+) -> Page[AuditRecord]:
+    """Return what was administered, newest first.
+
+    A caller that has some namespaces sees the records that concern these or fewer.
+    """
+    where = where.checked()
+    query = query_text("audit", where)
+    place = _place(_scope_text(namespaces), query, page)
+    if where.namespace:
+        _check_own(where.namespace, namespaces)
+
+    async def body(tx: Tx) -> list[AuditRecord]:
+        if where.namespace:
+            await _check_namespace(tx, where.namespace)
+        part = place.part
+        return await access_table.list_audit(
+            tx,
+            namespaces,
+            where,
+            before_id=part.position,
+            amount=part.amount,
+        )
+
+    return _page(await read(store, body), place, None, lambda record: record.id)
+
+
+def _scope_text(namespaces: Sequence[str]) -> str:
+    """Return what a cursor of a caller's list is bound to; no namespace has such a name."""
+    return " ".join(sorted(namespaces))
+
+
+def _is_within(names: Sequence[str], namespaces: Sequence[str]) -> bool:
+    return bool(names) and set(names).issubset(namespaces)
+
+
+def _check_own(name: str, namespaces: Sequence[str]) -> None:
+    if namespaces and name not in namespaces:
+        raise _namespace_not_found(name)
+
+
+def _namespace_not_found(name: str) -> NotFound:
+    return NotFound(f"Namespace {name} was not found.")
+
+
+async def find_task(tx: Tx, key: tuple[str, str]) -> Task:
+    """Return a task, live or finished, by its namespace and its id."""
     # Live first: a task that moves in between has then arrived in history.
     for task in await table.read_tasks(tx, [key]):
         return task
@@ -267,7 +378,7 @@ async def _find_task(tx: Tx, key: tuple[str, str]) -> Task:
 
 async def _check_namespace(tx: Tx, namespace: str) -> None:
     if not await table.read_namespaces(tx, [namespace]):
-        raise NotFound(f"Namespace {namespace} was not found.")
+        raise _namespace_not_found(namespace)
 
 
 def _view(worker: Worker, lease: Lease | None, onlooker: Onlooker) -> WorkerView:

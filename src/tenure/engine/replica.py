@@ -14,7 +14,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import structlog
 
+from tenure.core import event
+from tenure.core.event import ALL_KINDS, EventKind, Hint
 from tenure.core.limits import (
+    EVENTS_TOLD_MAX,
     NOTIFY_BYTES_MAX,
     NOTIFY_KIND_BYTES_MAX,
     NOTIFY_MS,
@@ -34,6 +37,8 @@ class Kind(enum.StrEnum):
     WORKER = "worker"
     RESULT = "result"
     WANT = "want"
+    EVENT = "event"
+    ACCESS = "access"
 
     # Enum's own hash is a Python function.
     __hash__ = str.__hash__
@@ -47,6 +52,10 @@ class Heard(msgspec.Struct):
     results: list[TaskKey] = msgspec.field(default_factory=list)
     everything: set[Kind] = msgspec.field(default_factory=set)
     is_result_wanted: bool = False
+    events: list[Hint] = msgspec.field(default_factory=list)
+    missed_events: set[EventKind] = msgspec.field(default_factory=set)
+    is_event_wanted: bool = False
+    is_access_changed: bool = False
 
 
 class Replicas:
@@ -60,6 +69,9 @@ class Replicas:
         self._sending: set[asyncio.Task[None]] = set()
         self._wanted: asyncio.TimerHandle | None = None
         self.is_result_wanted = False
+        self._events: dict[EventKind, dict[tuple[str, str], Hint]] = {}
+        self._events_wanted: asyncio.TimerHandle | None = None
+        self.is_event_wanted = False
 
     def tell(self, group: Group) -> None:
         """Tell of work in a queue, soon."""
@@ -73,6 +85,10 @@ class Replicas:
         """Tell that a task is finished, if somebody said that it waits for results."""
         if self.is_result_wanted:
             self._add(Kind.RESULT, f"{key[0]} {key[1]}")
+
+    def tell_access(self) -> None:
+        """Tell that keys or namespaces were changed."""
+        self._add(Kind.ACCESS, "changed")
 
     def want_results(self) -> None:
         """Tell that this server waits for results that others may have."""
@@ -89,10 +105,36 @@ class Replicas:
     def _forget_want(self) -> None:
         self.is_result_wanted = False
 
+    def tell_events(self, hints: Iterable[Hint]) -> None:
+        """Tell those that listen what changed: of each thing the last word, soon."""
+        for hint in hints:
+            told = self._events.setdefault(hint.kind, {})
+            if len(told) < EVENTS_TOLD_MAX:
+                told[hint.namespace, hint.id] = hint
+        self._send_soon()
+
+    def want_events(self) -> None:
+        """Tell that somebody listens to hints here."""
+        self._add(Kind.WANT, "events")
+
+    def hear_event_want(self) -> None:
+        """Believe for a while that somebody listens at another server."""
+        if self._events_wanted is not None:
+            self._events_wanted.cancel()
+        self.is_event_wanted = True
+        loop = asyncio.get_running_loop()
+        self._events_wanted = loop.call_later(RESULTS_WANTED_MS / 1000, self._forget_event_want)
+
+    def _forget_event_want(self) -> None:
+        self.is_event_wanted = False
+
     def _add(self, kind: Kind, about: str) -> None:
         if not self._store.is_shared:
             return
         self._hints.setdefault(kind, set()).add(about)
+        self._send_soon()
+
+    def _send_soon(self) -> None:
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(NOTIFY_MS / 1000, self._send)
@@ -100,6 +142,9 @@ class Replicas:
     def _send(self) -> None:
         self._timer = None
         hints, self._hints = self._hints, {}
+        if self._events:
+            hints[Kind.EVENT] = set(_event_texts(self._events))
+            self._events = {}
         task = asyncio.get_running_loop().create_task(self._notify(list(pack(hints))))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
@@ -117,11 +162,20 @@ class Replicas:
 
     def kill(self) -> None:
         """Stop at once."""
-        for timer in (self._timer, self._wanted):
+        for timer in (self._timer, self._wanted, self._events_wanted):
             if timer is not None:
                 timer.cancel()
         for task in self._sending:
             task.cancel()
+
+
+def _event_texts(events: dict[EventKind, dict[tuple[str, str], Hint]]) -> Iterator[str]:
+    """Return what is told of each kind: its hints, or its name alone when there are too many."""
+    for kind, told in events.items():
+        if len(told) < EVENTS_TOLD_MAX:
+            yield from map(event.text_of, told.values())
+        else:
+            yield kind.value
 
 
 def pack(hints: dict[Kind, set[str]]) -> Iterator[str]:
@@ -154,7 +208,12 @@ def heard(payload: str) -> Heard:
         kind, _, about = line.partition(" ")
         first, _, second = about.partition(" ")
         if kind == Kind.WANT:
-            found.is_result_wanted = True
+            found.is_event_wanted |= about == "events"
+            found.is_result_wanted |= about != "events"
+        elif kind == Kind.EVENT:
+            _hear_event(found, about)
+        elif kind == Kind.ACCESS:
+            found.is_access_changed = True
         elif kind not in _KINDS:
             continue
         elif not about:
@@ -164,6 +223,17 @@ def heard(payload: str) -> Heard:
         elif second:
             (found.queues if kind == Kind.QUEUE else found.results).append((first, second))
     return found
+
+
+def _hear_event(found: Heard, about: str) -> None:
+    """Take in one hint; a kind alone was too much to say, and nothing at all was all kinds."""
+    hint = event.hint_of(about)
+    if hint is not None:
+        found.events.append(hint)
+    elif not about:
+        found.missed_events |= ALL_KINDS
+    elif about in ALL_KINDS:
+        found.missed_events.add(EventKind(about))
 
 
 _KINDS = frozenset(each.value for each in Kind)

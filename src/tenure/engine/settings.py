@@ -24,9 +24,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history_kept_ms: int = limits.HISTORY_KEPT_MS
     key_kept_ms: int = limits.KEY_KEPT_MS
     offline_kept_ms: int = limits.OFFLINE_KEPT_MS
+    audit_kept_ms: int = limits.AUDIT_KEPT_MS
     work_batch_max: int = limits.WORK_BATCH_MAX
     lane_queue_max: int = limits.LANE_QUEUE_MAX
     vacuum_every_tasks: int = limits.VACUUM_EVERY_TASKS
+    events_kept_max: int = limits.EVENTS_KEPT_MAX
+    events_reset_ms: int = limits.EVENTS_RESET_MS
     # The four measures below are switched off only by the benchmark that shows what they bring.
     direct_hand_out: bool = True
     cached_rows: bool = True

@@ -49,11 +49,22 @@ def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, 
             answers.append(c.Enqueued(new.id, task.state, is_new=True))
         else:
             answers.append(known)
+    if accepted:
+        # What was accepted before keeps its answer.
+        ws.check_enabled(namespace)
+        _take_in(ws, accepted, keyed)
+    return tuple(answers)
+
+
+def _take_in(
+    ws: WorkingSet,
+    accepted: list[Task],
+    keyed: dict[tuple[str, str], tuple[NewTask, bytes]],
+) -> None:
     for task in accepted:
         ws.add_task(task)
-    for (_, name), (new, digest) in keyed.items():
+    for (namespace, name), (new, digest) in keyed.items():
         _keep_key(ws, namespace, name, new.id, digest)
-    return tuple(answers)
 
 
 def _check_decided(task_id: str, now_ms: int) -> None:
@@ -326,6 +337,7 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
             message = f"Task {known.id} exists."
             raise AlreadyExists(message)
         return c.Enqueued(known.id, known.state, is_new=False)
+    ws.check_enabled(command.namespace)
     task = enqueue.again(old, task_id=command.new_task_id, now_ms=ws.now_ms)
     ws.add_task(task)
     return c.Enqueued(task.id, task.state, is_new=True)

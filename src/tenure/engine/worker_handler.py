@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tenure.core import lease as lease_rules
 from tenure.core import task_event
 from tenure.core import worker as worker_rules
+from tenure.core.audit import AuditAction
 from tenure.core.lease import Lease
 from tenure.core.queue import Queue
 from tenure.core.task import is_live
@@ -16,7 +17,7 @@ from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.task_handler import not_found
 from tenure.engine.working_set import WorkingSet
-from tenure.errors import AlreadyExists, Rejection, WrongState
+from tenure.errors import Rejection, WrongState
 from tenure.store.table import TaskKey
 
 
@@ -25,6 +26,7 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
     settings = ws.settings
     if not ws.has_namespace(command.namespace):
         raise not_found("Namespace", command.namespace)
+    ws.check_enabled(command.namespace)
     new = command.new
     known = [each for each in ws.workers.values() if each.namespace == command.namespace]
     for worker in known:
@@ -103,7 +105,20 @@ def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
     decision = ws.apply_worker(worker.id, event)
     if isinstance(decision, Rejection):
         raise decision.to_error()
+    if decision.worker is not worker and not command.is_own:
+        detail = f"within {command.deadline_ms} ms"
+        _record(ws, AuditAction.WORKER_DRAIN, command, worker.id, detail)
     return decision.worker
+
+
+def _record(
+    ws: WorkingSet,
+    action: AuditAction,
+    command: c.DrainWorker | c.EvictWorker | c.SetQueue,
+    target: str,
+    detail: str = "",
+) -> None:
+    ws.record(action, command.actor, target, namespaces=(command.namespace,), detail=detail)
 
 
 def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
@@ -115,6 +130,7 @@ def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
         message = f"Worker {worker.id} is offline already."
         raise WrongState(message, state=worker.status.upper())
     _end(ws, worker.id, EndReason.EVICTED)
+    _record(ws, AuditAction.WORKER_EVICT, command, worker.id)
     return ws.workers[worker.id]
 
 
@@ -132,6 +148,9 @@ def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
 def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
     worker = _calling(ws, command.namespace, command.worker_id)
+    if not ws.rows.held.get(worker.id):
+        # Who holds something may come back to finish it; nothing else is handed out.
+        ws.check_enabled(command.namespace)
     decision = ws.apply_worker(worker.id, worker_rules.SessionOpened(command.session_no))
     if isinstance(decision, Rejection):
         raise decision.to_error()
@@ -312,15 +331,13 @@ def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
         old.version,
     )
     ws.queues[key] = ws.changed_queues[key] = queue
+    if queue != old:
+        _record(ws, AuditAction.QUEUE_SET, command, command.name, _brakes(queue))
     # A brake that was released lets out what waits behind it.
     ws.effects.append(WakeQueue(command.namespace, command.name))
     return queue
 
 
-def create_namespace(ws: WorkingSet, command: c.CreateNamespace) -> str:
-    """Create a namespace."""
-    if ws.has_namespace(command.name):
-        message = f"Namespace {command.name} exists."
-        raise AlreadyExists(message)
-    ws.new_namespaces[command.name] = ws.now_ms
-    return command.name
+def _brakes(queue: Queue) -> str:
+    state = "paused" if queue.is_paused else "open"
+    return f"{state}, at most {queue.concurrency_max}" if queue.concurrency_max else state

@@ -8,9 +8,11 @@ from __future__ import annotations
 from tenure.core import lease as lease_rules
 from tenure.core import task as task_rules
 from tenure.core import worker as worker_rules
+from tenure.core.api_key import ApiKey
 from tenure.core.attempt import Attempt
+from tenure.core.audit import AuditAction, AuditRecord
 from tenure.core.lease import Lease
-from tenure.core.queue import Queue
+from tenure.core.queue import Namespace, Queue, namespace_disabled
 from tenure.core.task_effect import Decision, Effect, FollowUp
 from tenure.core.task_event import TaskEvent
 from tenure.core.task_record import Task
@@ -56,6 +58,15 @@ class WorkingSet:
         self.queues: dict[tuple[str, str], Queue] = dict(rows.queues)
         self.changed_queues: dict[tuple[str, str], Queue] = {}
         self.new_namespaces: dict[str, int] = {}
+        self.disabled: set[str] = rows.disabled.copy()
+        self.administered: dict[str, Namespace] = dict(rows.administered)
+        self.changed_namespaces: dict[str, Namespace] = {}
+        self.api_keys: dict[str, ApiKey] = dict(rows.api_keys)
+        self.new_api_keys: list[ApiKey] = []
+        self.revoked_api_keys: list[ApiKey] = []
+        self.live_key_count = rows.live_key_count
+        self.access_version = rows.access_version
+        self.audit: list[AuditRecord] = []
 
     def add_task(self, task: Task) -> None:
         """Take in a task that is not stored yet."""
@@ -140,3 +151,55 @@ class WorkingSet:
     def has_namespace(self, name: str) -> bool:
         """Tell whether a namespace exists."""
         return name in self.rows.namespaces or name in self.new_namespaces
+
+    def find_namespace(self, name: str) -> Namespace | None:
+        """Return a namespace that is administered in this batch."""
+        if name in self.new_namespaces:
+            return self.administered.get(name, Namespace(name, self.new_namespaces[name]))
+        return self.administered.get(name)
+
+    def set_namespace(self, namespace: Namespace) -> None:
+        """Take in that a namespace was disabled or enabled; what follows in the batch obeys."""
+        self.administered[namespace.name] = self.changed_namespaces[namespace.name] = namespace
+        if namespace.is_disabled:
+            self.disabled.add(namespace.name)
+        else:
+            self.disabled.discard(namespace.name)
+
+    def check_enabled(self, name: str) -> None:
+        """Refuse what a disabled namespace does not take."""
+        if name in self.disabled:
+            raise namespace_disabled(name).to_error()
+
+    def add_api_key(self, key: ApiKey) -> None:
+        """Take in a new key."""
+        self.api_keys[key.id] = key
+        self.new_api_keys.append(key)
+        self.live_key_count += 1
+
+    def revoke_api_key(self, key: ApiKey) -> None:
+        """Take in that a key was revoked, which may be one that this batch has made."""
+        self.api_keys[key.id] = key
+        self.revoked_api_keys.append(key)
+
+    def record(
+        self,
+        action: AuditAction,
+        actor: str,
+        target: str,
+        *,
+        namespaces: tuple[str, ...],
+        detail: str = "",
+    ) -> None:
+        """Note a change for the audit log; it is written with the change or not at all."""
+        self.audit.append(
+            AuditRecord(
+                id=self.clock.new_id(),
+                at_ms=self.now_ms,
+                actor=actor,
+                action=action,
+                target=target,
+                namespaces=namespaces,
+                detail=detail,
+            ),
+        )

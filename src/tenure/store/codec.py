@@ -224,6 +224,16 @@ def types_from(text: str) -> tuple[str, ...]:
     return _decode_types(text)
 
 
+def names_from(text: str) -> tuple[str, ...]:
+    """Read the namespaces of a key or of a record."""
+    return _decode_types(text)
+
+
+def names_to(names: Sequence[str]) -> str:
+    """Return namespaces as JSON text."""
+    return _encode_json(names).decode()
+
+
 def attempt_from(row: AnyRow) -> Attempt:
     """Make an ended attempt from its row."""
     error = row[8]

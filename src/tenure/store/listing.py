@@ -121,12 +121,13 @@ def _worker_parameters(
         where.version,
         codec.labels_to(where.labels),
         where.health or "",
-        _deaf(onlooker),
+        deaf_text(onlooker),
         onlooker.now_ms,
     )
 
 
-def _deaf(onlooker: Onlooker) -> str:
+def deaf_text(onlooker: Onlooker) -> str:
+    """Return who was found deaf as the statements take it."""
     return msgspec.json.encode(sorted(onlooker.deaf)).decode()
 
 
@@ -181,7 +182,7 @@ async def count_depths(
 
 async def count_healths(tx: Tx, onlooker: Onlooker) -> dict[tuple[str, str], int]:
     """Count workers by (status, health); an offline one has an empty health."""
-    rows = await tx.one("count_healths", _deaf(onlooker), onlooker.now_ms)
+    rows = await tx.one("count_healths", deaf_text(onlooker), onlooker.now_ms)
     return {cast("tuple[str, str]", (row[0], row[1])): cast("int", row[2]) for row in rows}
 
 

@@ -8,6 +8,7 @@ from tenure.engine.services.deaf_watch import DeafWatch
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.hint_channel import HintChannel
+from tenure.engine.services.key_use import KeyUse
 from tenure.engine.services.lease_judgement import LeaseJudgement
 from tenure.engine.services.retention import Retention
 from tenure.engine.services.server_row import ServerRow
@@ -24,6 +25,7 @@ def all_services() -> list[Job]:
         ClaimFallback(),
         HintChannel(),
         DeafWatch(),
+        KeyUse(),
         Retention(),
         Vacuum(),
     ]

@@ -1,4 +1,4 @@
-"""Forgets what is old: history, ended attempts, idempotency keys, offline workers, dead servers."""
+"""Forgets what is old: history, ended attempts, idempotency keys, audit, workers, servers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Retention:
                 amount,
             )
             await tx.one("delete_servers", now_ms - settings.offline_kept_ms)
-            return max(len(gone), len(keys), len(workers))
+            records = await tx.one("delete_audit", now_ms - settings.audit_kept_ms, amount)
+            return max(len(gone), len(keys), len(workers), len(records))
 
         most = await engine.store.transaction(body, LaneName.SERVICE)
         return Report(most, has_more=most >= RETENTION_BATCH_MAX)

@@ -4,6 +4,9 @@ SELECT * FROM unnest(CAST(:name AS text[]), CAST(:created_at_ms AS bigint[]))
 ON CONFLICT (name) DO NOTHING
 RETURNING name;
 
+-- name: list_disabled_namespaces()
+SELECT name FROM namespaces WHERE is_disabled ORDER BY name COLLATE "C";
+
 -- name: list_namespaces(after_name, amount)
 SELECT name, created_at_ms, is_disabled
 FROM namespaces

@@ -4,6 +4,9 @@ VALUES (:name, :created_at_ms)
 ON CONFLICT (name) DO NOTHING
 RETURNING name;
 
+-- name: list_disabled_namespaces()
+SELECT name FROM namespaces WHERE is_disabled <> 0 ORDER BY name;
+
 -- name: list_namespaces(after_name, amount)
 SELECT name, created_at_ms, is_disabled
 FROM namespaces

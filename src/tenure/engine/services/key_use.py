@@ -1,0 +1,53 @@
+"""Writes when API keys were used last: once a minute for all of them, never in a call's way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tenure.core.limits import KEY_USED_MS
+from tenure.engine.service import Report
+from tenure.store import access_table
+from tenure.store.failure import StoreError
+from tenure.store.transaction import LaneName
+
+if TYPE_CHECKING:
+    from tenure.engine.engine import Engine
+
+
+log = structlog.get_logger("tenure.engine")
+
+
+class KeyUse:
+    """Takes what the directory has noted."""
+
+    name = "key_use"
+
+    def interval_ms(self, engine: Engine) -> int:
+        """Return how exact the last use of a key is."""
+        del engine
+        return KEY_USED_MS
+
+    async def run_once(self, engine: Engine) -> Report:
+        """Write it; what could not be written is kept for the next round."""
+        used = engine.directory.take_used()
+        if not used:
+            return Report()
+        try:
+            await engine.store.transaction(
+                lambda tx: access_table.touch_keys(tx, used),
+                LaneName.SERVICE,
+            )
+        except BaseException:
+            engine.directory.keep_used(used)
+            raise
+        return Report(len(used))
+
+
+async def write_last(engine: Engine) -> None:
+    """Write what a server that stops has noted since the last round; without a store it is lost."""
+    try:
+        await KeyUse().run_once(engine)
+    except StoreError as error:
+        log.warning("service.failed", service=KeyUse.name, error=str(error))
