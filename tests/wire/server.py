@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,9 @@ class ServerProcess:
         self.grpc = grpc
 
     @classmethod
-    async def start(cls, store: str, log: Path, settings: Mapping[str, int]) -> ServerProcess:
+    async def start(
+        cls, store: str, log: Path, settings: Mapping[str, int], options: Sequence[str] = ()
+    ) -> ServerProcess:
         """Start one and wait until it serves."""
         said = [
             each for name, value in settings.items() for each in ("--setting", f"{name}={value}")
@@ -31,7 +33,7 @@ class ServerProcess:
         process = await Process.spawn(
             (
                 *("-m", "tenure.cli", "server", "--store", store),
-                *("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *said),
+                *("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *said, *options),
             ),
             log,
         )

@@ -73,10 +73,10 @@ class Stage:
         """End a process with the scene, too."""
         self._adopted.append(process)
 
-    async def server(self) -> ServerProcess:
+    async def server(self, *options: str) -> ServerProcess:
         """Start a server, the first or one more."""
         log = self.folder / f"server-{next(self._numbers)}.log"
-        made = await ServerProcess.start(self.store, log, self.settings)
+        made = await ServerProcess.start(self.store, log, self.settings, options)
         self._servers.append(made)
         return made
 

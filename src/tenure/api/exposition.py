@@ -37,6 +37,10 @@ class HistogramRow(msgspec.Struct, frozen=True):
 
 
 BUILD: Final = Family("tenure_build_info", "The version of this server.", ("version",))
+CERTIFICATE_EXPIRY: Final = Family(
+    "tenure_tls_certificate_expiry_timestamp_seconds",
+    "The end of the certificate that new connections are opened with; absent without TLS.",
+)
 
 ENQUEUED: Final = Family("tenure_tasks_enqueued", "Tasks that were stored.")
 HANDED_OUT: Final = Family("tenure_tasks_handed_out", "Attempts that were given to workers.")

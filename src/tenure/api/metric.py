@@ -22,6 +22,7 @@ import tenure
 from tenure.api import exposition
 from tenure.api.exposition import Family
 from tenure.api.queue_label import OTHER, QueueLabels
+from tenure.api.tls import Certificates
 from tenure.core.limits import METRIC_METHODS_MAX
 from tenure.engine.engine import Engine
 from tenure.engine.meter import LATENCY_BOUNDS_MS, Latencies, Tally
@@ -73,6 +74,7 @@ class Metrics:
         self._requests: dict[tuple[str, str, str], int] = {}
         self._request_seconds: dict[tuple[str, str], Histogram] = {}
         self._engine: Engine | None = None
+        self.certificates: Certificates | None = None
         self._labels = QueueLabels()
         self._sampled_at = timer()
         self.registry = CollectorRegistry()
@@ -123,6 +125,9 @@ class Metrics:
     def collect(self) -> Iterable[Metric]:
         """Return all families of Tenure."""
         yield exposition.gauge(exposition.BUILD, [((tenure.__version__,), 1)])
+        if self.certificates is not None:
+            expires_at_s = self.certificates.expires_at_ms / 1000
+            yield exposition.gauge(exposition.CERTIFICATE_EXPIRY, [((), expires_at_s)])
         yield from self._counters()
         yield from self._histograms()
         yield exposition.gauge(exposition.SAMPLE_AGE, [((), self.now() - self._sampled_at)])

@@ -11,13 +11,16 @@ from typing import Final
 
 import structlog
 
+from tenure.api.exposure import check_exposure
 from tenure.api.http.app import make_app
 from tenure.api.http.serving import HttpServer, http_config
 from tenure.api.metric import Metrics
+from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.rpc.server import RpcServer
 from tenure.api.sampler import Sampler
 from tenure.api.setting import Address, ServerSettings
+from tenure.api.tls import Certificates
 from tenure.engine.clock import Clock, SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
@@ -29,6 +32,8 @@ log = structlog.get_logger("tenure.api")
 # Of the time that a stopping server has, this share is for open calls; the rest is for commits.
 _GRACE_SHARE: Final = 0.25
 _BACKLOG: Final = 2_048
+# Connections that are accepted in one turn of the loop.
+_ACCEPTS: Final = 16
 
 
 class Server:
@@ -52,12 +57,26 @@ class Server:
             meter=self.metrics,
         )
         self.readiness = Readiness(self.engine)
+        self.warning = ""
         self.http_address = settings.http
         self.grpc_address = settings.grpc
-        self._rpc = RpcServer(self.engine, settings, self.readiness, self.metrics.request)
+        self._allowance = Allowance(self.engine.clock, settings)
+        self._rpc = RpcServer(
+            self.engine,
+            settings,
+            self.readiness,
+            self.metrics.request,
+            self._allowance,
+        )
         self._http: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._sampling: asyncio.Task[None] | None = None
+        self._admitting: asyncio.Task[None] | None = None
+        self._certificates = (
+            None if settings.tls is None else Certificates(settings.tls, self.engine.clock.now_ms)
+        )
+        self.metrics.certificates = self._certificates
+        self._renewing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open the store, then listen: whoever can connect gets answers."""
@@ -68,18 +87,24 @@ class Server:
             sock.close()
             raise
         try:
-            self.grpc_address = await self._rpc.start()
+            self.warning = check_exposure(self.settings, self.engine.directory)
+            self.grpc_address = await self._rpc.start(self._certificates)
         except BaseException:
             sock.close()
             await self.engine.stop()
             raise
         self.http_address = Address(self.settings.http.host, sock.getsockname()[1])
-        app = make_app(self.engine, self.settings, self.readiness, self.metrics)
+        app = make_app(self.engine, self.settings, self.readiness, self.metrics, self._allowance)
         grace_s = self.settings.shutdown_ms * _GRACE_SHARE / 1000
-        self._http = HttpServer(http_config(app, grace_s=grace_s))
         create = asyncio.get_running_loop().create_task
-        self._serving = create(self._http.serve(sockets=[sock]))
+        tls = None
+        if self._certificates is not None:
+            tls = self._certificates.http_context()
+            self._renewing = create(self._certificates.watch(), name="certificates")
+        self._http = HttpServer(http_config(app, grace_s=grace_s), tls=tls)
+        self._serving = create(self._http.serve(sockets=_shared(sock)))
         self._sampling = create(Sampler(self.engine, self.metrics).serve(), name="sampler")
+        self._admitting = create(self._allowance.admission.serve(), name="admission")
 
     async def stop(self) -> None:
         """Stop taking requests, let open ones end, and commit what was accepted."""
@@ -89,14 +114,23 @@ class Server:
         if self._http is not None:
             self._http.stop()
         await asyncio.gather(self._rpc.stop(grace_s), self._stop_http())
-        if self._sampling is not None:
-            self._sampling.cancel()
-            await asyncio.gather(self._sampling, return_exceptions=True)
+        for task in filter(None, (self._sampling, self._renewing, self._admitting)):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self.engine.stop()
 
     async def _stop_http(self) -> None:
         if self._serving is not None:
             await asyncio.gather(self._serving, return_exceptions=True)
+
+
+def _shared(sock: socket.socket) -> list[socket.socket]:
+    """Return several ways to one listening socket.
+
+    uvloop accepts one connection per turn of its loop from each; a busy server would let new
+    clients wait for seconds.
+    """
+    return [sock, *(sock.dup() for _ in range(_ACCEPTS - 1))]
 
 
 def _listen(address: Address) -> socket.socket:

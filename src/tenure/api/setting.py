@@ -6,6 +6,7 @@ import ipaddress
 
 import msgspec
 
+from tenure.api.tls import TlsFiles
 from tenure.core import limits
 from tenure.errors import InvalidArgument
 
@@ -51,19 +52,29 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     http: Address = Address("127.0.0.1", 7300)
     grpc: Address = Address("127.0.0.1", 7301)
     body_bytes_max: int = limits.REQUEST_BYTES_MAX
+    # Rates of one namespace, and of one worker's heartbeats; 0 is no limit.
+    enqueues_per_s: int = limits.ENQUEUES_PER_S
     registrations_per_s: int = limits.REGISTRATIONS_PER_S
+    lists_per_s: int = limits.LISTS_PER_S
+    beats_per_s: int = limits.BEATS_PER_S
+    # Of one namespace at a time.
+    sessions_max: int = limits.SESSIONS_MAX
+    polls_max: int = limits.POLLS_MAX
+    waits_max: int = limits.WAITS_MAX
     shutdown_ms: int = limits.SHUTDOWN_MS
     is_insecure: bool = False
+    tls: TlsFiles | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could never work or would be open to everybody."""
+        """Refuse what could never work."""
         assert self.body_bytes_max > 0
-        assert self.registrations_per_s > 0
+        assert min(self.enqueues_per_s, self.registrations_per_s) >= 0
+        assert min(self.lists_per_s, self.beats_per_s) >= 0
+        assert min(self.sessions_max, self.polls_max, self.waits_max) > 0
         assert self.shutdown_ms > 0
-        for field, address in (("http", self.http), ("grpc", self.grpc)):
-            if not (self.is_insecure or address.is_loopback):
-                message = (
-                    f"--{field} {address} can be reached from other machines, and this server has "
-                    "no authentication yet. Listen on 127.0.0.1, or allow it with --insecure."
-                )
-                raise InvalidArgument(message, field=field)
+
+    @property
+    def exposed(self) -> tuple[tuple[str, Address], ...]:
+        """Return the addresses that other machines can reach, by the names of their settings."""
+        both = (("http", self.http), ("grpc", self.grpc))
+        return tuple(pair for pair in both if not pair[1].is_loopback)

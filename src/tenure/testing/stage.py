@@ -35,8 +35,6 @@ T = TypeVar("T")
 # The server's time stands a little ahead of this machine's. Ids of tasks carry the time of their
 # client, and a request that is sent again is taken at once when the first one is not young.
 _AHEAD_MS: Final = 60_000
-# Its bucket is refilled by a clock that stands still.
-_REGISTRATIONS_MAX: Final = 1_000_000
 _START_SECONDS_MAX: Final = 30.0
 NOTHING_DUE: Final = (
     "Nothing more is due, and what is waited for is not done. Is there a worker for it, and does "
@@ -104,7 +102,10 @@ class Stage:
             clock=self.clock,
             services=[DueTasks(), HeldRelease(), ClaimFallback(), ServerRow()],
         )
-        settings = ServerSettings(grpc=self.address, registrations_per_s=_REGISTRATIONS_MAX)
+        # Its buckets would be refilled by a clock that stands still.
+        settings = ServerSettings(
+            grpc=self.address, registrations_per_s=0, lists_per_s=0, beats_per_s=0
+        )
         rpc = RpcServer(engine, settings, Readiness(engine), lambda *_: None)
         await engine.start()
         try:

@@ -136,11 +136,6 @@ async def test_a_terminated_task_fails_at_once(wire: Wire) -> None:
     assert (state_name(task.state), task.failure_reason) == ("FAILED", "TERMINATED")
 
 
-async def test_explain_has_its_place_and_is_not_offered_yet(wire: Wire) -> None:
-    status, refusal = await refused(wire.tasks.ExplainTask(pb.ExplainTaskRequest()))
-    assert (status, refusal.code) == ("UNIMPLEMENTED", "unimplemented")
-
-
 async def test_one_stream_gives_the_results_of_many_tasks_as_they_end(wire: Wire) -> None:
     ids = await wire.enqueue(*[wire.new() for _ in range(3)])
     worker = await wire.register()

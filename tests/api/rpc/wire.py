@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_status import rpc_status
 
+from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.rpc.server import RpcServer
 from tenure.api.setting import Address, ServerSettings
@@ -234,10 +235,12 @@ async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 @asynccontextmanager
-async def open_wire(engine: Engine, **settings: Any) -> AsyncIterator[Wire]:
+async def open_wire(
+    engine: Engine, allowance: Allowance | None = None, **settings: Any
+) -> AsyncIterator[Wire]:
     """Serve an engine on a free port and connect to it."""
     made = ServerSettings(grpc=Address("127.0.0.1", 0), **settings)
-    server = RpcServer(engine, made, Readiness(engine), lambda *_: None)
+    server = RpcServer(engine, made, Readiness(engine), lambda *_: None, allowance)
     address = await server.start()
     async with grpc.aio.insecure_channel(str(address)) as channel:
         try:

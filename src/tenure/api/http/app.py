@@ -1,13 +1,13 @@
 """The edge: what belongs to every request, whatever it asks for.
 
-It has an id and a line in the log, a deadline and a place among a bounded number; it ends with an
-answer or an error of the one table; and its work is dropped when its client is gone.
+It has a key, an id and a line in the log, a deadline and a place among a bounded number; it ends
+with an answer or an error of the one table; and its work is dropped when its client is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, Final
 
 import msgspec
@@ -16,27 +16,41 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tenure.api.http import later
-from tenure.api.http.error import JSON, error_response, internal
+from tenure.api.access import (
+    OPEN,
+    PRINCIPAL,
+    Access,
+    check_action,
+    check_namespace,
+    note_refusal,
+)
+from tenure.api.admission import overloaded
+from tenure.api.http import early_refusal, later
+from tenure.api.http.error import JSON, error_body, error_response, internal
 from tenure.api.http.operation import Call, Desk, Operation
 from tenure.api.http.reading import (
     ClientGone,
     Incoming,
+    read_authorization,
     read_namespace,
     read_query,
     while_connected,
 )
 from tenure.api.http.table import OPERATIONS, Table
 from tenure.api.metric import Metrics
+from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core import check, limits
+from tenure.core.permission import Action
+from tenure.core.principal import Principal
 from tenure.engine.engine import Engine
 from tenure.errors import (
     DeadlineExceeded,
     InvalidArgument,
     NotFound,
     PayloadTooLarge,
+    RateLimited,
     TenureError,
 )
 
@@ -49,6 +63,7 @@ SLOW_CLIENT: Final = 408
 UNKNOWN: Final = "unknown"
 # Separators and NUL that a proxy may have decoded or not: no id of ours holds them.
 _HIDDEN: Final = (b"%2f", b"%5c", b"%00")
+_EVENTS: Final = b"text/event-stream"
 
 
 class Exchange:
@@ -62,9 +77,16 @@ class Exchange:
         self.incoming = Incoming(self.headers, receive, bytes_max=bytes_max)
         self.request_id = ""
         self.operation: Operation | None = None
+        self.path: dict[str, str] = {}
         self.http_status: int | None = None
         self.code = OK
         self._send = send
+        self._is_streaming = False
+
+    @property
+    def name(self) -> str:
+        """Return the name of the operation that is asked for, once it is known."""
+        return self.operation.name if self.operation else UNKNOWN
 
     async def answer(self, response: Response) -> None:
         """Send an answer, with what every answer carries."""
@@ -73,14 +95,28 @@ class Exchange:
         await response(self.scope, self.receive, self._note)
 
     async def fail(self, error: TenureError, status: int | None = None) -> None:
-        """Send an error, unless an answer has begun: that cannot be taken back."""
+        """Send an error, unless an answer has begun: only a stream can still be told of it."""
         self.code = error.code
         if self.http_status is None:
             await self.answer(error_response(error, status))
+        elif self._is_streaming:
+            event = b"event: error\ndata: %b\n\n" % error_body(error)
+            # One that does not read is cut off without it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.SLOW_READER_MS / 1000):
+                    await self._note(
+                        {"type": "http.response.body", "body": event, "more_body": False},
+                    )
 
     async def _note(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.http_status = int(message["status"])
+            self._is_streaming = any(
+                name == b"content-type" and value.startswith(_EVENTS)
+                for name, value in message["headers"]
+            )
+        elif not message.get("more_body", False):
+            self._is_streaming = False
         await self._send(message)
 
 
@@ -105,7 +141,25 @@ class Edge:
         """Answer what the table has for the engine at the desk."""
         self._desk = desk
         self._table = table
+        self._access = Access(desk.engine)
         self._bytes_max = settings.body_bytes_max
+
+    def turn_away(self, data: bytes) -> bytes | None:
+        """Return the refusal of a whole request that was just received, if it must be refused."""
+        name = early_refusal.new_work(data)
+        if name is None:
+            return None
+        if self._desk.allowance.admission.refuses():
+            self._desk.metrics.request("http", name, RateLimited.code, 0.0)
+            return early_refusal.ANSWER
+        return None
+
+    def _check_load(self) -> None:
+        """Refuse new work when the server is late with what it has."""
+        admission = self._desk.allowance.admission
+        # One that was let in when it arrived is not asked about again.
+        if not admission.is_expecting and admission.refuses():
+            raise overloaded()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -131,8 +185,7 @@ class Edge:
     def _note(self, exchange: Exchange, took_ms: int) -> None:
         """Say what happened, without anything that a client may want to keep to itself."""
         operation = exchange.operation
-        name = operation.name if operation else UNKNOWN
-        self._desk.metrics.request("http", name, exchange.code, took_ms / 1000)
+        self._desk.metrics.request("http", exchange.name, exchange.code, took_ms / 1000)
         log.info(
             "http.request",
             method=operation.method if operation else exchange.scope["method"][:16],
@@ -145,31 +198,62 @@ class Edge:
     async def _serve(self, exchange: Exchange) -> None:
         """Answer with what the operation gives, or with the error that it ends with."""
         try:
-            await exchange.answer(await self._response(exchange))
+            principal, operation = await self._admit(exchange)
+            is_long = operation.is_waiting
+            async with self._access.guard(principal) if is_long else nullcontext():
+                await exchange.answer(await self._response(exchange, principal, operation))
         except ClientGone:
             exchange.code = CLIENT_GONE
         except TenureError as error:
+            note_refusal(error, exchange.name)
             await exchange.fail(error, _STATUSES.get(type(error)))
         except Exception:
             log.exception("http.failed", request_id=exchange.request_id)
             await exchange.fail(internal(exchange.request_id))
 
-    async def _response(self, exchange: Exchange) -> Response:
+    async def _admit(self, exchange: Exchange) -> tuple[Principal, Operation]:
+        """Return who asks for what; without a key nobody learns which paths there are."""
         scope = exchange.scope
-        _check_head(scope)
-        operation, names = self._table.find(scope["method"], scope["path"])
+        _check_size(scope)
+        principal = OPEN
+        if not (self._access.is_open or self._table.is_exempt(scope["method"], _raw_path(scope))):
+            principal = await self._access.authenticate(read_authorization(exchange.headers))
+            PRINCIPAL.set(principal)
+        _check_path(scope)
+        operation, exchange.path = self._table.find(scope["method"], scope["path"])
         exchange.operation = operation
+        if operation.action is not None:
+            check_action(principal, operation.action, is_whole=operation.is_whole)
+            if operation.action is Action.ADMIN and principal is OPEN:
+                await self._access.confirm_open()
+        return principal, operation
+
+    async def _response(
+        self,
+        exchange: Exchange,
+        principal: Principal,
+        operation: Operation,
+    ) -> Response:
+        scope = exchange.scope
         if not operation.is_built:
             raise later.unimplemented()
         query = read_query(scope["query_string"], operation.query)
         namespace = read_namespace(exchange.headers, query)
+        if namespace:
+            check_namespace(principal, namespace)
+        if operation.is_new_work:
+            self._check_load()
+        if operation.is_list:
+            # Lists of the whole server are counted for each key: nobody uses up those of others.
+            self._desk.allowance.lists.take(namespace or principal.key_id)
         gate = nullcontext() if operation.is_waiting else self._desk.requests
+        work = self._desk.allowance.admission.work() if operation.is_new_work else nullcontext()
         deadline = asyncio.timeout(operation.deadline_ms / 1000)
         try:
-            with gate:
+            with gate, work:
                 async with deadline:
                     body = await exchange.incoming.read(operation)
-                    call = Call(self._desk, scope, namespace, names, query, body)
+                    call = Call(self._desk, scope, namespace, exchange.path, query, body, principal)
                     return await while_connected(exchange.receive, _run(operation, call))
         except TimeoutError as error:
             if not deadline.expired():
@@ -189,14 +273,23 @@ async def _run(operation: Operation, call: Call[Any, Any]) -> Response:
     )
 
 
-def _check_head(scope: Scope) -> None:
-    """Refuse a head that is too large, and a path that hides a separator."""
+def _raw_path(scope: Scope) -> bytes:
+    """Return the path as it was sent, before anything in it was decoded."""
     raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
-    size = len(raw_path) + len(scope["query_string"])
+    return raw_path
+
+
+def _check_size(scope: Scope) -> None:
+    """Refuse a head that is too large."""
+    size = len(_raw_path(scope)) + len(scope["query_string"])
     size += sum(len(name) + len(value) for name, value in scope["headers"])
     if size > limits.HTTP_HEAD_BYTES_MAX:
         raise _HeadTooLarge(limit=limits.HTTP_HEAD_BYTES_MAX)
-    hidden = raw_path.lower()
+
+
+def _check_path(scope: Scope) -> None:
+    """Refuse a path that hides a separator."""
+    hidden = _raw_path(scope).lower()
     if any(each in hidden for each in _HIDDEN):
         raise NotFound("There is no such path. /docs lists those that there are.")
 
@@ -218,6 +311,9 @@ def make_app(
     settings: ServerSettings,
     readiness: Readiness,
     metrics: Metrics | None = None,
+    allowance: Allowance | None = None,
 ) -> Edge:
     """Return the ASGI application of a server."""
-    return Edge(Desk(engine, readiness, metrics or Metrics()), Table(OPERATIONS), settings)
+    allowance = allowance or Allowance(engine.clock, settings)
+    desk = Desk(engine, readiness, metrics or Metrics(), allowance=allowance)
+    return Edge(desk, Table(OPERATIONS), settings)

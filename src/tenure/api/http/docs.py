@@ -17,6 +17,8 @@ from starlette.responses import HTMLResponse
 
 from tenure.api.http.openapi import Schema
 from tenure.api.http.operation import Operation
+from tenure.core.api_key import Role
+from tenure.core.permission import allows
 from tenure.errors import ERRORS, wire_name
 
 _STYLE: Final = """
@@ -46,6 +48,8 @@ _INTRODUCTION: Final = """
 <h1>Tenure</h1><p class="q">HTTP API %s, as <a href="/openapi.json">OpenAPI</a>.</p>
 <p>Bodies are JSON in UTF-8; a field that is not known is refused. The namespace is the header
 <code>Tenure-Namespace</code> or the parameter <code>namespace</code>, else <code>default</code>.
+A server with API keys wants one as <code>Authorization: Bearer tnr_…</code>, but for
+<code>/healthz</code> and <code>/readyz</code>.
 Instants are RFC 3339 in UTC, durations are milliseconds. Lists answer <code>nextPageToken</code>
 while there is more. Every answer has <code>X-Request-Id</code>, which the server's log knows.</p>
 """
@@ -94,9 +98,19 @@ def _operation(operation: Operation, described: Schema) -> str:
         rows.append(_row(status, _type_text(content.get("schema", {})), response["description"]))
     return (
         f'<h3 id="{_id(operation.name)}"><span class="m">{operation.method}</span>'
-        f"{escape(operation.path)}</h3><p>{escape(operation.summary)}</p>"
+        f"{escape(operation.path)}</h3><p>{escape(operation.summary)}"
+        f' <span class="q">{escape(_needed(operation))}</span></p>'
         f"<pre>{escape(_curl(operation))}</pre><table>{''.join(rows)}</table>"
     )
+
+
+def _needed(operation: Operation) -> str:
+    """Return which keys may make the call."""
+    if operation.action is None:
+        return "Needs no key."
+    roles = [role for role in Role if allows(role, operation.action)]
+    whole = ", of all namespaces" if operation.is_whole else ""
+    return f"Roles: {', '.join(roles)}{whole}."
 
 
 def _curl(operation: Operation) -> str:

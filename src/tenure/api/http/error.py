@@ -32,13 +32,16 @@ def error_response(error: TenureError, status: int | None = None) -> Response:
     if isinstance(error, MethodNotAllowed):
         status = HTTPStatus.METHOD_NOT_ALLOWED
         headers["allow"] = error.allowed
+    status = status or ERRORS[error.code].http_status
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
     retry_after_ms = error.fields.get("retry_after_ms")
     if isinstance(retry_after_ms, int):
         # The header knows whole seconds only; never less than what the body says.
         headers["retry-after"] = str(-(-retry_after_ms // _MS_PER_S))
     return Response(
         error_body(error),
-        status_code=status or ERRORS[error.code].http_status,
+        status_code=status,
         headers=headers,
         media_type=JSON,
     )

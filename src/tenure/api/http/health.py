@@ -46,6 +46,7 @@ OPERATIONS: Final = (
         group="Server",
         summary="The process is up.",
         handle=is_up,
+        action=None,
         answer=view.HealthView,
     ),
     Operation(
@@ -55,6 +56,7 @@ OPERATIONS: Final = (
         group="Server",
         summary="The server can work: 503 while its store is away or while it stops.",
         handle=is_ready,
+        action=None,
         answer=view.HealthView,
     ),
 )

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from tenure.api.http.operation import Call, Operation
 from tenure.api.http.parameter import NoQuery
+from tenure.core.permission import Action
 from tenure.errors import Unimplemented
 
 
@@ -23,11 +24,9 @@ async def refuse(call: Call[NoQuery, None]) -> Response:
 
 
 _PATHS: Final = (
-    ("GET", "/v1/tasks/{taskId}/explain", "explainTask", "Why a task is not running now."),
     ("POST", "/v1/tasks/{taskId}/started", "reportStarted", "An endpoint has begun its task."),
     ("POST", "/v1/tasks/{taskId}/heartbeat", "reportProgress", "An endpoint makes progress."),
     ("POST", "/v1/tasks/{taskId}/completed", "reportCompleted", "An endpoint has ended its task."),
-    ("GET", "/v1/events", "listenToEvents", "Hints of what changed, as server-sent events."),
     ("GET", "/v1/runs", "listRuns", "List workflow runs."),
     ("POST", "/v1/runs", "startRun", "Start a workflow run."),
     ("GET", "/v1/runs/{runId}", "getRun", "Get a run."),
@@ -49,10 +48,15 @@ _PATHS: Final = (
     ("GET", "/v1/endpoints/{endpoint}", "getEndpoint", "Get an endpoint."),
     ("PUT", "/v1/endpoints/{endpoint}", "setEndpoint", "Change an endpoint."),
     ("DELETE", "/v1/endpoints/{endpoint}", "deleteEndpoint", "Delete an endpoint."),
-    ("GET", "/v1/api-keys", "listApiKeys", "List API keys."),
-    ("POST", "/v1/api-keys", "createApiKey", "Create an API key."),
-    ("DELETE", "/v1/api-keys/{keyId}", "deleteApiKey", "Revoke an API key."),
 )
+
+
+def _action(method: str, path: str) -> Action:
+    """Return what a caller must be allowed to do, so that nobody else learns of it even now."""
+    if method == "GET":
+        return Action.READ
+    return Action.OPERATE if path.startswith("/v1/endpoints") else Action.SUBMIT
+
 
 OPERATIONS: Final = tuple(
     Operation(
@@ -62,6 +66,7 @@ OPERATIONS: Final = tuple(
         group="Later",
         summary=summary,
         handle=refuse,
+        action=_action(method, path),
         is_built=False,
         errors=("unimplemented",),
     )

@@ -9,16 +9,21 @@ from typing import Any, Final
 import msgspec
 
 from tenure.api.http.error import JSON
+from tenure.api.http.event import Reset
 from tenure.api.http.operation import Operation
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.view import ErrorView
 from tenure.api.http.watch import Change
+from tenure.core.event import Hint
 from tenure.errors import ERRORS, wire_name
 
 _REF: Final = "#/components/schemas/{name}"
+# Whoever needs a key may come without one, or with one of another role.
+_WITH_KEY: Final = ("unauthenticated", "permission_denied")
 # What any request can meet; with a body there are two more.
 _ALWAYS: Final = ("invalid_argument", "rate_limited", "unavailable", "deadline_exceeded")
 _WITH_BODY: Final = ("payload_too_large", "unsupported_media_type")
+_SCHEME: Final = "apiKey"
 Schema = dict[str, Any]
 
 
@@ -40,13 +45,23 @@ def document(operations: Sequence[Operation], version: str) -> Schema:
             "description": "Durable tasks, and the workers that run them. Instants are RFC 3339 "
             "in UTC. Errors are JSON with a stable code; see ErrorView.",
         },
+        "security": [{_SCHEME: []}],
         "paths": paths,
-        "components": {"schemas": dict(sorted(components.items()))},
+        "components": {
+            "schemas": dict(sorted(components.items())),
+            "securitySchemes": {
+                _SCHEME: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key, tnr_…; a server that never had one needs none.",
+                },
+            },
+        },
     }
 
 
 def _types(operations: Sequence[Operation]) -> list[type]:
-    wanted: dict[type, None] = {ErrorView: None, Change: None}
+    wanted: dict[type, None] = {ErrorView: None, Change: None, Hint: None, Reset: None}
     for operation in operations:
         for each in (operation.body, operation.answer):
             if each is not None:
@@ -62,6 +77,8 @@ def _describe(operation: Operation, schemas: dict[type, Schema]) -> Schema:
         "parameters": [*_path_parameters(operation), *query_parameters(operation.query)],
         "responses": _responses(operation, schemas),
     }
+    if operation.action is None:
+        described["security"] = []
     if operation.body is not None:
         described["requestBody"] = {
             "required": operation.needs_body,
@@ -108,7 +125,7 @@ def _responses(operation: Operation, schemas: dict[type, Schema]) -> dict[str, S
 
 def by_status(operation: Operation) -> dict[int, list[str]]:
     """Return the errors that an operation can end with, by their HTTP status."""
-    codes = operation.errors
+    codes = operation.errors + (_WITH_KEY if operation.action is not None else ())
     if operation.is_built:
         codes += _ALWAYS + (_WITH_BODY if operation.body is not None else ())
     found: dict[int, list[str]] = {}

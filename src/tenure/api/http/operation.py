@@ -13,8 +13,12 @@ from starlette.types import Scope
 from tenure.api.http.error import JSON, RETRY_AFTER_MS
 from tenure.api.http.parameter import NoQuery
 from tenure.api.metric import Metrics
+from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.core import limits
+from tenure.core.permission import Action
+from tenure.core.principal import Principal
+from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.errors import RateLimited
 
@@ -53,6 +57,7 @@ class Desk:
     requests: Gate = field(default_factory=lambda: Gate(limits.HTTP_REQUESTS_MAX, "requests"))
     waits: Gate = field(default_factory=lambda: Gate(limits.HTTP_WAITS_MAX, "waiting requests"))
     streams: Gate = field(default_factory=lambda: Gate(limits.HTTP_STREAMS_MAX, "streams"))
+    allowance: Allowance = field(default_factory=lambda: Allowance(SystemClock()))
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Call(Generic[Q, B]):
     path: dict[str, str]
     query: Q
     body: B
+    principal: Principal
 
     @property
     def engine(self) -> Engine:
@@ -91,6 +97,10 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     handle: Handler
     group: str
+    # What the role of a caller must allow; None lets everybody in, with a key or without.
+    action: Action | None = Action.ADMIN
+    # Only for keys of all namespaces.
+    is_whole: bool = False
     query: type[NoQuery] = NoQuery
     body: type | None = None
     needs_body: bool = False
@@ -101,7 +111,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str = JSON
     errors: tuple[str, ...] = ()
     is_built: bool = True
-    # A waiting request has a gate of its own.
+    # A waiting request has a gate of its own, and ends when the key of its caller does.
     is_waiting: bool = False
+    # It brings new work, which is refused when the server is late with what it has.
+    is_new_work: bool = False
+    # It counts against the rate of lists.
+    is_list: bool = False
     deadline_ms: int = limits.CALL_MS
     example: str = ""

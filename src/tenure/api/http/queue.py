@@ -1,17 +1,16 @@
-"""The operations on queues and namespaces."""
+"""The operations on queues."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Final
 
 from msgspec import UNSET
 
 from tenure.api.http import view
-from tenure.api.http.body import EmptyBody, NamespaceBody, QueueBody
+from tenure.api.http.body import EmptyBody, QueueBody
 from tenure.api.http.operation import Answer, Call, Operation
-from tenure.api.http.parameter import NamespaceListQuery, NoQuery, Scoped
-from tenure.api.scope import scope
+from tenure.api.http.parameter import Scoped
+from tenure.core.permission import Action
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.errors import InvalidArgument
@@ -43,15 +42,22 @@ async def _shown(
 
 async def pause_queue(call: Call[Scoped, EmptyBody]) -> Answer:
     """Hand out nothing more from a queue."""
-    name = call.path["queue"]
-    await call.engine.submit(c.SetQueue(namespace=call.namespace, name=name, is_paused=True))
-    return await _shown(call)
+    return await _set_paused(call, is_paused=True)
 
 
 async def resume_queue(call: Call[Scoped, EmptyBody]) -> Answer:
     """Let a queue go on."""
-    name = call.path["queue"]
-    await call.engine.submit(c.SetQueue(namespace=call.namespace, name=name, is_paused=False))
+    return await _set_paused(call, is_paused=False)
+
+
+async def _set_paused(call: Call[Scoped, EmptyBody], *, is_paused: bool) -> Answer:
+    command = c.SetQueue(
+        namespace=call.namespace,
+        name=call.path["queue"],
+        is_paused=is_paused,
+        actor=call.principal.key_id,
+    )
+    await call.engine.submit(command)
     return await _shown(call)
 
 
@@ -66,29 +72,10 @@ async def set_queue(call: Call[Scoped, QueueBody]) -> Answer:
         name=call.path["queue"],
         is_paused=None if body.paused is UNSET else body.paused,
         concurrency_max=None if body.concurrency_max is UNSET else body.concurrency_max,
+        actor=call.principal.key_id,
     )
     await call.engine.submit(command)
     return await _shown(call)
-
-
-async def list_namespaces(call: Call[NamespaceListQuery, None]) -> Answer:
-    """Show a page of namespaces."""
-    page = query.PageRequest(
-        cursor_key=call.engine.secrets.cursor_key,
-        size=call.query.page_size,
-        token=call.query.page_token,
-    )
-    return Answer(view.namespace_list(await query.list_namespaces(call.engine.store, page=page)))
-
-
-async def create_namespace(call: Call[NoQuery, NamespaceBody]) -> Answer:
-    """Create a namespace."""
-    name = call.body.name
-    if not name:
-        message = "name must be tenant/workspace or a bare name"
-        raise InvalidArgument(message, field="name")
-    made = await call.engine.submit(c.CreateNamespace(name=scope(name, "name")))
-    return Answer(view.NamespaceItem(name=made), HTTPStatus.CREATED)
 
 
 OPERATIONS: Final = (
@@ -99,6 +86,8 @@ OPERATIONS: Final = (
         group="Queues",
         summary="List the queues that have settings or live tasks.",
         handle=list_queues,
+        is_list=True,
+        action=Action.READ,
         query=Scoped,
         answer=view.QueueListView,
         errors=("not_found",),
@@ -110,6 +99,7 @@ OPERATIONS: Final = (
         group="Queues",
         summary="Get a queue; one that nobody has used yet is empty and has no brakes.",
         handle=get_queue,
+        action=Action.READ,
         query=Scoped,
         answer=view.QueueItem,
         errors=("not_found",),
@@ -121,6 +111,7 @@ OPERATIONS: Final = (
         group="Queues",
         summary="Set the brakes of a queue; what is not given stays as it is.",
         handle=set_queue,
+        action=Action.OPERATE,
         query=Scoped,
         body=QueueBody,
         needs_body=True,
@@ -135,6 +126,7 @@ OPERATIONS: Final = (
         group="Queues",
         summary="Hand out nothing more from a queue; what runs goes on.",
         handle=pause_queue,
+        action=Action.OPERATE,
         query=Scoped,
         body=EmptyBody,
         answer=view.QueueItem,
@@ -147,33 +139,10 @@ OPERATIONS: Final = (
         group="Queues",
         summary="Let a paused queue go on.",
         handle=resume_queue,
+        action=Action.OPERATE,
         query=Scoped,
         body=EmptyBody,
         answer=view.QueueItem,
         errors=("not_found",),
-    ),
-    Operation(
-        method="GET",
-        path="/v1/namespaces",
-        name="listNamespaces",
-        group="Namespaces",
-        summary="List the namespaces of this server.",
-        handle=list_namespaces,
-        query=NamespaceListQuery,
-        answer=view.NamespaceListView,
-    ),
-    Operation(
-        method="POST",
-        path="/v1/namespaces",
-        name="createNamespace",
-        group="Namespaces",
-        summary="Create a namespace.",
-        handle=create_namespace,
-        body=NamespaceBody,
-        needs_body=True,
-        answer=view.NamespaceItem,
-        status=HTTPStatus.CREATED,
-        errors=("already_exists",),
-        example='{"name": "acme"}',
     ),
 )

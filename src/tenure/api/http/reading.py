@@ -15,6 +15,7 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
+from tenure.api.access import KeyRefused
 from tenure.api.http import strict_json
 from tenure.api.http.error import JSON
 from tenure.api.http.operation import Operation
@@ -156,6 +157,14 @@ def _list_names(kind: type[NoQuery]) -> frozenset[str]:
 
 def _plain(type_: msgspec.inspect.Type) -> msgspec.inspect.Type:
     return type_.type if isinstance(type_, msgspec.inspect.Metadata) else type_
+
+
+def read_authorization(headers: Headers) -> str | None:
+    """Return the header that says who asks; two of them would say two things."""
+    found = headers.getlist("authorization")
+    if len(found) > 1:
+        raise KeyRefused("The header Authorization must be sent once.")
+    return found[0] if found else None
 
 
 def read_namespace(headers: Headers, query: NoQuery) -> str:

@@ -13,11 +13,26 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 import tenure
-from tenure.api.http import docs, health, later, openapi, queue, task, worker
+from tenure.api.http import (
+    api_key,
+    audit,
+    diagnosis,
+    docs,
+    event,
+    explain,
+    health,
+    later,
+    namespace,
+    openapi,
+    queue,
+    task,
+    worker,
+)
 from tenure.api.http.error import JSON, MethodNotAllowed
 from tenure.api.http.operation import Call, Operation
 from tenure.api.http.parameter import NoQuery
 from tenure.api.metric import metrics_response
+from tenure.core.permission import Action
 from tenure.errors import NotFound
 
 
@@ -40,16 +55,24 @@ async def get_metrics(call: Call[NoQuery, None]) -> Response:
 
 OPERATIONS: Final = (
     *task.OPERATIONS,
+    *explain.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,
+    *namespace.OPERATIONS,
+    *api_key.OPERATIONS,
+    *audit.OPERATIONS,
+    *event.OPERATIONS,
+    *diagnosis.OPERATIONS,
     *health.OPERATIONS,
     Operation(
         method="GET",
         path="/metrics",
         name="getMetrics",
         group="Server",
-        summary="Metrics for Prometheus.",
+        summary="Metrics for Prometheus, of all namespaces.",
         handle=get_metrics,
+        action=Action.READ,
+        is_whole=True,
         media_type="text/plain",
     ),
     Operation(
@@ -59,6 +82,7 @@ OPERATIONS: Final = (
         group="Server",
         summary="This API as an OpenAPI 3.1 document.",
         handle=get_openapi,
+        action=Action.READ,
     ),
     Operation(
         method="GET",
@@ -67,6 +91,7 @@ OPERATIONS: Final = (
         group="Server",
         summary="This API as one page for people, which works offline.",
         handle=get_docs,
+        action=Action.READ,
         media_type="text/html",
     ),
     *later.OPERATIONS,
@@ -88,10 +113,20 @@ class Table:
             methods = by_path.setdefault(operation.path, {})
             assert operation.method not in methods, operation.path
             methods[operation.method] = operation
+        self._exempt = frozenset(
+            (method, each.path.encode())
+            for each in operations
+            if each.action is None
+            for method in (each.method, "HEAD")
+        )
         self._plain = {path: each for path, each in by_path.items() if "{" not in path}
         self._patterns: list[tuple[Pattern[str], dict[str, Operation]]] = [
             (compile_path(path)[0], each) for path, each in by_path.items() if "{" in path
         ]
+
+    def is_exempt(self, method: str, raw_path: bytes) -> bool:
+        """Tell whether a request needs no key: its path is exactly one of those, as it was sent."""
+        return (method, raw_path) in self._exempt
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
         """Return the operation and what stands for the names in its path."""

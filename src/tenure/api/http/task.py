@@ -24,6 +24,7 @@ from tenure.api.http.watch import EventStream, wait_for_end
 from tenure.core import enqueue as enqueue_rules
 from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
+from tenure.core.permission import Action
 from tenure.core.task_record import TaskState
 from tenure.engine import command as c
 from tenure.engine import query
@@ -64,6 +65,7 @@ async def _enqueue(
         raise InvalidArgument(message, field="isResend")
     tasks = tuple(body.new_task(call.engine.clock.new_id()) for body in bodies)
     command = c.EnqueueTasks(namespace=call.namespace, tasks=tasks, is_resend=is_resend)
+    call.desk.allowance.enqueues.take(call.namespace, len(tasks))
     return cast("tuple[c.Enqueued, ...]", await call.engine.submit(command))
 
 
@@ -189,6 +191,7 @@ async def retry_task(call: Call[Scoped, AgainBody]) -> Answer:
         task_id=call.path["taskId"],
         new_task_id=call.engine.clock.new_id() if new_id is UNSET else new_id,
     )
+    call.desk.allowance.enqueues.take(call.namespace)
     answer = cast("c.Enqueued", await call.engine.submit(command))
     return Answer(view.enqueued(answer), _created(is_new=answer.is_new))
 
@@ -204,6 +207,8 @@ OPERATIONS: Final = (
         summary="Enqueue a task. With taskId or idempotencyKey the request may be repeated; "
         "200 instead of 201 says that the task was there already.",
         handle=enqueue_task,
+        is_new_work=True,
+        action=Action.SUBMIT,
         query=Scoped,
         body=EnqueueBody,
         needs_body=True,
@@ -221,6 +226,8 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="Enqueue up to 1,000 tasks, all or none.",
         handle=enqueue_batch,
+        is_new_work=True,
+        action=Action.SUBMIT,
         query=Scoped,
         body=BatchBody,
         needs_body=True,
@@ -237,6 +244,8 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="List tasks, newest first, live and finished, without their payloads.",
         handle=list_tasks,
+        is_list=True,
+        action=Action.READ,
         query=TaskListQuery,
         answer=view.TaskListView,
         errors=("not_found",),
@@ -249,6 +258,7 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="Get a task; with wait, when it has ended or when the time is over.",
         handle=get_task,
+        action=Action.READ,
         query=TaskQuery,
         answer=view.TaskView,
         errors=("not_found",),
@@ -263,6 +273,7 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="List the attempts of a task: who had it, and how each ended.",
         handle=list_attempts,
+        action=Action.READ,
         query=Scoped,
         answer=view.AttemptListView,
         errors=("not_found",),
@@ -275,6 +286,7 @@ OPERATIONS: Final = (
         summary="Watch a task as server-sent events: state and progress (a Change), at the end "
         "result (a Task). For curl -N.",
         handle=watch_task,
+        action=Action.READ,
         query=Scoped,
         media_type="text/event-stream",
         is_waiting=True,
@@ -287,6 +299,7 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="Cancel a task: at once while nobody runs it, else its worker is asked to stop.",
         handle=cancel_task,
+        action=Action.SUBMIT,
         query=Scoped,
         body=CancelBody,
         answer=view.StateView,
@@ -300,6 +313,7 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="Hold a task: at once while nobody runs it, else when its attempt ends.",
         handle=pause_task,
+        action=Action.SUBMIT,
         query=Scoped,
         body=EmptyBody,
         answer=view.StateView,
@@ -312,6 +326,7 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="Let a held task go on.",
         handle=resume_task,
+        action=Action.SUBMIT,
         query=Scoped,
         body=EmptyBody,
         answer=view.StateView,
@@ -324,6 +339,8 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="Make a new task from a finished one. With newTaskId the request may be repeated.",
         handle=retry_task,
+        is_new_work=True,
+        action=Action.SUBMIT,
         query=Scoped,
         body=AgainBody,
         answer=view.EnqueuedView,
@@ -338,6 +355,7 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="End a task now, as failed, without asking its worker.",
         handle=terminate_task,
+        action=Action.SUBMIT,
         query=Scoped,
         body=EmptyBody,
         answer=view.StateView,
@@ -350,6 +368,7 @@ OPERATIONS: Final = (
         group="Tasks",
         summary="Complete a task asynchronously: its live attempt, or the one that is named.",
         handle=complete_task,
+        action=Action.SUBMIT,
         query=Scoped,
         body=CompleteBody,
         needs_body=True,

@@ -505,16 +505,18 @@ def queue(view: QueueView) -> QueueItem:
     )
 
 
+def namespace(item: Namespace) -> NamespaceItem:
+    """Show a namespace."""
+    return NamespaceItem(
+        name=item.name,
+        created_at=instant(item.created_at_ms),
+        is_disabled=item.is_disabled,
+    )
+
+
 def namespace_list(page: Page[Namespace]) -> NamespaceListView:
     """Show a page of namespaces."""
     return NamespaceListView(
-        namespaces=[
-            NamespaceItem(
-                name=each.name,
-                created_at=instant(each.created_at_ms),
-                is_disabled=each.is_disabled,
-            )
-            for each in page.items
-        ],
+        namespaces=[namespace(each) for each in page.items],
         next_page_token=_set(page.next_page_token),
     )

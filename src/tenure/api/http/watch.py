@@ -8,17 +8,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import Any, Final, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from tenure.api.http import view
 from tenure.api.http.operation import Desk
-from tenure.api.http.reading import while_connected
+from tenure.api.http.server_sent import ServerSentEvents
 from tenure.core.limits import STREAM_PING_MS, WATCH_READ_MS
 from tenure.core.task_record import Task
 from tenure.engine import query
@@ -76,7 +74,7 @@ async def wait_for_end(desk: Desk, key: TaskKey, *, wait_ms: int) -> Task:
     task = await _read(desk.engine, key)
     if not wait_ms or task.finished_at_ms is not None:
         return task
-    with desk.waits, _End(desk, key) as end:
+    with desk.waits, desk.allowance.waits.place(key[0]), _End(desk, key) as end:
         finished = await end.wait(wait_ms)
     return finished or await _read(desk.engine, key)
 
@@ -97,39 +95,17 @@ class Change(view.View, frozen=True):
     progress_message: str | UnsetType = UNSET
 
 
-class EventStream(Response):
+class EventStream(ServerSentEvents):
     """Server-sent events about one task, from where it stands to its end."""
-
-    media_type = "text/event-stream"
 
     def __init__(self, desk: Desk, key: TaskKey, task: Task) -> None:
         """Begin with a task that was just read."""
-        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
-        del self.headers["content-length"]
-        self._desk = desk
+        super().__init__(desk)
         self._key = key
         self._task = task
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the task has ended, the client is gone or the server stops."""
-        with self._desk.streams:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": self.status_code,
-                    "headers": self.raw_headers,
-                },
-            )
-            if scope["method"] != "HEAD":
-                await while_connected(receive, self._send_all(send))
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send_all(self, send: Send) -> None:
-        async with aclosing(self._events()) as events:
-            async for event in events:
-                await send({"type": "http.response.body", "body": event, "more_body": True})
-
-    async def _events(self) -> AsyncGenerator[bytes, None]:
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Send each change, and the task at its end."""
         task, shown = self._task, None
         silent_ms = 0
         with _End(self._desk, self._key) as end:

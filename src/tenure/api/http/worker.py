@@ -14,6 +14,7 @@ from tenure.api.http.parameter import Scoped, WorkerListQuery
 from tenure.core.filter import WorkerFilter
 from tenure.core.health import Health
 from tenure.core.limits import DRAIN_DEADLINE_MS
+from tenure.core.permission import Action
 from tenure.core.worker import Worker, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine import fleet, query
@@ -86,13 +87,18 @@ async def drain_worker(call: Call[Scoped, DrainBody]) -> Answer:
         namespace=call.namespace,
         worker_id=call.path["workerId"],
         deadline_ms=_deadline_ms(call.body.deadline_ms),
+        actor=call.principal.key_id,
     )
     return Answer(view.changed_worker(cast("Worker", await call.engine.submit(command))))
 
 
 async def evict_worker(call: Call[Scoped, EmptyBody]) -> Answer:
     """Take a worker offline."""
-    command = c.EvictWorker(namespace=call.namespace, worker_id=call.path["workerId"])
+    command = c.EvictWorker(
+        namespace=call.namespace,
+        worker_id=call.path["workerId"],
+        actor=call.principal.key_id,
+    )
     return Answer(view.changed_worker(cast("Worker", await call.engine.submit(command))))
 
 
@@ -105,6 +111,7 @@ async def drain_workers(call: Call[Scoped, DrainAllBody]) -> Answer:
         labels=body.labels,
         version=body.version,
         deadline_ms=_deadline_ms(body.deadline_ms),
+        actor=call.principal.key_id,
     )
     return Answer(view.DrainedView(worker_ids=list(drained)))
 
@@ -121,6 +128,8 @@ OPERATIONS: Final = (
         group="Workers",
         summary="List workers, newest first; offline ones are kept for a day.",
         handle=list_workers,
+        is_list=True,
+        action=Action.READ,
         query=WorkerListQuery,
         answer=view.WorkerListView,
         errors=("not_found",),
@@ -133,6 +142,7 @@ OPERATIONS: Final = (
         group="Workers",
         summary="Get a worker: status, health, lease, labels, totals, and how much it holds.",
         handle=get_worker,
+        action=Action.READ,
         query=Scoped,
         answer=view.WorkerItem,
         errors=("not_found",),
@@ -144,6 +154,7 @@ OPERATIONS: Final = (
         group="Workers",
         summary="Let a worker finish what it holds and give it nothing new.",
         handle=drain_worker,
+        action=Action.OPERATE,
         query=Scoped,
         body=DrainBody,
         answer=view.WorkerItem,
@@ -157,6 +168,7 @@ OPERATIONS: Final = (
         group="Workers",
         summary="Take a worker offline whatever it does; its tasks run elsewhere.",
         handle=evict_worker,
+        action=Action.OPERATE,
         query=Scoped,
         body=EmptyBody,
         answer=view.WorkerItem,
@@ -169,6 +181,7 @@ OPERATIONS: Final = (
         group="Workers",
         summary="Drain all active workers that match the labels and the version.",
         handle=drain_workers,
+        action=Action.OPERATE,
         query=Scoped,
         body=DrainAllBody,
         needs_body=True,

@@ -1,4 +1,4 @@
-"""What stands around every gRPC call: typed errors, deadlines, bad bytes, and counts."""
+"""What stands around every gRPC call: its key, typed errors, deadlines, bad bytes, and counts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,28 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
+from tenure.api.access import (
+    OPEN,
+    PRINCIPAL,
+    Access,
+    KeyRefused,
+    check_action,
+    check_namespace,
+    note_refusal,
+)
 from tenure.api.rpc import error
+from tenure.api.rpc.permission import OPEN_METHODS, RULES, Rule, Scope
+from tenure.api.scope import scope
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
-from tenure.errors import DeadlineExceeded, InvalidArgument, TenureError, Unavailable
+from tenure.core.permission import Action
+from tenure.core.principal import Principal
+from tenure.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    TenureError,
+    Unavailable,
+    Unimplemented,
+)
 
 log = structlog.get_logger("tenure.api")
 
@@ -23,6 +42,7 @@ Count = Callable[[str, str, str, float], None]
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 RETRY_AFTER_MS: Final = 100
+_HEADER: Final = "authorization"
 # A poll that gets nothing answers by itself at its deadline.
 _SECONDS: Final = {"PollActivity": (LONG_POLL_MS + CALL_MS) / 1000}
 
@@ -44,10 +64,12 @@ def _safe(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
 class Boundary(grpc.aio.ServerInterceptor):
     """Wraps each handler once, when its method is first called."""
 
-    def __init__(self, count: Count) -> None:
-        """Report each call to ``count``."""
+    def __init__(self, count: Count, access: Access) -> None:
+        """Report each call to ``count``, and let in whom ``access`` lets in."""
         self._count = count
+        self._access = access
         self._wrapped: dict[str, Handler] = {}
+        self._unknown: Handler = grpc.stream_stream_rpc_method_handler(self._refuse_unknown)
 
     async def intercept_service(
         self,
@@ -60,49 +82,81 @@ class Boundary(grpc.aio.ServerInterceptor):
         if known is not None:
             return known
         handler = await continuation(handler_call_details)
-        # Unknown methods are answered by gRPC itself; other people's services stay theirs.
-        if handler is None or not path.startswith("/tenure.v1."):
-            return handler
-        self._wrapped[path] = wrapped = self._wrap(handler, path.rpartition("/")[2])
+        if handler is None or not (path in RULES or path in OPEN_METHODS):
+            # Whoever has no key does not learn which methods there are.
+            return None if self._access.is_open else self._unknown
+        self._wrapped[path] = wrapped = self._wrap(handler, path)
         return wrapped
 
-    def _wrap(
-        self,
-        handler: Handler,
-        method: str,
-    ) -> Handler:
+    def _wrap(self, handler: Handler, path: str) -> Handler:
+        rule = None if path in OPEN_METHODS else RULES[path]
+        is_ours = path.startswith("/tenure.v1.")
+        if rule is None and not is_ours:
+            return handler
         assert handler.request_deserializer is not None
         read = _safe(handler.request_deserializer)
         write = handler.response_serializer
+        method = path.rpartition("/")[2]
         if handler.unary_unary is not None:
-            unary = self._unary(handler.unary_unary, method)
+            unary = self._unary(handler.unary_unary, method, rule)
             return grpc.unary_unary_rpc_method_handler(unary, read, write)
         assert handler.stream_stream is not None
-        stream = self._stream(handler.stream_stream, method)
+        assert rule is not None
+        handle = handler.stream_stream if is_ours else _written(handler.stream_stream)
+        stream = self._stream(handle, method, rule)
         return grpc.stream_stream_rpc_method_handler(stream, read, write)
 
-    def _unary(self, handle: Any, method: str) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+    def _unary(self, handle: Any, method: str, rule: Rule | None) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
         seconds = _SECONDS.get(method, CALL_MS / 1000)
+        is_long = method in _SECONDS
 
         async def call(request: object, context: Context) -> object:
             async def answer() -> object:
+                principal = OPEN if rule is None else await self._admit(context, rule)
                 if isinstance(request, _BadMessage):
                     raise _unreadable()
+                if rule is not None:
+                    _check_scope(principal, rule, request)
                 async with asyncio.timeout(seconds):
-                    return await handle(request, context)
+                    if not is_long:
+                        return await handle(request, context)
+                    async with self._access.guard(principal):
+                        return await handle(request, context)
 
             return await self._guard(answer, context, method)
 
         return call
 
-    def _stream(self, handle: Any, method: str) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+    def _stream(self, handle: Any, method: str, rule: Rule) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
         async def call(requests: AsyncIterator[object], context: Context) -> None:
             async def answer() -> None:
-                await handle(_checked(requests), context)
+                principal = await self._admit(context, rule)
+                async with self._access.guard(principal):
+                    await handle(_checked(requests, principal, rule), context)
 
             await self._guard(answer, context, method)
 
         return call
+
+    async def _admit(self, context: Context, rule: Rule) -> Principal:
+        """Return who calls, if they may do such a thing at all."""
+        if self._access.is_open:
+            if rule.action is Action.ADMIN:
+                await self._access.confirm_open()
+            return OPEN
+        principal = await self._access.authenticate(_authorization(context))
+        PRINCIPAL.set(principal)
+        check_action(principal, rule.action, is_whole=rule.is_whole)
+        return principal
+
+    async def _refuse_unknown(self, requests: AsyncIterator[object], context: Context) -> None:
+        del requests
+
+        async def answer() -> None:
+            await self._access.authenticate(_authorization(context))
+            raise Unimplemented
+
+        await self._guard(answer, context, "unknown")
 
     async def _guard(
         self,
@@ -132,14 +186,54 @@ class Boundary(grpc.aio.ServerInterceptor):
         finally:
             self._count("grpc", method, code, time.perf_counter() - started)
         log.info("rpc.refused", method=method, code=code)
+        note_refusal(failure, method)
         return await context.abort_with_status(error.status(failure))
 
 
-async def _checked(requests: AsyncIterator[object]) -> AsyncIterator[object]:
+def _authorization(context: Context) -> str | None:
+    """Return the header that says who calls; two of them would say two things."""
+    found = [value for name, value in context.invocation_metadata() or () if name == _HEADER]
+    if len(found) > 1:
+        raise KeyRefused("The header authorization must be sent once.")
+    return str(found[0]) if found else None
+
+
+def _check_scope(principal: Principal, rule: Rule, request: Any) -> None:  # noqa: ANN401 (any message)
+    """Refuse a namespace that is not the caller's, before anything else of a request is read."""
+    if not principal.namespaces or rule.scope is Scope.NONE:
+        return
+    said: str = (request.hello if rule.scope is Scope.HELLO else request).namespace_id
+    if said or rule.scope is not Scope.OPTIONAL:
+        check_namespace(principal, scope(said))
+
+
+async def _checked(
+    requests: AsyncIterator[object],
+    principal: Principal,
+    rule: Rule,
+) -> AsyncIterator[object]:
+    """Give the messages of a stream; the first says what the stream is about."""
+    first = await anext(requests, None)
+    if first is None:
+        return
+    if isinstance(first, _BadMessage):
+        raise _unreadable()
+    _check_scope(principal, rule, first)
+    yield first
     async for request in requests:
         if isinstance(request, _BadMessage):
             raise _unreadable()
         yield request
+
+
+def _written(handle: Any) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+    """Return a handler that yields its answers as one that writes them."""
+
+    async def call(requests: AsyncIterator[object], context: Context) -> None:
+        async for answer in handle(requests, context):
+            await context.write(answer)
+
+    return call
 
 
 def _unreadable() -> InvalidArgument:

@@ -9,14 +9,18 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from tenure.api.access import Access
+from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
-from tenure.api.registration import RegistrationLimit
 from tenure.api.rpc.admin_service import AdminService
 from tenure.api.rpc.boundary import Boundary, Count
+from tenure.api.rpc.doorkeeper import Doorkeeper
 from tenure.api.rpc.session_service import SessionService
 from tenure.api.rpc.task_service import TaskService
 from tenure.api.rpc.workflow_service import WorkflowService
 from tenure.api.setting import Address, ServerSettings
+from tenure.api.tls import Certificates
+from tenure.core import limits
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument
 from tenure.v1 import (
@@ -42,6 +46,7 @@ _SERVICES: Final = tuple(
 _HEALTH_SECONDS: Final = 0.5
 # Room for the frame around a body of the largest size.
 _FRAME_ROOM: Final = 64 * 1024
+_UNCOMPRESSED: Final = 1
 
 
 class RpcServer:
@@ -53,17 +58,23 @@ class RpcServer:
         settings: ServerSettings,
         readiness: Readiness,
         count: Count,
+        allowance: Allowance | None = None,
     ) -> None:
         """Prepare; ``start`` listens."""
+        allowance = allowance or Allowance(engine.clock, settings)
         self._settings = settings
         self._readiness = readiness
-        self._sessions = SessionService(engine)
-        self._tasks = TaskService(engine)
+        self._sessions = SessionService(engine, allowance)
+        self._tasks = TaskService(engine, allowance)
         self._health = health.aio.HealthServicer()
         self._watching: asyncio.Task[None] | None = None
+        self._credentials: grpc.ServerCredentials | None = None
         limit = settings.body_bytes_max + _FRAME_ROOM
         self._server = grpc.aio.server(
-            interceptors=[Boundary(count)],
+            interceptors=[
+                Doorkeeper(allowance.admission, count),
+                Boundary(count, Access(engine)),
+            ],
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
@@ -72,14 +83,17 @@ class RpcServer:
                 # Workers may ping as often as their proxies want it.
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
                 ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.max_concurrent_streams", limits.CONNECTION_STREAMS_MAX),
+                # None: a compressed message is unpacked whole before its size is looked at.
+                ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
+                ("grpc.server_handshake_timeout_ms", limits.TLS_HANDSHAKE_MS),
             ],
         )
-        registrations = RegistrationLimit(engine.clock, per_s=settings.registrations_per_s)
-        workflows = WorkflowService(engine, registrations, readiness)
+        workflows = WorkflowService(engine, allowance, readiness)
         workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server(workflows, self._server)
         task_service_pb2_grpc.add_TaskServiceServicer_to_server(self._tasks, self._server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(
-            AdminService(engine),
+            AdminService(engine, allowance),
             self._server,
         )
         session_service_pb2_grpc.add_SessionServiceServicer_to_server(
@@ -97,11 +111,16 @@ class RpcServer:
         """Return how many sessions are open."""
         return len(self._sessions)
 
-    async def start(self) -> Address:
+    async def start(self, certificates: Certificates | None = None) -> Address:
         """Listen, and return where."""
         wanted = self._settings.grpc
         try:
-            port = self._server.add_insecure_port(str(wanted))
+            if certificates is None:
+                port = self._server.add_insecure_port(str(wanted))
+            else:
+                # gRPC keeps only a pointer to it.
+                self._credentials = certificates.rpc_credentials()
+                port = self._server.add_secure_port(str(wanted), self._credentials)
         except RuntimeError as taken:
             message = f"Cannot listen on {wanted} for gRPC. Is another server running there?"
             raise InvalidArgument(message, field="grpc") from taken

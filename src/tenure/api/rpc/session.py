@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import structlog
 
+from tenure.api.rate_limit import RateLimit
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.boundary import Context, shutting_down
 from tenure.api.rpc.outbox import Outbox, refs
@@ -36,14 +37,22 @@ Item = TypeVar("Item", c.TaskRef, c.TaskBeat, c.Finish)
 class Session:
     """The sink of a worker's offer, and the stream that it is told through."""
 
-    def __init__(self, engine: Engine, context: Context, hello: pb.Hello) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        context: Context,
+        hello: pb.Hello,
+        beats: RateLimit,
+    ) -> None:
         """Prepare; ``serve`` opens it."""
         self._engine = engine
+        self._beats = beats
         self._context = context
         self._hello = hello
         self._namespace = scope(hello.namespace_id)
         self._worker_id = hello.worker_id
         self._session_no = 0
+        self._slots = 0
         self._outbox = Outbox(self._token if hello.wants_tokens else None)
         self._is_open = True
         self._is_closing = False
@@ -95,6 +104,7 @@ class Session:
         try:
             answer = await self._open()
             self._session_no = answer.worker.session_no
+            self._slots = answer.worker.slots
             if answer.worker.status is WorkerStatus.DRAINING:
                 self.drain()
             await self._context.write(self._welcome(answer))
@@ -232,7 +242,8 @@ class Session:
                 await self._begin_beat(frame.beat)
             if frame.HasField("window"):
                 window = check.integer(frame.window, "window", 0, limits.WORKER_SLOTS_MAX)
-                self._engine.set_window(self._worker_id, window)
+                # As in the hello: never more than it registered for.
+                self._engine.set_window(self._worker_id, min(window, self._slots))
             if frame.HasField("goodbye"):
                 await self._say_goodbye(frame.goodbye)
                 return
@@ -349,6 +360,7 @@ class Session:
 
     async def _beat(self, beat: pb.WorkerBeat) -> None:
         try:
+            self._beats.take(f"{self._namespace} {self._worker_id}")
             renewed, held = await self._engine.heartbeat(
                 c.Heartbeat(
                     namespace=self._namespace,

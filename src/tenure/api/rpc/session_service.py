@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+from tenure.api.rate_limit import Allowance
 from tenure.api.rpc.boundary import Context, shutting_down
 from tenure.api.rpc.session import Session
+from tenure.api.scope import scope
 from tenure.core.limits import HELLO_MS
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument
@@ -17,9 +19,10 @@ from tenure.v1 import session_service_pb2_grpc
 class SessionService(session_service_pb2_grpc.SessionServiceServicer):
     """Keeps the open sessions of this server, to close them when it stops."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Speak for ``engine``."""
+    def __init__(self, engine: Engine, allowance: Allowance) -> None:
+        """Speak for ``engine``, within ``allowance``."""
         self._engine = engine
+        self._allowance = allowance
         self._sessions: set[Session] = set()
         self._is_closing = False
 
@@ -44,9 +47,10 @@ class SessionService(session_service_pb2_grpc.SessionServiceServicer):
             raise InvalidArgument("The first frame must have the hello", field="hello")
         if self._is_closing:
             raise shutting_down("Open the session elsewhere.")
-        session = Session(self._engine, context, first.hello)
+        session = Session(self._engine, context, first.hello, self._allowance.beats)
         self._sessions.add(session)
         try:
-            await session.serve(requests)
+            with self._allowance.sessions.place(scope(first.hello.namespace_id)):
+                await session.serve(requests)
         finally:
             self._sessions.discard(session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
+from tenure.api.rate_limit import Allowance
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.boundary import Context
 from tenure.api.rpc.watch import Watch
@@ -15,12 +16,12 @@ from tenure.core.task_record import NewTask, Task
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine
+from tenure.engine.explanation import explain_task
 from tenure.errors import (
     AttemptMismatch,
     InvalidArgument,
     TenureError,
     Unavailable,
-    Unimplemented,
 )
 from tenure.v1 import task_pb2, task_service_pb2_grpc
 from tenure.v1 import task_service_pb2 as pb
@@ -29,9 +30,10 @@ from tenure.v1 import task_service_pb2 as pb
 class TaskService(task_service_pb2_grpc.TaskServiceServicer):
     """Translates, submits one command or asks one query, and translates back."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Speak for ``engine``."""
+    def __init__(self, engine: Engine, allowance: Allowance) -> None:
+        """Speak for ``engine``, within ``allowance``."""
         self._engine = engine
+        self._allowance = allowance
         self._specs = task_view.SpecReader()
         self._watches: set[Watch] = set()
 
@@ -49,6 +51,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             return await self._enqueue_independent(namespace, request)
         tasks = tuple(self._new_task(each) for each in request.tasks)
         command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
+        self._allowance.enqueues.take(namespace, len(tasks))
         answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
         return pb.EnqueueTasksResponse(results=[_enqueued(each) for each in answers])
 
@@ -72,6 +75,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         try:
             tasks = tuple(self._new_task(each) for each in request.tasks)
             command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
+            self._allowance.enqueues.take(namespace, len(tasks))
             answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
         except Unavailable:
             raise
@@ -92,6 +96,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         try:
             tasks = (self._new_task(message),)
             command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
+            self._allowance.enqueues.take(namespace)
             answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
         except TenureError as refusal:
             return _refused(message, refusal)
@@ -118,9 +123,11 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         state = task_view.STATE_OF.get(request.state)
         if state is None and request.state:
             raise InvalidArgument("state is not known", field="state")
+        namespace = scope(request.namespace_id)
+        self._allowance.lists.take(namespace)
         page = await query.list_tasks(
             self._engine.store,
-            namespace=scope(request.namespace_id),
+            namespace=namespace,
             page=query.PageRequest(
                 cursor_key=self._engine.secrets.cursor_key,
                 size=request.page_size,
@@ -204,6 +211,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             task_id=request.task_id,
             new_task_id=request.new_task_id or self._engine.clock.new_id(),
         )
+        self._allowance.enqueues.take(command.namespace)
         await self._engine.submit(command)
         return pb.RetryTaskResponse(task_id=command.new_task_id)
 
@@ -212,8 +220,16 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         request: pb.ExplainTaskRequest,
         context: Context,
     ) -> pb.ExplainTaskResponse:
-        """Not offered yet."""
-        raise Unimplemented
+        """Say why a task is not running now; it looks at as much as a list does."""
+        namespace = scope(request.namespace_id)
+        self._allowance.lists.take(namespace)
+        found = await explain_task(
+            self._engine.store,
+            namespace=namespace,
+            task_id=request.task_id,
+            deaf=self._engine.deaf,
+        )
+        return task_view.explanation(found)
 
     async def WatchTasks(
         self,

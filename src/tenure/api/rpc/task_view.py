@@ -10,6 +10,7 @@ from tenure.core import limits, token
 from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.core.task_record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.engine import command as c
+from tenure.engine.explanation import Explanation
 from tenure.engine.query import AttemptView
 from tenure.errors import InvalidArgument, Rejection
 from tenure.v1 import task_pb2, task_service_pb2
@@ -354,6 +355,23 @@ def result(task: Task) -> task_service_pb2.TaskResult:
         attempt=task.attempt,
         finished_at_ms=task.finished_at_ms or 0,
         cancel_reason=progress.cancel_reason,
+    )
+
+
+def explanation(found: Explanation) -> task_service_pb2.ExplainTaskResponse:
+    """Show why a task is not running."""
+    return task_service_pb2.ExplainTaskResponse(
+        explanation=found.text,
+        state=STATES[found.state],
+        reasons=[
+            task_service_pb2.Reason(
+                code=each.code,
+                message=each.message,
+                advice=each.advice,
+                evidence=each.evidence,
+            )
+            for each in found.reasons
+        ],
     )
 
 

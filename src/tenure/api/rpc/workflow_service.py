@@ -9,15 +9,15 @@ from google.protobuf import empty_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 import tenure
+from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
-from tenure.api.registration import RegistrationLimit
 from tenure.api.rpc import task_view, worker_view
 from tenure.api.rpc.boundary import Context
 from tenure.api.rpc.outbox import refs
 from tenure.api.rpc.session import token_number
 from tenure.api.scope import scope
+from tenure.core import check, limits
 from tenure.core import lease as lease_rules
-from tenure.core import limits
 from tenure.core.filter import WorkerFilter
 from tenure.core.lease import Beat
 from tenure.core.task_record import Task
@@ -40,12 +40,12 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
     def __init__(
         self,
         engine: Engine,
-        registrations: RegistrationLimit,
+        allowance: Allowance,
         readiness: Readiness,
     ) -> None:
         """Speak for ``engine``."""
         self._engine = engine
-        self._registrations = registrations
+        self._allowance = allowance
         self._readiness = readiness
 
     # -- The life of a worker
@@ -58,7 +58,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
         """Register an incarnation; the same instance key again gives the same one."""
         namespace = scope(request.namespace_id)
         command = c.RegisterWorker(namespace=namespace, new=self._new_worker(request))
-        self._registrations.take(namespace)
+        self._allowance.registrations.take(namespace)
         made = cast("c.Registration", await self._engine.submit(command))
         return pb.RegisterWorkerResponse(
             worker_id=made.worker.id,
@@ -92,10 +92,13 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
     ) -> pb.WorkerHeartbeatResponse:
         """Renew a lease, take in what the worker says of attempts, and tell it what to do."""
         held = request.held_activities
+        namespace, worker_id = scope(request.namespace_id), check.worker_id(request.worker_id)
+        # The id alone would let a stranger use up what the worker of another namespace may send.
+        self._allowance.beats.take(f"{namespace} {worker_id}")
         renewed, answer = await self._engine.heartbeat(
             c.Heartbeat(
-                namespace=scope(request.namespace_id),
-                worker_id=request.worker_id,
+                namespace=namespace,
+                worker_id=worker_id,
                 beat=self._read_beat(request),
                 wants_cancels=True,
             ),
@@ -148,6 +151,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
                 namespace=namespace,
                 worker_id=request.worker_id,
                 deadline_ms=deadline_ms,
+                is_own=True,
             )
         else:
             command = c.DeregisterWorker(namespace=namespace, worker_id=request.worker_id)
@@ -162,9 +166,11 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
         context: Context,
     ) -> pb.ListWorkersResponse:
         """List workers, newest first, with their health and how many there are."""
+        namespace = scope(request.namespace_id)
+        self._allowance.lists.take(namespace)
         page = await query.list_workers(
             self._engine.store,
-            namespace=scope(request.namespace_id),
+            namespace=namespace,
             page=query.PageRequest(
                 cursor_key=self._engine.secrets.cursor_key,
                 size=request.page_size,
@@ -218,7 +224,8 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
             max_tasks=request.max_tasks or 1,
             wait_ms=wait_ms,
         )
-        given = await self._claim(command)
+        with self._allowance.polls.place(command.namespace):
+            given = await self._claim(command)
         if not given:
             return pb.PollActivityResponse()
         tasks = await self._fitting(command, given)

@@ -1,0 +1,36 @@
+"""What a server has to know of its certificate: until when it is valid, and what key it is for."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1)
+
+
+class Facts(NamedTuple):
+    """What was read. gRPC cannot serve with every kind of key that the standard library knows."""
+
+    expires_at_s: int
+    is_key_served: bool
+
+
+def read_facts(pem: bytes) -> Facts:
+    """Return the facts of the first certificate, that of the server; else raise ``ValueError``."""
+    try:
+        first = x509.load_pem_x509_certificates(pem)[0]
+    except ValueError as error:
+        raise ValueError("there is no certificate in it that can be read") from error
+    return Facts(int(first.not_valid_after_utc.timestamp()), _is_key_served(first))
+
+
+def _is_key_served(certificate: x509.Certificate) -> bool:
+    try:
+        key = certificate.public_key()
+    except (UnsupportedAlgorithm, ValueError):
+        return False
+    is_curve = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, _CURVES)
+    return is_curve or isinstance(key, rsa.RSAPublicKey)

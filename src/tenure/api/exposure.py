@@ -1,0 +1,40 @@
+"""The start rule: what other machines can reach is served with keys, or with open eyes.
+
+An open server does what everybody says. On an address of this machine alone that is convenient; on
+any other there has to be an admin key, so that no server is on a network by mistake.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from tenure.api.setting import Address, ServerSettings
+from tenure.engine.directory import Directory
+from tenure.errors import InvalidArgument
+
+log = structlog.get_logger("tenure.api")
+
+
+def check_exposure(settings: ServerSettings, directory: Directory) -> str:
+    """Return a warning if everybody can do everything here, and refuse that if nobody wants it."""
+    exposed = settings.exposed
+    if not exposed or directory.has_admin:
+        return ""
+    if not settings.is_insecure:
+        field, address = exposed[0]
+        message = (
+            f"--{field} {address} can be reached from other machines, and the store has no live "
+            "admin key, so nobody would be asked for one. Make the first key with "
+            "`tenure keys create --role admin --store URL`, listen on 127.0.0.1, or allow it with "
+            "--insecure."
+        )
+        raise InvalidArgument(message, field=field)
+    if directory.has_keys:
+        return ""
+    warning = f"Everybody who can reach {_places(exposed)} can do everything: there are no keys."
+    log.warning("server.open_to_all", message=warning)
+    return warning
+
+
+def _places(exposed: tuple[tuple[str, Address], ...]) -> str:
+    return " or ".join(str(address) for _, address in exposed)

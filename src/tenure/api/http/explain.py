@@ -1,0 +1,70 @@
+"""The operation that says why a task is not running."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.parameter import Scoped
+from tenure.api.http.view import StateName, View
+from tenure.core.permission import Action
+from tenure.engine.explanation import explain_task
+
+
+class ReasonView(View, frozen=True):
+    """One reason: a stable code, what it means here, what to do, and how that is known."""
+
+    code: Annotated[str, Meta(description="Such as queue_paused, no_worker_for_type, backing_off")]
+    message: str
+    advice: str
+    evidence: dict[str, str]
+
+
+class ExplanationView(View, frozen=True):
+    """Why a task is not running now; the first reason alone keeps it from running."""
+
+    task_id: str
+    state: StateName
+    reasons: list[ReasonView]
+
+
+async def explain(call: Call[Scoped, None]) -> Answer:
+    """Say why a task is not running now."""
+    found = await explain_task(
+        call.engine.store,
+        namespace=call.namespace,
+        task_id=call.path["taskId"],
+        deaf=call.engine.deaf,
+    )
+    reasons = [
+        ReasonView(
+            code=each.code,
+            message=each.message,
+            advice=each.advice,
+            evidence=each.evidence,
+        )
+        for each in found.reasons
+    ]
+    return Answer(
+        ExplanationView(task_id=found.task_id, state=found.state.upper(), reasons=reasons),
+    )
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/v1/tasks/{taskId}/explain",
+        name="explainTask",
+        group="Tasks",
+        summary="Why a task is not running now, the decisive reason first, with what to do.",
+        handle=explain,
+        action=Action.READ,
+        # It looks at as much as a list does.
+        is_list=True,
+        query=Scoped,
+        answer=ExplanationView,
+        errors=("not_found",),
+    ),
+)

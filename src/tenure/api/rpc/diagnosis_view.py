@@ -1,0 +1,26 @@
+"""A diagnosis as a message of the wire."""
+
+from __future__ import annotations
+
+from tenure.engine.diagnosis import Diagnosis
+from tenure.v1 import admin_service_pb2 as pb
+
+
+def diagnosis(found: Diagnosis) -> pb.DiagnoseResponse:
+    """Show what was found."""
+    return pb.DiagnoseResponse(
+        findings=[
+            pb.Finding(
+                check=each.check,
+                level=each.level,
+                message=each.message,
+                advice=each.advice,
+                evidence=each.evidence,
+            )
+            for each in found.findings
+        ],
+        server_id=found.server_id,
+        server_version=found.server_version,
+        server_now_ms=found.server_now_ms,
+        store_now_ms=found.store_now_ms,
+    )

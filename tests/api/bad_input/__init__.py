@@ -1,0 +1,1 @@
+"""Bad input and attacks, row by row; ``table`` says which test stands for which row."""

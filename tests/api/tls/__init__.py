@@ -1,0 +1,1 @@
+"""TLS of the server, with real certificates, files and sockets."""
