@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from tenure.sdk.option import RetryPolicy
     from tenure.sdk.payload import Codec, Payload, PayloadError
     from tenure.sdk.sync_client import SyncClient, SyncCompletion, SyncHandle
+    from tenure.sdk.tls import TLS
     from tenure.sdk.worker.worker import Worker
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "TLS": "tenure.sdk.tls",
     "Activity": "tenure.sdk.definition",
     "ApplicationError": "tenure.sdk.failure",
     "Call": "tenure.sdk.definition",
@@ -69,6 +71,7 @@ _HOME = {
 }
 
 __all__ = [
+    "TLS",
     "Activity",
     "ApplicationError",
     "Call",

@@ -16,7 +16,9 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from tenure.sdk.duration import Duration
-from tenure.sdk.target import check_client, split_targets
+from tenure.sdk.event_loop import new_event_loop
+from tenure.sdk.target import check_client, find_api_key, split_targets
+from tenure.sdk.tls import TLS, resolve
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -37,7 +39,7 @@ class ConnectionThread:
     def __init__(self) -> None:
         """Start it."""
         self.pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="tenure-connection", daemon=True
         )
@@ -154,14 +156,20 @@ class Anchor:
         target: str | Sequence[str] | None,
         namespace: str,
         timeout: Duration,
+        api_key: str | None,
+        tls: TLS | bool | None,
         **others: object,
     ) -> None:
         """Keep the settings of the client; those that are wrong are refused at once."""
         check_client(target, namespace, timeout)
+        find_api_key(api_key)
+        resolve(tls)
         self._settings: dict[str, Any] = {
             "target": target,
             "namespace": namespace,
             "timeout": timeout,
+            "api_key": api_key,
+            "tls": tls,
             **others,
         }
         self._client: Client | None = None

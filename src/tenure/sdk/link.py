@@ -22,7 +22,8 @@ from tenure import __version__
 from tenure.errors import ERRORS, TenureError, Unavailable
 from tenure.sdk import lineage, refusal
 from tenure.sdk.relayed import RelayedConnection, RelayProcess
-from tenure.sdk.target import split_targets
+from tenure.sdk.target import find_api_key, split_targets
+from tenure.sdk.tls import TLS, credentials, is_exposed
 
 __all__ = ["Backoff", "Link", "Method", "Stream"]
 
@@ -81,9 +82,12 @@ class Method(Generic[Request, Response]):
 class Connection:
     """One channel to one target, in this process."""
 
-    def __init__(self, target: str, options: Options) -> None:
+    def __init__(self, target: str, options: Options, tls: TLS | None) -> None:
         self.target = target
-        self._channel = grpc.aio.insecure_channel(target, options=options)
+        if tls is None:
+            self._channel = grpc.aio.insecure_channel(target, options=options)
+        else:
+            self._channel = grpc.aio.secure_channel(target, credentials(tls), options=options)
         # Some stubs of gRPC know an asynchronous channel only by its types.
         self._unary: dict[str, Any] = {}
 
@@ -116,7 +120,12 @@ class Link:
     """Calls to whichever of the targets answers."""
 
     def __init__(
-        self, targets: str | Sequence[str] | None, *, api_key: str = "", keep_alive_s: float = 0.0
+        self,
+        targets: str | Sequence[str] | None,
+        *,
+        api_key: str | None = None,
+        tls: TLS | None = None,
+        keep_alive_s: float = 0.0,
     ) -> None:
         """Take ``"host:port"``, ``"host1:port,host2:port"`` or a sequence; connect later.
 
@@ -125,7 +134,15 @@ class Link:
         """
         self.targets = split_targets(targets)
         self._options = (*_OPTIONS, *_keep_alive(keep_alive_s))
-        self._metadata = (("authorization", f"Bearer {api_key}"),) if api_key else None
+        key = find_api_key(api_key)
+        self._metadata = (("authorization", f"Bearer {key}"),) if key else None
+        self._tls = tls
+        if is_exposed(self.targets, key, tls):
+            log.warning(
+                "The API key goes to %s without TLS: others on the network can read it. "
+                "Use TLS if the server offers it: tls=True, or TENURE_TLS=1.",
+                self.place,
+            )
         self._index = 0
         self._current: AnyConnection | None = None
         self._retired: list[tuple[float, AnyConnection]] = []
@@ -155,11 +172,15 @@ class Link:
         return self._current
 
     def _open(self) -> AnyConnection:
-        if not lineage.needs_relay():
-            return Connection(self.target, self._options)
-        if self._relay is None:
-            self._relay = RelayProcess()
-        return RelayedConnection(self.target, self._options, self._relay)
+        try:
+            if not lineage.needs_relay():
+                return Connection(self.target, self._options, self._tls)
+            if self._relay is None:
+                self._relay = RelayProcess()
+            return RelayedConnection(self.target, self._options, self._relay, self._tls)
+        except ValueError as error:
+            # A file that is being replaced is whole again in a moment.
+            raise Unavailable(str(error), reason=refusal.UNREACHABLE) from error
 
     async def ask(
         self,
@@ -249,7 +270,7 @@ class Link:
 
     async def judge(self, connection: AnyConnection, error: grpc.aio.AioRpcError) -> TenureError:
         """Return what an error means, and leave a target that will not answer the next call."""
-        meant = refusal.translate(error, connection.target)
+        meant = refusal.translate(error, connection.target, is_tls=self._tls is not None)
         if refusal.is_silence(meant) or (len(self.targets) > 1 and refusal.is_elsewhere(meant)):
             await self.move(connection)
         return meant

@@ -9,13 +9,14 @@ import grpc.aio
 
 from tenure import errors
 from tenure.errors import ERRORS, DeadlineExceeded, TenureError, Unavailable
+from tenure.sdk.tls import IN_CODE, trouble
 from tenure.v1 import error_pb2
 
 UNREACHABLE: Final = "unreachable"
 BROKEN: Final = "broken"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _NOT_CONNECTED: Final = ("failed to connect", "errors resolving", "dns resolution failed")
-_SPEAKS_HTTP: Final = ("http1.x server", "http/1.", "wrong_version_number")
+_SPEAKS_HTTP: Final = ("http1.x server", "http/1.")
 # What gRPC itself, or a proxy on the way, answers without a detail of ours.
 _PLAIN: Final[dict[grpc.StatusCode, type[TenureError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidArgument,
@@ -27,7 +28,7 @@ _PLAIN: Final[dict[grpc.StatusCode, type[TenureError]]] = {
 }
 
 
-def translate(error: grpc.aio.AioRpcError, target: str) -> TenureError:
+def translate(error: grpc.aio.AioRpcError, target: str, *, is_tls: bool = False) -> TenureError:
     """Return what a failed call to ``target`` means."""
     detail = detail_of(error)
     if detail is not None:
@@ -39,10 +40,10 @@ def translate(error: grpc.aio.AioRpcError, target: str) -> TenureError:
     plain = _PLAIN.get(status)
     if plain is not None:
         return plain(f"The call to {target} failed with {status.name}: {text}")
-    return _no_answer(status, text, target)
+    return _no_answer(status, text, target, is_tls=is_tls)
 
 
-def _no_answer(status: grpc.StatusCode, text: str, target: str) -> Unavailable:
+def _no_answer(status: grpc.StatusCode, text: str, target: str, *, is_tls: bool) -> Unavailable:
     """Return what to say of a connection that was not there or did not last.
 
     Our server answers everything with a detail, so whatever else comes is the network's.
@@ -50,10 +51,13 @@ def _no_answer(status: grpc.StatusCode, text: str, target: str) -> Unavailable:
     # The end of gRPC's account is where it says what the system said.
     why = text.rpartition(": ")[2].strip(" ].")
     lower = text.lower()
+    found = trouble(text, target, IN_CODE, is_tls=is_tls) if _is_unmade(lower) else None
+    if found is not None:
+        return Unavailable(f"{found.what} {found.advice}", reason=UNREACHABLE)
     if any(mark in lower for mark in _SPEAKS_HTTP):
         message = f"{target} does not speak gRPC. Is it the HTTP port? That for clients is 7301."
         return Unavailable(message, reason=UNREACHABLE)
-    if lower.startswith(_NOT_CONNECTED):
+    if _is_unmade(lower):
         message = (
             f"No server answers at {target} ({why}). "
             "Start one with `tenure server`, or name another target."
@@ -62,6 +66,11 @@ def _no_answer(status: grpc.StatusCode, text: str, target: str) -> Unavailable:
     name = "" if status is grpc.StatusCode.UNAVAILABLE else f"{status.name}: "
     message = f"The connection to {target} broke ({name}{why}). Repeating the call is safe."
     return Unavailable(message, reason=BROKEN)
+
+
+def _is_unmade(lower: str) -> bool:
+    """Tell whether gRPC's account is of a connection that was not made."""
+    return lower.startswith(_NOT_CONNECTED)
 
 
 def is_silence(error: TenureError) -> bool:

@@ -16,6 +16,8 @@ from typing import Any, Final
 import grpc.aio
 import msgspec
 
+from tenure.sdk.tls import credentials, of_paths
+
 _LENGTH_BYTES: Final = 4
 
 
@@ -37,6 +39,8 @@ class Frame(msgspec.Struct, array_like=True, gc=False):
     pairs: list[tuple[str, Any]] = []
     status: str = ""
     text: str = ""
+    # The files of TLS, if the channel has it.
+    tls: tuple[str, str, str] | None = None
 
 
 class Framing:
@@ -107,6 +111,9 @@ class Relay:
         except asyncio.CancelledError:
             # Either the other side did it, or its channel was closed.
             self._framing.write(Frame("end", call, status="CANCELLED", text="closed"))
+        except ValueError as error:
+            # The files of TLS were replaced a moment ago.
+            self._framing.write(Frame("end", call, status="UNAVAILABLE", text=str(error)))
         finally:
             del self._tasks[call]
             self._streams.pop(call, None)
@@ -115,7 +122,12 @@ class Relay:
         known = self._channels.get(frame.channel)
         if known is None:
             options = msgspec.msgpack.decode(frame.text.encode("latin-1"))
-            known = grpc.aio.insecure_channel(frame.target, options=options)
+            if frame.tls is None:
+                known = grpc.aio.insecure_channel(frame.target, options=options)
+            else:
+                known = grpc.aio.secure_channel(
+                    frame.target, credentials(of_paths(*frame.tls)), options=options
+                )
             self._channels[frame.channel] = known
         return known
 

@@ -19,6 +19,7 @@ import grpc.aio
 import msgspec
 
 from tenure.sdk.relay import Frame, Framing
+from tenure.sdk.tls import TLS, checked
 
 _EXIT_SECONDS: Final = 5.0
 _GONE: Final = Frame("end", 0, status="UNAVAILABLE", text="the relay process ended")
@@ -112,12 +113,18 @@ class RelayedConnection:
     """One channel of the relay to one target."""
 
     def __init__(
-        self, target: str, options: Sequence[tuple[str, str | int]], relay: RelayProcess
+        self,
+        target: str,
+        options: Sequence[tuple[str, str | int]],
+        relay: RelayProcess,
+        tls: TLS | None,
     ) -> None:
         self.target = target
         self._relay = relay
         self._channel = relay.new_number()
         self._options = msgspec.msgpack.encode(options).decode("latin-1")
+        # Files that cannot be used are a matter of this process, and the relay reads them again.
+        self._tls = None if tls is None else checked(tls).paths
 
     def unary(self, method: Any) -> Callable[..., Awaitable[Any]]:  # noqa: ANN401 (any messages)
         """Return a function that calls a unary method."""
@@ -160,6 +167,7 @@ class RelayedConnection:
             path=path,
             pairs=list(metadata or ()),
             text=self._options,
+            tls=self._tls,
         )
 
 

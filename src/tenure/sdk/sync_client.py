@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from tenure.core.task_record import TaskState
     from tenure.sdk.client.completion import Completion
     from tenure.sdk.client.handle import Handle, OnProgress
-    from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, TaskInfo
+    from tenure.sdk.client.view import AttemptInfo, Explanation, HeartbeatAnswer, TaskInfo
     from tenure.sdk.definition import Activity, Call
     from tenure.sdk.duration import Duration
     from tenure.sdk.option import OneCallSettings
     from tenure.sdk.payload import Codec
+    from tenure.sdk.tls import TLS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,6 +73,13 @@ class SyncHandle(Generic[R_co]):
     def attempts(self) -> list[AttemptInfo]:
         """Return the attempts of the task in their order."""
         return self._anchor.run(lambda client: self._part._at(client).attempts())
+
+    def explain(self) -> Explanation:
+        """Return why the task is not running now: the decisive reason first, with what to do.
+
+        >>> print(handle.explain())
+        """
+        return self._anchor.run(lambda client: self._part._at(client).explain())
 
     def cancel(self, reason: str = "") -> TaskState:
         """Ask for the end of the task; return its state. A running one is told and gives way."""
@@ -150,16 +158,26 @@ class SyncClient:
         target: str | Sequence[str] | None = None,
         *,
         namespace: str = "default",
-        api_key: str = "",
+        api_key: str | None = None,
+        tls: TLS | bool | None = None,
         codec: Codec | None = None,
         timeout: Duration = "30s",
     ) -> None:
         """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
 
         Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
+        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY.
+        ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
+        certificate of this client. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and
+        _KEY say it.
         """
         self._anchor = Anchor(
-            target=target, namespace=namespace, api_key=api_key, codec=codec, timeout=timeout
+            target=target,
+            namespace=namespace,
+            api_key=api_key,
+            tls=tls,
+            codec=codec,
+            timeout=timeout,
         )
 
     def __enter__(self) -> Self:

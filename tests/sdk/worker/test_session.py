@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tenure
 from tenure.errors import (
     InvalidArgument,
     TenureError,
@@ -248,7 +249,8 @@ async def test_the_registration_says_who_the_worker_is() -> None:
         (request,) = script.registrations
 
         assert (request.name, request.version) == ("n", "1.2")
-        assert dict(request.labels) == {"a": "b"}
+        made_with = f"python/{tenure.__version__}"
+        assert dict(request.labels) == {"a": "b", "tenure.sdk": made_with}
         assert request.lease_duration.ToMilliseconds() == 20_000
         assert list(request.workflow_types) == [TYPE]
         assert request.max_concurrent == session.hello.window == 7

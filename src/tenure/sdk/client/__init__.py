@@ -12,12 +12,21 @@ goes on until its own.
 from tenure.sdk.client.client import Client
 from tenure.sdk.client.completion import Completion
 from tenure.sdk.client.handle import Handle
-from tenure.sdk.client.view import AttemptInfo, HeartbeatAnswer, Progress, TaskInfo
+from tenure.sdk.client.view import (
+    AttemptInfo,
+    ExplainedReason,
+    Explanation,
+    HeartbeatAnswer,
+    Progress,
+    TaskInfo,
+)
 
 __all__ = [
     "AttemptInfo",
     "Client",
     "Completion",
+    "ExplainedReason",
+    "Explanation",
     "Handle",
     "HeartbeatAnswer",
     "Progress",

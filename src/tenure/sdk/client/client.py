@@ -23,6 +23,7 @@ from tenure.sdk.link import Link
 from tenure.sdk.option import OneCallSettings, Options
 from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.target import check_client
+from tenure.sdk.tls import TLS, resolve
 from tenure.v1 import task_service_pb2 as pb
 
 P = ParamSpec("P")
@@ -49,17 +50,22 @@ class Client:
         target: str | Sequence[str] | None = None,
         *,
         namespace: str = "default",
-        api_key: str = "",
+        api_key: str | None = None,
+        tls: TLS | bool | None = None,
         codec: Codec | None = None,
         timeout: Duration = "30s",
     ) -> None:
         """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
 
         Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
+        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY.
+        ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
+        certificate of this client. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and
+        _KEY say it.
         """
         check_client(target, namespace, timeout)
         self._wire = Wire(
-            Link(target, api_key=api_key, keep_alive_s=_KEEP_ALIVE_SECONDS),
+            Link(target, api_key=api_key, tls=resolve(tls), keep_alive_s=_KEEP_ALIVE_SECONDS),
             namespace=namespace,
             converter=Converter(codec),
             timeout=timeout,

@@ -13,7 +13,7 @@ from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk import failure
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
-from tenure.sdk.client.view import AttemptInfo, Progress, TaskInfo
+from tenure.sdk.client.view import AttemptInfo, Explanation, Progress, TaskInfo
 from tenure.sdk.client.wire import Wire, new_task_id, seconds
 from tenure.sdk.definition import Activity
 from tenure.sdk.duration import Duration
@@ -87,6 +87,14 @@ class Handle(Generic[R_co]):
         request = pb.ListAttemptsRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
         answer = await self._wire.ask(m.ATTEMPTS, request)
         return [view.attempt_info(each, self._wire.converter) for each in answer.attempts]
+
+    async def explain(self) -> Explanation:
+        """Return why the task is not running now: the decisive reason first, with what to do.
+
+        >>> print(await handle.explain())
+        """
+        request = pb.ExplainTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
+        return view.explanation(self.task_id, await self._wire.ask(m.EXPLAIN, request))
 
     async def cancel(self, reason: str = "") -> TaskState:
         """Ask for the end of the task; return its state. A running one is told and gives way."""

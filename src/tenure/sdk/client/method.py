@@ -15,6 +15,7 @@ LIST: Final = Method.of("TaskService/ListTasks", pb.ListTasksRequest, pb.ListTas
 ATTEMPTS: Final = Method.of(
     "TaskService/ListAttempts", pb.ListAttemptsRequest, pb.ListAttemptsResponse
 )
+EXPLAIN: Final = Method.of("TaskService/ExplainTask", pb.ExplainTaskRequest, pb.ExplainTaskResponse)
 CANCEL: Final = Method.of("TaskService/CancelTask", pb.CancelTaskRequest, pb.ChangeTaskResponse)
 PAUSE: Final = Method.of("TaskService/PauseTask", pb.PauseTaskRequest, pb.ChangeTaskResponse)
 RESUME: Final = Method.of("TaskService/ResumeTask", pb.ResumeTaskRequest, pb.ChangeTaskResponse)

@@ -18,8 +18,19 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from tenure.errors import NotFound, TenureError, Unavailable, WorkerInactive, WrongState
+import tenure
+from tenure.core.limits import LABELS_MAX
+from tenure.errors import (
+    NotFound,
+    PermissionDenied,
+    TenureError,
+    Unauthenticated,
+    Unavailable,
+    WorkerInactive,
+    WrongState,
+)
 from tenure.sdk import refusal
+from tenure.sdk.event_loop import new_event_loop
 from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 from tenure.sdk.link import Link
 from tenure.sdk.worker import method
@@ -27,7 +38,13 @@ from tenure.sdk.worker.bell import Bell
 from tenure.sdk.worker.drain import FLUSH_S, Drain
 from tenure.sdk.worker.heart import Heart, boot_time_s
 from tenure.sdk.worker.inbox import Inbox
-from tenure.sdk.worker.incarnation import Incarnation, Setup, is_passing, reason_of
+from tenure.sdk.worker.incarnation import (
+    Incarnation,
+    Setup,
+    is_denied,
+    is_passing,
+    reason_of,
+)
 from tenure.sdk.worker.outage import Outage
 from tenure.sdk.worker.poll import PollMode
 from tenure.sdk.worker.probe import Probe
@@ -46,6 +63,8 @@ ATTEND_S: Final = 0.25
 # A last try after all waiting was in vain.
 FAREWELL_S: Final = 2.0
 _KEY_BITS: Final = 128
+SDK_LABEL: Final = "tenure.sdk"
+"""The label by which a worker says what it was made with: a language and a version."""
 _WIRE_MODES: Final[dict[str, WorkerMode.ValueType]] = {
     "session": WORKER_MODE_SESSION,
     "poll": WORKER_MODE_POLL,
@@ -112,6 +131,7 @@ class Connection:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: list[Callable[[], None]] = []
         self._is_asked = False
+        self._was_registered = False
         self.probe: Probe | None = None
 
     # -- For other threads
@@ -172,7 +192,7 @@ class Connection:
     def _run(self) -> None:
         failure: BaseException | None = None
         try:
-            with asyncio.Runner() as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.get_loop().set_exception_handler(_handle_exception)
                 runner.run(self._main())
         except BaseException as error:  # noqa: BLE001 (it is handed to whoever waits)
@@ -239,13 +259,18 @@ class Connection:
                 # An earlier answer was lost, and the lease that it gave is over.
                 request.instance_key, first_at_s = self._new_key(), None
             except TenureError as error:
-                if not is_passing(error):
+                # Who was never let in is told so at once; who was keeps trying, also while its
+                # namespace is disabled.
+                is_barred = is_denied(error) or isinstance(error, WrongState)
+                is_kept = is_barred and self._was_registered
+                if not (is_passing(error) or is_kept):
                     raise
                 if error.fields.get("reason") == refusal.UNREACHABLE:
                     first_at_s = None
                 await self._bell.wait(self._outage.pause_s(error))
             else:
                 self._outage.over()
+                self._was_registered = True
                 return self._begin(answer, first_at_s, executor)
         return None
 
@@ -259,7 +284,7 @@ class Connection:
             pid=os.getpid(),
             version=setup.version,
             max_concurrent=setup.max_concurrent,
-            labels=setup.labels,
+            labels=_labels(setup),
             instance_key=self._new_key(),
             name=setup.name,
             mode=_WIRE_MODES[setup.mode],
@@ -333,7 +358,14 @@ class Connection:
             drain.is_handed_back = True
             log.info("Worker %s hands back what it holds (%d).", me.worker_id, len(me.ledger))
             me.hand_back()
-        return drain.is_hopeless(now_s, held_count=len(me.ledger), is_connected=me.is_connected)
+        # What has ended cannot be reported to a server that refuses the key; what runs may end.
+        held_count = me.active_count if me.is_denied else len(me.ledger)
+        return drain.is_hopeless(
+            now_s,
+            held_count=held_count,
+            is_connected=me.is_connected,
+            is_denied=me.is_denied,
+        )
 
     async def _ask_for_drain(self, me: Incarnation, drain: Drain) -> None:
         if not me.is_draining:
@@ -343,6 +375,9 @@ class Connection:
             except (NotFound, WrongState) as error:
                 # It is offline; the session or the next heartbeat says why.
                 log.debug("The drain was refused: %s", error)
+            except (Unauthenticated, PermissionDenied):
+                me.is_denied = True
+                self._bell.ring()
             else:
                 me.begin_drain()
         await forever()
@@ -372,16 +407,21 @@ class Connection:
                 await me.settle()
                 await me.deregister()
         except (TenureError, TimeoutError) as error:
+            is_refused = isinstance(error, TenureError) and is_denied(error)
+            why = "its API key is refused" if is_refused else "no server answers"
             if me.ledger:
                 # Somebody has to know that these are lost.
                 message = (
                     f"{len(me.ledger)} finished task(s) could not be reported before the drain "
-                    "ended: no server answers. They are run again when the lease is over."
+                    f"ended: {why}. They are run again when the lease is over."
                 )
+                if is_refused:
+                    raise Unauthenticated(message) from error
                 raise Unavailable(message, reason=refusal.UNREACHABLE) from error
             log.warning(
-                "Worker %s ends without a goodbye, its lease runs out: no server answers.",
+                "Worker %s ends without a goodbye, its lease runs out: %s.",
                 me.worker_id,
+                why,
             )
 
     async def _lose(self, me: Incarnation, reason: str) -> None:
@@ -450,3 +490,10 @@ def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
     is_poller = "PollerCompletionQueue._handle_events" in repr(context.get("handle"))
     if not (is_poller and isinstance(context.get("exception"), BlockingIOError)):
         loop.default_exception_handler(context)
+
+
+def _labels(setup: Setup) -> dict[str, str]:
+    """Add what ``tenure doctor`` compares with the server, unless the user has used up the room."""
+    if len(setup.labels) >= LABELS_MAX:
+        return setup.labels
+    return {**setup.labels, SDK_LABEL: f"python/{tenure.__version__}"}

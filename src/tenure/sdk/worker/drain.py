@@ -27,13 +27,17 @@ class Drain:
         notice_s = 0.0 if is_known else NOTICE_S
         return not self.is_handed_back and now_s >= self.deadline_at_s + notice_s
 
-    def is_hopeless(self, now_s: float, *, held_count: int, is_connected: bool) -> bool:
+    def is_hopeless(
+        self, now_s: float, *, held_count: int, is_connected: bool, is_denied: bool = False
+    ) -> bool:
         """Tell whether waiting for the server makes no sense any more.
 
         With something to report it is waited for until the deadline, and a little longer; without,
-        only for a moment: the lease ends by itself.
+        only for a moment: the lease ends by itself. One that refuses the API key will not take
+        anything a little later either.
         """
-        if now_s >= self.deadline_at_s + FLUSH_S:
+        flush_s = NOTICE_S if is_denied else FLUSH_S
+        if now_s >= self.deadline_at_s + flush_s:
             return True
         is_idle = not held_count and not is_connected
-        return is_idle and now_s >= self.asked_at_s + FLUSH_S
+        return is_idle and now_s >= self.asked_at_s + flush_s

@@ -10,7 +10,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tenure.errors import ERRORS, TenureError, WorkerInactive
+from tenure.errors import (
+    ERRORS,
+    PermissionDenied,
+    TenureError,
+    Unauthenticated,
+    WorkerInactive,
+)
 from tenure.sdk import refusal
 from tenure.sdk.context import StopReason
 from tenure.sdk.link import Backoff, Link
@@ -75,6 +81,8 @@ class Incarnation:
         self.drain_deadline_at_s: float | None = None
         self.drain_bell = Bell()
         self.is_connected = False
+        # The server has refused its API key since a drain was asked for.
+        self.is_denied = False
         self._executor = executor
         self._is_fenced = False
         self._is_handed_back = False
@@ -326,7 +334,7 @@ async def _each(
     try:
         await send(items)
     except TenureError as error:
-        if is_passing(error) or isinstance(error, WorkerInactive):
+        if is_passing(error) or is_denied(error) or isinstance(error, WorkerInactive):
             raise
         if len(items) == 1:
             ref = (items[0].task_id, items[0].attempt)
@@ -339,6 +347,11 @@ async def _each(
 def is_passing(error: TenureError) -> bool:
     """Tell whether the same call may be answered otherwise a little later."""
     return ERRORS[error.code].is_retryable or refusal.is_silence(error)
+
+
+def is_denied(error: TenureError) -> bool:
+    """Tell whether the server does not take the API key: that says nothing of what was sent."""
+    return isinstance(error, Unauthenticated | PermissionDenied)
 
 
 def reason_of(over: WorkerInactive) -> str:

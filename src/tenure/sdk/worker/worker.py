@@ -20,6 +20,7 @@ from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.link import Link
 from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.registry import Registry
+from tenure.sdk.tls import TLS, resolve
 from tenure.sdk.worker.connection import Connection
 from tenure.sdk.worker.executor import ExecutionSettings, TaskExecutor
 from tenure.sdk.worker.heart import boot_time_s
@@ -47,7 +48,11 @@ class Worker:
     live workers: a new one takes the place of the old one. ``lease`` is how long the server waits
     for a sign of life before it gives the tasks to others (unset, the server chooses).
     ``drain_deadline`` is how long running tasks may take after the worker was asked to stop.
-    ``health`` is the ``host:port`` for probes: ``/livez`` and ``/readyz``.
+    ``health`` is the ``host:port`` for probes: ``/livez`` and ``/readyz``. ``api_key`` is for
+    servers that ask for one; unset, it is that of the variable TENURE_API_KEY.
+    ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
+    certificate of this worker. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and _KEY
+    say it.
     """
 
     def __init__(  # noqa: PLR0913 (each has a good default; a settings object would hide them)
@@ -68,6 +73,7 @@ class Worker:
         health: str | None = None,
         codec: Codec | None = None,
         api_key: str | None = None,
+        tls: TLS | bool | None = None,
     ) -> None:
         """Check everything that can be checked here; ``run`` connects.
 
@@ -75,7 +81,7 @@ class Worker:
         """
         self._registry = Registry(activities)
         self._converter = Converter(codec)
-        self._link = Link(target, api_key=api_key or "")
+        self._link = Link(target, api_key=api_key, tls=resolve(tls))
         self._setup = _checked(
             Setup(
                 namespace=namespace,
