@@ -26,8 +26,15 @@ def read_addresses(line: str) -> tuple[str, str] | None:
 class ServerProcess:
     """One server that this process started; it says where it listens."""
 
-    def __init__(self, store_url: str, log: Path, *, grpc: str = "127.0.0.1:0") -> None:
-        arguments = ["server", "--store", store_url, "--http", "127.0.0.1:0", "--grpc", grpc]
+    def __init__(
+        self,
+        store_url: str,
+        log: Path,
+        *,
+        grpc: str = "127.0.0.1:0",
+        http: str = "127.0.0.1:0",
+    ) -> None:
+        arguments = ["server", "--store", store_url, "--http", http, "--grpc", grpc]
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
                 [*CLI, *arguments],

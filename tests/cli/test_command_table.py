@@ -79,7 +79,7 @@ def test_the_commands_are_those_of_the_reference_page() -> None:
 
 
 def test_a_command_that_does_not_exist_is_a_mistake_of_usage() -> None:
-    result = invoke("doctor")
+    result = invoke("doctors")
     assert result.exit_code == 2
     assert "No such command" in result.stderr
 

@@ -244,8 +244,8 @@ def test_another_namespace_sees_nothing(run: Run, queue: str) -> None:
     assert created.stdout == f"Namespace {name}/default is there.\n"
     assert run("tasks", "show", task_id, "--namespace", name).exit_code == 3
     assert run("namespaces", "create", name).exit_code == 4
-    assert f"{name}/default" in run("namespaces", "ls").stdout.splitlines()
+    assert f"{name}/default" in run("namespaces", "ls").stdout.split()
     listed = read(run("namespaces", "ls", "-o", "json"))["namespaces"]
-    assert {"name": f"{name}/default"} in listed
+    assert f"{name}/default" in {each["name"] for each in listed}
     lines = run("namespaces", "ls", "-o", "jsonl").stdout.splitlines()
     assert [json.loads(line) for line in lines] == listed

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+import tenure
 from tenure.cli.worker_command import REGISTERED
 from tests.cli.command_process import CommandProcess, field
 from tests.cli.conftest import Run, eventually, invoke, read
@@ -178,7 +179,8 @@ def test_the_options_reach_the_server(start: Start, run: Run, queue: str) -> Non
     shown = read(run("workers", "show", worker_id, "-o", "json"))
     assert shown["name"] == f"{queue}-one"
     assert shown["version"] == "1.2"
-    assert shown["labels"] == {"zone": "a", "team": "b"}
+    made_with = f"python/{tenure.__version__}"
+    assert shown["labels"] == {"zone": "a", "team": "b", "tenure.sdk": made_with}
     assert shown["maxConcurrent"] == 7
     assert shown["mode"] == "POLL"
     assert ran(run, queue, "greet", {"name": "Ann"}) == "Hello Ann"

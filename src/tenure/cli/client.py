@@ -10,12 +10,16 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from tenure.cli import view
+from tenure.cli import diagnosis_view, explain, view
+from tenure.cli.access_client import AccessClient
+from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.request import Completion, DrainChoice, EnqueueOptions, TaskQuery, WorkerQuery
 from tenure.cli.rpc_failure import NOT_CONNECTED, failure_of
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.engine.clock import SystemClock
+from tenure.sdk.target import find_api_key
+from tenure.sdk.tls import TLS, credentials
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_pb2, worker_pb2
 from tenure.v1 import task_service_pb2 as task_pb
@@ -34,15 +38,20 @@ _JSON: Final = "json"
 class Client:
     """One channel to a server, in one namespace."""
 
-    def __init__(self, target: str, namespace: str) -> None:
+    def __init__(
+        self, target: str, namespace: str, *, api_key: str = "", tls: TLS | None = None
+    ) -> None:
         """Prepare the channel; it connects with the first call."""
         self.target = target
         self.namespace = namespace
         self._clock = SystemClock()
-        self._channel = grpc.insecure_channel(target, options=_options(target))
+        self._metadata = _metadata(api_key)
+        self._is_tls = tls is not None
+        self._channel = _channel(target, tls)
         self._tasks = TaskServiceStub(self._channel)
         self._workers = WorkflowServiceStub(self._channel)
         self._admin = AdminServiceStub(self._channel)
+        self.access = AccessClient(self._admin, self._call, self.now_ms)
 
     def close(self) -> None:
         """End the connection."""
@@ -128,6 +137,12 @@ class Client:
             ).attempts
         ]
 
+    def explain_task(self, task_id: str) -> explain.ExplanationView:
+        """Return why a task is not running now."""
+        request = task_pb.ExplainTaskRequest(namespace_id=self.namespace, task_id=task_id)
+        answer = self._call(self._tasks.ExplainTask, request, task_pb.ExplainTaskResponse)
+        return explain.explanation(task_id, view.task_state(answer.state), answer)
+
     def cancel_task(self, task_id: str, reason: str) -> str:
         """Ask for the end of a task; return its state."""
         request = task_pb.CancelTaskRequest(
@@ -189,10 +204,10 @@ class Client:
         """Yield the ids of tasks as they end; the last of them ends the iteration."""
         request = task_pb.WatchTasksRequest(namespace_id=self.namespace, add=task_ids)
         try:
-            for frame in self._tasks.WatchTasks(iter([request])):
+            for frame in self._tasks.WatchTasks(iter([request]), metadata=self._metadata):
                 yield [result.task_id for result in frame.results]
         except grpc.RpcError as error:
-            raise failure_of(error, self.target) from error
+            raise failure_of(error, self.target, is_tls=self._is_tls) from error
 
     def get_worker(self, worker_id: str) -> view.WorkerView:
         """Return a worker, with the number of tasks that the server knows it to hold."""
@@ -289,29 +304,51 @@ class Client:
             self._call(self._admin.SetQueue, request, admin_pb.SetQueueResponse).queue
         )
 
-    def list_namespaces(self, page_token: str) -> tuple[list[str], str]:
-        """Return a page of names and the token of the next one."""
-        request = admin_pb.ListNamespacesRequest(page_size=PAGE_SIZE_MAX, page_token=page_token)
-        answer = self._call(self._admin.ListNamespaces, request, admin_pb.ListNamespacesResponse)
-        return list(answer.names), answer.next_page_token
+    def diagnose(self, namespace: str) -> diagnosis_view.DiagnosisView:
+        """Return what is wrong; without a namespace with all that the caller may see."""
+        self._connect()
+        request = admin_pb.DiagnoseRequest(
+            namespace_id=namespace, client_now_ms=self._clock.now_ms()
+        )
+        answer = self._call(self._admin.Diagnose, request, admin_pb.DiagnoseResponse)
+        return diagnosis_view.diagnosis(answer)
 
-    def create_namespace(self, name: str) -> str:
-        """Create a namespace; return its full name."""
-        request = admin_pb.CreateNamespaceRequest(name=name)
-        return self._call(
-            self._admin.CreateNamespace, request, admin_pb.CreateNamespaceResponse
-        ).name
+    def _connect(self) -> None:
+        """Make sure of the connection, so that the time that it takes is not the clocks' fault."""
+        try:
+            self.now_ms()
+        except CliError as error:
+            # A server whose store is away says so to this question, and tells more when diagnosed.
+            if not error.is_transient or error.code == NOT_CONNECTED:
+                raise
 
     def _call(
         self, method: Callable[..., object], request: Message, kind: type[Response]
     ) -> Response:
         """Call and return the answer, of whose type the generated stubs say nothing."""
         try:
-            answer = method(request, timeout=CALL_SECONDS_MAX)
+            answer = method(request, timeout=CALL_SECONDS_MAX, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise failure_of(error, self.target) from error
+            raise failure_of(error, self.target, is_tls=self._is_tls) from error
         assert isinstance(answer, kind)
         return answer
+
+
+def _metadata(api_key: str) -> tuple[tuple[str, str], ...] | None:
+    """Return what says who calls, if anything is to."""
+    try:
+        key = find_api_key(api_key)
+    except ValueError:
+        what = "The API key is none: it must be as the server gave it, tnr_, an id and a secret."
+        hint = "Look at --api-key or TENURE_API_KEY."
+        raise CliError(what, hint=hint, exit_code=ExitCode.USAGE) from None
+    return (("authorization", f"Bearer {key}"),) if key else None
+
+
+def _channel(target: str, tls: TLS | None) -> grpc.Channel:
+    if tls is None:
+        return grpc.insecure_channel(target, options=_options(target))
+    return grpc.secure_channel(target, credentials(tls), options=_options(target))
 
 
 def _options(target: str) -> list[tuple[str, int]]:

@@ -178,6 +178,8 @@ class Session:
             "server",
             *("--store", self._url, "--http", options["http"], "--grpc", options["grpc"]),
             *("--log-level", level),
+            # Variables for other servers are not for this one.
+            *("--tls-cert", "", "--tls-key", "", "--tls-client-ca", ""),
             is_read=True,
         )
         for line in server.output:
@@ -219,7 +221,7 @@ class Session:
         self._worker = Child(
             "worker",
             self._module,
-            *("--target", self._grpc, "--queue", options["queue"]),
+            *("--target", self._grpc, "--no-tls", "--queue", options["queue"]),
             *("--drain-deadline", f"{options['drain_deadline_ms']}ms"),
             *flags,
             # Nobody would wait for its drain, and the server ends at the same time.

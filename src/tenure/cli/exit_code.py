@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ExitCode(enum.IntEnum):
-    """What a script can tell from the end of a command; 7 is kept for problems found by doctor."""
+    """What a script can tell from the end of a command."""
 
     OK = 0
     # The operation, or the task that was waited for.
@@ -19,6 +19,8 @@ class ExitCode(enum.IntEnum):
     # Server or store; the same command may succeed later.
     UNREACHABLE = 5
     NOT_ALLOWED = 6
+    # The doctor has found some.
+    PROBLEMS = 7
     # As `timeout` and most other programs do.
     TIMED_OUT = 124
     # 128 and the number of SIGINT, as shells do.

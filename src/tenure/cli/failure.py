@@ -49,12 +49,12 @@ ADVICE: Final[dict[str, Advice]] = {
         "Complete the task by its id: tenure tasks complete ID --output JSON",
     ),
     "unauthenticated": Advice(
-        "The server wants an API key.",
-        "Ask whoever runs the server for a key of this namespace.",
+        "The server wants an API key that it knows.",
+        "Give it with --api-key or TENURE_API_KEY; an admin makes one with tenure keys create.",
     ),
     "permission_denied": Advice(
         "The role of your API key does not include this.",
-        "Ask whoever runs the server for a key with another role.",
+        "Ask an admin for a key with another role: tenure keys create --role ROLE",
     ),
     "wrong_state": Advice(
         "The present state does not allow it.",

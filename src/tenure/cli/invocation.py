@@ -12,10 +12,12 @@ import click
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.parameter import target as parse_target
+from tenure.cli.tls_option import tls_options
 
 if TYPE_CHECKING:
     from tenure.cli.client import Client
     from tenure.cli.output import Format, Output
+    from tenure.sdk.tls import TLS
 
 DEFAULT_TARGET: Final = "127.0.0.1:7301"
 DEFAULT_NAMESPACE: Final = "default"
@@ -25,8 +27,18 @@ _FORMATS: Final = ("table", "json", "jsonl")
 class Invocation:
     """What a command needs; gRPC and the rest are loaded when it really asks for them."""
 
-    def __init__(self, target: str, namespace: str, form: str) -> None:
+    def __init__(
+        self,
+        target: str,
+        namespace: str,
+        form: str,
+        *,
+        api_key: str = "",
+        tls: TLS | None = None,
+    ) -> None:
         """Prepare a call; nothing is connected yet."""
+        self.api_key = api_key
+        self.tls = tls
         self.target = target
         self.namespace = namespace
         self.form = form
@@ -37,8 +49,12 @@ class Invocation:
         # Its C core would write its own account of every failed connection to stderr.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from tenure.cli.client import Client  # noqa: PLC0415 (gRPC takes long to load)
+        from tenure.sdk.tls import is_exposed  # noqa: PLC0415 (not for --help)
 
-        return Client(self.target, self.namespace)
+        if is_exposed([self.target], self.api_key, self.tls):
+            what = f"Warning: the API key goes to {self.target} without TLS. Use --tls."
+            click.echo(what, err=True)
+        return Client(self.target, self.namespace, api_key=self.api_key, tls=self.tls)
 
     @functools.cached_property
     def output(self) -> Output:
@@ -81,8 +97,16 @@ def with_server(function: Callable[..., None]) -> Callable[..., None]:
     )
     @output_option
     @functools.wraps(function)
-    def command(target: str, namespace: str, form: str, **arguments: Any) -> None:  # noqa: ANN401 (click checked them)
-        _run(function, Invocation(target, namespace, form), arguments)
+    def command(
+        target: str,
+        namespace: str,
+        form: str,
+        api_key: str,
+        tls: TLS | None,
+        **arguments: Any,  # noqa: ANN401 (click checked them)
+    ) -> None:
+        call = Invocation(target, namespace, form, api_key=api_key, tls=tls)
+        _run(function, call, arguments)
 
     return command
 
@@ -93,14 +117,29 @@ def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
     @target_option
     @output_option
     @functools.wraps(function)
-    def command(target: str, form: str, **arguments: Any) -> None:  # noqa: ANN401 (click checked them)
-        _run(function, Invocation(target, DEFAULT_NAMESPACE, form), arguments)
+    def command(
+        target: str,
+        form: str,
+        api_key: str,
+        tls: TLS | None,
+        **arguments: Any,  # noqa: ANN401 (click checked them)
+    ) -> None:
+        call = Invocation(target, DEFAULT_NAMESPACE, form, api_key=api_key, tls=tls)
+        _run(function, call, arguments)
 
     return command
 
 
 def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--target``."""
+    """Add ``--target`` and ``--api-key``, and the options of TLS, which arrive as ``tls``."""
+    key = click.option(
+        "--api-key",
+        envvar="TENURE_API_KEY",
+        show_envvar=True,
+        default="",
+        metavar="KEY",
+        help="The API key, if the server asks for one; others see it in the list of processes.",
+    )
     return click.option(
         "--target",
         envvar="TENURE_TARGET",
@@ -110,7 +149,7 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
         type=parse_target,
         metavar="HOST:PORT",
         help="The gRPC address of the server.",
-    )(function)
+    )(key(tls_options(function)))
 
 
 def _run(function: Callable[..., None], call: Invocation, arguments: dict[str, Any]) -> None:

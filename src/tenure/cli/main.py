@@ -27,8 +27,14 @@ PLACES: Final[dict[str, Place]] = {
     "worker": Place("tenure.cli.worker_command", "worker", "Run the activities of a module."),
     "tasks": Place("tenure.cli.task", "tasks", "Enqueue, watch and change tasks."),
     "workers": Place("tenure.cli.worker", "workers", "See workers; drain or evict them."),
+    "top": Place("tenure.cli.top", "top", "See queues and workers, live."),
     "queues": Place("tenure.cli.queue", "queues", "See queues; pause or limit them."),
-    "namespaces": Place("tenure.cli.namespace", "namespaces", "See and create namespaces."),
+    "namespaces": Place(
+        "tenure.cli.namespace", "namespaces", "See, create and disable namespaces."
+    ),
+    "keys": Place("tenure.cli.key", "keys", "Make, see and revoke API keys."),
+    "audit": Place("tenure.cli.audit", "audit", "See who administered what."),
+    "doctor": Place("tenure.cli.doctor", "doctor", "Find out what is wrong, and what to do."),
     "db": Place("tenure.cli.db", "db", "Look after the database of a server."),
     "completion": Place("tenure.cli.completion", "completion", "Print a shell's completion."),
     "version": Place("tenure.cli.version", "version", "Print the version."),
@@ -43,8 +49,8 @@ Start a server, enqueue a task and watch it:
 
 \b
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict or wrong
-state, 5 server or store unreachable, 6 not allowed, 124 wait timed out,
-130 interrupted.
+state, 5 server or store unreachable, 6 not allowed, 7 doctor found problems,
+124 wait timed out, 130 interrupted.
 """
 
 

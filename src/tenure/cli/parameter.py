@@ -153,6 +153,24 @@ def store_option(function: F) -> F:
     )(function)
 
 
+def http_option(function: F) -> F:
+    """Add ``--http``, for what the server tells over HTTP alone."""
+    return click.option(
+        "--http",
+        envvar="TENURE_HTTP",
+        show_envvar=True,
+        default="",
+        type=http_address,
+        metavar="HOST:PORT",
+        help="The HTTP address of the server; by default port 7300 where --target is.",
+    )(function)
+
+
+def http_address(text: str) -> str:
+    """Check the HTTP address of a server; empty is the usual one."""
+    return target(text) if text else ""
+
+
 def target(text: str) -> str:
     """Check the address of a server."""
     host, colon, port = text.rpartition(":")

@@ -10,11 +10,13 @@ from grpc_status import rpc_status
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError, refused
 from tenure.errors import wire_name
+from tenure.sdk.tls import Words, trouble
 from tenure.v1 import error_pb2
 
 # The code of a call that never left this machine.
 NOT_CONNECTED: Final = "unreachable"
 _NOT_CONNECTED: Final = ("failed to connect", "errors resolving")
+_ON_THE_LINE: Final = Words("--tls", "--tls-ca", "--tls-cert and --tls-key")
 # What a proxy, or gRPC itself, answers without a detail of ours.
 _CODES: Final = {
     grpc.StatusCode.UNAUTHENTICATED: "unauthenticated",
@@ -39,7 +41,7 @@ def detail_of(error: grpc.RpcError) -> error_pb2.ErrorDetail | None:
     return None
 
 
-def failure_of(error: grpc.RpcError, target: str) -> CliError:
+def failure_of(error: grpc.RpcError, target: str, *, is_tls: bool = False) -> CliError:
     """Return what a failed call means for the user of ``target``."""
     detail = detail_of(error)
     if detail is not None:
@@ -47,12 +49,12 @@ def failure_of(error: grpc.RpcError, target: str) -> CliError:
     call = _call(error)
     status = call.code()
     if status is grpc.StatusCode.UNAVAILABLE:
-        return _unreachable(call, target)
+        return _unreachable(call, target, is_tls=is_tls)
     message = f"The call to {target} failed with {status.name}: {call.details() or 'no details'}"
     return refused(_CODES.get(status, ""), message, {})
 
 
-def _unreachable(call: grpc.Call, target: str) -> CliError:
+def _unreachable(call: grpc.Call, target: str, *, is_tls: bool) -> CliError:
     details = call.details() or "nobody answers"
     # The end of gRPC's account is where it says what the system said.
     why = details.rpartition(": ")[2].strip(" ].") + "."
@@ -63,6 +65,14 @@ def _unreachable(call: grpc.Call, target: str) -> CliError:
             hint="Whether the server acted is not known. Look, then try again.",
             exit_code=ExitCode.UNREACHABLE,
             code="unavailable",
+        )
+    found = trouble(details, target, _ON_THE_LINE, is_tls=is_tls)
+    if found is not None:
+        return CliError(
+            found.what,
+            hint=found.advice,
+            exit_code=ExitCode.UNREACHABLE,
+            code=NOT_CONNECTED,
         )
     return CliError(
         f"There is no Tenure server at {target}.",

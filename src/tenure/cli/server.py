@@ -9,6 +9,7 @@ import click
 
 from tenure.cli.invocation import DEFAULT_TARGET
 from tenure.cli.parameter import examples, store_option
+from tenure.core.limits import ENQUEUES_PER_S, LISTS_PER_S, REGISTRATIONS_PER_S
 
 if TYPE_CHECKING:
     from tenure.api.log import Format
@@ -25,6 +26,12 @@ class _Options(TypedDict):
     http: str
     grpc: str
     is_insecure: bool
+    tls_cert: str
+    tls_key: str
+    tls_client_ca: str
+    enqueue_rate: int
+    register_rate: int
+    list_rate: int
     is_pooled: bool
     log_format: Format
     log_level: str
@@ -37,6 +44,7 @@ class _Options(TypedDict):
         "tenure server --store sqlite:///tenure.db",
         "TENURE_STORE=postgresql://tenure@db/tenure tenure server --log-format json",
         "tenure server --store sqlite:///tenure.db --http 0.0.0.0:7300 --insecure",
+        "tenure server --store sqlite:///tenure.db --tls-cert server.pem --tls-key server.key",
     ),
 )
 @store_option
@@ -64,7 +72,61 @@ class _Options(TypedDict):
     envvar="TENURE_INSECURE",
     show_envvar=True,
     is_flag=True,
-    help="Listen on addresses that other machines can reach, although everybody is let in.",
+    help="Listen on addresses that other machines can reach, although there is no admin key.",
+)
+@click.option(
+    "--tls-cert",
+    envvar="TENURE_SERVER_TLS_CERT",
+    show_envvar=True,
+    default="",
+    metavar="FILE",
+    help="Serve with TLS: the certificate with its chain, as PEM. Read again when it changes.",
+)
+@click.option(
+    "--tls-key",
+    envvar="TENURE_SERVER_TLS_KEY",
+    show_envvar=True,
+    default="",
+    metavar="FILE",
+    help="The private key of the certificate, as PEM.",
+)
+@click.option(
+    "--tls-client-ca",
+    envvar="TENURE_SERVER_TLS_CLIENT_CA",
+    show_envvar=True,
+    default="",
+    metavar="FILE",
+    help="Let in only clients with a certificate of these authorities, as PEM.",
+)
+@click.option(
+    "--enqueue-rate",
+    envvar="TENURE_ENQUEUE_RATE",
+    show_envvar=True,
+    type=click.IntRange(0),
+    default=ENQUEUES_PER_S,
+    show_default=True,
+    metavar="PER_SECOND",
+    help="Tasks that one namespace may enqueue; 0 is no limit.",
+)
+@click.option(
+    "--register-rate",
+    envvar="TENURE_REGISTER_RATE",
+    show_envvar=True,
+    type=click.IntRange(0),
+    default=REGISTRATIONS_PER_S,
+    show_default=True,
+    metavar="PER_SECOND",
+    help="Workers that one namespace may register; 0 is no limit.",
+)
+@click.option(
+    "--list-rate",
+    envvar="TENURE_LIST_RATE",
+    show_envvar=True,
+    type=click.IntRange(0),
+    default=LISTS_PER_S,
+    show_default=True,
+    metavar="PER_SECOND",
+    help="Pages of lists that one namespace may ask for; 0 is no limit.",
 )
 @click.option(
     "--pooled",
@@ -117,7 +179,15 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
     def say(started: Server) -> None:
         # In JSON the event `server.started` says the same.
         if options["log_format"] == "text":
-            click.echo(greeting(started.http_address, started.grpc_address, store_url))
+            said = greeting(
+                started.http_address,
+                started.grpc_address,
+                store_url,
+                is_tls=started.settings.tls is not None,
+            )
+            click.echo(said)
+            if started.warning:
+                click.secho(f"Warning: {started.warning}", fg="red", err=True)
 
     try:
         run_server(
@@ -136,11 +206,16 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
 
 def _settings(options: _Options) -> ServerSettings:
     from tenure.api.setting import ServerSettings, parse_address  # noqa: PLC0415 (not for --help)
+    from tenure.api.tls import tls_files  # noqa: PLC0415
 
     return ServerSettings(
         http=parse_address(options["http"], "http"),
         grpc=parse_address(options["grpc"], "grpc"),
         is_insecure=options["is_insecure"],
+        enqueues_per_s=options["enqueue_rate"],
+        registrations_per_s=options["register_rate"],
+        lists_per_s=options["list_rate"],
+        tls=tls_files(options["tls_cert"], options["tls_key"], options["tls_client_ca"]),
     )
 
 
@@ -159,17 +234,18 @@ def _engine_settings(said: tuple[str, ...]) -> Settings:
         raise click.UsageError(f"--setting: {error}") from error
 
 
-def greeting(http: Address, grpc: Address, store_url: str) -> str:
+def greeting(http: Address, grpc: Address, store_url: str, *, is_tls: bool = False) -> str:
     """Return what a server says when it is ready; its first line is also read by programs."""
     from tenure.store.location import shown  # noqa: PLC0415 (not for --help)
 
     target = "" if str(grpc) == DEFAULT_TARGET else f" --target {grpc}"
+    target += " --tls" if is_tls else ""
     return "\n".join(
         (
             f"{LISTENING} http={http} grpc={grpc}",
             f"  Store:  {shown(store_url)}",
             f"  Next:   tenure tasks enqueue hello --input '{{}}'{target}",
-            f"          http://{http}/docs",
+            f"          http{'s' if is_tls else ''}://{http}/docs",
             "  Stop:   Ctrl-C",
         ),
     )

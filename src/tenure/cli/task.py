@@ -163,6 +163,38 @@ def list_(
 
 
 @tasks.command(
+    short_help="Follow the changes of tasks.",
+    epilog=examples(
+        "tenure tasks tail",
+        "tenure tasks tail --queue images --state FAILED",
+        "tenure tasks tail -o jsonl | jq -r .taskId",
+    ),
+)
+@click.option("--queue", default="", help="Only of this queue.")
+@click.option("--type", "type_name", default="", help="Only of this type.")
+@click.option(
+    "--state",
+    type=click.Choice(parameter.TASK_STATES, case_sensitive=False),
+    help="Only changes to this state.",
+)
+@parameter.http_option
+@with_server
+def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, http: str) -> None:
+    """Follow the changes of tasks from now on, one line each, until Ctrl-C.
+
+    A task that changes faster than it can be read is shown as it is then. After a break everything
+    that changed meanwhile is shown once, as far as it is among the newest 500 tasks.
+    """
+    from tenure.cli import event_stream  # noqa: PLC0415 (not for --help)
+    from tenure.cli import tail as following  # noqa: PLC0415
+
+    if call.form == "json":
+        raise click.UsageError("-o json would never end; -o jsonl prints one change per line.")
+    chosen = TaskQuery(queue=queue, type=type_name, state=state or "")
+    following.follow(call, event_stream.HttpEdge(call, http), chosen)
+
+
+@tasks.command(
     short_help="Show one task with its attempts.",
     epilog=examples("tenure tasks show 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10"),
 )
@@ -182,6 +214,22 @@ def show(call: Invocation, *, task_id: str) -> None:
     if attempts:
         call.output.say("")
         call.output.table(task_table.attempt_columns(now_ms), attempts)
+
+
+@tasks.command(
+    short_help="Say why a task is not running now.",
+    epilog=examples("tenure tasks explain 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10"),
+)
+@_TASK_ID
+@with_server
+def explain(call: Invocation, *, task_id: str) -> None:
+    """Say why a task is not running now, and what to do about it.
+
+    The first reason alone keeps it from running; the others are what it will meet next.
+    """
+    from tenure.cli import explain as explanation  # noqa: PLC0415 (not for --help)
+
+    explanation.show(call.output, call.client.explain_task(task_id))
 
 
 @tasks.command(

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
-from tenure.core.duration import UNITS_MS
+from tenure.core.duration import duration_text
+from tenure.core.instant import instant_text
 from tenure.core.limits import INSTANT_MS_MAX
+
+__all__ = [
+    "age_text",
+    "clean",
+    "duration_text",
+    "instant_text",
+    "one_line",
+    "parse_instant_ms",
+    "size_text",
+]
 
 # Control characters would move the cursor or recolour the terminal; direction marks would show
 # a text in another order than it has. A tab or a new line would break a table.
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
 )
-_SECOND_MS: Final = UNITS_MS["s"]
-_MINUTE_MS: Final = UNITS_MS["m"]
-_TENTHS_BELOW_MS: Final = 10 * _SECOND_MS
 
 
 def clean(text: str) -> str:
@@ -27,23 +35,6 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """Return a text that fits a cell of a table."""
     return clean(" ".join(text.split()))
-
-
-def duration_text(milliseconds: int) -> str:
-    """Return a duration with its two largest units: ``450ms``, ``2.5s``, ``42s``, ``5m10s``."""
-    if milliseconds < _SECOND_MS:
-        return f"{max(milliseconds, 0)}ms"
-    if milliseconds < _TENTHS_BELOW_MS:
-        tenths = milliseconds // (_SECOND_MS // 10)
-        return f"{tenths // 10}.{tenths % 10}s" if tenths % 10 else f"{tenths // 10}s"
-    if milliseconds < _MINUTE_MS:
-        return f"{milliseconds // _SECOND_MS}s"
-    for large, small in (("d", "h"), ("h", "m"), ("m", "s")):
-        if milliseconds >= UNITS_MS[large]:
-            count, rest = divmod(milliseconds, UNITS_MS[large])
-            rest //= UNITS_MS[small]
-            return f"{count}{large}{rest}{small}" if rest else f"{count}{large}"
-    raise AssertionError(milliseconds)
 
 
 def parse_instant_ms(text: str) -> int:
@@ -59,13 +50,6 @@ def parse_instant_ms(text: str) -> int:
     if not 0 <= milliseconds <= INSTANT_MS_MAX:
         raise ValueError("must lie between 1970 and 9999")
     return milliseconds
-
-
-def instant_text(at_ms: int) -> str:
-    """Return an instant as RFC 3339 in UTC with milliseconds."""
-    seconds, rest = divmod(at_ms, 1000)
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{rest:03d}Z"
 
 
 def age_text(instant: str | None, now_ms: int) -> str:

@@ -15,6 +15,7 @@ from tenure.cli.invocation import DEFAULT_NAMESPACE, target_option
 from tenure.cli.parameter import duration_ms, examples, label_option
 
 if TYPE_CHECKING:
+    from tenure.sdk.tls import TLS
     from tenure.sdk.worker.worker import Worker
 
 REGISTERED: Final = "Tenure worker is registered:"
@@ -31,6 +32,11 @@ _IN_CODE: Final = (
     "mode",
     "health",
     "drain_deadline_ms",
+    "api_key",
+    "is_tls",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
 )
 
 
@@ -50,6 +56,8 @@ class _Options(TypedDict):
     wait_ms: int
     is_quiet: bool
     is_verbose: bool
+    api_key: str
+    tls: TLS | None
 
 
 @click.command(
@@ -161,6 +169,8 @@ def _made(module: str, activities: list[object], options: _Options) -> Worker:
             mode="poll" if options["mode"] == "poll" else "session",
             health=options["health"],
             drain_deadline=options["drain_deadline_ms"] / 1_000,
+            api_key=options["api_key"],
+            tls=options["tls"] or False,
         )
     except (ValueError, TypeError) as error:
         what = f"A worker of {module} cannot be made: {error}."

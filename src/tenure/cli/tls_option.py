@@ -1,0 +1,64 @@
+"""The options of TLS, which all commands share that talk to a server."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+
+if TYPE_CHECKING:
+    from tenure.sdk.tls import TLS
+
+
+def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options, and hand them over as one argument: ``tls``, None for no TLS."""
+
+    @click.option(
+        "--tls/--no-tls",
+        "is_tls",
+        envvar="TENURE_TLS",
+        show_envvar=True,
+        default=None,
+        help="Speak TLS; the authorities of this machine are trusted unless --tls-ca is given.",
+    )
+    @_file_option("--tls-ca", "TENURE_TLS_CA", "The authorities to trust, as PEM; speaks TLS.")
+    @_file_option("--tls-cert", "TENURE_TLS_CERT", "The certificate to show to the server, as PEM.")
+    @_file_option("--tls-key", "TENURE_TLS_KEY", "The private key of that certificate, as PEM.")
+    @functools.wraps(function)
+    def command(
+        *args: Any,  # noqa: ANN401 (click checked them)
+        is_tls: bool | None,
+        tls_ca: str,
+        tls_cert: str,
+        tls_key: str,
+        **arguments: Any,  # noqa: ANN401 (click checked them)
+    ) -> object:
+        files = (tls_ca, tls_cert, tls_key)
+        # Whoever names a file wants TLS.
+        is_wanted = any(files) if is_tls is None else is_tls
+        return function(*args, tls=_settings(*files) if is_wanted else None, **arguments)
+
+    return command
+
+
+def _file_option(
+    name: str, variable: str, text: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        name, envvar=variable, show_envvar=True, default="", metavar="FILE", help=text
+    )
+
+
+def _settings(ca: str, certificate: str, key: str) -> TLS:
+    from tenure.sdk.tls import checked, of_paths  # noqa: PLC0415 (not for --help)
+
+    try:
+        return checked(of_paths(ca, certificate, key))
+    except ValueError as error:
+        hint = "Check --tls-ca, --tls-cert and --tls-key, or the variables TENURE_TLS_..."
+        raise CliError(str(error), hint=hint, exit_code=ExitCode.USAGE) from None

@@ -1,0 +1,85 @@
+"""A command on a terminal of its own, and what stands on it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final, Self
+
+from tests.cli.server import CLI
+
+WAIT_SECONDS_MAX: Final = 30.0
+_CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """Runs ``tenure`` with some arguments on a terminal of 100 columns and 30 rows."""
+
+    def __init__(self, *arguments: str, env: Mapping[str, str]) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self._process = subprocess.Popen(
+            [*CLI, *arguments],
+            env={**os.environ, "TERM": "xterm", **env},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self._said = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(WAIT_SECONDS_MAX)
+        self._reader.join(WAIT_SECONDS_MAX)
+        os.close(self._master)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                some = os.read(self._master, 65_536)
+            except OSError:
+                # The other side has closed the terminal.
+                return
+            if not some:
+                return
+            self._said += some
+
+    @property
+    def said(self) -> str:
+        """Return all that was written, without colours and movements."""
+        return _CODES.sub("", self._said.decode(errors="replace"))
+
+    @property
+    def frame(self) -> str:
+        """Return the last whole screen of ``tenure top``."""
+        return self.said.split("tenure top")[-2]
+
+    def until(self, *texts: str, after: int = 0) -> int:
+        """Wait until all texts stand behind a place; return the place where they end."""
+        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        while not all(text in self.said[after:] for text in texts):
+            assert time.monotonic() < deadline, (texts, self.said[after:])
+            time.sleep(0.02)
+        return len(self.said)
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C and return how the command ended."""
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(WAIT_SECONDS_MAX)

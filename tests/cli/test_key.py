@@ -1,0 +1,169 @@
+"""``tenure keys``, ``tenure audit`` and the option ``--api-key`` against a server with keys."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.cli.conftest import invoke, read
+from tests.cli.server import CLI, ServerProcess
+
+KEY = re.compile(r"tnr_[a-z2-7]{16}_[A-Za-z0-9_-]{43}\n")
+Run = Callable[..., Result]
+
+
+class Guarded:
+    """A server that wants keys, and the first of them."""
+
+    def __init__(self, process: ServerProcess, admin: str, log: Path) -> None:
+        self.process = process
+        self.admin = admin
+        self.log = log
+
+    def run(self, *arguments: str, key: str | None = None, **options: Any) -> Result:
+        """Run a command with a key in its environment."""
+        env = {
+            "TENURE_TARGET": self.process.grpc,
+            "TENURE_API_KEY": self.admin if key is None else key,
+        }
+        return invoke(*arguments, env=env, **options)
+
+    def made(self, *options: str) -> str:
+        """Make a key and return it."""
+        result = self.run("keys", "create", *options)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    url = f"sqlite:///{folder}/tenure.db"
+    first = invoke("keys", "create", "--role", "admin", "--store", url)
+    assert first.exit_code == 0, first.stderr
+    with ServerProcess(url, folder / "log") as process:
+        yield Guarded(process, first.stdout.strip(), folder / "log")
+
+
+def key_id(key: str) -> str:
+    return key.split("_")[1]
+
+
+def test_nothing_but_the_key_goes_to_stdout(guarded: Guarded) -> None:
+    result = guarded.run("keys", "create", "--role", "worker", "--namespace", "default")
+    assert KEY.fullmatch(result.stdout)
+    assert "worker key" in result.stderr
+    assert "default/default" in result.stderr
+    assert result.stdout.strip() not in result.stderr
+    made = read(guarded.run("keys", "create", "--role", "viewer", "--name", "eye", "-o", "json"))
+    assert KEY.fullmatch(made["key"] + "\n")
+    assert (made["name"], made["role"], made["namespaces"]) == ("eye", "viewer", [])
+    assert made["createdBy"] == key_id(guarded.admin)
+
+
+def test_the_first_key_is_made_in_the_store_itself(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tenure.db"
+    assert KEY.fullmatch(invoke("keys", "create", "--role", "admin", "--store", url).stdout)
+    made = read(invoke("keys", "create", "--role", "admin", "--store", url, "-o", "json"))
+    assert (made["name"], made["state"]) == ("admin", "LIVE")
+    missing = invoke("keys", "create", "--role", "worker", "--namespace", "x", "--store", url)
+    assert missing.exit_code == 3
+    wrong = invoke("keys", "create", "--role", "admin", "--store", "mysql://x")
+    assert wrong.exit_code == 2
+
+
+def test_a_store_that_a_server_uses_is_left_to_it(guarded: Guarded) -> None:
+    url = f"sqlite:///{guarded.log.parent}/tenure.db"
+    result = guarded.run("keys", "create", "--role", "admin", "--store", url)
+    assert result.exit_code == 4
+    assert "leave --store out" in result.stderr
+
+
+def test_without_a_key_commands_end_with_6(guarded: Guarded) -> None:
+    for key in ("", f"tnr_{'a' * 16}_{'s' * 43}"):
+        result = guarded.run("tasks", "ls", key=key)
+        assert result.exit_code == 6
+        assert "--api-key" in result.stderr
+        assert "ssss" not in result.stderr
+    viewer = guarded.made("--role", "viewer")
+    assert guarded.run("tasks", "enqueue", "x", key=viewer).exit_code == 6
+    assert guarded.run("tasks", "ls", key=viewer).exit_code == 0
+    assert guarded.run("tasks", "ls", "--api-key", viewer, key="").exit_code == 0
+    broken = guarded.run("tasks", "ls", key="schlüssel")
+    assert broken.exit_code == 2
+    assert "schlüssel" not in broken.stderr
+
+
+def test_a_key_waits_for_results_too(guarded: Guarded) -> None:
+    client = guarded.made("--role", "client")
+    result = guarded.run("tasks", "enqueue", "x", "--wait", "--timeout", "50ms", key=client)
+    assert result.exit_code == 124
+
+
+def test_keys_are_listed_shown_and_revoked(guarded: Guarded) -> None:
+    key = guarded.made("--role", "client", "--name", "short", "--expires", "1h")
+    table = guarded.run("keys", "ls", "--all")
+    assert [line for line in table.stdout.splitlines() if line.startswith(key_id(key))]
+    listed = read(guarded.run("keys", "ls", "--all", "-o", "json"))["keys"]
+    assert {each["keyId"] for each in listed} >= {key_id(key), key_id(guarded.admin)}
+    shown = read(guarded.run("keys", "show", key_id(key), "-o", "json"))
+    assert (shown["state"], shown["name"]) == ("LIVE", "short")
+    assert shown["expiresAt"]
+    assert "expires" in guarded.run("keys", "show", key_id(key)).stdout
+    revoked = guarded.run("keys", "revoke", key_id(key))
+    assert "was revoked" in revoked.stdout
+    assert guarded.run("tasks", "ls", key=key).exit_code == 6
+    again = read(guarded.run("keys", "revoke", key_id(key), "-o", "json"))
+    assert again["state"] == "REVOKED"
+    assert guarded.run("keys", "show", "a" * 16).exit_code == 3
+    whole = guarded.run("keys", "revoke", guarded.admin)
+    assert whole.exit_code == 2
+    assert guarded.admin not in whole.stderr
+
+
+def test_what_was_administered_is_in_the_audit_log(guarded: Guarded) -> None:
+    key = guarded.made("--role", "viewer", "--name", "audited")
+    found = read(guarded.run("audit", "--action", "key.create", "-o", "json"))["records"]
+    assert (found[0]["target"], found[0]["actor"]) == (key_id(key), key_id(guarded.admin))
+    assert "key.create" in guarded.run("audit", "--limit", "1").stdout
+    mine = guarded.run("audit", "--actor", key_id(key), "-o", "jsonl")
+    assert mine.stdout == ""
+    assert guarded.run("audit", key=key).exit_code == 6
+    assert guarded.run("audit", "--namespace", "nobody").exit_code == 3
+
+
+def test_no_secret_is_in_the_log_of_the_server(guarded: Guarded) -> None:
+    key = guarded.made("--role", "viewer")
+    guarded.run("tasks", "enqueue", "x", key=key)
+    said = guarded.log.read_text() + "".join(guarded.process.said)
+    assert "access.denied" in said
+    for each in (key, guarded.admin):
+        assert each.split("_", 2)[2] not in said
+
+
+def test_a_worker_command_takes_the_key_and_ends_with_6_without(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    (tmp_path / "chores.py").write_text(
+        "from tenure import activity\n\n\n@activity(start_to_close='1m')\n"
+        "def clean() -> None:\n    pass\n"
+    )
+    others = {name: text for name, text in os.environ.items() if not name.startswith("TENURE_")}
+    ended = subprocess.run(
+        [*CLI, "worker", "chores", "--target", guarded.process.grpc],
+        cwd=tmp_path,
+        env={**others, "TENURE_API_KEY": f"tnr_{'a' * 16}_{'s' * 43}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 6, ended.stderr
+    assert "ssss" not in ended.stdout + ended.stderr

@@ -1,0 +1,151 @@
+"""``tenure top`` against a real server, printed and on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from rich.console import Console
+
+from tenure.cli.top_look import Frame, TopQueue, TopWorker, read_metrics
+from tenure.cli.top_screen import drawn
+from tests.cli.conftest import Run, eventually, invoke, read
+from tests.cli.server import CLI, ServerProcess
+from tests.cli.terminal import Terminal
+from tests.cli.test_wait import END_SECONDS_MAX
+from tests.cli.worker import SmallWorker
+
+METRICS = """# HELP tenure_build_info The version.
+tenure_build_info{version="1.2"} 1.0
+tenure_tasks_enqueued_total 7.0
+tenure_tasks_finished_total{state="failed"} 1.0
+tenure_tasks_finished_total{state="succeeded"} 2.0
+tenure_queue_oldest_waiting_seconds{namespace="default/default",queue="mail"} 1.5
+tenure_queue_oldest_waiting_seconds{namespace="acme/default",queue="mail"} 9.0
+"""
+
+
+def test_one_look_shows_queues_workers_and_rates(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue) as worker:
+        run("tasks", "enqueue", "gate", "--queue", queue)
+        eventually(lambda: _running(run, queue) == 1, "a task runs")
+        run("queues", "limit", queue, "5")
+        run("tasks", "enqueue", "nobody", "--queue", queue)
+        shown = run("top", "--once", "--http", server.http)
+        frame = read(run("top", "--once", "--http", server.http, "-o", "json"))
+    assert shown.exit_code == 0
+    head, rates = shown.stdout.splitlines()[:2]
+    assert head.startswith(f"tenure top  {server.grpc} (")
+    assert "per second: enqueued " in rates
+    assert "-" not in rates
+    (found,) = [each for each in frame["queues"] if each["name"] == queue]
+    assert (found["pending"], found["running"], found["concurrencyMax"]) == (1, 1, 5)
+    (row,) = [line.split() for line in shown.stdout.splitlines() if line.startswith(queue + " ")]
+    assert row[:6] == [queue, "1", "1", "0", "no", "5"]
+    (mine,) = [each for each in frame["workers"] if each["workerId"] == worker.worker_id]
+    assert (mine["name"], mine["status"], mine["maxConcurrent"]) == ("host", "ONLINE", 2)
+    assert mine["leaseLeftMs"] > 0
+    assert mine["heartbeatAgeMs"] >= 0
+
+
+def _running(run: Run, queue: str) -> int:
+    counts = read(run("queues", "show", queue, "-o", "json"))["counts"]
+    return int(counts.get("DISPATCHED", 0)) + int(counts.get("RUNNING", 0))
+
+
+def test_without_http_there_are_no_rates(run: Run) -> None:
+    frame = read(run("top", "--once", "--http", "127.0.0.1:1", "-o", "json"))
+    assert "enqueuedPerS" not in frame
+    assert "queues" in frame
+
+
+def test_what_makes_no_sense_is_refused(run: Run) -> None:
+    assert run("top", "-o", "json").exit_code == 2
+    assert run("top", "--interval", "1ms").exit_code == 2
+    assert run("top", "--http", "nowhere").exit_code == 2
+    assert run("top", "--once", "--target", "127.0.0.1:1").exit_code == 5
+
+
+def test_without_a_terminal_each_look_is_printed(server: ServerProcess) -> None:
+    environment = {**os.environ, "TENURE_TARGET": server.grpc, "TENURE_HTTP": server.http}
+    arguments = [*CLI, "top", "--interval", "100ms", "-o", "jsonl"]
+    with subprocess.Popen(
+        arguments, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        frames = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=END_SECONDS_MAX)
+    assert process.returncode == 130
+    assert "enqueuedPerS" not in frames[0]
+    assert frames[2]["enqueuedPerS"] >= 0
+
+
+def test_a_terminal_shows_changes_and_a_server_that_goes_and_comes_back(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tenure.db"
+    with ServerProcess(url, tmp_path / "log") as server:
+        environment = {"TENURE_TARGET": server.grpc, "TENURE_HTTP": server.http}
+        # So long an interval that only hints can bring what is waited for.
+        with Terminal("top", "--interval", "10m", env=environment) as terminal:
+            place = terminal.until("tenure top", "WORKER")
+            invoke("queues", "pause", "letters", env=environment)
+            place = terminal.until("letters", "PAUSED", after=place)
+            server.kill()
+            terminal.until("Looking again every 600 s.", after=place)
+            with ServerProcess(url, tmp_path / "log", grpc=server.grpc, http=server.http):
+                invoke("queues", "pause", "parcels", env=environment)
+                terminal.until("parcels", after=place)
+                eventually(lambda: "Looking again" not in terminal.frame, "it listens again")
+                assert terminal.interrupt() == 130
+
+
+def test_a_server_that_goes_is_named_and_tried_again(tmp_path: Path) -> None:
+    with ServerProcess(f"sqlite:///{tmp_path}/tenure.db", tmp_path / "log") as server:
+        environment = {"TENURE_TARGET": server.grpc, "TENURE_HTTP": server.http}
+        with Terminal("top", "--interval", "100ms", env=environment) as terminal:
+            place = terminal.until("live tasks 0")
+            server.kill()
+            terminal.until(f"{server.grpc}", "Trying again.", after=place)
+            assert terminal.interrupt() == 130
+
+
+def test_rates_and_waiting_times_come_from_the_metrics() -> None:
+    found = read_metrics(METRICS, "default/default", 5)
+    assert found.version == "1.2"
+    assert found.totals == {"enqueued": 7.0, "started": 0.0, "finished": 3.0}
+    assert found.oldest_ms == {"mail": 1_500}
+
+
+def test_a_small_terminal_shows_as_much_as_fits() -> None:
+    queue = TopQueue(name="q", pending=1, running=0, others=0, paused=False, concurrency_max=0)
+    worker = TopWorker(
+        worker_id="w",
+        queue="q",
+        status="ONLINE",
+        held_count=0,
+        max_concurrent=1,
+        lease_left_ms=500,
+    )
+    frame = Frame(
+        target="t",
+        namespace="n",
+        at="now",
+        live_count=0,
+        queues=[queue] * 20,
+        workers=[worker] * 20,
+        has_more_workers=True,
+    )
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as captured:
+        console.print(drawn(frame, passed_ms=1_000, trouble="away\x1b[31m", rows=10))
+    text = captured.get()
+    assert "… and 15 more: tenure queues ls --all" in text
+    assert "… and more: tenure workers ls --all" in text
+    assert "over" in text
+    assert "\x1b" not in text
+    assert "per second: enqueued -" in text
