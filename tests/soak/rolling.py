@@ -57,7 +57,7 @@ async def run(small: bool) -> list[Result]:
             load.cancel()
             await asyncio.wait([load])
             complaints = [f"exit code {code}" for code in codes if code != 0]
-            complaints += await _judge(handles, everyone)
+            complaints += await judge(handles, everyone)
         return [
             spotless(
                 f"rolling, {dialect}: {size.restarts} restarts of {len(MODES)} workers",
@@ -79,7 +79,8 @@ async def _load(client: Client, handles: list[Handle[None]], size: Size) -> None
         await asyncio.sleep(size.pause_s)
 
 
-async def _judge(handles: list[Handle[None]], workers: list[SdkWorker]) -> list[str]:
+async def judge(handles: list[Handle[None]], workers: list[SdkWorker]) -> list[str]:
+    """Return the tasks that did not simply succeed."""
     complaints = []
     for handle in handles:
         await handle.result(timeout=PATIENCE_S)

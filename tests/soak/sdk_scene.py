@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,13 @@ class SdkWorker:
 
     @classmethod
     async def start(
-        cls, stage: Stage, target: str, *, mode: str = "session", slots: int = 10
+        cls,
+        stage: Stage,
+        target: str,
+        *,
+        mode: str = "session",
+        slots: int = 10,
+        options: Sequence[str] = (),
     ) -> SdkWorker:
         """Start one and wait until it is registered."""
         number = next(_numbers)
@@ -37,7 +44,7 @@ class SdkWorker:
         process = await Process.spawn(
             (
                 *("-m", "tests.soak.sdk_worker", "--target", target, "--mode", mode),
-                *("--slots", str(slots), "--journal", str(journal)),
+                *("--slots", str(slots), "--journal", str(journal), *options),
             ),
             log,
         )

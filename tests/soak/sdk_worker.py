@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 
-from tenure import Worker
+from tenure import TLS, Worker
 from tests.soak.sdk_activity import ACTIVITIES, JOURNAL
 
 if __name__ == "__main__":
@@ -16,8 +16,17 @@ if __name__ == "__main__":
     parser.add_argument("--mode", choices=("session", "poll"), default="session")
     parser.add_argument("--slots", type=int, default=10)
     parser.add_argument("--journal", required=True)
+    parser.add_argument("--api-key")
+    parser.add_argument("--tls-ca")
     said = parser.parse_args()
     os.environ[JOURNAL] = said.journal
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    worker = Worker(said.target, activities=ACTIVITIES, max_concurrent=said.slots, mode=said.mode)
+    worker = Worker(
+        said.target,
+        activities=ACTIVITIES,
+        max_concurrent=said.slots,
+        mode=said.mode,
+        api_key=said.api_key,
+        tls=TLS(ca=said.tls_ca) if said.tls_ca else None,
+    )
     asyncio.run(worker.run())
