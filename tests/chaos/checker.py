@@ -21,18 +21,18 @@ from tests.chaos.journal import Acknowledged
 
 COMPLAINTS_MAX: Final = 20
 AUDIT_SQL: Final = """
-CREATE TABLE audit (
+CREATE TABLE task_audit (
     seq bigint GENERATED ALWAYS AS IDENTITY, op text, id uuid, version integer, attempt integer,
     state text, worker_id uuid
 );
 CREATE FUNCTION audit_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' THEN
-        INSERT INTO audit (op, id, version, attempt, state, worker_id)
+        INSERT INTO task_audit (op, id, version, attempt, state, worker_id)
         VALUES ('gone', OLD.id, OLD.version, OLD.attempt, OLD.state, OLD.worker_id);
         RETURN OLD;
     END IF;
-    INSERT INTO audit (op, id, version, attempt, state, worker_id)
+    INSERT INTO task_audit (op, id, version, attempt, state, worker_id)
     VALUES (TG_TABLE_NAME, NEW.id, NEW.version, NEW.attempt, NEW.state, NEW.worker_id);
     RETURN NEW;
 END $$;
@@ -122,7 +122,7 @@ async def read_audit(dsn: str) -> dict[str, list[Mapping[str, Any]]]:
     """Return the versions of each task in the order in which they were made."""
     connection = await asyncpg.connect(dsn)
     try:
-        rows = await connection.fetch("SELECT * FROM audit ORDER BY seq")
+        rows = await connection.fetch("SELECT * FROM task_audit ORDER BY seq")
     finally:
         await connection.close()
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

@@ -163,7 +163,8 @@ class TestDirectHandOut:
         assert (await world.task(task_id)).attempt == 0
         await world.settle(engine)
         assert poll.done()
-        assert poll.exception() is not None
+        # The other server's word may have come before the batch found out.
+        assert poll.exception() is not None or poll.result() == ()
 
     async def test_it_can_be_switched_off(self, world: World) -> None:
         engine = await world.start(direct_hand_out=False)
