@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import structlog
 
@@ -45,6 +45,7 @@ from tenure.store.transaction import LaneName, Store, Tx
 log = structlog.get_logger("tenure.engine")
 RUNS_MAX = 4
 RETRY_AFTER_MS = 500
+C = TypeVar("C")
 WorkEntry = Entry[c.WorkCommand]
 BeatEntry = Entry[c.HeartbeatCommand]
 Pause = Callable[[str], Awaitable[None]]
@@ -87,13 +88,8 @@ class Engine:
         self._store_time = StoreTime()
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
-        self._work: Lane[c.WorkCommand] = Lane(
-            self._run_work,
-            batch_max=self.settings.work_batch_max,
-            queue_max=self.settings.lane_queue_max,
-            weigh=_weight,
-            mono_ms=clock.monotonic_ms,
-        )
+        self._work = self._lane(self._run_work, _weight)
+        self._beats = self._lane(self._run_beats, _one)
         self._replicas = Replicas(store)
         self.results = ResultWatch(
             store,
@@ -114,15 +110,21 @@ class Engine:
         self.directory = Directory(store, clock=clock, settings=self.settings)
         self.directory.on_change(lambda: self._dispatch.obey(self.directory.disabled))
         self._work.has_extra_work = lambda: self._dispatch.has_work
-        self._beats: Lane[c.HeartbeatCommand] = Lane(
-            self._run_beats,
-            batch_max=self.settings.work_batch_max,
-            queue_max=self.settings.lane_queue_max,
-            weigh=lambda _: 1,
-            mono_ms=clock.monotonic_ms,
-        )
         jobs = all_services() if services is None else services
         self._services = [Service(each, self) for each in jobs]
+
+    def _lane(
+        self,
+        run: Callable[[list[Entry[C]]], Awaitable[None]],
+        weigh: Callable[[C], int],
+    ) -> Lane[C]:
+        return Lane(
+            run,
+            batch_max=self.settings.work_batch_max,
+            queue_max=self.settings.lane_queue_max,
+            weigh=weigh,
+            mono_ms=self.clock.monotonic_ms,
+        )
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -551,6 +553,10 @@ _WEIGHTS: dict[type, Callable[[Any], int]] = {
     c.ProcessDue: lambda command: command.amount,
     c.ReleaseHeldTasks: lambda command: command.amount,
 }
+
+
+def _one(_: c.HeartbeatCommand) -> int:
+    return 1
 
 
 def _weight(command: c.WorkCommand) -> int:

@@ -239,13 +239,7 @@ class Edge:
             raise later.unimplemented()
         query = read_query(scope["query_string"], operation.query)
         namespace = read_namespace(exchange.headers, query)
-        if namespace:
-            check_namespace(principal, namespace)
-        if operation.is_new_work:
-            self._check_load()
-        if operation.is_list:
-            # Lists of the whole server are counted for each key: nobody uses up those of others.
-            self._desk.allowance.lists.take(namespace or principal.key_id)
+        self._check_allowance(operation, principal, namespace)
         gate = nullcontext() if operation.is_waiting else self._desk.requests
         work = self._desk.allowance.admission.work() if operation.is_new_work else nullcontext()
         deadline = asyncio.timeout(operation.deadline_ms / 1000)
@@ -259,6 +253,16 @@ class Edge:
             if not deadline.expired():
                 raise
             raise (_SlowClient if exchange.incoming.is_pending else DeadlineExceeded) from error
+
+    def _check_allowance(self, operation: Operation, principal: Principal, namespace: str) -> None:
+        """Refuse what is not the caller's, and what is too much, before anything is read."""
+        if namespace:
+            check_namespace(principal, namespace)
+        if operation.is_new_work:
+            self._check_load()
+        if operation.is_list:
+            # Lists of the whole server are counted for each key: nobody uses up those of others.
+            self._desk.allowance.lists.take(namespace or principal.key_id)
 
 
 async def _run(operation: Operation, call: Call[Any, Any]) -> Response:
