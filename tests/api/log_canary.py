@@ -17,6 +17,8 @@ import asyncpg
 import structlog
 
 from tenure.api.log import Format, configure_logging
+from tenure.core import api_key
+from tenure.core.api_key import Role
 from tenure.core.lease import Beat
 from tenure.core.retry import ErrorCategory, ErrorInfo
 from tenure.core.task_record import NewTask, Spec
@@ -29,10 +31,12 @@ from tenure.store.failure import StoreError
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
 from tenure.store.transaction import Store
+from tests.secret_scan import CANARY
 
-CANARY: Final = "canary-7f3a9c"
+KEY: Final = f"tnr_{'k' * 16}_{'S3cret_-' * 5}abc"
 TOKEN: Final = 918_273_645_546
 NAMESPACE: Final = "default/default"
+secrets: list[str] = []
 SPEC: Final = Spec(start_to_close_ms=60_000)
 log = structlog.get_logger("tenure.canary")
 
@@ -66,6 +70,7 @@ def enqueue(engine: Engine, **changes: object) -> c.EnqueueTasks:
 async def use(engine: Engine, faults: Faults) -> None:
     """Let requests with the secret succeed, be refused, and fail in the store."""
     await attempt(engine, c.CreateNamespace(name=NAMESPACE))
+    await use_keys(engine, faults)
     first = enqueue(engine, labels={"mark": CANARY}, idempotency_key="order-7")
     await attempt(engine, first)
     await attempt(engine, first)
@@ -108,6 +113,22 @@ async def use(engine: Engine, faults: Faults) -> None:
     log.info("task.handed_out", task=tasks[0], tasks=list(tasks), task_id=tasks[0].id)
 
 
+async def use_keys(engine: Engine, faults: Faults) -> None:
+    """Make keys and fail to; a secret is in what is answered and nowhere else."""
+    command = c.CreateKey(name="ci", role=Role.ADMIN)
+    faults.planned["insert_api_keys"] = ValueError(KEY)
+    await attempt(engine, command)
+    made = await attempt(engine, command)
+    assert isinstance(made, c.CreatedKey)
+    secrets.append(made.text.secret)
+    log.info("key.created", key=made.key, answer=made, given=made.text, text=repr(made))
+    try:
+        api_key.check_id(made.text.reveal())
+    except TenureError as error:
+        log.warning("key.refused", error=error)
+    await attempt(engine, c.RevokeKey(key_id=made.key.id))
+
+
 async def use_store(store: Store, faults: Faults) -> None:
     engine = Engine(store, clock=SystemClock())
     await engine.start()
@@ -144,11 +165,15 @@ async def use_fields_and_libraries() -> None:
         headers={"x": CANARY},
         nested={"list": [{"password": CANARY, "task_token": CANARY}], "raw": CANARY.encode()},
         api_key=CANARY,
+        text=f"the key {KEY}",
+        request_id=KEY,
+        names=[KEY],
     )
     library = logging.getLogger("uvicorn.error")
     library.error("refused Authorization: Bearer %s", CANARY)
     library.error("cannot connect to postgresql://tenure:%s@db/tenure", CANARY)
     library.error("bad number of arguments %d", CANARY)
+    library.error("refused %s", KEY)
 
     async def fail() -> None:
         secret = CANARY
@@ -177,6 +202,8 @@ async def main(form: Format, dsn: str) -> None:
     await use_bad_dsn()
     await use_fields_and_libraries()
     log.info("done")
+    # Not a log: the test has to know what to look for.
+    sys.stdout.write(f"SECRETS {' '.join(secrets)}\n")
 
 
 if __name__ == "__main__":

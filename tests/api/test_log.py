@@ -20,8 +20,9 @@ from tenure.api.log import configure_logging
 from tenure.api.redaction import REDACTED, shown_error, shown_value
 from tenure.core.worker import Worker
 from tenure.errors import InvalidArgument, NotFound
-from tests.api.log_canary import CANARY, TOKEN
+from tests.api.log_canary import KEY, TOKEN
 from tests.postgres import PostgresServer
+from tests.secret_scan import CANARY
 
 ROOT = Path(__file__).parents[2]
 
@@ -174,6 +175,8 @@ def test_an_exception_shows_where_it_came_from_and_no_values() -> None:
         ),
         ("text", "host=h password='p q' user=u", "host=h password=*** user=u"),
         ("text", "authorization: bearer abc.def", "authorization: bearer ***"),
+        ("text", f"key tnr_{'a' * 16}_{'b-_' * 14}c.", f"key tnr_{'a' * 16}_***."),
+        ("request_id", f"tnr_{'a' * 16}_{'b' * 43}", f"tnr_{'a' * 16}_***"),
         ("text", "a" * 5_000, "a" * 2_000 + "…"),
         ("deep", {"a": {"b": {"c": {"d": {"e": 1}}}}}, {"a": {"b": {"c": {"d": "[dict]"}}}}),
     ],
@@ -208,12 +211,15 @@ async def test_a_secret_that_goes_everywhere_is_in_no_log(
     async with asyncio.timeout(120):
         output, _ = await process.communicate()
     postgres.drop_database(name)
-    text = output.decode()
-    assert process.returncode == 0, text[-2_000:]
+    text, _, secrets = output.decode().rpartition("SECRETS ")
+    assert process.returncode == 0, secrets[-2_000:]
     for event in (
         *("batch.failed", "heartbeats.failed", "store.lost", "request.refused", "store.failed"),
         *("fields", "group.failed", "Task exception was never retrieved", "done"),
+        *("key.created", "key.refused"),
     ):
         assert event in text, event
-    assert CANARY not in text
-    assert str(TOKEN) not in text
+    made = secrets.split()
+    assert len(made) == 2
+    for secret in (CANARY, str(TOKEN), KEY.split("_", 2)[2], *made):
+        assert secret not in text

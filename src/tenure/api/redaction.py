@@ -19,7 +19,8 @@ _SECRET_KEYS: Final = re.compile(
     r"|dsn)",
     re.IGNORECASE,
 )
-# A password in a URL, one in a list of settings, and what follows the name of a scheme of HTTP.
+# A password in a URL, one in a list of settings, what follows the name of a scheme of HTTP, and
+# the secret of an API key wherever it stands.
 _SECRET_TEXTS: Final = (
     (re.compile(r"(\w://[^\s/:@]*):\S*@"), r"\1:***@"),
     (
@@ -27,6 +28,7 @@ _SECRET_TEXTS: Final = (
         r"\1=***",
     ),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), r"\1 ***"),
+    (re.compile(r"(tnr_[a-z2-7]{16}_)[\w-]+"), r"\1***"),
 )
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _TEXT_MAX: Final = 2_000

@@ -1,6 +1,7 @@
 """The rows of "Bad input and attacks", and the tests that stand for them.
 
-``LATER`` are rows about parts that this server does not have yet, with the reason.
+``LATER`` are rows about parts that this server does not have yet, with the reason. Those about who
+may do what are in ``tests/security/table.py``.
 """
 
 from __future__ import annotations
@@ -160,17 +161,14 @@ LATER: Final[dict[str, str]] = {
     "Bad cron, 1-second cron on quota, max_catchup 10⁹": "there are no schedules yet",
     "Key rotation, JWKS": "the server has one key of its own and asks nobody for others",
     "Task token cost": "a benchmark, not a refusal",
-    "Cross-tenant": "with the matrix of principals and methods",
     "Internal client with admin role fed user input": "there is no such client",
-    "Auth exemption by suffix/prefix": "tests/api/access",
-    "WebSocket/SSE/gRPC stream without auth": "tests/api/access",
     "OAuth e-mail allow-list": "there is no OAuth",
     "Dashboard default exposure": "there is no dashboard yet; the rule of the server: tests/api",
-    "CSRF; CORS": "there are no cookies; no CORS headers: with the weaknesses of peers",
+    "CSRF": "there are no cookies; that there is no CORS is in tests/security",
     "XSS, clickjacking, cookie flags": "there is no dashboard yet",
     "SSRF": "the server calls nobody yet",
     "callback_base_url = attacker": "there are no callbacks yet",
     "Push request forged to a worker's HTTP port": "nothing is pushed over HTTP yet",
-    "mTLS": "tests/api/tls",
+    "mTLS: role and tenant in the SAN": "a certificate only opens the door; the key says who",
     "Supply chain": "with the release",
 }

@@ -103,7 +103,8 @@ def _depth(payload: bytes) -> int:
     if payload.count(b"[") + payload.count(b"{") <= limits.JSON_DEPTH_MAX:
         return 0
     brackets = _STRING.sub(b"", payload).translate(_STEPS, _NO_BRACKETS)
-    return max(accumulate(array("b", brackets)))
+    # They may all have stood in strings.
+    return max(accumulate(array("b", brackets)), default=0)
 
 
 def _payloads(value: object, path: str) -> Iterator[tuple[str, bytes]]:
@@ -177,9 +178,13 @@ def refusal(error: msgspec.ValidationError, *, whole: str = "body") -> InvalidAr
             field = _shown(f"{path}.{member}" if path else member, whole)
             return InvalidArgument(f"{field} {complaint}", field=field)
     field = path or whole
+    if problem.startswith(_UNKNOWN_VALUE):
+        # What was sent is not repeated: it may have been meant for another field.
+        problem = "is none of the values that there are"
     return InvalidArgument(f"{field}: {problem}", field=field)
 
 
+_UNKNOWN_VALUE: Final = "Invalid enum value "
 _ABOUT_A_MEMBER: Final = {
     "Object contains unknown field ": "is not known here",
     "Object missing required field ": "is missing",

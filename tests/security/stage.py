@@ -1,0 +1,349 @@
+"""One server with both edges, three principals of each kind, and casts of two namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+import grpc
+import httpx
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from tenure.api.http.app import make_app
+from tenure.api.readiness import Readiness
+from tenure.api.rpc import task_view
+from tenure.api.setting import ServerSettings
+from tenure.core.api_key import Role
+from tenure.core.filter import TaskFilter, WorkerFilter
+from tenure.core.worker import WorkerMode
+from tenure.engine import command as c
+from tenure.engine import query
+from tests.api.access.lobby import Lobby, bearer, key_id
+from tests.api.http.site import Site, client_of, serving
+from tests.api.rpc.wire import detail, open_wire
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Clock, World, open_database
+from tests.security.row import OK, Answer, Cast, Row, Where, answer, dumped
+
+ABSENT_NAMESPACE: Final = "nobody/here"
+SECONDS_MAX: Final = 20
+# A session answers each of the three reports that its worker has no right to.
+REPORTS: Final = 3
+_COMMITS_SQL: Final = "PRAGMA data_version"
+_TABLES: Final = (
+    "queues",
+    "tasks",
+    "history",
+    "attempts",
+    "idempotency_keys",
+    "workers",
+    "leases",
+)
+EVENTS: Final = "text/event-stream"
+
+
+class Who(NamedTuple):
+    """A principal: what it sends, and what is known of it."""
+
+    name: str
+    authorization: str
+    role: str = ""
+    namespaces: tuple[str, ...] = ()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": self.authorization} if self.authorization else {}
+
+
+def expected(row: Row, who: Who) -> str:
+    """Return the code that a principal gets for a request about the first namespace."""
+    if row.where is Where.OPEN:
+        return row.answer
+    if not who.role:
+        return "unauthenticated"
+    if who.role not in row.roles.split() or (row.where is Where.WHOLE and who.namespaces):
+        return "permission_denied"
+    if row.where is Where.NAMESPACE and who.namespaces == (OTHER_NAMESPACE,):
+        return "not_found"
+    return row.answer
+
+
+class Stage:
+    """The server, and everybody who calls it."""
+
+    def __init__(self, lobby: Lobby, client: httpx.AsyncClient) -> None:
+        self.lobby = lobby
+        self.world = lobby.world
+        self.engine = lobby.engine
+        self.client = client
+        self.everybody: list[Who] = []
+        self._theirs: Cast | None = None
+        self._numbers = itertools.count(1)
+
+    async def meet(self) -> None:
+        """Make the keys; some of them end at once."""
+        brief = await self.lobby.make_key("admin", expires_in_ms=1_000)
+        await self.world.advance(1_000)
+        revoked = await self.lobby.make_key("admin")
+        await self.lobby.revoke(revoked)
+        for role in Role:
+            for where, scope in (
+                ("here", (NAMESPACE,)),
+                ("elsewhere", (OTHER_NAMESPACE,)),
+                ("everywhere", ()),
+            ):
+                key = await self.lobby.make_key(role, *scope)
+                name = f"{role} {where}"
+                self.everybody.append(Who(name, bearer(key)["authorization"], role, scope))
+        admin = self.who("admin everywhere").authorization
+        unknown = admin.replace(key_id(admin), "z" * 16)
+        self.everybody += [
+            Who("no key", ""),
+            Who("wrong secret", admin[:-1] + ("A" if admin[-1] != "A" else "B")),
+            Who("unknown key", unknown),
+            Who("another scheme", admin.replace("Bearer", "Basic")),
+            Who("revoked", bearer(revoked)["authorization"]),
+            Who("expired", bearer(brief)["authorization"]),
+        ]
+
+    def who(self, name: str) -> Who:
+        return next(each for each in self.everybody if each.name == name)
+
+    # -- Casts
+
+    async def cast(self, namespace: str = NAMESPACE) -> Cast:
+        """Make everything that a request can name, in a queue of its own."""
+        world, engine = self.world, self.engine
+        number = next(self._numbers)
+        queue, new = f"queue-{number}", f"new-{number}"
+        here: Any = {"namespace": namespace}
+        registered = {**here, "queue": queue, "instance_key": world.clock.new_id()}
+        worker = await world.worker(engine, name=f"name-{number}", **registered)
+        registered["instance_key"] = world.clock.new_id()
+        session_worker = await world.worker(engine, mode=WorkerMode.SESSION, **registered)
+        held = await self._enqueue(namespace, queue)
+        claim: Any = {**here, "queue": queue, "max_tasks": 1}
+        (task,) = await world.claim(engine, worker, **claim)
+        assert task.id == held
+        await engine.submit(
+            c.ConfirmTasks(namespace=namespace, worker_id=worker, items=(c.TaskRef(held, 1),))
+        )
+        paused, finished, pending = [await self._enqueue(namespace, queue) for _ in range(3)]
+        await engine.submit(c.PauseTask(namespace=namespace, task_id=paused))
+        await engine.submit(c.TerminateTask(namespace=namespace, task_id=finished))
+        command = c.CreateKey(name="cast", role=Role.VIEWER, namespaces=(namespace,))
+        created = cast("c.CreatedKey", await engine.submit(command))
+        page = query.PageRequest(cursor_key=engine.secrets.cursor_key, size=1)
+        tasks = await query.list_tasks(
+            engine.store, namespace=namespace, page=page, where=TaskFilter(queue=queue)
+        )
+        workers = await query.list_workers(
+            engine.store, namespace=namespace, page=page, where=WorkerFilter(queue=queue)
+        )
+        key, now_ms = engine.secrets.token_key, engine.clock.now_ms()
+        return Cast(
+            namespace=namespace,
+            queue=queue,
+            pending=pending,
+            held=held,
+            paused=paused,
+            finished=finished,
+            worker=worker,
+            session_worker=session_worker,
+            key=created.key.id,
+            task_token=task_view.completion_token(key, task, now_ms),
+            task_cursor=tasks.next_page_token,
+            worker_cursor=workers.next_page_token,
+            new_task=world.clock.new_id(),
+            new_idempotency=new,
+            new_instance=world.clock.new_id(),
+            new_name=new,
+        )
+
+    async def _enqueue(self, namespace: str, queue: str, **fields: Any) -> str:
+        new = self.world.new(queue=queue, **fields)
+        await self.world.enqueue(self.engine, new, namespace=namespace)
+        return new.id
+
+    async def foreign(self, name: str) -> Cast:
+        """Return a cast of the other namespace, in which even what would be new is in use.
+
+        It is one for all: nothing that anybody does here may change it. Only of names that may be
+        used here as well each is used once.
+        """
+        if self._theirs is not None and name != "queue" and not name.startswith("new_"):
+            return self._theirs
+        made = await self.cast(OTHER_NAMESPACE)
+        new_task = await self._enqueue(
+            OTHER_NAMESPACE, made.queue, idempotency_key=made.new_idempotency
+        )
+        await self.world.register(
+            self.engine,
+            namespace=OTHER_NAMESPACE,
+            queue=made.queue,
+            instance_key=made.new_instance,
+            name=made.new_name,
+        )
+        await self.engine.submit(
+            c.SetQueue(namespace=OTHER_NAMESPACE, name=made.queue, is_paused=True)
+        )
+        self._theirs = replace(made, new_task=new_task)
+        return self._theirs
+
+    def absent(self) -> Cast:
+        """Return a cast of what nobody has."""
+        number = next(self._numbers)
+        new_id, cursor = self.world.clock.new_id, "A" * 40
+        return Cast(
+            namespace=ABSENT_NAMESPACE,
+            queue=f"queue-{number}",
+            pending=new_id(),
+            held=new_id(),
+            paused=new_id(),
+            finished=new_id(),
+            worker=new_id(),
+            session_worker=new_id(),
+            key="y" * 16,
+            task_token=cursor,
+            task_cursor=cursor,
+            worker_cursor=cursor,
+            new_task=new_id(),
+            new_idempotency=f"new-{number}",
+            new_instance=new_id(),
+            new_name=f"new-{number}",
+        )
+
+    # -- What there is
+
+    async def commit_count(self) -> int:
+        """Return a number that each commit of the server changes."""
+        ((number,),) = [row.values() for row in await self.world.database.rows(_COMMITS_SQL)]
+        return int(number)
+
+    async def rows(self, namespace: str) -> dict[str, list[Any]]:
+        """Return all rows that belong to a namespace, or to it with others."""
+        return {
+            name: await self.world.database.rows(f"SELECT * FROM {name} WHERE {where}")
+            for name, where in (
+                ("namespaces", f"name = '{namespace}'"),
+                *((name, f"namespace = '{namespace}'") for name in _TABLES),
+                *((name, f"namespaces LIKE '%{namespace}%'") for name in ("api_keys", "audit")),
+            )
+        }
+
+    # -- Calls
+
+    async def rpc(self, method: MethodDescriptor, request: Any, who: Who) -> Answer:
+        """Call a method with a filled template; a stream is read as far as it says something."""
+        metadata = tuple(who.headers.items())
+        try:
+            async with asyncio.timeout(SECONDS_MAX):
+                if method.client_streaming:
+                    raw = await self._stream(method, request, metadata)
+                else:
+                    raw = await self._unary(method, request, metadata)
+        except grpc.aio.AioRpcError as failure:
+            found = detail(failure)
+            shown = f"{failure.code().name} {failure.details()} {dumped(MessageToDict(found))}"
+            return answer(found.code, shown)
+        return answer(OK, raw)
+
+    async def _unary(self, method: MethodDescriptor, request: Any, metadata: Any) -> str:
+        call: Any = self.lobby.wire.channel.unary_unary(*_way(method))
+        return dumped(MessageToDict(await call(_message(method, request), metadata=metadata)))
+
+    async def _stream(
+        self, method: MethodDescriptor, requests: Sequence[Any], metadata: Any
+    ) -> str:
+        call: Any = self.lobby.wire.channel.stream_stream(*_way(method))(metadata=metadata)
+        whole: Any = GetMessageClass(method.output_type)()
+        try:
+            await call.write(_message(method, requests[0]))
+            await _read(call, whole)
+            for each in requests[1:]:
+                await call.write(_message(method, each))
+            while len(requests) > 1 and not _is_told(whole):
+                await _read(call, whole)
+        except asyncio.InvalidStateError:
+            # It was ended before all was written: reading says how.
+            await call.read()
+        finally:
+            call.cancel()
+        shown = MessageToDict(whole)
+        for name in ("acks", "stop"):
+            if name in shown:
+                shown[name].sort(key=dumped)
+        return dumped(shown)
+
+    async def http(
+        self, method: str, request: Any, who: Who, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Send a request with a filled template; of a stream only its beginning is read."""
+        built = self.client.build_request(
+            method,
+            request["path"],
+            params=request["query"],
+            json=request["body"],
+            headers={**who.headers, **(headers or {})},
+        )
+        found = await self.client.send(built, stream=True)
+        try:
+            if found.status_code == 200 and found.headers["content-type"].startswith(EVENTS):
+                return answer(OK, await anext(found.aiter_text()))
+            await found.aread()
+        finally:
+            await found.aclose()
+        raw = f"{found.status_code} {found.text}"
+        return answer(OK if found.is_success else found.json()["error"], raw)
+
+
+def _way(method: MethodDescriptor) -> tuple[str, Any, Any]:
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    return (
+        path,
+        GetMessageClass(method.input_type).SerializeToString,
+        GetMessageClass(method.output_type).FromString,
+    )
+
+
+def _message(method: MethodDescriptor, template: Any) -> Message:
+    return ParseDict(template, GetMessageClass(method.input_type)())
+
+
+async def _read(call: Any, whole: Message) -> None:
+    """Add the next message of a stream to what came before."""
+    message = await call.read()
+    assert message is not grpc.aio.EOF
+    whole.MergeFrom(message)
+
+
+def _is_told(frame: Any) -> bool:
+    """Tell whether a session has answered its heartbeat and all reports."""
+    return (frame.HasField("lease") or frame.HasField("end")) and len(frame.acks) == REPORTS
+
+
+@asynccontextmanager
+async def open_stage() -> AsyncIterator[Stage]:
+    """Serve on SQLite; nothing is limited but by permission."""
+    clock = Clock()
+    async with open_database("sqlite", clock) as database:
+        world = World(database, clock)
+        engine = await world.start()
+        free: Any = {"lists_per_s": 0, "registrations_per_s": 0, "enqueues_per_s": 0}
+        app = make_app(engine, ServerSettings(**free), Readiness(engine))
+        async with (
+            open_wire(engine, **free) as wire,
+            serving(app) as port,
+            client_of(port) as client,
+        ):
+            lobby = Lobby(world, engine, wire, Site(world, engine, client, port))
+            stage = Stage(lobby, client)
+            await stage.meet()
+            yield stage
+        await world.close()
