@@ -10,6 +10,9 @@ from tests.soak import (
     curl,
     drain,
     fleet,
+    fuzz_decoders,
+    fuzz_grpc,
+    fuzz_http,
     graceful_stop,
     lost_beats,
     lost_reply,
@@ -49,6 +52,10 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "curl": curl.run,
     "fleet": fleet.run,
     "overload": overload.run,
+    # What nobody would send on purpose.
+    "fuzz_http": fuzz_http.run,
+    "fuzz_grpc": fuzz_grpc.run,
+    "fuzz_decoders": fuzz_decoders.run,
     # Workers and clients of the SDK.
     "resume": resume.run,
     "blocked": blocked.run,

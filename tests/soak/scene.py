@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -53,15 +53,20 @@ Scene = Callable[[Stage, str], Awaitable[list[Result]]]
 
 async def on_both_stores(scale: Scale, scene: Scene) -> list[Result]:
     """Play a scene on each kind of store."""
+    return await on_stores(STORES, scale, scene)
+
+
+async def on_stores(stores: Sequence[str], scale: Scale, scene: Scene) -> list[Result]:
+    """Play a scene on some kinds of stores."""
 
     async def play(dialect: str) -> list[Result]:
         async with open_stage(dialect, scale.settings) as stage:
             return await scene(stage, dialect)
 
     if scale.is_side_by_side:
-        found = await asyncio.gather(*map(play, STORES))
+        found = await asyncio.gather(*map(play, stores))
     else:
-        found = [await play(dialect) for dialect in STORES]
+        found = [await play(dialect) for dialect in stores]
     return [each for some in found for each in some]
 
 

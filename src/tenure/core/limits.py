@@ -90,6 +90,8 @@ NAMES_REMEMBERED_MAX: Final = 4_096
 WORKER_IDS_REMEMBERED_MAX: Final = 16_384
 # Distinct task settings whose decoded form is kept; a deployment has one or two per type.
 SPECS_REMEMBERED_MAX: Final = 1_024
+# Of one of them on the wire, before anybody has looked at it; good ones have a few hundred.
+SPEC_BYTES_REMEMBERED_MAX: Final = 4_096
 
 # Workers.
 

@@ -116,7 +116,7 @@ def _responses(operation: Operation, schemas: dict[type, Schema]) -> dict[str, S
             phrase = HTTPStatus(status).phrase
             responses[str(int(status))] = {"description": phrase, "content": content}
     for status, codes in sorted(by_status(operation).items()):
-        responses[str(status)] = {
+        responses[str(int(status))] = {
             "description": ", ".join(codes),
             "content": {JSON: {"schema": {"$ref": _REF.format(name="ErrorView")}}},
         }
@@ -131,6 +131,10 @@ def by_status(operation: Operation) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for code in codes:
         found.setdefault(ERRORS[code].http_status, []).append(code)
+    # These two have statuses of their own: what is too large or too slow is the request itself.
+    found[HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE] = ["payload_too_large"]
+    if operation.body is not None:
+        found[HTTPStatus.REQUEST_TIMEOUT] = ["deadline_exceeded"]
     return found
 
 

@@ -215,7 +215,7 @@ OPERATIONS: Final = (
         answer=view.EnqueuedView,
         status=HTTPStatus.CREATED,
         may_find=True,
-        errors=("already_exists", "idempotency_conflict", "not_found"),
+        errors=("already_exists", "idempotency_conflict", "not_found", "wrong_state"),
         example='{"type": "mail", "queue": "default", "input": {"to": "ann"}, '
         '"startToCloseMs": 60000}',
     ),
@@ -234,7 +234,7 @@ OPERATIONS: Final = (
         answer=view.BatchView,
         status=HTTPStatus.CREATED,
         may_find=True,
-        errors=("already_exists", "idempotency_conflict", "not_found"),
+        errors=("already_exists", "idempotency_conflict", "not_found", "wrong_state"),
         example='{"tasks": [{"type": "mail", "queue": "default", "startToCloseMs": 60000}]}',
     ),
     Operation(

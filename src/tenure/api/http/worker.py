@@ -172,7 +172,7 @@ OPERATIONS: Final = (
         query=Scoped,
         body=EmptyBody,
         answer=view.WorkerItem,
-        errors=("not_found", "worker_inactive"),
+        errors=("not_found", "wrong_state"),
     ),
     Operation(
         method="POST",

@@ -170,11 +170,16 @@ class Boundary(grpc.aio.ServerInterceptor):
         try:
             answered = await answer()
         except TenureError as refusal:
-            failure = refusal
+            # Its traceback holds this frame, and this frame would hold it and the request, until
+            # the collector comes by.
+            failure = refusal.with_traceback(None)
             code = failure.code
         except TimeoutError:
             failure = DeadlineExceeded()
             code = failure.code
+        except grpc.aio.InternalError:
+            # Something could not be written: the peer is gone, and nobody is left to answer.
+            raise asyncio.CancelledError from None
         except Exception:
             log.exception("rpc.failed", method=method)
             message = "The server failed to answer. Try again; its log says why."

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar, cast
 
+import grpc
 import structlog
 
 from tenure.api.rate_limit import RateLimit
@@ -109,8 +110,9 @@ class Session:
                 self.drain()
             await self._context.write(self._welcome(answer))
             await self._run(frames)
-        except asyncio.CancelledError:
-            # Only gRPC cancels a call here: its peer is gone, unless it is us who stop.
+        except (asyncio.CancelledError, grpc.aio.InternalError):
+            # Only gRPC cancels a call here, or cannot write: its peer is gone, unless it is us
+            # who stop.
             self._is_lost = not (self._is_closing or self._said_goodbye)
             raise
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
@@ -84,8 +85,8 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
                 return pb.EnqueueTasksResponse(results=[_refused(request.tasks[0], refusal)])
         else:
             return pb.EnqueueTasksResponse(results=[_enqueued(each) for each in answers])
-        waiting = [self._enqueue_alone(namespace, each, is_resend) for each in request.tasks]
-        return pb.EnqueueTasksResponse(results=[await each for each in waiting])
+        alone = (self._enqueue_alone(namespace, each, is_resend) for each in request.tasks)
+        return pb.EnqueueTasksResponse(results=await asyncio.gather(*alone))
 
     async def _enqueue_alone(
         self,

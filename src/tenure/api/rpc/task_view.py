@@ -44,6 +44,9 @@ class SpecReader:
         spec = self._known.get(key)
         if spec is None:
             spec = _spec(options)
+            # What is that large is refused later, and must not fill the memory.
+            if len(key) > limits.SPEC_BYTES_REMEMBERED_MAX:
+                return spec
             if len(self._known) >= limits.SPECS_REMEMBERED_MAX:
                 self._known.clear()
             self._known[key] = spec

@@ -101,7 +101,7 @@ class Frames:
         del buffer[:end]
         try:
             return decoder.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BrokenFrame(str(error)) from error
 
     def fill(self) -> bool:

@@ -1,0 +1,1 @@
+"""Input that nobody would send on purpose, over both edges and into every decoder."""
