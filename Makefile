@@ -6,8 +6,9 @@ N ?= 1000
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Stealing: a few long tests at the end must not keep one core waiting for the other.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# More than two cores can run, because many tests wait for processes and leases; stealing, because a
+# few long ones at the end must not keep the others waiting.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --group build
 

@@ -265,9 +265,10 @@ class World:
         until_ms = self.now_ms + HEAL_MS_MAX
         while self.now_ms < until_ms:
             if not self.checker.live and not any(each.held for each in self.workers):
-                # One more heartbeat of each, so that the last totals are told.
+                # One more heartbeat of each, so that the last totals are told. After one without an
+                # answer the next repeats it, and only the one behind that tells the rest.
                 interval_ms = max((each.heart.interval_ms for each in self.workers), default=0)
-                await asyncio.sleep(1.5 * interval_ms / 1000)
+                await asyncio.sleep(3 * interval_ms / 1000)
                 if not self.checker.live:
                     return
             await self._nudge()
