@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from tenure.cli.server import LISTENING
+from tests.secret_scan import check_logs
 
 STOP_SECONDS_MAX: Final = 30.0
 _LINE: Final = re.compile(re.escape(LISTENING) + r" http=(\S+) grpc=(\S+)")
@@ -34,6 +35,7 @@ class ServerProcess:
         grpc: str = "127.0.0.1:0",
         http: str = "127.0.0.1:0",
     ) -> None:
+        self._log = log
         arguments = ["server", "--store", store_url, "--http", http, "--grpc", grpc]
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
@@ -66,6 +68,7 @@ class ServerProcess:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.kill()
+        check_logs([self._log])
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end; return its exit code."""

@@ -20,6 +20,7 @@ from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
 from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 from tenure.v1.worker_pb2 import Worker
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.secret_scan import CANARY
 from tests.wire.call import CALL_SECONDS, Link, NoAnswer, ask, translate
 
 Answer = TypeVar("Answer")
@@ -43,7 +44,7 @@ def make_task(
         task_id=str(uuid7()),
         type=type,
         task_queue=queue,
-        input=json.dumps({"sleep_ms": sleep_ms}).encode(),
+        input=json.dumps({"sleep_ms": sleep_ms, "note": CANARY}).encode(),
         options=task_pb2.TaskOptions(
             start_to_close_ms=START_TO_CLOSE_MS, delivery_timeout_ms=delivery_timeout_ms
         ),

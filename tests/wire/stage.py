@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests import postgres
+from tests.secret_scan import check_logs
 from tests.wire.client import Client
 from tests.wire.journal import Tail, wait_for
 from tests.wire.process import Process
@@ -65,6 +66,7 @@ class Stage:
         for process in [*(each.process for each in self.workers), *self._processes()]:
             await process.kill()
         await self._stack.aclose()
+        check_logs(self.folder.glob("*.log"))
 
     def _processes(self) -> list[Process]:
         return [*self._adopted, *(each.process for each in self._servers)]
