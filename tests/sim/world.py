@@ -30,6 +30,7 @@ from tests.sim.worker import WorkerProcess
 NAMESPACES: Final = ("north/default", "south/default")
 HEAL_MS_MAX: Final = 100_000
 SETTLE_MS: Final = 250
+TOTALS_LOOKS: Final = 8
 _numbers = itertools.count(1)
 
 
@@ -185,7 +186,7 @@ class World:
         await self._let_results_arrive()
         watch.cancel()
         self.checker.verify_history()
-        self._check_totals()
+        await self._let_totals_arrive()
 
     async def _begin(self) -> None:
         setup = self._setup
@@ -265,10 +266,8 @@ class World:
         until_ms = self.now_ms + HEAL_MS_MAX
         while self.now_ms < until_ms:
             if not self.checker.live and not any(each.held for each in self.workers):
-                # One more heartbeat of each, so that the last totals are told. After one without an
-                # answer the next repeats it, and only the one behind that tells the rest.
-                interval_ms = max((each.heart.interval_ms for each in self.workers), default=0)
-                await asyncio.sleep(3 * interval_ms / 1000)
+                # What was on its way may still come.
+                await asyncio.sleep(0.6 * self.settings.session_lease_ms / 1000)
                 if not self.checker.live:
                     return
             await self._nudge()
@@ -303,7 +302,21 @@ class World:
             elif task.progress.is_async:
                 await client.complete(task.id)
 
-    def _check_totals(self) -> None:
+    async def _let_totals_arrive(self) -> None:
+        """Wait for the heartbeats that tell the last totals.
+
+        After one without an answer the next repeats it; only the one behind that tells the rest.
+        """
+        interval_ms = max((each.heart.interval_ms for each in self.workers), default=0)
+        for _ in range(TOTALS_LOOKS):
+            if self._wrong_totals() is None:
+                return
+            await asyncio.sleep(interval_ms / 2 / 1000)
+        wrong = self._wrong_totals()
+        if wrong is not None:
+            raise wrong
+
+    def _wrong_totals(self) -> Violation | None:
         leases = self.checker.workers.leases
         for process in self.workers:
             lease = leases.get(process.worker_id or "")
@@ -312,4 +325,5 @@ class World:
             told = (lease.total_completed, lease.total_failed)
             if told != (process.heart.completed, process.heart.failed):
                 message = f"worker {short(process.worker_id)} told {told}, not its totals"
-                raise Violation(message, process.worker_id)
+                return Violation(message, process.worker_id)
+        return None

@@ -140,6 +140,8 @@ from tenure import SyncClient, activity
 @activity(start_to_close="10m", name="double")
 def double(number: int) -> int: ...
 
+# A shell that starts this in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 client = SyncClient(sys.argv[1])
 handle = client.enqueue(double, 1)
 print("waiting", flush=True)
@@ -169,6 +171,7 @@ def test_a_signal_that_another_thread_took_ends_a_wait_too() -> None:
     def take() -> None:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     taking = threading.Timer(0.1, take)
     ending = threading.Timer(30, never.set_result, [None])
     taking.start()
@@ -179,6 +182,7 @@ def test_a_signal_that_another_thread_took_ends_a_wait_too() -> None:
         assert not never.done()
     finally:
         ending.cancel()
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("when", ["early", "late"])
