@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import signal
@@ -52,9 +53,12 @@ def _limited() -> Iterator[None]:
 
     old = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
+    # A world lives for a moment and is dropped whole; collecting in it takes a tenth of its time.
+    gc.disable()
     try:
         yield
     finally:
+        gc.enable()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
 
