@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 import sys
 import threading
 import time
 from contextvars import Context
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Final
 
 from tenure.sdk.context import Stopped
@@ -21,6 +22,7 @@ from tenure.sdk.definition import Activity
 from tenure.sdk.worker import sync_call
 from tenure.sdk.worker.execution import Execution, Site
 from tenure.sdk.worker.pool import Pool
+from tenure.sdk.worker.stack import stack_of
 from tenure.v1 import task_pb2
 
 _set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc
@@ -31,6 +33,7 @@ _PAUSE_S: Final = 0.000_1
 # the whole process waits for, such as that of a log handler.
 _FRAGILE: Final = frozenset({"concurrent", "importlib", "logging", "queue", "threading"})
 _FRAMES_LOOKED_AT: Final = 8
+_FILE: Final = re.compile(r' *File "(.*)", line ')
 # Code that does nothing but wait for a lock is interrupted all the same.
 _PATIENCE_S: Final = 0.5
 # In Python 3.11 an exception that waits for a blocked thread makes every other thread that is
@@ -155,14 +158,13 @@ class ThreadExecution(Execution):
         self._is_raised = True
 
     def _may_raise(self, patience_ends_at_s: float) -> bool:
-        frame = sys._current_frames().get(self._thread_id)  # noqa: SLF001 (a documented name)
-        if frame is None:
-            return True
         if _TRACING_WAITS and sys.gettrace() is not None:
-            before, self._place = self._place, (id(frame), frame.f_lasti)
-            if before in (None, self._place):
+            frame = sys._current_frames().get(self._thread_id)  # noqa: SLF001 (a documented name)
+            place = (id(frame), -1 if frame is None else frame.f_lasti)
+            before, self._place = self._place, place
+            if frame is not None and before in (None, place):
                 return False
-        return self.site.clock() >= patience_ends_at_s or not _is_fragile(frame)
+        return self.site.clock() >= patience_ends_at_s or not _is_fragile(self._thread_id)
 
 
 def _force() -> None:
@@ -177,16 +179,18 @@ def _force() -> None:
         time.sleep(0)
 
 
-def _is_fragile(frame: FrameType | None) -> bool:
+def _is_fragile(thread_id: int) -> bool:
     """Tell whether a thread is where an exception might leave a lock behind."""
-    for _ in range(_FRAMES_LOOKED_AT):
-        name = "" if frame is None else str(frame.f_globals.get("__name__"))
-        if frame is None or name == sync_call.__name__:
+    for line in stack_of(thread_id)[:_FRAMES_LOOKED_AT]:
+        found = _FILE.match(line)
+        path = found[1] if found else ""
+        if path == sync_call.__file__:
             # Below are we ourselves, and the thread.
             return False
-        if name.partition(".")[0] in _FRAGILE:
+        *folders, file = path.replace("\\", "/").split("/")
+        names = {file.removesuffix(".py"), *folders[-2:]}
+        if names & _FRAGILE or path.startswith("<frozen importlib"):
             return True
-        frame = frame.f_back
     return False
 
 

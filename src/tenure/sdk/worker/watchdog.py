@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import Final
+
+from tenure.sdk.worker.stack import stack_of
 
 _PROBE_S: Final = 0.25
 _LAG_S_MAX: Final = 1.0
@@ -98,7 +98,5 @@ class Watchdog:
         self._report(round(lag_s * 1_000))
 
     def _stack(self) -> str:
-        frame = sys._current_frames().get(self._thread_id)  # noqa: SLF001 (a documented name)
-        if frame is None:
-            return "a place that is not known"
-        return "".join(traceback.format_stack(frame)[-_STACK_FRAMES:]).rstrip()
+        lines = stack_of(self._thread_id)[:_STACK_FRAMES]
+        return "\n".join(reversed(lines)) or "a place that is not known"
