@@ -27,7 +27,7 @@ class Size(msgspec.Struct, frozen=True):
     scale: Scale
 
 
-SIZES: Final = {False: Size(5, 600, 250, SCALES[False]), True: Size(1, 250, 25, SCALES[True])}
+SIZES: Final = {False: Size(5, 600, 250, SCALES[False]), True: Size(1, 150, 25, SCALES[True])}
 
 
 async def run(small: bool) -> list[Result]:
