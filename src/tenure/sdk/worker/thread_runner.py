@@ -181,7 +181,11 @@ def _force() -> None:
 
 def _is_fragile(thread_id: int) -> bool:
     """Tell whether a thread is where an exception might leave a lock behind."""
-    for line in stack_of(thread_id)[:_FRAMES_LOOKED_AT]:
+    stack = stack_of(thread_id)
+    if stack is None:
+        # Nobody can tell; patience ends that.
+        return True
+    for line in stack[:_FRAMES_LOOKED_AT]:
         found = _FILE.match(line)
         path = found[1] if found else ""
         if path == sync_call.__file__:

@@ -98,5 +98,5 @@ class Watchdog:
         self._report(round(lag_s * 1_000))
 
     def _stack(self) -> str:
-        lines = stack_of(self._thread_id)[:_STACK_FRAMES]
+        lines = (stack_of(self._thread_id) or [])[:_STACK_FRAMES]
         return "\n".join(reversed(lines)) or "a place that is not known"
