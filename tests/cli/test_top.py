@@ -111,7 +111,7 @@ def test_a_server_that_goes_is_named_and_tried_again(tmp_path: Path) -> None:
             place = terminal.until("live tasks 0")
             server.kill()
             terminal.until(f"{server.grpc}", "Trying again.", after=place)
-            assert terminal.interrupt() == 130
+            assert terminal.interrupt() == 130, terminal.said[place:]
 
 
 def test_rates_and_waiting_times_come_from_the_metrics() -> None:

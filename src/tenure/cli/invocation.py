@@ -11,6 +11,7 @@ import click
 
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tenure.cli.interrupt import Interrupt
 from tenure.cli.parameter import target as parse_target
 from tenure.cli.tls_option import tls_options
 
@@ -153,14 +154,23 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _run(function: Callable[..., None], call: Invocation, arguments: dict[str, Any]) -> None:
-    try:
-        function(call, **arguments)
-    except CliError as error:
-        error.is_json = call.form != "table"
-        raise
-    except KeyboardInterrupt:
-        interrupted = CliError("Interrupted.", exit_code=ExitCode.INTERRUPTED)
-        interrupted.is_json = call.form != "table"
-        raise interrupted from None
-    finally:
-        call.close()
+    with Interrupt() as interrupt:
+        try:
+            function(call, **arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            told = _told(error, is_interrupted=interrupt.has_struck)
+            if told is None:
+                raise
+            told.is_json = call.form != "table"
+            raise told from error.__cause__
+        finally:
+            call.close()
+
+
+def _told(error: BaseException, *, is_interrupted: bool) -> CliError | None:
+    """Return what the user is told of an error, or None for a mistake of ours."""
+    if isinstance(error, CliError) and (not is_interrupted or error.end is ExitCode.INTERRUPTED):
+        return error
+    if is_interrupted or isinstance(error, KeyboardInterrupt):
+        return CliError("Interrupted.", exit_code=ExitCode.INTERRUPTED)
+    return None
