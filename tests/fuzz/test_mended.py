@@ -41,7 +41,7 @@ async def test_a_client_that_leaves_while_its_tasks_are_taken_in_one_by_one_leav
     bad = wire.new(options=task_pb2.TaskOptions(kind=cast("Any", 99)))
     tasks = [wire.new(), wire.new(), bad]
     request = pb.EnqueueTasksRequest(namespace_id=NAMESPACE, tasks=tasks, independent=True)
-    service = TaskService(engine, Allowance(engine.clock))
+    service = TaskService(engine, Allowance(engine.clock), lambda *_: None)
     call = asyncio.ensure_future(service.EnqueueTasks(request, cast("Context", None)))
     # It waits for the store now; what it has not begun is never begun.
     await asyncio.sleep(0)

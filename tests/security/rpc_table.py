@@ -123,7 +123,19 @@ _TASKS: Final[dict[str, Row]] = {
         is_change=True,
     ),
     "ExplainTask": Row(READERS, _TASK),
-    "WatchTasks": Row(READERS, [{**_HERE, "add": ["$finished"], "remove": ["$pending"]}]),
+    # Readers open it; whether one of them may enqueue is told in the answer to the enqueue.
+    "WatchTasks": Row(
+        READERS,
+        [
+            {
+                **_HERE,
+                "add": ["$finished"],
+                "remove": ["$pending"],
+                "enqueues": [{"number": "1", "request": {**_HERE, "tasks": [_NEW]}}],
+            }
+        ],
+        is_change=True,
+    ),
     "StartTasks": Row(WORKERS, {**_WORKER, "items": [_HELD]}, is_change=True),
     "HeartbeatTasks": Row(
         WORKERS, {**_WORKER, "items": [{**_HELD, "progressPercent": 7}]}, is_change=True

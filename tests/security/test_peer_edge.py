@@ -102,6 +102,19 @@ async def test_weakness_inner_namespace_differs_on_a_stream_of_results(lobby: Lo
         assert (await ended(call))[0] == "INVALID_ARGUMENT"
 
 
+async def test_weakness_inner_namespace_differs_in_an_enqueue_on_a_stream(lobby: Lobby) -> None:
+    before = await lobby.world.dump()
+    for key in (await lobby.make_key("client", NAMESPACE), await lobby.make_key("client")):
+        call = lobby.wire.tasks.WatchTasks(metadata=shown(key))
+        request = task_pb.EnqueueTasksRequest(
+            namespace_id=OTHER_NAMESPACE, tasks=[lobby.wire.new()]
+        )
+        enqueue = task_pb.StreamedEnqueue(number=1, request=request)
+        await call.write(task_pb.WatchTasksRequest(namespace_id=NAMESPACE, enqueues=[enqueue]))
+        assert (await ended(call))[0] == "INVALID_ARGUMENT"
+    assert (await lobby.world.dump("tasks")) == {"tasks": before["tasks"]}
+
+
 async def test_weakness_inner_namespace_differs_in_a_nested_key(lobby: Lobby) -> None:
     """An administrator of one namespace makes no key for another one, not even among its own."""
     key = await lobby.make_key("admin", NAMESPACE)

@@ -113,7 +113,8 @@ SPOTS: Final = [
 ]
 # What a caller may be told of an id that it does not have; names are free to be used by all.
 TOLD: Final = {
-    "namespace": {"not_found", "permission_denied", "ok"},
+    # Inside a stream it must be that of the stream.
+    "namespace": {"not_found", "permission_denied", "invalid_argument", "ok"},
     "task_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
     "queue": {"invalid_argument", OK},

@@ -16,6 +16,7 @@ import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -136,6 +137,8 @@ class GrpcConnection(asyncio.Protocol):
     A refusal of gRPC is only a trailer; the answer to an enqueue always has a message.
     """
 
+    method = b"EnqueueTasks"
+
     def __init__(self, counting: Counting, request: bytes, address: str, places: int) -> None:
         self._counting = counting
         self._body = struct.pack(">BI", 0, len(request)) + request
@@ -144,7 +147,7 @@ class GrpcConnection(asyncio.Protocol):
             for name, value in (
                 (b":method", b"POST"),
                 (b":scheme", b"http"),
-                (b":path", b"/tenure.v1.TaskService/EnqueueTasks"),
+                (b":path", b"/tenure.v1.TaskService/" + self.method),
                 (b":authority", address.encode()),
                 (b"te", b"trailers"),
                 (b"content-type", b"application/grpc"),
@@ -165,6 +168,9 @@ class GrpcConnection(asyncio.Protocol):
             + _frame(_SETTINGS, 0, 0, struct.pack(">HI", 4, window))
             + _frame(8, 0, 0, struct.pack(">I", window - 65_535))
         )
+        self._take_places()
+
+    def _take_places(self) -> None:
         self._counting.free.extend([self.send] * self._places)
 
     def send(self) -> None:
@@ -204,17 +210,54 @@ class GrpcConnection(asyncio.Protocol):
             self._counting.answers["goaway"] += 1
 
 
+class StreamConnection(GrpcConnection):
+    """Streams over one connection, as clients have them: one enqueue at a time on each."""
+
+    method = b"WatchTasks"
+
+    def _take_places(self) -> None:
+        assert self._transport is not None
+        self._messages: dict[int, bytes] = {}
+        for _ in range(self._places):
+            stream, self._next_stream = self._next_stream, self._next_stream + 2
+            self._messages[stream] = b""
+            self._transport.write(_frame(_HEADERS, _END_HEADERS, stream, self._head))
+            self._counting.free.append(partial(self._send_on, stream))
+
+    def _send_on(self, stream: int) -> None:
+        assert self._transport is not None
+        self._began_s[stream] = time.perf_counter()
+        self._transport.write(_frame(_DATA, 0, stream, self._body))
+
+    def _take(self, kind: int, flags: int, stream: int, body: bytes) -> None:
+        if kind != _DATA:
+            super()._take(kind, flags, stream, body)
+            return
+        message = self._messages[stream] + body
+        if len(message) < 5 or len(message) < 5 + int.from_bytes(message[1:5]):
+            self._messages[stream] = message
+            return
+        self._messages[stream] = b""
+        (answer,) = pb.WatchTasksResponse.FromString(message[5:]).answers
+        meaning = answer.refusal.code or ACCEPTED
+        meaning = REFUSED if meaning == "rate_limited" else meaning
+        self._counting.done(meaning, self._began_s.pop(stream), partial(self._send_on, stream))
+
+
 async def _connect(options: argparse.Namespace, counting: Counting) -> None:
     loop = asyncio.get_running_loop()
     host, _, port = options.address.rpartition(":")
     batch: int = options.batch
-    if options.edge == "grpc":
+    if options.edge in {"grpc", "stream"}:
         task = task_pb2.NewTask(type="work", task_queue=QUEUE, options=OPTIONS, input=b"{}")
         call = pb.EnqueueTasksRequest(tasks=[task] * batch, independent=batch > 1)
-        message, places = call.SerializeToString(), options.places // CHANNELS
+        streamed = pb.WatchTasksRequest(enqueues=[pb.StreamedEnqueue(number=1, request=call)])
+        message = (call if options.edge == "grpc" else streamed).SerializeToString()
+        kind = GrpcConnection if options.edge == "grpc" else StreamConnection
+        places = options.places // CHANNELS
         for _ in range(CHANNELS):
             await loop.create_connection(
-                lambda: GrpcConnection(counting, message, options.address, places), host, port
+                lambda: kind(counting, message, options.address, places), host, port
             )
         return
     new: dict[str, Any] = {"type": "work", "queue": QUEUE, "startToCloseMs": 600_000, "input": {}}
@@ -273,7 +316,7 @@ async def _pace(counting: Counting, rate: float, began_s: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.offer")
-    parser.add_argument("--edge", choices=["http", "grpc"], required=True)
+    parser.add_argument("--edge", choices=["http", "grpc", "stream"], required=True)
     parser.add_argument("--address", required=True)
     parser.add_argument("--rate", type=float, required=True, help="requests per second")
     parser.add_argument("--seconds", type=float, required=True)

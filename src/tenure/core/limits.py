@@ -334,6 +334,8 @@ SESSION_REPORTS_MAX: Final = 20_000
 SLOW_READER_MS: Final = 30 * _SECOND_MS
 # Ids that one WatchTasks stream may wait for at a time.
 WATCHED_MAX: Final = 10_000
+# Enqueues that one such stream may have open; more of them wait to be read.
+STREAM_ENQUEUES_MAX: Final = 16
 
 # The HTTP edge.
 

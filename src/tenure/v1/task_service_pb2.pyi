@@ -437,40 +437,98 @@ class WatchTasksRequest(google.protobuf.message.Message):
     NAMESPACE_ID_FIELD_NUMBER: builtins.int
     ADD_FIELD_NUMBER: builtins.int
     REMOVE_FIELD_NUMBER: builtins.int
+    ENQUEUES_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     """Of the first request; the others stay in it."""
     @property
     def add(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def remove(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def enqueues(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StreamedEnqueue]:
+        """Each is answered on its own, in any order."""
+
     def __init__(
         self,
         *,
         namespace_id: builtins.str = ...,
         add: collections.abc.Iterable[builtins.str] | None = ...,
         remove: collections.abc.Iterable[builtins.str] | None = ...,
+        enqueues: collections.abc.Iterable[Global___StreamedEnqueue] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["add", b"add", "namespace_id", b"namespace_id", "remove", b"remove"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["add", b"add", "enqueues", b"enqueues", "namespace_id", b"namespace_id", "remove", b"remove"]) -> None: ...
 
 Global___WatchTasksRequest: typing_extensions.TypeAlias = WatchTasksRequest
+
+@typing.final
+class StreamedEnqueue(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    REQUEST_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    """Chosen by the client; the answer has the same."""
+    @property
+    def request(self) -> Global___EnqueueTasksRequest: ...
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+        request: Global___EnqueueTasksRequest | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["request", b"request"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["number", b"number", "request", b"request"]) -> None: ...
+
+Global___StreamedEnqueue: typing_extensions.TypeAlias = StreamedEnqueue
 
 @typing.final
 class WatchTasksResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: builtins.int
+    ANSWERS_FIELD_NUMBER: builtins.int
     @property
     def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TaskResult]:
         """Tasks that have ended; each watched id is answered once."""
 
+    @property
+    def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StreamedAnswer]: ...
     def __init__(
         self,
         *,
         results: collections.abc.Iterable[Global___TaskResult] | None = ...,
+        answers: collections.abc.Iterable[Global___StreamedAnswer] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["results", b"results"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answers", b"answers", "results", b"results"]) -> None: ...
 
 Global___WatchTasksResponse: typing_extensions.TypeAlias = WatchTasksResponse
+
+@typing.final
+class StreamedAnswer(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    RESPONSE_FIELD_NUMBER: builtins.int
+    REFUSAL_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    @property
+    def response(self) -> Global___EnqueueTasksResponse: ...
+    @property
+    def refusal(self) -> tenure.v1.error_pb2.ErrorDetail:
+        """Nothing of the request was accepted."""
+
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+        response: Global___EnqueueTasksResponse | None = ...,
+        refusal: tenure.v1.error_pb2.ErrorDetail | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["outcome", b"outcome", "refusal", b"refusal", "response", b"response"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["number", b"number", "outcome", b"outcome", "refusal", b"refusal", "response", b"response"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["outcome", b"outcome"]) -> typing.Literal["response", "refusal"] | None: ...
+
+Global___StreamedAnswer: typing_extensions.TypeAlias = StreamedAnswer
 
 @typing.final
 class TaskResult(google.protobuf.message.Message):

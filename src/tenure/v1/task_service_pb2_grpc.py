@@ -202,7 +202,8 @@ class TaskServiceServicer(object):
 
     def WatchTasks(self, request_iterator, context):
         """Results of tasks over one stream: each request adds ids or takes some away. After the last
-        request (half-close) the stream ends when every watched task has ended.
+        request (half-close) the stream ends when every watched task has ended. Who may enqueue can do
+        so on the same stream, for less than a call each.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

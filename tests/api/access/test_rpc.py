@@ -259,6 +259,21 @@ async def test_a_stream_without_a_key_or_with_a_foreign_namespace_is_refused(sma
     assert (await ended(watch))[0] == "NOT_FOUND"
 
 
+async def test_only_who_may_enqueue_does_so_on_a_stream(small: Lobby) -> None:
+    new = pb.EnqueueTasksRequest(tasks=[small.wire.new()])
+    enqueue = pb.StreamedEnqueue(number=1, request=new)
+    refusals = {}
+    for role in ("viewer", "worker", "client", "admin"):
+        key = await small.make_key(role, NAMESPACE)
+        stream = small.wire.tasks.WatchTasks(metadata=shown(key))
+        await stream.write(pb.WatchTasksRequest(namespace_id=NAMESPACE, enqueues=[enqueue]))
+        await stream.done_writing()
+        (answer,) = [each async for frame in stream for each in frame.answers]
+        refusals[role] = answer.refusal.code
+    denied = "permission_denied"
+    assert refusals == {"viewer": denied, "worker": denied, "client": "", "admin": ""}
+
+
 async def test_a_key_counts_and_ends_at_every_server(world: World) -> None:
     """On SQLite there is one server only."""
     if world.dialect == "sqlite":

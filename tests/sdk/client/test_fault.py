@@ -10,7 +10,7 @@ import pytest
 from tenure import Client
 from tenure.core.task_record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
-from tenure.sdk.client.result_stream import STREAM_TASKS_MAX, ResultStreams
+from tenure.sdk.client.task_stream import STREAM_TASKS_MAX, TaskStreams
 from tenure.sdk.link import Link
 from tests.sdk.client.stage import RawWorker, ServerStage, double, until
 from tests.wire.proxy import Proxy
@@ -134,7 +134,7 @@ async def test_the_next_of_several_targets_is_taken(stage: ServerStage) -> None:
 
 async def test_five_thousand_results_come_over_one_stream(stage: ServerStage) -> None:
     link = Link(stage.target)
-    streams = ResultStreams(link, "default")
+    streams = TaskStreams(link, "default")
     async with Client(stage.target) as client:
         handles = await client.enqueue_many(double.call(n) for n in range(12_000))
     ids = [each.task_id for each in handles]

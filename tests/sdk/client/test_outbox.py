@@ -14,6 +14,7 @@ from tenure import Client
 from tenure.errors import NotFound, PayloadTooLarge, Unavailable
 from tenure.sdk.client.outbox import Outbox
 from tenure.sdk.client.task_bytes import request_bytes, task_bytes, varint
+from tenure.sdk.client.task_stream import TaskStreams
 from tenure.sdk.link import Link
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import task_service_pb2 as pb
@@ -32,7 +33,10 @@ class FakeServer(grpc.GenericRpcHandler):
         self.is_open = asyncio.Event()
         self.is_open.set()
 
-    def service(self, _: grpc.HandlerCallDetails) -> Any:
+    def service(self, call: grpc.HandlerCallDetails) -> Any:
+        if not call.method.endswith("/EnqueueTasks"):
+            # Without the stream every request is a call.
+            return None
         return grpc.unary_unary_rpc_method_handler(
             self._answer,
             pb.EnqueueTasksRequest.FromString,
@@ -61,10 +65,12 @@ async def fake() -> AsyncIterator[tuple[FakeServer, Outbox]]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     link = Link(f"127.0.0.1:{port}")
-    outbox = Outbox(link, "default", 30.0)
+    streams = TaskStreams(link, "default")
+    outbox = Outbox(link, streams, "default", 30.0)
     yield handler, outbox
     handler.is_open.set()
     await outbox.close()
+    await streams.close()
     await link.close()
     await server.stop(None)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 import grpc
-import structlog
 from google.protobuf.message import DecodeError
 
 from tenure.api.access import (
@@ -18,26 +16,21 @@ from tenure.api.access import (
     KeyRefused,
     check_action,
     check_namespace,
-    note_refusal,
 )
 from tenure.api.rpc import error
+from tenure.api.rpc.outcome import Count, outcome
 from tenure.api.rpc.permission import OPEN_METHODS, RULES, Rule, Scope
 from tenure.api.scope import scope
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
 from tenure.core.permission import Action
 from tenure.core.principal import Principal
 from tenure.errors import (
-    DeadlineExceeded,
     InvalidArgument,
     TenureError,
     Unavailable,
     Unimplemented,
 )
 
-log = structlog.get_logger("tenure.api")
-
-Count = Callable[[str, str, str, float], None]
-"""(edge, method, code, seconds)"""
 # Only their stubs have parameters.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -164,35 +157,10 @@ class Boundary(grpc.aio.ServerInterceptor):
         context: Context,
         method: str,
     ) -> object:
-        started = time.perf_counter()
-        code = "cancelled"
-        failure: TenureError
-        try:
-            answered = await answer()
-        except TenureError as refusal:
-            # Its traceback holds this frame, and this frame would hold it and the request, until
-            # the collector comes by.
-            failure = refusal.with_traceback(None)
-            code = failure.code
-        except TimeoutError:
-            failure = DeadlineExceeded()
-            code = failure.code
-        except grpc.aio.InternalError:
-            # Something could not be written: the peer is gone, and nobody is left to answer.
-            raise asyncio.CancelledError from None
-        except Exception:
-            log.exception("rpc.failed", method=method)
-            message = "The server failed to answer. Try again; its log says why."
-            failure = Unavailable(message, reason="internal", retry_after_ms=1_000)
-            code = failure.code
-        else:
-            code = "ok"
-            return answered
-        finally:
-            self._count("grpc", method, code, time.perf_counter() - started)
-        log.info("rpc.refused", method=method, code=code)
-        note_refusal(failure, method)
-        return await context.abort_with_status(error.status(failure))
+        answered = await outcome(answer, method, self._count)
+        if isinstance(answered, TenureError):
+            return await context.abort_with_status(error.status(answered))
+        return answered
 
 
 def _authorization(context: Context) -> str | None:

@@ -12,7 +12,8 @@ import grpc
 
 from tenure.api.admission import Admission, overloaded
 from tenure.api.rpc import error
-from tenure.api.rpc.boundary import Context, Count, Handler
+from tenure.api.rpc.boundary import Context, Handler
+from tenure.api.rpc.outcome import Count
 from tenure.errors import RateLimited
 
 # What brings new work; registrations too, because heartbeats come first.

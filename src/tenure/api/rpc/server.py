@@ -13,8 +13,9 @@ from tenure.api.access import Access
 from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.rpc.admin_service import AdminService
-from tenure.api.rpc.boundary import Boundary, Count
+from tenure.api.rpc.boundary import Boundary
 from tenure.api.rpc.doorkeeper import Doorkeeper
+from tenure.api.rpc.outcome import Count
 from tenure.api.rpc.session_service import SessionService
 from tenure.api.rpc.task_service import TaskService
 from tenure.api.rpc.workflow_service import WorkflowService
@@ -65,7 +66,7 @@ class RpcServer:
         self._settings = settings
         self._readiness = readiness
         self._sessions = SessionService(engine, allowance)
-        self._tasks = TaskService(engine, allowance)
+        self._tasks = TaskService(engine, allowance, count)
         self._health = health.aio.HealthServicer()
         self._watching: asyncio.Task[None] | None = None
         self._credentials: grpc.ServerCredentials | None = None

@@ -9,6 +9,8 @@ from typing import cast
 from tenure.api.rate_limit import Allowance
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.desk import Desk
+from tenure.api.rpc.outcome import Count
 from tenure.api.rpc.watch import Watch
 from tenure.api.scope import scope
 from tenure.core import check, token
@@ -31,10 +33,11 @@ from tenure.v1 import task_service_pb2 as pb
 class TaskService(task_service_pb2_grpc.TaskServiceServicer):
     """Translates, submits one command or asks one query, and translates back."""
 
-    def __init__(self, engine: Engine, allowance: Allowance) -> None:
-        """Speak for ``engine``, within ``allowance``."""
+    def __init__(self, engine: Engine, allowance: Allowance, count: Count) -> None:
+        """Speak for ``engine``, within ``allowance``; ``count`` is for what streams bring."""
         self._engine = engine
         self._allowance = allowance
+        self._desk = Desk(self._enqueue, allowance.admission, count)
         self._specs = task_view.SpecReader()
         self._watches: set[Watch] = set()
 
@@ -46,7 +49,11 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         context: Context,
     ) -> pb.EnqueueTasksResponse:
         """Store tasks: all or none, or each on its own."""
-        namespace = scope(request.namespace_id)
+        return await self._enqueue(scope(request.namespace_id), request)
+
+    async def _enqueue(
+        self, namespace: str, request: pb.EnqueueTasksRequest
+    ) -> pb.EnqueueTasksResponse:
         is_resend = request.is_resend
         if request.independent:
             return await self._enqueue_independent(namespace, request)
@@ -237,8 +244,8 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         requests: AsyncIterator[pb.WatchTasksRequest],
         context: Context,
     ) -> None:
-        """Send results of tasks as they end, over one stream."""
-        watch = Watch(self._engine.results, context)
+        """Send results of tasks as they end, and take enqueues, over one stream."""
+        watch = Watch(self._engine.results, self._desk, context)
         self._watches.add(watch)
         try:
             await watch.serve(requests)

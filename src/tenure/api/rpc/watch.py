@@ -1,4 +1,4 @@
-"""One stream of results: which tasks a client waits for, and what it has not been told yet."""
+"""One stream of a client: the tasks it waits for, its enqueues, and what it was not told yet."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.boundary import Context, shutting_down
+from tenure.api.rpc.desk import Desk, refused
 from tenure.api.scope import scope
-from tenure.core.limits import FRAME_BYTES, WATCHED_MAX
+from tenure.core.limits import FRAME_BYTES, STREAM_ENQUEUES_MAX, WATCHED_MAX
 from tenure.core.task_record import Task
 from tenure.engine.result_watch import Listener, Result, ResultWatch
 from tenure.errors import InvalidArgument, PayloadTooLarge
@@ -23,13 +24,17 @@ _FRAME_ITEMS: Final = 500
 class Watch:
     """Waits for tasks and writes their results in frames, in the order in which they end."""
 
-    def __init__(self, results: ResultWatch, context: Context) -> None:
+    def __init__(self, results: ResultWatch, desk: Desk, context: Context) -> None:
         """Start with no task."""
         self._results = results
+        self._desk = desk
         self._context = context
         self._namespace = ""
         self._waited: dict[str, Listener] = {}
         self._ended: deque[tuple[str, Result]] = deque()
+        self._enqueue_count = 0
+        self._enqueue_places = asyncio.Semaphore(STREAM_ENQUEUES_MAX)
+        self._answers: deque[pb.StreamedAnswer] = deque()
         self._wake = asyncio.Event()
         self._is_complete = False
         self._is_closing = False
@@ -43,7 +48,7 @@ class Watch:
         """Write results until the client has asked for its last and got it."""
         try:
             async with asyncio.TaskGroup() as group:
-                reader = group.create_task(self._read(requests))
+                reader = group.create_task(self._read(requests, group))
                 await self._write()
                 reader.cancel()
         except* Exception as failures:  # noqa: BLE001 (the first is raised as it is)
@@ -52,18 +57,38 @@ class Watch:
             for task_id, listener in self._waited.items():
                 self._results.unwatch((self._namespace, task_id), listener)
 
-    async def _read(self, requests: AsyncIterator[pb.WatchTasksRequest]) -> None:
+    async def _read(
+        self, requests: AsyncIterator[pb.WatchTasksRequest], group: asyncio.TaskGroup
+    ) -> None:
         async for request in requests:
             if not self._namespace:
                 self._namespace = scope(request.namespace_id)
-            elif request.namespace_id and scope(request.namespace_id) != self._namespace:
-                message = "namespace_id must stay the same on one stream"
-                raise InvalidArgument(message, field="namespaceId")
+            self._check_namespace(request.namespace_id)
             for task_id in request.add:
                 self._add(task_id)
             for task_id in request.remove:
                 self._remove(task_id)
+            for message in request.enqueues:
+                self._check_namespace(message.request.namespace_id)
+                await self._enqueue_places.acquire()
+                self._enqueue_count += 1
+                group.create_task(self._enqueue(message))
         self._is_complete = True
+        self._wake.set()
+
+    def _check_namespace(self, name: str) -> None:
+        if name and scope(name) != self._namespace:
+            message = "namespace_id must stay the same on one stream"
+            raise InvalidArgument(message, field="namespaceId")
+
+    async def _enqueue(self, message: pb.StreamedEnqueue) -> None:
+        if self._is_closing:
+            answer = refused(message, shutting_down("Enqueue elsewhere."))
+        else:
+            answer = await self._desk.answer(self._namespace, message)
+        self._answers.append(answer)
+        self._enqueue_count -= 1
+        self._enqueue_places.release()
         self._wake.set()
 
     def _add(self, task_id: str) -> None:
@@ -87,18 +112,30 @@ class Watch:
         if listener is not None:
             self._results.unwatch((self._namespace, task_id), listener)
 
+    @property
+    def _is_open(self) -> bool:
+        return bool(
+            self._waited
+            or self._ended
+            or self._answers
+            or self._enqueue_count
+            or not self._is_complete
+        )
+
     async def _write(self) -> None:
-        while self._waited or self._ended or not self._is_complete:
-            if self._is_closing:
+        while self._is_open:
+            # What was accepted is answered first: nobody has to ask again elsewhere.
+            if self._is_closing and not self._enqueue_count and not self._answers:
                 raise shutting_down("Watch the tasks elsewhere.")
-            if self._ended:
+            if self._ended or self._answers:
                 await self._context.write(self._frame())
             else:
                 self._wake.clear()
                 await self._wake.wait()
 
     def _frame(self) -> pb.WatchTasksResponse:
-        frame = pb.WatchTasksResponse()
+        answers, self._answers = self._answers, deque()
+        frame = pb.WatchTasksResponse(answers=answers)
         size = 0
         while self._ended and size < FRAME_BYTES and len(frame.results) < _FRAME_ITEMS:
             task_id, result = self._ended.popleft()

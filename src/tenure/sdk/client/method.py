@@ -9,7 +9,12 @@ from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 
 # Made of bytes that are put together by hand; see ``task_bytes``.
-ENQUEUE: Final = Method("TaskService/EnqueueTasks", bytes, pb.EnqueueTasksResponse.FromString)
+ENQUEUE: Final[Method[bytes, pb.EnqueueTasksResponse]] = Method(
+    "TaskService/EnqueueTasks", bytes, pb.EnqueueTasksResponse.FromString
+)
+WATCH: Final[Method[bytes, pb.WatchTasksResponse]] = Method(
+    "TaskService/WatchTasks", bytes, pb.WatchTasksResponse.FromString
+)
 GET: Final = Method.of("TaskService/GetTask", pb.GetTaskRequest, pb.GetTaskResponse)
 LIST: Final = Method.of("TaskService/ListTasks", pb.ListTasksRequest, pb.ListTasksResponse)
 ATTEMPTS: Final = Method.of(
@@ -23,7 +28,6 @@ TERMINATE: Final = Method.of(
     "TaskService/TerminateTask", pb.TerminateTaskRequest, pb.ChangeTaskResponse
 )
 RETRY: Final = Method.of("TaskService/RetryTask", pb.RetryTaskRequest, pb.RetryTaskResponse)
-WATCH: Final = Method.of("TaskService/WatchTasks", pb.WatchTasksRequest, pb.WatchTasksResponse)
 COMPLETE_BY_TOKEN: Final = Method.of(
     "TaskService/CompleteByToken", pb.CompleteByTokenRequest, pb.CompleteTaskResponse
 )

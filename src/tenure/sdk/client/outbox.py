@@ -13,6 +13,7 @@ from tenure.errors import ERRORS, PayloadTooLarge, TenureError, Unavailable
 from tenure.sdk import refusal
 from tenure.sdk.client.method import ENQUEUE
 from tenure.sdk.client.task_bytes import request_bytes
+from tenure.sdk.client.task_stream import StreamBroken, TaskStreams
 from tenure.sdk.link import Backoff, Link
 from tenure.sdk.refusal import copied
 from tenure.v1 import task_service_pb2 as pb
@@ -39,9 +40,10 @@ class _Item:
 class Outbox:
     """Sends single tasks in common requests; each has an answer of its own."""
 
-    def __init__(self, link: Link, namespace: str, timeout_s: float) -> None:
+    def __init__(self, link: Link, streams: TaskStreams, namespace: str, timeout_s: float) -> None:
         """Start empty; a task is given up after ``timeout_s``."""
         self._link = link
+        self._streams = streams
         self._namespace = namespace
         self._timeout_s = timeout_s
         self._waiting: deque[_Item] = deque()
@@ -113,8 +115,10 @@ class Outbox:
         backoff = Backoff()
         is_resend = False
         while True:
+            problem: TenureError | None
             try:
                 answer = await self._ask(items, turn, deadline, is_resend=is_resend)
+                items, problem = _settle(items, answer)
             except PayloadTooLarge:
                 # Together they are too much for this server; alone each has its own answer.
                 if len(items) == 1:
@@ -123,10 +127,13 @@ class Outbox:
                 for some in (items[:half], items[half:]):
                     await self._send_part(some, turn)
                 return
-            items, problem = _settle(items, answer)
+            except TenureError as error:
+                if not ERRORS[error.code].is_retryable:
+                    raise
+                problem = error
             if problem is None:
                 return
-            is_resend = True
+            is_resend = is_resend or not refusal.is_unsent(problem)
             turn.give()
             pause_s = backoff.next_s(problem)
             if time.monotonic() + pause_s > deadline:
@@ -152,6 +159,16 @@ class Outbox:
 
         timeout_s = max(deadline - time.monotonic(), min(_SECONDS_MIN, self._timeout_s))
         first = request(is_resend=is_resend)
+        if not is_resend:
+            try:
+                answer = await self._streams.enqueue(first, timeout_s=timeout_s)
+            except StreamBroken as broken:
+                if not broken.is_unsent:
+                    first = again()
+            else:
+                if answer is not None:
+                    return answer
+            timeout_s = max(deadline - time.monotonic(), min(_SECONDS_MIN, self._timeout_s))
         return await self._link.call(ENQUEUE, first, timeout_s=timeout_s, again=again)
 
 

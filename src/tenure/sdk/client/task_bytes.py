@@ -28,6 +28,9 @@ _INPUT: Final = _tag(task_pb2.NewTask, "input", _LENGTH_DELIMITED)
 _RUN_AT: Final = _tag(task_pb2.NewTask, "run_at_ms", 0)
 _ID_BYTES: Final = 36
 _ID: Final = _tag(task_pb2.NewTask, "task_id", _LENGTH_DELIMITED) + bytes([_ID_BYTES])
+_ENQUEUE: Final = _tag(pb.WatchTasksRequest, "enqueues", _LENGTH_DELIMITED)
+_NUMBER: Final = _tag(pb.StreamedEnqueue, "number", 0)
+_REQUEST: Final = _tag(pb.StreamedEnqueue, "request", _LENGTH_DELIMITED)
 _SHORT: Final = 0x80
 
 
@@ -62,6 +65,12 @@ def request_bytes(
         namespace_id=namespace, independent=independent, is_resend=is_resend
     )
     return b"".join((head.SerializeToString(), *tasks))
+
+
+def streamed_bytes(number: int, request: bytes) -> bytes:
+    """Return a request of ``request_bytes`` as a field of a frame of the client's stream."""
+    body = b"".join((_NUMBER, varint(number), _REQUEST, varint(len(request)), request))
+    return b"".join((_ENQUEUE, varint(len(body)), body))
 
 
 def varint(number: int) -> bytes:

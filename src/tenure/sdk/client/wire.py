@@ -13,8 +13,8 @@ from uuid_utils import uuid7
 from tenure.errors import TaskAlreadyTerminal, WrongState
 from tenure.sdk.client.method import HEALTH
 from tenure.sdk.client.outbox import Outbox
-from tenure.sdk.client.result_stream import ResultStreams
 from tenure.sdk.client.task_bytes import shared_bytes
+from tenure.sdk.client.task_stream import TaskStreams
 from tenure.sdk.definition import Activity
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.link import Link, Method
@@ -47,8 +47,8 @@ class Wire:
         self.namespace = namespace
         self.converter = converter
         self.timeout_s = seconds(timeout, "timeout")
-        self.outbox = Outbox(link, namespace, self.timeout_s)
-        self.results = ResultStreams(link, namespace)
+        self.results = TaskStreams(link, namespace)
+        self.outbox = Outbox(link, self.results, namespace, self.timeout_s)
         self._slots = asyncio.Semaphore(_CALLS_MAX)
         self._shared: WeakKeyDictionary[Activity[..., Any], dict[str, bytes]] = WeakKeyDictionary()
         # The server's time when our monotonic clock stood at 0.

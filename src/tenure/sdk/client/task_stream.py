@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,7 +11,8 @@ from tenure.core.limits import WATCHED_MAX
 from tenure.errors import ERRORS, TenureError, Unavailable
 from tenure.sdk import refusal
 from tenure.sdk.client.method import WATCH
-from tenure.sdk.link import Backoff, Link, Stream
+from tenure.sdk.client.task_bytes import streamed_bytes
+from tenure.sdk.link import TRY_SECONDS, Backoff, Link, Stream
 from tenure.v1 import task_service_pb2 as pb
 
 # The server counts what it has not written yet as well, and what we do not want any more until it
@@ -19,18 +21,36 @@ STREAM_TASKS_MAX: Final = WATCHED_MAX // 2
 # An open stream costs the server little, and opening one takes a while.
 _IDLE_SECONDS: Final = 30.0
 
+# A message that is too large for a server would end the stream for all who wait; a call would not.
+_REQUEST_BYTES_MAX: Final = 64 * 1024
+# An answer that takes longer may have been lost; a call has its own time.
+_ANSWER_SECONDS: Final = TRY_SECONDS / 2
+# Whoever enqueues again so soon gets a stream for it; a single task is not worth one.
+_OFTEN_SECONDS: Final = 10.0
+
 _Waiter = asyncio.Future[pb.TaskResult]
-_Wire = Stream[pb.WatchTasksRequest, pb.WatchTasksResponse]
+_Asker = asyncio.Future[pb.EnqueueTasksResponse]
+_Wire = Stream[bytes, pb.WatchTasksResponse]
 
 
-class ResultStreams:
+class StreamBroken(Exception):  # noqa: N818 (it is no error: the request goes another way)
+    """The stream has no answer to a request; a call of its own will have one."""
+
+    def __init__(self, *, is_unsent: bool) -> None:
+        """Say whether the request cannot have reached any server."""
+        super().__init__()
+        self.is_unsent = is_unsent
+
+
+class TaskStreams:
     """Who waits for which task."""
 
     def __init__(self, link: Link, namespace: str) -> None:
         """Start with nobody waiting and no stream."""
         self._link = link
         self._namespace = namespace
-        self._streams: list[_ResultStream] = []
+        self._streams: list[_TaskStream] = []
+        self._enqueued_at = -_OFTEN_SECONDS
 
     @property
     def task_count(self) -> int:
@@ -60,28 +80,40 @@ class ResultStreams:
         finally:
             stream.drop(task_id, waiter)
 
+    async def enqueue(self, request: bytes, *, timeout_s: float) -> pb.EnqueueTasksResponse | None:
+        """Send a request of ``request_bytes`` and return its answer; None if a call is better."""
+        now = time.monotonic()
+        before, self._enqueued_at = self._enqueued_at, now
+        if len(request) > _REQUEST_BYTES_MAX:
+            return None
+        if not self._streams and now - before < _OFTEN_SECONDS:
+            _TaskStream(self._link, self._namespace, self._streams)
+        if not self._streams or self._streams[0].problem is not None:
+            return None
+        return await self._streams[0].enqueue(request, min(timeout_s, _ANSWER_SECONDS))
+
     async def close(self) -> None:
         """End all streams; whoever still waits is told."""
         streams, self._streams = self._streams, []
         for stream in streams:
             await stream.close()
 
-    def _stream_for(self, task_id: str) -> _ResultStream:
-        free: _ResultStream | None = None
+    def _stream_for(self, task_id: str) -> _TaskStream:
+        free: _TaskStream | None = None
         for stream in self._streams:
             if task_id in stream.waiters:
                 return stream
             if free is None and len(stream.waiters) < STREAM_TASKS_MAX:
                 free = stream
         if free is None:
-            free = _ResultStream(self._link, self._namespace, self._streams)
+            free = _TaskStream(self._link, self._namespace, self._streams)
         return free
 
 
-class _ResultStream:
+class _TaskStream:
     """One stream, opened again when it breaks, with everything that is still waited for."""
 
-    def __init__(self, link: Link, namespace: str, streams: list[_ResultStream]) -> None:
+    def __init__(self, link: Link, namespace: str, streams: list[_TaskStream]) -> None:
         """Open it; it takes itself out of ``streams`` when it has not been used for a while."""
         self.waiters: dict[str, list[_Waiter]] = {}
         self.problem: TenureError | None = None
@@ -91,6 +123,9 @@ class _ResultStream:
         # Not sent yet; an id is in one of them at most.
         self._added: dict[str, None] = {}
         self._removed: dict[str, None] = {}
+        self._enqueues: list[bytes] = []
+        self._askers: dict[int, _Asker] = {}
+        self._number = 0
         self._wake = asyncio.Event()
         self._is_heard = False
         self._is_idle = False
@@ -111,10 +146,7 @@ class _ResultStream:
         else:
             self._added[task_id] = None
             self._wake.set()
-        self._is_idle = False
-        if self._idling is not None:
-            self._idling.cancel()
-            self._idling = None
+        self._keep()
 
     def drop(self, task_id: str, waiter: _Waiter) -> None:
         """Forget a waiter, and with the last one the task."""
@@ -128,7 +160,37 @@ class _ResultStream:
                 else:
                     self._removed[task_id] = None
                     self._wake.set()
-        if not self.waiters and self._idling is None and not self._running.done():
+        self._let_idle()
+
+    async def enqueue(self, request: bytes, timeout_s: float) -> pb.EnqueueTasksResponse:
+        """Return the answer to a request; when the stream breaks, there is none."""
+        self._number = number = self._number + 1
+        asker: _Asker = asyncio.get_running_loop().create_future()
+        self._askers[number] = asker
+        self._enqueues.append(streamed_bytes(number, request))
+        self._wake.set()
+        self._keep()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asker
+        except TimeoutError:
+            # It is not used until something is heard on it again.
+            message = f"The server has not answered within {timeout_s:g} s."
+            self.problem = Unavailable(message, reason=refusal.BROKEN)
+            raise StreamBroken(is_unsent=False) from None
+        finally:
+            self._askers.pop(number, None)
+            self._let_idle()
+
+    def _keep(self) -> None:
+        self._is_idle = False
+        if self._idling is not None:
+            self._idling.cancel()
+            self._idling = None
+
+    def _let_idle(self) -> None:
+        is_used = self.waiters or self._askers
+        if not is_used and self._idling is None and not self._running.done():
             self._idling = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire)
 
     async def close(self) -> None:
@@ -139,7 +201,7 @@ class _ResultStream:
 
     def _retire(self) -> None:
         self._idling = None
-        if not self.waiters:
+        if not self.waiters and not self._askers:
             self._is_idle = True
             self._wake.set()
 
@@ -150,12 +212,16 @@ class _ResultStream:
                 try:
                     await self._serve()
                 except TenureError as error:
+                    self._leave(error)
                     if not ERRORS[error.code].is_retryable:
                         self._fail(error)
                         return
                     backoff = Backoff() if self._is_heard else backoff
                     self._is_heard = False
                     self.problem = error
+                    if not self.waiters:
+                        # Whoever needs it next opens another one.
+                        return
                     backoff.warn(error, "Results are waited for.")
                     await asyncio.sleep(backoff.next_s(error))
         except Exception as error:  # noqa: BLE001 (whatever it is, those who wait are told)
@@ -190,13 +256,17 @@ class _ResultStream:
             reader.result()
 
     async def _write(self, stream: _Wire) -> None:
-        if not self._added and not self._removed:
+        if not self._added and not self._removed and not self._enqueues:
             return
-        request = pb.WatchTasksRequest(
+        head = pb.WatchTasksRequest(
             namespace_id=self._namespace, add=self._added, remove=self._removed
         )
         self._added, self._removed = {}, {}
-        await stream.write(request)
+        # Of the few that there are at a time each has a message of its own, but the first.
+        first, self._enqueues = self._enqueues[:1], self._enqueues[1:]
+        if self._enqueues:
+            self._wake.set()
+        await stream.write(b"".join((head.SerializeToString(), *first)))
 
     async def _read(self, stream: _Wire) -> None:
         while True:
@@ -205,12 +275,32 @@ class _ResultStream:
                 raise Unavailable("The server ended the stream of results.", reason="broken")
             self._is_heard = True
             self.problem = None
+            for answer in frame.answers:
+                self._answer(answer)
             for result in frame.results:
                 waiters = self.waiters.pop(result.task_id, None)
                 if waiters is not None:
                     _tell(waiters, result)
 
+    def _answer(self, answer: pb.StreamedAnswer) -> None:
+        asker = self._askers.get(answer.number)
+        if asker is None or asker.done():
+            return
+        if answer.HasField("refusal"):
+            asker.set_exception(refusal.from_detail(answer.refusal))
+        else:
+            asker.set_result(answer.response)
+
+    def _leave(self, error: Exception) -> None:
+        """Tell those who enqueue that they get no answer here."""
+        self._enqueues = []
+        is_unsent = isinstance(error, TenureError) and refusal.is_unsent(error)
+        for asker in self._askers.values():
+            if not asker.done():
+                asker.set_exception(StreamBroken(is_unsent=is_unsent))
+
     def _fail(self, error: Exception) -> None:
+        self._leave(error)
         waiting, self.waiters = self.waiters, {}
         for waiters in waiting.values():
             for waiter in waiters:

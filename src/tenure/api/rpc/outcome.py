@@ -1,0 +1,55 @@
+"""What a call came to: its answer, or the typed error that its caller is told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import grpc
+import structlog
+
+from tenure.api.access import note_refusal
+from tenure.errors import DeadlineExceeded, TenureError, Unavailable
+
+log = structlog.get_logger("tenure.api")
+
+Count = Callable[[str, str, str, float], None]
+"""(edge, method, code, seconds)"""
+Answer = TypeVar("Answer")
+
+
+async def outcome(
+    answer: Callable[[], Awaitable[Answer]], method: str, count: Count
+) -> Answer | TenureError:
+    """Wait for an answer, and count and log what becomes of it."""
+    started = time.perf_counter()
+    code = "cancelled"
+    failure: TenureError
+    try:
+        answered = await answer()
+    except TenureError as refusal:
+        # Its traceback holds this frame, and this frame would hold it and the request, until the
+        # collector comes by.
+        failure = refusal.with_traceback(None)
+        code = failure.code
+    except TimeoutError:
+        failure = DeadlineExceeded()
+        code = failure.code
+    except grpc.aio.InternalError:
+        # Something could not be written: the peer is gone, and nobody is left to answer.
+        raise asyncio.CancelledError from None
+    except Exception:
+        log.exception("rpc.failed", method=method)
+        message = "The server failed to answer. Try again; its log says why."
+        failure = Unavailable(message, reason="internal", retry_after_ms=1_000)
+        code = failure.code
+    else:
+        code = "ok"
+        return answered
+    finally:
+        count("grpc", method, code, time.perf_counter() - started)
+    log.info("rpc.refused", method=method, code=code)
+    note_refusal(failure, method)
+    return failure

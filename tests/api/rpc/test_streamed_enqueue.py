@@ -1,0 +1,116 @@
+"""Enqueues over the stream of results: each is a call of its own, and cheaper."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from tenure.api.rate_limit import Allowance
+from tenure.api.setting import ServerSettings
+from tenure.core.limits import STREAM_ENQUEUES_MAX
+from tenure.engine.engine import Engine
+from tenure.v1 import task_service_pb2 as pb
+from tests.api.rpc.wire import SECONDS_MAX, Wire, detail, open_wire, state_name, succeeded
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
+
+
+def request(number: int, *tasks: Any, **fields: Any) -> pb.StreamedEnqueue:
+    return pb.StreamedEnqueue(number=number, request=pb.EnqueueTasksRequest(tasks=tasks, **fields))
+
+
+async def open_stream(wire: Wire, *enqueues: pb.StreamedEnqueue) -> Any:
+    stream = wire.tasks.WatchTasks()
+    await stream.write(pb.WatchTasksRequest(namespace_id=NAMESPACE, enqueues=enqueues))
+    return stream
+
+
+async def answers(stream: Any, count: int) -> dict[int, pb.StreamedAnswer]:
+    found: dict[int, pb.StreamedAnswer] = {}
+    async with asyncio.timeout(SECONDS_MAX):
+        while len(found) < count:
+            frame = await stream.read()
+            assert frame is not grpc.aio.EOF
+            found |= {each.number: each for each in frame.answers}
+    return found
+
+
+async def test_an_enqueue_is_answered_by_its_number_and_its_result_comes_behind(wire: Wire) -> None:
+    stream = await open_stream(wire, request(7, wire.new()))
+    (result,) = (await answers(stream, 1))[7].response.results
+    assert (state_name(result.state), result.is_new) == ("PENDING", True)
+    await stream.write(pb.WatchTasksRequest(add=[result.task_id]))
+    worker = await wire.register()
+    tasks = await wire.poll(worker.worker_id)
+    await wire.finish(worker.worker_id, *[succeeded(task, b"done") for task in tasks])
+    async with asyncio.timeout(SECONDS_MAX):
+        (ended,) = (await stream.read()).results
+    assert (ended.task_id, ended.output) == (result.task_id, b"done")
+
+
+async def test_more_enqueues_than_may_be_open_are_all_answered(wire: Wire, world: World) -> None:
+    numbers = range(1, 3 * STREAM_ENQUEUES_MAX + 1)
+    stream = await open_stream(wire, *(request(each, wire.new()) for each in numbers))
+    await stream.done_writing()
+    found = await answers(stream, len(numbers))
+    assert found.keys() == set(numbers)
+    async with asyncio.timeout(SECONDS_MAX):
+        assert await stream.read() is grpc.aio.EOF
+    assert len(await world.database.rows("SELECT id FROM tasks")) == len(numbers)
+
+
+async def test_a_refusal_is_for_one_enqueue_and_the_stream_goes_on(
+    wire: Wire, world: World
+) -> None:
+    before = await world.dump()
+    bad = (
+        request(1, wire.new(type="bad type")),
+        request(2),
+        request(3, wire.new(), wire.new(type=""), independent=False),
+    )
+    stream = await open_stream(wire, *bad)
+    found = await answers(stream, len(bad))
+    assert {each.refusal.code for each in found.values()} == {"invalid_argument"}
+    assert await world.dump() == before
+    good = request(4, wire.new(), wire.new(type="bad type"), independent=True)
+    await stream.write(pb.WatchTasksRequest(enqueues=[good]))
+    first, second = (await answers(stream, 1))[4].response.results
+    assert (first.is_new, second.error.code) == (True, "invalid_argument")
+
+
+async def test_an_enqueue_stays_in_the_namespace_of_its_stream(wire: Wire, world: World) -> None:
+    before = await world.dump()
+    stream = await open_stream(wire, request(1, wire.new(), namespace_id=OTHER_NAMESPACE))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    assert detail(caught.value).field == "namespaceId"
+    assert await world.dump() == before
+
+
+async def test_an_overloaded_server_refuses_enqueues_and_keeps_the_stream(engine: Engine) -> None:
+    allowance = Allowance(engine.clock, ServerSettings(enqueues_per_s=1))
+    async with open_wire(engine, allowance=allowance) as wire:
+        stream = await open_stream(wire, *(request(each, wire.new()) for each in (1, 2)))
+        found = await answers(stream, 2)
+        assert [found[each].refusal.code for each in (1, 2)] == ["", "rate_limited"]
+        while not allowance.admission.refuses():
+            pass
+        await stream.write(pb.WatchTasksRequest(enqueues=[request(3, wire.new())]))
+        refusal = (await answers(stream, 1))[3].refusal
+        assert (refusal.code, refusal.retry_after_ms) == ("rate_limited", 1_000)
+
+
+async def test_a_stopping_server_answers_what_it_has_taken_before_the_stream_ends(
+    wire: Wire,
+) -> None:
+    stream = await open_stream(wire, *(request(each, wire.new()) for each in (1, 2)))
+    found = await answers(stream, 1)
+    await wire.server.stop(60)
+    found |= await answers(stream, 2 - len(found))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    assert detail(caught.value).reason == "shutting_down"
+    assert {each.refusal.reason for each in found.values()} <= {"", "shutting_down"}
+    assert len(found) == 2
