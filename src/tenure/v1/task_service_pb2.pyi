@@ -466,8 +466,11 @@ class StreamedEnqueue(google.protobuf.message.Message):
 
     NUMBER_FIELD_NUMBER: builtins.int
     REQUEST_FIELD_NUMBER: builtins.int
+    WATCH_FIELD_NUMBER: builtins.int
     number: builtins.int
     """Chosen by the client; the answer has the same."""
+    watch: builtins.bool
+    """Also watch the tasks that are accepted, from before the answer on."""
     @property
     def request(self) -> Global___EnqueueTasksRequest: ...
     def __init__(
@@ -475,9 +478,10 @@ class StreamedEnqueue(google.protobuf.message.Message):
         *,
         number: builtins.int = ...,
         request: Global___EnqueueTasksRequest | None = ...,
+        watch: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["request", b"request"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["number", b"number", "request", b"request"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["number", b"number", "request", b"request", "watch", b"watch"]) -> None: ...
 
 Global___StreamedEnqueue: typing_extensions.TypeAlias = StreamedEnqueue
 
@@ -492,7 +496,9 @@ class WatchTasksResponse(google.protobuf.message.Message):
         """Tasks that have ended; each watched id is answered once."""
 
     @property
-    def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StreamedAnswer]: ...
+    def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StreamedAnswer]:
+        """To be read before the results."""
+
     def __init__(
         self,
         *,

@@ -17,8 +17,9 @@ from tests.api.rpc.wire import SECONDS_MAX, Wire, detail, open_wire, state_name,
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 
 
-def request(number: int, *tasks: Any, **fields: Any) -> pb.StreamedEnqueue:
-    return pb.StreamedEnqueue(number=number, request=pb.EnqueueTasksRequest(tasks=tasks, **fields))
+def request(number: int, *tasks: Any, watch: bool = False, **fields: Any) -> pb.StreamedEnqueue:
+    new = pb.EnqueueTasksRequest(tasks=tasks, **fields)
+    return pb.StreamedEnqueue(number=number, request=new, watch=watch)
 
 
 async def open_stream(wire: Wire, *enqueues: pb.StreamedEnqueue) -> Any:
@@ -48,6 +49,21 @@ async def test_an_enqueue_is_answered_by_its_number_and_its_result_comes_behind(
     async with asyncio.timeout(SECONDS_MAX):
         (ended,) = (await stream.read()).results
     assert (ended.task_id, ended.output) == (result.task_id, b"done")
+
+
+async def test_what_is_watched_with_its_enqueue_is_told_without_another_word(wire: Wire) -> None:
+    worker_id, session = await wire.session_worker()
+    bad = wire.new(type="bad type")
+    stream = await open_stream(wire, request(1, wire.new(), bad, independent=True, watch=True))
+    (task,) = await session.tasks()
+    await session.send(finished=[succeeded(task, b"done")])
+    await stream.done_writing()
+    async with asyncio.timeout(SECONDS_MAX):
+        frames = [frame async for frame in stream]
+    assert frames[0].answers[0].response.results[0].task_id == task.task_id
+    (ended,) = [each for frame in frames for each in frame.results]
+    assert (ended.task_id, ended.output) == (task.task_id, b"done")
+    assert worker_id
 
 
 async def test_more_enqueues_than_may_be_open_are_all_answered(wire: Wire, world: World) -> None:

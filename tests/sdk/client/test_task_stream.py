@@ -126,6 +126,30 @@ async def test_a_stream_that_falls_silent_is_left_for_a_call(stage: ServerStage)
         assert await stage.task_count() == 4
 
 
+async def test_a_result_is_waited_for_with_its_enqueue(stage: ServerStage) -> None:
+    async with Client(stage.target) as client, RawWorker(stage.target):
+        assert [await client.run(double, number) for number in range(5)] == [0, 2, 4, 6, 8]
+        many = [client.run(double, number) for number in range(300)]
+        mixed = [client.enqueue(double, number) for number in range(3)]
+        async with asyncio.timeout(60):
+            results, handles = await asyncio.gather(asyncio.gather(*many), asyncio.gather(*mixed))
+            assert results == [2 * number for number in range(300)]
+            assert [await handle.result() for handle in handles] == [0, 2, 4]
+
+
+async def test_a_wait_that_is_cancelled_leaves_nobody_waiting(stage: ServerStage) -> None:
+    async with Client(stage.target) as client:
+        async with RawWorker(stage.target):
+            await client.run(double, 1)
+        runs = [asyncio.ensure_future(client.run(double, number)) for number in range(20)]
+        runs[0].cancel()
+        await until(lambda: stage.watched_count == 19)
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        await until(lambda: stage.watched_count == 0)
+
+
 async def test_what_is_large_goes_as_a_call(fake: tuple[FakeServer, Client]) -> None:
     server, client = fake
     for size in (1, 1, 100_000):

@@ -86,6 +86,10 @@ class Watch:
             answer = refused(message, shutting_down("Enqueue elsewhere."))
         else:
             answer = await self._desk.answer(self._namespace, message)
+        if message.watch:
+            for result in answer.response.results:
+                if not result.HasField("error"):
+                    self._add(result.task_id)
         self._answers.append(answer)
         self._enqueue_count -= 1
         self._enqueue_places.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
@@ -15,6 +16,7 @@ from tenure.sdk.client import method as m
 from tenure.sdk.client.completion import Completion
 from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
+from tenure.sdk.client.task_stream import Waiter
 from tenure.sdk.client.view import TaskInfo
 from tenure.sdk.client.wire import Wire, new_task_id
 from tenure.sdk.definition import Activity, Call, check_activity
@@ -88,11 +90,7 @@ class Client:
         self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Handle[R]:
         """Enqueue one task; arguments that do not fit are a ``TypeError``, before it is sent."""
-        check_activity(activity)
-        call = activity.call(*args, **kwargs)
-        payload = activity.signature.encode(self._wire.converter, call.arguments)
-        shared = self._wire.shared(activity, payload.encoding)
-        return await self._send(shared, payload.data, activity.options, activity)
+        return await self._enqueue(None, activity, *args, **kwargs)
 
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> builtins.list[Handle[R]]:
         """Enqueue many tasks in requests of up to 1,000, each of them all or nothing.
@@ -143,8 +141,12 @@ class Client:
 
     async def run(self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Enqueue one task and wait for its result; if the wait is cancelled, the task goes on."""
-        handle = await self.enqueue(activity, *args, **kwargs)
-        return await handle.result()
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        try:
+            handle = await self._enqueue(waiter, activity, *args, **kwargs)
+            return handle._value(await self._wire.results.wait(handle.task_id, waiter))  # noqa: SLF001 (of one package)
+        finally:
+            waiter.cancel()
 
     @overload
     def handle(self, task_id: str, *, result: type[T]) -> Handle[T]: ...
@@ -192,15 +194,30 @@ class Client:
                 return
             left = None if left is None else left - len(answer.tasks)
 
+    async def _enqueue(
+        self,
+        waiter: Waiter | None,
+        activity: Activity[P, R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Handle[R]:
+        check_activity(activity)
+        call = activity.call(*args, **kwargs)
+        payload = activity.signature.encode(self._wire.converter, call.arguments)
+        shared = self._wire.shared(activity, payload.encoding)
+        return await self._send(shared, payload.data, activity.options, activity, waiter)
+
     async def _send(
         self,
         shared: bytes,
         data: bytes,
         options: Options,
         result: Any,  # noqa: ANN401 (an activity or any type of a user)
+        waiter: Waiter | None = None,
     ) -> Handle[Any]:
         wire, run_at_ms = self._wire, options.run_at_ms
         if options.delay_ms:
             run_at_ms = await wire.run_at_ms(options)
         body = task_bytes(shared, new_task_id(), data, run_at_ms)
-        return Handle(wire, await wire.outbox.send(body), result)
+        return Handle(wire, await wire.outbox.send(body, waiter), result)

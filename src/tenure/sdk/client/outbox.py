@@ -13,7 +13,7 @@ from tenure.errors import ERRORS, PayloadTooLarge, TenureError, Unavailable
 from tenure.sdk import refusal
 from tenure.sdk.client.method import ENQUEUE
 from tenure.sdk.client.task_bytes import request_bytes
-from tenure.sdk.client.task_stream import StreamBroken, TaskStreams
+from tenure.sdk.client.task_stream import StreamBroken, TaskStreams, Waiter
 from tenure.sdk.link import Backoff, Link
 from tenure.sdk.refusal import copied
 from tenure.v1 import task_service_pb2 as pb
@@ -29,11 +29,12 @@ _SECONDS_MIN: Final = 1.0
 class _Item:
     """A task that somebody wants to have enqueued; ``future`` gets the id that counts."""
 
-    __slots__ = ("asked_at", "body", "future")
+    __slots__ = ("asked_at", "body", "future", "waiter")
 
-    def __init__(self, body: bytes, future: asyncio.Future[str]) -> None:
+    def __init__(self, body: bytes, future: asyncio.Future[str], waiter: Waiter | None) -> None:
         self.body = body
         self.future = future
+        self.waiter = waiter
         self.asked_at = time.monotonic()
 
 
@@ -52,13 +53,16 @@ class Outbox:
         self._is_sending = False
         self._is_closed = False
 
-    async def send(self, body: bytes) -> str:
-        """Enqueue one task of ``task_bytes``; return its id, or that of the first with its key."""
+    async def send(self, body: bytes, waiter: Waiter | None = None) -> str:
+        """Enqueue one task of ``task_bytes``; return its id, or that of the first with its key.
+
+        A ``waiter`` may be told of the result without having asked for it; see ``TaskStreams``.
+        """
         check_size(body)
         if self._is_closed:
             raise RuntimeError("The client was closed. Make a new one.")
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Item(body, future))
+        self._waiting.append(_Item(body, future, waiter))
         self._go_on()
         return await future
 
@@ -161,7 +165,9 @@ class Outbox:
         first = request(is_resend=is_resend)
         if not is_resend:
             try:
-                answer = await self._streams.enqueue(first, timeout_s=timeout_s)
+                answer = await self._streams.enqueue(
+                    first, timeout_s=timeout_s, waiters=_waiters(items)
+                )
             except StreamBroken as broken:
                 if not broken.is_unsent:
                     first = again()
@@ -194,6 +200,12 @@ def check_size(body: bytes) -> None:
             "Store the data elsewhere and send a reference."
         )
         raise PayloadTooLarge(message, limit=BODY_BYTES_MAX)
+
+
+def _waiters(items: Sequence[_Item]) -> list[Waiter]:
+    """Return who waits for the results, if everybody does."""
+    found = [item.waiter for item in items if item.waiter is not None]
+    return found if len(found) == len(items) else []
 
 
 def _settle(

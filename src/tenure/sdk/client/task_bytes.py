@@ -31,6 +31,7 @@ _ID: Final = _tag(task_pb2.NewTask, "task_id", _LENGTH_DELIMITED) + bytes([_ID_B
 _ENQUEUE: Final = _tag(pb.WatchTasksRequest, "enqueues", _LENGTH_DELIMITED)
 _NUMBER: Final = _tag(pb.StreamedEnqueue, "number", 0)
 _REQUEST: Final = _tag(pb.StreamedEnqueue, "request", _LENGTH_DELIMITED)
+_WATCH: Final = _tag(pb.StreamedEnqueue, "watch", 0)
 _SHORT: Final = 0x80
 
 
@@ -67,9 +68,12 @@ def request_bytes(
     return b"".join((head.SerializeToString(), *tasks))
 
 
-def streamed_bytes(number: int, request: bytes) -> bytes:
+def streamed_bytes(number: int, request: bytes, *, watch: bool) -> bytes:
     """Return a request of ``request_bytes`` as a field of a frame of the client's stream."""
-    body = b"".join((_NUMBER, varint(number), _REQUEST, varint(len(request)), request))
+    parts = [_NUMBER, varint(number), _REQUEST, varint(len(request)), request]
+    if watch:
+        parts += (_WATCH, varint(1))
+    body = b"".join(parts)
     return b"".join((_ENQUEUE, varint(len(body)), body))
 
 

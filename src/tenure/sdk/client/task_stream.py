@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from tenure.core.limits import WATCHED_MAX
@@ -28,7 +29,7 @@ _ANSWER_SECONDS: Final = TRY_SECONDS / 2
 # Whoever enqueues again so soon gets a stream for it; a single task is not worth one.
 _OFTEN_SECONDS: Final = 10.0
 
-_Waiter = asyncio.Future[pb.TaskResult]
+Waiter = asyncio.Future[pb.TaskResult]
 _Asker = asyncio.Future[pb.EnqueueTasksResponse]
 _Wire = Stream[bytes, pb.WatchTasksResponse]
 
@@ -67,21 +68,31 @@ class TaskStreams:
         """Why nothing comes at the moment, if that is known."""
         return next((each.problem for each in self._streams if each.problem is not None), None)
 
-    async def wait(self, task_id: str) -> pb.TaskResult:
+    async def wait(self, task_id: str, waiter: Waiter | None = None) -> pb.TaskResult:
         """Return the result of a task when it has ended; wait for ever if it does not.
 
-        The id must have the form of one: a bad id would end the stream for all.
+        The id must have the form of one: a bad id would end the stream for all. A ``waiter`` was
+        given to ``enqueue`` before, and may have been told already.
         """
-        waiter: _Waiter = asyncio.get_running_loop().create_future()
+        if waiter is None:
+            waiter = asyncio.get_running_loop().create_future()
+        elif waiter.done():
+            return waiter.result()
         stream = self._stream_for(task_id)
-        stream.add(task_id, waiter)
+        if waiter not in stream.waiters.get(task_id, ()):
+            stream.add(task_id, waiter)
         try:
             return await waiter
         finally:
             stream.drop(task_id, waiter)
 
-    async def enqueue(self, request: bytes, *, timeout_s: float) -> pb.EnqueueTasksResponse | None:
-        """Send a request of ``request_bytes`` and return its answer; None if a call is better."""
+    async def enqueue(
+        self, request: bytes, *, timeout_s: float, waiters: Sequence[Waiter] = ()
+    ) -> pb.EnqueueTasksResponse | None:
+        """Send a request of ``request_bytes`` and return its answer; None if a call is better.
+
+        With a waiter for each task the results are waited for from the answer on.
+        """
         now = time.monotonic()
         before, self._enqueued_at = self._enqueued_at, now
         if len(request) > _REQUEST_BYTES_MAX:
@@ -90,7 +101,10 @@ class TaskStreams:
             _TaskStream(self._link, self._namespace, self._streams)
         if not self._streams or self._streams[0].problem is not None:
             return None
-        return await self._streams[0].enqueue(request, min(timeout_s, _ANSWER_SECONDS))
+        stream = self._streams[0]
+        if len(stream.waiters) + len(waiters) > STREAM_TASKS_MAX:
+            waiters = ()
+        return await stream.enqueue(request, waiters, min(timeout_s, _ANSWER_SECONDS))
 
     async def close(self) -> None:
         """End all streams; whoever still waits is told."""
@@ -115,7 +129,7 @@ class _TaskStream:
 
     def __init__(self, link: Link, namespace: str, streams: list[_TaskStream]) -> None:
         """Open it; it takes itself out of ``streams`` when it has not been used for a while."""
-        self.waiters: dict[str, list[_Waiter]] = {}
+        self.waiters: dict[str, list[Waiter]] = {}
         self.problem: TenureError | None = None
         self._link = link
         self._namespace = namespace
@@ -124,7 +138,7 @@ class _TaskStream:
         self._added: dict[str, None] = {}
         self._removed: dict[str, None] = {}
         self._enqueues: list[bytes] = []
-        self._askers: dict[int, _Asker] = {}
+        self._askers: dict[int, tuple[_Asker, Sequence[Waiter]]] = {}
         self._number = 0
         self._wake = asyncio.Event()
         self._is_heard = False
@@ -133,7 +147,7 @@ class _TaskStream:
         streams.append(self)
         self._running = asyncio.get_running_loop().create_task(self._run())
 
-    def add(self, task_id: str, waiter: _Waiter) -> None:
+    def add(self, task_id: str, waiter: Waiter) -> None:
         """Tell ``waiter`` of the end of a task."""
         waiters = self.waiters.get(task_id)
         if waiters is not None:
@@ -148,7 +162,7 @@ class _TaskStream:
             self._wake.set()
         self._keep()
 
-    def drop(self, task_id: str, waiter: _Waiter) -> None:
+    def drop(self, task_id: str, waiter: Waiter) -> None:
         """Forget a waiter, and with the last one the task."""
         waiters = self.waiters.get(task_id)
         if waiters is not None and waiter in waiters:
@@ -162,12 +176,14 @@ class _TaskStream:
                     self._wake.set()
         self._let_idle()
 
-    async def enqueue(self, request: bytes, timeout_s: float) -> pb.EnqueueTasksResponse:
+    async def enqueue(
+        self, request: bytes, waiters: Sequence[Waiter], timeout_s: float
+    ) -> pb.EnqueueTasksResponse:
         """Return the answer to a request; when the stream breaks, there is none."""
         self._number = number = self._number + 1
         asker: _Asker = asyncio.get_running_loop().create_future()
-        self._askers[number] = asker
-        self._enqueues.append(streamed_bytes(number, request))
+        self._askers[number] = asker, waiters
+        self._enqueues.append(streamed_bytes(number, request, watch=bool(waiters)))
         self._wake.set()
         self._keep()
         try:
@@ -283,7 +299,11 @@ class _TaskStream:
                     _tell(waiters, result)
 
     def _answer(self, answer: pb.StreamedAnswer) -> None:
-        asker = self._askers.get(answer.number)
+        asker, waiters = self._askers.get(answer.number, (None, ()))
+        # Results may follow in the same frame, before anybody else has seen the answer.
+        for result, waiter in zip(answer.response.results, waiters, strict=False):
+            if not result.HasField("error"):
+                self._expect(result.task_id, waiter)
         if asker is None or asker.done():
             return
         if answer.HasField("refusal"):
@@ -291,11 +311,17 @@ class _TaskStream:
         else:
             asker.set_result(answer.response)
 
+    def _expect(self, task_id: str, waiter: Waiter) -> None:
+        """Note who waits for a task that the server watches already."""
+        self.waiters.setdefault(task_id, []).append(waiter)
+        # Whoever enqueued it may have gone, or go before it has seen the answer.
+        waiter.add_done_callback(partial(self.drop, task_id))
+
     def _leave(self, error: Exception) -> None:
         """Tell those who enqueue that they get no answer here."""
         self._enqueues = []
         is_unsent = isinstance(error, TenureError) and refusal.is_unsent(error)
-        for asker in self._askers.values():
+        for asker, _ in self._askers.values():
             if not asker.done():
                 asker.set_exception(StreamBroken(is_unsent=is_unsent))
 
@@ -308,7 +334,7 @@ class _TaskStream:
                     waiter.set_exception(refusal.copied(error))
 
 
-def _tell(waiters: Sequence[_Waiter], result: pb.TaskResult) -> None:
+def _tell(waiters: Sequence[Waiter], result: pb.TaskResult) -> None:
     for waiter in waiters:
         if waiter.done():
             continue
