@@ -83,6 +83,18 @@ async def test_a_full_worker_is_not_deaf(world: World, engine: Engine) -> None:
     assert await watched(world, engine, DeafWatch(), 60_000) == frozenset()
 
 
+async def test_a_slot_that_a_stuck_run_holds_is_not_free(world: World, engine: Engine) -> None:
+    worker = await deaf_worker(world, engine, slots=2)
+    await world.add(engine, 3)
+    await world.claim(engine, worker, max_tasks=1)
+    watch = DeafWatch()
+    await world.beat(engine, worker, 1, stuck_count=1)
+    assert await watched(world, engine, watch, TWO_INTERVALS_MS) == frozenset()
+    assert (await world.view(worker)).health is not Health.DEAF
+    await world.beat(engine, worker, 2, stuck_count=0)
+    assert await watched(world, engine, watch, TWO_INTERVALS_MS) == {worker}
+
+
 async def test_an_open_poll_is_listening_even_if_nothing_may_be_given(
     world: World,
     engine: Engine,

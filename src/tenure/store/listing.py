@@ -31,7 +31,7 @@ class Onlooker(msgspec.Struct, frozen=True, gc=False):
 
 
 class OnlineWorker(msgspec.Struct, frozen=True, gc=False):
-    """A worker that may get work, and how many reports its heartbeats have counted."""
+    """A worker that may get work, with what its heartbeats have counted: reports, stuck runs."""
 
     id: str
     namespace: str
@@ -40,6 +40,7 @@ class OnlineWorker(msgspec.Struct, frozen=True, gc=False):
     slots: int
     lease_ms: int
     report_count: int
+    stuck_count: int
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -148,7 +149,8 @@ async def list_online(
 
 
 def _online_from(row: codec.AnyRow) -> OnlineWorker:
-    return OnlineWorker(row[0], row[1], row[2], codec.types_from(row[3]), row[4], row[5], row[6])
+    worker_id, namespace, queue, types, *counts = row
+    return OnlineWorker(worker_id, namespace, queue, codec.types_from(types), *counts)
 
 
 async def count_worker_held(tx: Tx, places: Iterable[tuple[str, str, str]]) -> dict[str, Held]:

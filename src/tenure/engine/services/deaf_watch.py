@@ -109,7 +109,9 @@ class DeafWatch:
         last_mono_ms: int | None,
     ) -> _Silence | None:
         """Return since when a worker is silent that has free slots; ``held`` is of no other."""
-        if held is None or held.count >= worker.slots:
+        # A run that does not end holds its slot though its attempt is over: who has no other is
+        # stuck, which says more.
+        if held is None or held.count + worker.stuck_count >= worker.slots:
             self._silences.pop(worker.id, None)
             return None
         signs = (worker.report_count, held.handed_at_ms)

@@ -96,7 +96,7 @@ FROM unnest(
 -- Those that were heard by one server last. The leases are few and narrow, so they lead.
 SELECT
     CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.slots, l.lease_ms,
-    l.total_completed + l.total_failed
+    l.total_completed + l.total_failed, l.stuck_count
 FROM leases AS l
 JOIN workers AS w ON w.id = l.worker_id
 WHERE l.server_id = CAST(:server_id AS uuid)

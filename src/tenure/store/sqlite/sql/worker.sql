@@ -90,7 +90,8 @@ VALUES (
 -- name: list_online_workers(server_id, after_id, amount)
 -- Those that were heard by one server last.
 SELECT
-    w.id, w.namespace, w.queue, w.types, w.slots, l.lease_ms, l.total_completed + l.total_failed
+    w.id, w.namespace, w.queue, w.types, w.slots, l.lease_ms,
+    l.total_completed + l.total_failed, l.stuck_count
 FROM leases AS l
 JOIN workers AS w ON w.id = l.worker_id
 WHERE l.server_id = :server_id AND l.worker_id > :after_id AND w.status = 'online'
