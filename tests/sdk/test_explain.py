@@ -23,6 +23,7 @@ from tenure.v1 import worker_pb2
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
 from tests.sdk.guideline.scene import until_state
 from tests.sdk.worker.rig import Rig, eventually, open_rig
+from tests.wire.relay import Relay
 
 LEAVE = threading.Event()
 
@@ -69,7 +70,7 @@ async def engine() -> AsyncIterator[TestEngine]:
 @pytest.fixture
 async def fast(tmp_path: Path) -> AsyncIterator[Rig]:
     """A server in real time, at which workers beat twice a second."""
-    async with open_rig(tmp_path, session_lease_ms=1_500) as made:
+    async with open_rig(tmp_path, session_lease_ms=1_500, poll_lease_ms=1_500) as made:
         yield made
 
 
@@ -195,6 +196,30 @@ async def is_stuck(rig: Rig) -> bool:
     return [each.health for each in await rig.workers()] == [worker_pb2.WORKER_HEALTH_STUCK]
 
 
+async def test_the_only_worker_is_deaf(fast: Rig) -> None:
+    # Its heartbeats arrive and its polls do not.
+    options = {"name": "alice", "mode": "poll", "max_concurrent": 2}
+    async with (
+        Client(fast.proxy.address) as client,
+        Relay(fast.proxy.target, kept="PollActivity") as relay,
+        working(fast, mail, target=relay.address, **options) as worker,
+    ):
+        await eventually(lambda: relay.kept_count)
+        handle = await client.enqueue(mail, "hello")
+        reason = await until_code(handle, "workers_unhealthy")
+        seen = await fast.worker(worker.worker_id)
+        relay.pass_all()
+        assert await handle.result() == "hello"
+    assert seen.health == worker_pb2.WORKER_HEALTH_DEAF
+    assert reason.message == (
+        "The one worker that could run it seems unwell: "
+        "1 deaf (it is alive and does not ask for work)."
+    )
+    assert reason.advice.startswith("Restart it, and look at its log for what it waits for.")
+    assert reason.evidence["deaf"] == "1"
+    assert reason.evidence["workers"] == "alice (0 of 2 slots in use)"
+
+
 async def test_the_only_worker_has_a_blocked_loop(fast: Rig) -> None:
     blocked = threading.Thread(target=lambda: asyncio.run(run_blocked(fast.proxy.address)))
     blocked.start()
@@ -221,8 +246,10 @@ async def run_blocked(target: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def working(rig: Rig, *activities: object, **options: Any) -> AsyncIterator[Worker]:
-    worker = Worker(rig.proxy.address, activities=activities, **options)
+async def working(
+    rig: Rig, *activities: object, target: str = "", **options: Any
+) -> AsyncIterator[Worker]:
+    worker = Worker(target or rig.proxy.address, activities=activities, **options)
     running = asyncio.ensure_future(worker.run(handle_signals=False))
     try:
         yield worker
