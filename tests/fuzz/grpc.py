@@ -24,7 +24,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 
-from tenure.errors import ERRORS
+from tenure.errors import ERRORS, Unauthenticated
 from tenure.v1 import admin_service_pb2, session_service_pb2, task_service_pb2, worker_pb2
 from tenure.v1 import workflow_service_pb2 as w
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
@@ -199,7 +199,7 @@ class GrpcFuzzer:
             self.found.note(LEFT)
         except grpc.aio.AioRpcError as error:
             is_left = is_waiting or leave_s is not None
-            self._judge(error, f"{name} {data[:300]!r}", is_left=is_left)
+            self._judge(error, f"{name} {data[:300]!r}", metadata, is_left=is_left)
         else:
             self.found.note("ok")
             if method is not None:
@@ -212,7 +212,9 @@ class GrpcFuzzer:
             if detail.code not in ERRORS or detail.reason == "internal":
                 self.found.complain(f"{descriptor.name} has {detail}")
 
-    def _judge(self, error: grpc.aio.AioRpcError, case: str, *, is_left: bool) -> None:
+    def _judge(
+        self, error: grpc.aio.AioRpcError, case: str, metadata: Any, *, is_left: bool
+    ) -> None:
         """Complain about an error that no caller should meet."""
         code, text = error.code(), error.details() or ""
         detail = detail_of(error)
@@ -224,6 +226,9 @@ class GrpcFuzzer:
             self.found.complain(f"{case}: {code.name} {text}")
         elif detail.code not in ERRORS or detail.reason == "internal":
             self.found.complain(f"{case}: {detail}")
+        elif detail.code == Unauthenticated.code and metadata:
+            # The keys of this run are good to its end: refused calls would try nothing.
+            self.found.complain(f"{case}: a good key was refused: {text}")
 
     def _frames(self, maker: Maker, descriptor: Descriptor) -> list[bytes]:
         made = []
@@ -265,7 +270,7 @@ class GrpcFuzzer:
         try:
             answer = await stub.RegisterWorker(request, metadata=metadata, timeout=ANSWER_S)
         except grpc.aio.AioRpcError as error:
-            self._judge(error, "RegisterWorker of a session", is_left=False)
+            self._judge(error, "RegisterWorker of a session", metadata, is_left=False)
             return ""
         return str(answer.worker_id)
 
@@ -299,7 +304,7 @@ class GrpcFuzzer:
         how = (await asyncio.gather(listening, return_exceptions=True))[0]
         case = f"{path} {[each[:100] for each in frames]}"
         if isinstance(how, grpc.aio.AioRpcError):
-            self._judge(how, case, is_left=True)
+            self._judge(how, case, metadata, is_left=True)
         elif isinstance(how, asyncio.CancelledError):
             self.found.note(LEFT)
         elif isinstance(how, BaseException):

@@ -34,8 +34,14 @@ IDS_MAX: Final = 300
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WILDNESS: Final = (0.0, 0.0, 0.05, 0.2, 0.6, 1.0)
 _MANY: Final = 10_000
+_ITEMS: Final = 2_000
+_TEXT: Final = 100_000
+_KIB: Final = 1_024
 _MANY_SHARE: Final = 0.01
 _HUGE_SHARE: Final = 0.01
+# How much of what is large fits into one message, in values or KiB: about 20 MiB. Without a bound
+# chance makes lists of large maps, 200 MB of them, and all other calls wait until they are made.
+_ROOM: Final = 20_000
 _MODULES: Final = (
     workflow_service_pb2,
     task_service_pb2,
@@ -134,10 +140,12 @@ class Maker:
         self.rng = rng
         self._pool = pool
         self._wildness = 0.0
+        self._room = 0
 
     def request(self, descriptor: Descriptor) -> Message:
         """Return a message of a type, as wild as chance wants it."""
         self._wildness = self.rng.choice(_WILDNESS)
+        self._room = _ROOM
         made: Message = self._message(descriptor)
         return made
 
@@ -183,9 +191,16 @@ class Maker:
             if value is not None:
                 setattr(made, field.name, value)
 
+    def _is_large(self, share: float, cost: int) -> bool:
+        """Tell whether chance wants something large, and take the room that it needs."""
+        if self.rng.random() >= share or cost > self._room:
+            return False
+        self._room -= cost
+        return True
+
     def _count(self, field: FieldDescriptor, *, is_wild: bool) -> int:
-        if is_wild and self.rng.random() < _MANY_SHARE:
-            return 2_000
+        if is_wild and self._is_large(_MANY_SHARE, _ITEMS):
+            return _ITEMS
         if field.name in _NEEDED:
             return self.rng.choice((1, 1, 2, 5))
         return self.rng.choice((0, 0, 0, 1, 3))
@@ -201,7 +216,7 @@ class Maker:
     def _fill_map(self, made: Any, field: FieldDescriptor, *, is_wild: bool) -> None:
         target = getattr(made, field.name)
         key_field, value_field = field.message_type.fields
-        if is_wild and self.rng.random() < 20 * _MANY_SHARE:
+        if is_wild and self._is_large(20 * _MANY_SHARE, _MANY):
             target.update({f"k{number}": "v" for number in range(_MANY)})
         elif is_wild:
             for _ in range(3):
@@ -233,7 +248,7 @@ class Maker:
             case FieldDescriptor.TYPE_STRING:
                 return self._wild_text(field)
             case FieldDescriptor.TYPE_BYTES:
-                if self.rng.random() < _HUGE_SHARE:
+                if self._is_large(_HUGE_SHARE, PAYLOAD_BYTES_MAX // _KIB):
                     return b"x" * (PAYLOAD_BYTES_MAX + 1)
                 return self.rng.choice(_BYTES)
             case FieldDescriptor.TYPE_BOOL:
@@ -244,10 +259,9 @@ class Maker:
                 return self.rng.choice(_INTEGERS[field.type])
 
     def _wild_text(self, field: FieldDescriptor) -> str:
-        lot = self.rng.random()
-        if lot < _HUGE_SHARE:
-            return "y" * 100_000
-        if lot < 0.3:
+        if self._is_large(_HUGE_SHARE, _TEXT // _KIB):
+            return "y" * _TEXT
+        if self.rng.random() < 0.3:
             # What is right somewhere else.
             known = self.rng.choice(_FOREIGN)(self.rng, self._pool)
             return str(known or "")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import grpc.aio
 import msgspec
 
+from tenure.errors import Unauthenticated
 from tenure.v1 import admin_service_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
@@ -30,6 +31,8 @@ PAUSE_S: Final = 0.1
 CALL_S: Final = 20.0
 # A part to warm the server up, one for the measurement, and one with keys.
 SHARES: Final = (0.4, 0.4, 0.2)
+# A twentieth of the calls with keys shows none; chance may want a few more.
+KEYLESS_MAX: Final = 0.15
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -80,7 +83,7 @@ class _Scene:
         disturbed = await self._judge_load(client, load)
         # It has no key.
         await worker.process.stop()
-        await self._fuzz(server, 2, await _make_keys(server))
+        keyed = await self._fuzz(server, 2, await _make_keys(server))
         grown_mib = memory_mib(server.process.pid) - warm_mib
         complaints = [
             *self._whole.complaints,
@@ -96,6 +99,7 @@ class _Scene:
                 held=not complaints and whole.count >= cases,
                 details=tuple(complaints),
             ),
+            _keyed_result(name, keyed),
             memory_result(name, warm_mib, grown_mib),
             spotless(
                 f"{name}: usual load",
@@ -105,10 +109,11 @@ class _Scene:
             ),
         ]
 
-    async def _fuzz(self, server: ServerProcess, part: int, keys: Keys | None = None) -> None:
+    async def _fuzz(self, server: ServerProcess, part: int, keys: Keys | None = None) -> Found:
         cases = round(self._size.cases * SHARES[part])
         found = await GrpcFuzzer(server.grpc, self._pool, self._seed + part, keys).run(cases)
         self._whole.add(found)
+        return found
 
     async def _judge_load(self, client: Client, load: Load) -> list[str]:
         await client.wait_all(load.ids, PATIENCE_S)
@@ -118,6 +123,17 @@ class _Scene:
             *checker.check_calm(tail.of("over", "odd")),
             *checker.check_succeeded(await client.get_all(load.ids)),
         ]
+
+
+def _keyed_result(name: str, keyed: Found) -> Result:
+    """Return whether the calls with keys got further than to the door."""
+    refused = keyed.answers.get(Unauthenticated.code, 0)
+    return Result(
+        f"{name}: calls with keys",
+        f"at most {KEYLESS_MAX:.0%} unauthenticated: those that show no key",
+        f"{keyed.count:,}: {keyed.told()}",
+        held=refused <= KEYLESS_MAX * keyed.count,
+    )
 
 
 async def _make_keys(server: ServerProcess) -> Keys:
