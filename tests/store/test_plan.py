@@ -479,3 +479,21 @@ async def test_sqlite_goes_to_its_rows_by_index(sqlite: apsw.Connection, state: 
         assert searches, name
         assert all(expected in line for line in searches), (name, lines)
         assert not any("TEMP B-TREE FOR ORDER BY" in line for line in lines), (name, lines)
+
+
+# All of it: with less, each waiting task of a line is looked at.
+NEXT_LINE: Final = "((namespace,queue,type,line,priority,run_at_ms)>(?,?,?,?,?,?))"
+
+
+@pytest.mark.parametrize("state", ["empty", "loaded", "analyzed"])
+async def test_sqlite_goes_over_the_waiting_tasks_of_a_line_to_the_next(
+    sqlite: apsw.Connection, state: str
+) -> None:
+    if state != "empty":
+        sqlite.execute(SQLITE_ROWS)
+    if state == "analyzed":
+        sqlite.execute("ANALYZE")
+    lines = explain_sqlite(sqlite, "list_waiting")
+    assert [line for line in lines if line.startswith("SEARCH c ")] == [
+        f"SEARCH c USING COVERING INDEX tasks_claim {NEXT_LINE}"
+    ], lines

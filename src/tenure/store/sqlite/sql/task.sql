@@ -153,7 +153,10 @@ LIMIT :amount;
 
 -- name: list_waiting(amount)
 -- The head of every line that has a claimable task, one index probe each: how long the first one
--- has waited costs the same with ten waiting tasks and with ten million.
+-- has waited costs the same with ten waiting tasks and with ten million. For that the probe must be
+-- told in a way that SQLite understands: with the plain columns of another row it uses the namespace
+-- alone, and without the last instant of all it goes through each task of the line it comes from
+-- (ten lines of 100,000 tasks: 2 s then, 1 ms so).
 WITH RECURSIVE heads (namespace, queue, type, line, priority, run_at_ms) AS (
     SELECT * FROM (
         SELECT namespace, queue, type, line, priority, run_at_ms
@@ -169,8 +172,8 @@ WITH RECURSIVE heads (namespace, queue, type, line, priority, run_at_ms) AS (
         SELECT c.namespace, c.id
         FROM tasks AS c INDEXED BY tasks_claim
         WHERE c.line > 0
-          AND (c.namespace, c.queue, c.type, c.line, c.priority)
-            > (h.namespace, h.queue, h.type, h.line, h.priority)
+          AND (c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms)
+            > (+h.namespace, +h.queue, +h.type, +h.line, +h.priority, 9223372036854775807)
         ORDER BY c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
         LIMIT 1
     )
