@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.core.finding import Finding, Level
-from tenure.core.limits import STUCK_MS, WAITING_PROBLEM_MS
+from tenure.core.limits import DIAGNOSED_ROWS_MAX, STUCK_MS, WAITING_PROBLEM_MS
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.diagnosis import Diagnosis, Question, diagnose
@@ -38,6 +38,61 @@ async def one(engine: Engine, check: str, **fields: Any) -> Finding:
 
 def truth(world: World) -> str:
     return "true" if world.dialect == "postgres" else "1"
+
+
+TROUBLES = frozenset(
+    {
+        *("late_timers", "orphaned_work", "sdk_version"),
+        *("stuck_leases", "unreleased_tasks", "worker_health"),
+    }
+)
+
+
+async def make_trouble(world: World, engine: Engine, namespace: str) -> None:
+    """Make one of each kind of trouble that a namespace can have."""
+    old = {"tenure.sdk": "python/1.2.0"}
+    fields: dict[str, Any] = {"namespace": namespace, "lease_ms": LEASE_MS, "labels": old}
+    await world.worker(engine, "sms", name="alice", **fields)
+    gone = await world.worker(engine, "sms", name="bob", **fields)
+    await engine.submit(c.EvictWorker(namespace=namespace, worker_id=gone))
+    await world.settle(engine)
+    await world.database.execute(
+        f"UPDATE workers SET release_pending = {truth(world)} WHERE id = '{gone}'"
+    )
+    later = world.new("later", run_at_ms=world.clock.now_ms() + 1_000)
+    await world.enqueue(engine, world.new(), later, namespace=namespace)
+
+
+async def multiply_trouble(world: World) -> None:
+    """Copy all rows that there are until there are more of each than a diagnosis reads."""
+    uuid, json, hexadecimal = "text", "text", "printf('%08x', n)"
+    if world.dialect == "postgres":
+        uuid, json, hexadecimal = "uuid", "jsonb", "lpad(to_hex(n), 8, '0')"
+    text = "CAST({} AS text)"
+    new_id = f"CAST(substr({text}, 1, 24) || substr({text}, 33) || {hexadecimal} AS {uuid})"
+    changes = {
+        "tasks": {"id": new_id.format("id", "id"), "type": "type || n"},
+        "leases": {"worker_id": new_id.format("worker_id", "worker_id")},
+        "workers": {
+            "id": new_id.format("id", "id"),
+            "instance_key": "instance_key || n",
+            "name": "name || n",
+            "labels": f"""CAST('{{"tenure.sdk":"python/1.2.' || n || '"}}' AS {json})""",
+            "types": f"""CAST('["sms' || n || '"]' AS {json})""",
+        },
+    }
+    for table, changed in changes.items():
+        columns = list((await world.database.rows(f"SELECT * FROM {table}"))[0])
+        values = [changed.get(each, each) for each in columns]
+        await world.database.execute(
+            f"""
+            INSERT INTO {table} ({", ".join(columns)})
+            WITH RECURSIVE numbers (n) AS (
+                SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {DIAGNOSED_ROWS_MAX}
+            )
+            SELECT {", ".join(values)} FROM {table} CROSS JOIN numbers
+            """
+        )
 
 
 async def test_a_server_at_rest_has_no_problems_but_those_of_the_test_database(
@@ -272,6 +327,31 @@ class TestScope:
         theirs = await diagnosed(engine, namespaces=(OTHER_NAMESPACE,))
         assert {each.level for each in theirs.findings} == {Level.OK}
         assert NAMESPACE not in repr(theirs)
+
+    async def test_what_others_have_many_of_hides_nothing_from_a_bound_caller(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        await make_trouble(world, engine, NAMESPACE)
+        await multiply_trouble(world)
+        await world.advance(1)
+        await make_trouble(world, engine, OTHER_NAMESPACE)
+        await world.advance(WAITING_PROBLEM_MS + LEASE_MS + STUCK_MS)
+        for asked in ({"namespaces": (OTHER_NAMESPACE,)}, {"namespace": OTHER_NAMESPACE}):
+            diagnosis = await diagnosed(engine, **asked)
+            bad = {each.check for each in diagnosis.findings if each.level is not Level.OK}
+            assert bad >= TROUBLES
+            evidence = {each.check: each.evidence for each in diagnosis.findings}
+            assert evidence["late_timers"]["count"] == "1"
+            assert evidence["orphaned_work"]["type"] == "mail"
+            assert evidence["stuck_leases"]["workers"] == "alice"
+            assert evidence["unreleased_tasks"]["workers"] == "bob"
+            assert NAMESPACE not in repr(diagnosis)
+        # Others offer what nobody offers here, and the other way round.
+        await world.worker(engine, namespace=OTHER_NAMESPACE)
+        offered = await one(engine, "orphaned_work", namespaces=(OTHER_NAMESPACE,))
+        assert offered.level is Level.OK
 
     async def test_one_namespace_can_be_asked_for(self, world: World, engine: Engine) -> None:
         await world.add(engine)

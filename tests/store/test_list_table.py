@@ -160,6 +160,42 @@ async def test_the_head_of_every_line_is_found_and_nothing_behind_it(store: Stor
     assert len(await store.read(lambda tx: listing.list_waiting(tx, amount=2))) == 2
 
 
+async def test_the_lines_of_some_namespaces_are_found_behind_those_of_others(store: Store) -> None:
+    others = [pending(number, namespace="a/b", type=f"mail-{number}") for number in range(1, 6)]
+    await insert(
+        store,
+        *others,
+        pending(11, run_at_ms=NOW + 5),
+        pending(12, run_at_ms=NOW + 3),
+        pending(13, run_at_ms=NOW + 1, priority=9),
+        pending(14, queue="slow"),
+        pending(15, namespace="c/d"),
+        pending(16, line=Line.NONE, run_at_ms=NOW - 1),
+        pending(17, namespace="e/f"),
+    )
+    brakes = Queue(NAMESPACE, "slow", is_paused=True, concurrency_max=4)
+    await store.transaction(lambda tx: table.save_queues(tx, [brakes]))
+
+    async def found(amount: int, *scope: str) -> list[tuple[str, str, int, bool]]:
+        heads = await store.read(
+            lambda tx: listing.list_waiting(tx, amount=amount, scope=scope),
+        )
+        return sorted(
+            (each.namespace, each.queue, each.run_at_ms - NOW, each.is_paused) for each in heads
+        )
+
+    mine = [
+        (NAMESPACE, "default", 1, False),
+        (NAMESPACE, "default", 3, False),
+        (NAMESPACE, "slow", 0, True),
+    ]
+    assert await found(3, NAMESPACE) == mine
+    assert await found(4, NAMESPACE, "c/d", "x/y") == [*mine, ("c/d", "default", 0, False)]
+    # None of them has to wait until another is gone through.
+    assert {each[0] for each in await found(2, "a/b", "c/d")} == {"a/b", "c/d"}
+    assert await found(10, "x/y") == []
+
+
 async def test_a_total_counts_no_further_than_it_is_told(store: Store) -> None:
     tasks = [held(number) for number in range(1, 7)]
     await insert(store, *tasks)

@@ -482,18 +482,26 @@ async def test_sqlite_goes_to_its_rows_by_index(sqlite: apsw.Connection, state: 
 
 
 # All of it: with less, each waiting task of a line is looked at.
-NEXT_LINE: Final = "((namespace,queue,type,line,priority,run_at_ms)>(?,?,?,?,?,?))"
+NEXT_LINES: Final = {
+    "list_waiting": ["((namespace,queue,type,line,priority,run_at_ms)>(?,?,?,?,?,?))"],
+    "list_waiting_in": [
+        "(namespace=?)",
+        "(namespace=? AND (queue,type,line,priority,run_at_ms)>(?,?,?,?,?))",
+    ],
+}
 
 
+@pytest.mark.parametrize("name", NEXT_LINES)
 @pytest.mark.parametrize("state", ["empty", "loaded", "analyzed"])
 async def test_sqlite_goes_over_the_waiting_tasks_of_a_line_to_the_next(
-    sqlite: apsw.Connection, state: str
+    sqlite: apsw.Connection, state: str, name: str
 ) -> None:
     if state != "empty":
         sqlite.execute(SQLITE_ROWS)
     if state == "analyzed":
         sqlite.execute("ANALYZE")
-    lines = explain_sqlite(sqlite, "list_waiting")
+    lines = explain_sqlite(sqlite, name)
     assert [line for line in lines if line.startswith("SEARCH c ")] == [
-        f"SEARCH c USING COVERING INDEX tasks_claim {NEXT_LINE}"
+        f"SEARCH c USING COVERING INDEX tasks_claim {by}" for by in NEXT_LINES[name]
     ], lines
+    assert not any("TEMP B-TREE FOR ORDER BY" in line for line in lines), lines

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,11 +19,12 @@ from tenure.core import diagnosis_fleet as fleet_rules
 from tenure.core.diagnosis import Disk, Latency
 from tenure.core.diagnosis_fleet import WaitingLine
 from tenure.core.finding import Finding, Level
-from tenure.core.limits import DIAGNOSED_ROWS_MAX, DIAGNOSIS_MS_MAX, INSTANT_MS_MAX
+from tenure.core.limits import DIAGNOSIS_MS_MAX, INSTANT_MS_MAX
 from tenure.engine import command as c
 from tenure.errors import NotFound, Unavailable
 from tenure.store import diagnosis as reads
 from tenure.store import listing, table
+from tenure.store.diagnosis import Extent
 from tenure.store.failure import Lost, StoreError
 from tenure.store.listing import Onlooker
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tenure.engine.engine import Engine
     from tenure.store.transaction import Tx
 
-T = TypeVar("T")
 _ORDER: Final = (Level.PROBLEM, Level.WARNING, Level.OK)
 
 
@@ -53,11 +52,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether the server and its store are looked at as well."""
         return not self.namespaces
 
-    def sees(self, namespace: str) -> bool:
-        """Tell whether a namespace is asked for."""
-        if self.namespace:
-            return namespace == self.namespace
-        return not self.namespaces or namespace in self.namespaces
+    @property
+    def extent(self) -> Extent:
+        """Return which rows are looked at."""
+        return Extent((self.namespace,) if self.namespace else self.namespaces)
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,52 +167,40 @@ class _Look:
             self.findings += rules.check_database_server(settings)
 
     async def _look_at_workers(self) -> None:
-        now_ms = self.store_now_ms
+        now_ms, extent = self.store_now_ms, self._question.extent
         onlooker = Onlooker(now_ms, self._engine.deaf)
         before_ms = fleet_rules.stuck_before_ms(now_ms)
         read = self._engine.store.read
-        healths = await read(lambda tx: reads.count_fleet(tx, onlooker))
-        sdks = await read(reads.count_sdks)
-        leases = await read(lambda tx: reads.list_stuck_leases(tx, before_ms=before_ms))
-        unreleased = await read(lambda tx: reads.list_unreleased(tx, before_ms=before_ms))
-        seen, version = self._seen, self._question.version
+        healths = await read(lambda tx: reads.count_fleet(tx, extent, onlooker))
+        sdks = await read(lambda tx: reads.count_sdks(tx, extent))
+        leases = await read(lambda tx: reads.list_stuck_leases(tx, extent, before_ms=before_ms))
+        unreleased = await read(lambda tx: reads.list_unreleased(tx, extent, before_ms=before_ms))
         self.findings += [
-            *fleet_rules.check_health(seen(healths, lambda each: each.namespace)),
-            *fleet_rules.check_sdks(
-                seen(sdks, lambda each: each.namespace),
-                server_version=version,
-            ),
-            *fleet_rules.check_leases(seen(leases, lambda each: each.namespace), now_ms=now_ms),
-            *fleet_rules.check_releases(
-                seen(unreleased, lambda each: each.namespace),
-                now_ms=now_ms,
-            ),
+            *fleet_rules.check_health(healths),
+            *fleet_rules.check_sdks(sdks, server_version=self._question.version),
+            *fleet_rules.check_leases(leases, now_ms=now_ms),
+            *fleet_rules.check_releases(unreleased, now_ms=now_ms),
         ]
 
     async def _look_at_work(self) -> None:
-        now_ms = self.store_now_ms
+        now_ms, extent = self.store_now_ms, self._question.extent
         before_ms = fleet_rules.stuck_before_ms(now_ms)
         read = self._engine.store.read
-        overdue = await read(lambda tx: reads.list_overdue(tx, before_ms=before_ms))
-        heads = await read(lambda tx: listing.list_waiting(tx, amount=DIAGNOSED_ROWS_MAX))
-        offered = await read(reads.list_offered)
+        overdue = await read(lambda tx: reads.list_overdue(tx, extent, before_ms=before_ms))
+        heads = await read(
+            lambda tx: listing.list_waiting(tx, amount=extent.amount, scope=extent.namespaces)
+        )
+        offered = await read(lambda tx: reads.list_offered(tx, extent))
         oldest: dict[tuple[str, str, str], int] = {}
-        for head in self._seen(heads, lambda each: each.namespace):
+        for head in heads:
             if not head.is_paused and not self._engine.directory.is_disabled(head.namespace):
                 line = (head.namespace, head.queue, head.type)
                 oldest[line] = min(head.run_at_ms, oldest.get(line, head.run_at_ms))
         lines = [WaitingLine(*line, run_at_ms) for line, run_at_ms in oldest.items()]
         self.findings += [
-            *fleet_rules.check_timers(
-                self._seen(overdue, lambda each: each.namespace),
-                now_ms=now_ms,
-            ),
+            *fleet_rules.check_timers(overdue, now_ms=now_ms),
             *fleet_rules.check_waiting(lines, offered, now_ms=now_ms),
         ]
-
-    def _seen(self, found: Iterable[T], namespace: Callable[[T], str]) -> list[T]:
-        """Return what lies in the namespaces that are asked for."""
-        return [each for each in found if self._question.sees(namespace(each))]
 
 
 async def _now_ms(tx: Tx) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import cast
 
 import msgspec
@@ -159,9 +159,15 @@ async def count_worker_held(tx: Tx, places: Iterable[tuple[str, str, str]]) -> d
     return {cast("str", row[0]): Held(cast("int", row[1]), cast("int", row[2])) for row in rows}
 
 
-async def list_waiting(tx: Tx, *, amount: int) -> list[Head]:
-    """Return the heads of the lines that have claimable tasks; a type may have several lines."""
-    rows = await tx.one("list_waiting", amount)
+async def list_waiting(tx: Tx, *, amount: int, scope: Sequence[str] = ()) -> list[Head]:
+    """Return the heads of the lines that have claimable tasks; a type may have several lines.
+
+    Those of the namespaces in ``scope``; an empty one has all.
+    """
+    if scope:
+        rows = await tx.one("list_waiting_in", codec.names_to(scope), amount)
+    else:
+        rows = await tx.one("list_waiting", amount)
     return [_head_from(row) for row in rows]
 
 

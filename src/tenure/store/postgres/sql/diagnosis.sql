@@ -1,5 +1,6 @@
--- name: count_fleet(deaf, now_ms, amount)
+-- name: count_fleet(scope, deaf, now_ms, amount)
 -- Active workers by namespace, status and health; a test compares the CASE with core.health.judge.
+-- Here and below an empty scope has all namespaces, and the amount counts what is in the scope.
 SELECT j.namespace, j.status, j.health, count(*)
 FROM (
     SELECT
@@ -15,24 +16,26 @@ FROM (
         END AS health
     FROM leases AS l
     JOIN workers AS w ON w.id = l.worker_id
+    WHERE (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(l.namespace))
 ) AS j
 GROUP BY j.namespace, j.status, j.health
 ORDER BY j.namespace, j.status, j.health
 LIMIT CAST(:amount AS integer);
 
--- name: count_sdk_versions(amount)
+-- name: count_sdk_versions(scope, amount)
 -- What the active workers say of the SDK that they were made with, in a label of ours.
 SELECT j.namespace, j.sdk, count(*)
 FROM (
     SELECT w.namespace, coalesce(w.labels ->> 'tenure.sdk', '') AS sdk
     FROM leases AS l
     JOIN workers AS w ON w.id = l.worker_id
+    WHERE (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(l.namespace))
 ) AS j
 GROUP BY j.namespace, j.sdk
 ORDER BY j.namespace, j.sdk
 LIMIT CAST(:amount AS integer);
 
--- name: list_offered_types(amount)
+-- name: list_offered_types(scope, amount)
 -- Workers of one program offer the same types, so the lists are few though the workers are many.
 SELECT d.namespace, d.queue, CAST(d.types AS text)
 FROM (
@@ -40,16 +43,20 @@ FROM (
     FROM leases AS l
     JOIN workers AS w ON w.id = l.worker_id
     WHERE w.status = 'online'
+      AND (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(l.namespace))
     LIMIT CAST(:amount AS integer)
 ) AS d;
 
--- name: list_overdue(before_ms, amount)
--- Tasks whose timers nobody has looked at, up to an amount.
+-- name: list_overdue(scope, before_ms, amount)
+-- Tasks whose timers nobody has looked at, up to an amount. Those of other namespaces are passed by
+-- one after the other: the index is by time alone, and such tasks are few where servers are well.
 SELECT o.namespace, count(*), min(o.due_at_ms)
 FROM (
     SELECT namespace, due_at_ms
     FROM tasks
-    WHERE due_at_ms IS NOT NULL AND due_at_ms < :before_ms
+    WHERE due_at_ms IS NOT NULL
+      AND due_at_ms < :before_ms
+      AND (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(namespace))
     ORDER BY due_at_ms
     LIMIT CAST(:amount AS integer)
 ) AS o
@@ -81,19 +88,22 @@ WHERE backend_type = 'client backend'
 UNION ALL
 SELECT 'version', current_setting('server_version_num');
 
--- name: list_stuck_leases(before_ms, amount)
+-- name: list_stuck_leases(scope, before_ms, amount)
 -- A bounded scan without an index by design: see the table.
 SELECT
     CAST(l.worker_id AS text), l.namespace, w.name, l.lease_until_ms, CAST(l.server_id AS text)
 FROM leases AS l
 JOIN workers AS w ON w.id = l.worker_id
 WHERE l.lease_until_ms < :before_ms
+  AND (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(l.namespace))
 ORDER BY l.lease_until_ms, l.worker_id
 LIMIT CAST(:amount AS integer);
 
--- name: list_unreleased(before_ms, amount)
+-- name: list_unreleased(scope, before_ms, amount)
 SELECT CAST(id AS text), namespace, name, ended_at_ms
 FROM workers
-WHERE release_pending AND ended_at_ms < :before_ms
+WHERE release_pending
+  AND ended_at_ms < :before_ms
+  AND (CAST(:scope AS jsonb) = '[]' OR CAST(:scope AS jsonb) @> to_jsonb(namespace))
 ORDER BY ended_at_ms, id
 LIMIT CAST(:amount AS integer);

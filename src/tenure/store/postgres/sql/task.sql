@@ -228,6 +228,39 @@ SELECT
 FROM (SELECT * FROM heads LIMIT CAST(:amount AS integer)) AS h
 LEFT JOIN queues AS q ON q.namespace = h.namespace AND q.name = h.queue;
 
+-- name: list_waiting_in(scope, amount)
+-- The same for some namespaces, each of which is gone through by itself.
+WITH RECURSIVE heads AS (
+    (
+        SELECT f.*
+        FROM jsonb_array_elements_text(CAST(:scope AS jsonb)) AS s (name)
+        CROSS JOIN LATERAL (
+            SELECT c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms
+            FROM tasks AS c
+            WHERE c.line > 0 AND c.namespace = s.name
+            ORDER BY c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
+            LIMIT 1
+        ) AS f
+    )
+    UNION ALL
+    SELECT t.*
+    FROM heads AS h
+    CROSS JOIN LATERAL (
+        SELECT c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms
+        FROM tasks AS c
+        WHERE c.line > 0
+          AND c.namespace = h.namespace
+          AND (c.queue, c.type, c.line, c.priority) > (h.queue, h.type, h.line, h.priority)
+        ORDER BY c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
+        LIMIT 1
+    ) AS t
+)
+SELECT
+    h.namespace, h.queue, h.type, h.run_at_ms, coalesce(q.is_paused, false),
+    coalesce(q.concurrency_max, 0)
+FROM (SELECT * FROM heads LIMIT CAST(:amount AS integer)) AS h
+LEFT JOIN queues AS q ON q.namespace = h.namespace AND q.name = h.queue;
+
 -- name: load_cancelling(worker_id)
 SELECT CAST(worker_id AS text), CAST(id AS text), attempt
 FROM tasks

@@ -1,5 +1,6 @@
--- name: count_fleet(deaf, now_ms, amount)
+-- name: count_fleet(scope, deaf, now_ms, amount)
 -- Active workers by namespace, status and health; a test compares the CASE with core.health.judge.
+-- Here and below an empty scope has all namespaces, and the amount counts what is in the scope.
 SELECT j.namespace, j.status, j.health, count(*)
 FROM (
     SELECT
@@ -15,12 +16,13 @@ FROM (
         END AS health
     FROM leases AS l
     CROSS JOIN workers AS w ON w.id = l.worker_id
+    WHERE (:scope = '[]' OR l.namespace IN (SELECT s.value FROM json_each(:scope) AS s))
 ) AS j
 GROUP BY j.namespace, j.status, j.health
 ORDER BY j.namespace, j.status, j.health
 LIMIT :amount;
 
--- name: count_sdk_versions(amount)
+-- name: count_sdk_versions(scope, amount)
 -- What the active workers say of the SDK that they were made with, in a label of ours.
 SELECT j.namespace, j.sdk, count(*)
 FROM (
@@ -30,26 +32,31 @@ FROM (
             AS sdk
     FROM leases AS l
     CROSS JOIN workers AS w ON w.id = l.worker_id
+    WHERE (:scope = '[]' OR l.namespace IN (SELECT s.value FROM json_each(:scope) AS s))
 ) AS j
 GROUP BY j.namespace, j.sdk
 ORDER BY j.namespace, j.sdk
 LIMIT :amount;
 
--- name: list_offered_types(amount)
+-- name: list_offered_types(scope, amount)
 -- Workers of one program offer the same types, so the lists are few though the workers are many.
 SELECT DISTINCT w.namespace, w.queue, w.types
 FROM leases AS l
 CROSS JOIN workers AS w ON w.id = l.worker_id
 WHERE w.status = 'online'
+  AND (:scope = '[]' OR l.namespace IN (SELECT s.value FROM json_each(:scope) AS s))
 LIMIT :amount;
 
--- name: list_overdue(before_ms, amount)
--- Tasks whose timers nobody has looked at, up to an amount.
+-- name: list_overdue(scope, before_ms, amount)
+-- Tasks whose timers nobody has looked at, up to an amount. Those of other namespaces are passed by
+-- one after the other: the index is by time alone, and such tasks are few where servers are well.
 SELECT o.namespace, count(*), min(o.due_at_ms)
 FROM (
     SELECT namespace, due_at_ms
     FROM tasks
-    WHERE due_at_ms IS NOT NULL AND due_at_ms < :before_ms
+    WHERE due_at_ms IS NOT NULL
+      AND due_at_ms < :before_ms
+      AND (:scope = '[]' OR namespace IN (SELECT s.value FROM json_each(:scope) AS s))
     ORDER BY due_at_ms
     LIMIT :amount
 ) AS o
@@ -75,18 +82,21 @@ SELECT 'synchronous', CAST(synchronous AS TEXT) FROM pragma_synchronous
 UNION ALL
 SELECT 'version', sqlite_version();
 
--- name: list_stuck_leases(before_ms, amount)
+-- name: list_stuck_leases(scope, before_ms, amount)
 -- A bounded scan without an index by design: see the table.
 SELECT l.worker_id, l.namespace, w.name, l.lease_until_ms, l.server_id
 FROM leases AS l
 CROSS JOIN workers AS w ON w.id = l.worker_id
 WHERE l.lease_until_ms < :before_ms
+  AND (:scope = '[]' OR l.namespace IN (SELECT s.value FROM json_each(:scope) AS s))
 ORDER BY l.lease_until_ms, l.worker_id
 LIMIT :amount;
 
--- name: list_unreleased(before_ms, amount)
+-- name: list_unreleased(scope, before_ms, amount)
 SELECT id, namespace, name, ended_at_ms
 FROM workers
-WHERE release_pending AND ended_at_ms < :before_ms
+WHERE release_pending
+  AND ended_at_ms < :before_ms
+  AND (:scope = '[]' OR namespace IN (SELECT s.value FROM json_each(:scope) AS s))
 ORDER BY ended_at_ms, id
 LIMIT :amount;

@@ -185,6 +185,39 @@ SELECT
 FROM heads AS h
 LEFT JOIN queues AS q ON q.namespace = h.namespace AND q.name = h.queue;
 
+-- name: list_waiting_in(scope, amount)
+-- The same for some namespaces, each of which is gone through by itself.
+WITH RECURSIVE heads (namespace, queue, type, line, priority, run_at_ms) AS (
+    SELECT t.namespace, t.queue, t.type, t.line, t.priority, t.run_at_ms
+    FROM json_each(:scope) AS s
+    CROSS JOIN tasks AS t ON (t.namespace, t.id) = (
+        SELECT c.namespace, c.id
+        FROM tasks AS c INDEXED BY tasks_claim
+        WHERE c.line > 0 AND c.namespace = s.value
+        ORDER BY c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT t.namespace, t.queue, t.type, t.line, t.priority, t.run_at_ms
+    FROM heads AS h
+    CROSS JOIN tasks AS t ON (t.namespace, t.id) = (
+        SELECT c.namespace, c.id
+        FROM tasks AS c INDEXED BY tasks_claim
+        WHERE c.line > 0
+          AND c.namespace = h.namespace
+          AND (c.queue, c.type, c.line, c.priority, c.run_at_ms)
+            > (+h.queue, +h.type, +h.line, +h.priority, 9223372036854775807)
+        ORDER BY c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
+        LIMIT 1
+    )
+    LIMIT :amount
+)
+SELECT
+    h.namespace, h.queue, h.type, h.run_at_ms, coalesce(q.is_paused, 0),
+    coalesce(q.concurrency_max, 0)
+FROM heads AS h
+LEFT JOIN queues AS q ON q.namespace = h.namespace AND q.name = h.queue;
+
 -- name: load_cancelling(worker_id)
 SELECT worker_id, id, attempt
 FROM tasks
