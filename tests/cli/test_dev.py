@@ -151,16 +151,18 @@ def test_the_end_drains_the_worker_before_the_server_goes(dev: Dev, folder: Path
     assert "could not" not in dev.process.said
 
 
-def test_a_second_signal_does_not_wait_for_what_runs(dev: Dev, folder: Path) -> None:
+def test_a_second_signal_does_not_wait_for_what_runs(folder: Path) -> None:
     gate = folder / "gate"
-    dev.process.until(REGISTERED)
-    dev.enqueue("wait", {"gate": str(gate)})
-    eventually(gate.with_suffix(".open").exists, "the task runs")
-    dev.process.send(signal.SIGINT)
-    dev.process.until("Draining: 1 task(s)")
-    dev.process.send(signal.SIGINT)
-    dev.process.until("hands back")
-    assert dev.process.exit_code() == 0, dev.process.said
+    dev = Dev(folder, "tasks", "--drain-deadline", "10m")
+    with dev.process:
+        dev.process.until(REGISTERED)
+        dev.enqueue("wait", {"gate": str(gate)})
+        eventually(gate.with_suffix(".open").exists, "the task runs")
+        dev.process.send(signal.SIGINT)
+        dev.process.until("Draining: 1 task(s)")
+        dev.process.send(signal.SIGINT)
+        dev.process.until("hands back")
+        assert dev.process.exit_code() == 0, dev.process.said
 
 
 def test_nothing_is_left_when_it_is_killed(dev: Dev) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 0.3
 # Beyond the deadline of its drain a worker reports what it hands back, and says goodbye.
 _GOODBYE_SECONDS: Final = 15.0
+# A worker takes two signals within half a second for one: the second has to wait.
+_ECHO_SECONDS: Final = 0.6
 _SERVER_SECONDS: Final = 15.0
 _KILL_AFTER: Final = 3
 
@@ -235,14 +238,14 @@ class Session:
             return
         begun_with = asked = self._stops.count
         worker.terminate()
+        begun_s = told_s = time.monotonic()
         limit_s = self._options["drain_deadline_ms"] / 1_000 + _GOODBYE_SECONDS
-        while not worker.wait(_LOOK_SECONDS) and limit_s > 0:
-            limit_s -= _LOOK_SECONDS
-            if self._stops.count > asked:
-                asked = self._stops.count
-                worker.terminate()
-            if asked - begun_with >= _KILL_AFTER - 1:
+        while not worker.wait(_LOOK_SECONDS) and time.monotonic() - begun_s < limit_s:
+            if self._stops.count - begun_with >= _KILL_AFTER - 1:
                 break
+            if self._stops.count > asked and time.monotonic() - told_s > _ECHO_SECONDS:
+                asked, told_s = self._stops.count, time.monotonic()
+                worker.terminate()
         worker.close(0.0 if worker.exit_code is None else _LOOK_SECONDS)
 
     # -- The files
