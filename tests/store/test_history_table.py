@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 
 import asyncpg
+import pytest
+from msgspec.structs import replace
 
 from tenure.store import table
+from tenure.store.failure import FenceLost
 from tenure.store.postgres import PostgresStore
 from tenure.store.transaction import LaneName, Store, Tx
 from tests.store.rows import (
     DAY_MS,
     NAMESPACE,
     NOW,
+    by_id,
     ended_attempt,
     finished_from,
+    held,
     history,
+    insert,
+    live,
     pending,
     task_id,
 )
@@ -74,6 +81,33 @@ async def test_old_history_and_old_attempts_are_deleted_in_bounded_batches(store
     assert await forget(2) == 0
     assert [task.id for task in await history(store, 1, 2, 3, 4, 5)] == [task_id(4), task_id(5)]
     assert [await attempts_of(store, number) for number in range(1, 6)] == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 31, 32, 33, 79])
+async def test_any_number_of_tasks_is_written_and_finished_each_with_its_own_values(
+    store: Store,
+    count: int,
+) -> None:
+    numbers = range(1, count + 1)
+    tasks = [held(number, input=b"in %d" % number) for number in numbers]
+    await insert(store, *tasks)
+    ends = [finished_from(task, output=b"out " + (task.input or b"")) for task in tasks]
+    await store.transaction(lambda tx: table.finish_tasks(tx, ends[::-1]))
+    expected = [replace(task, version=task.version + 1) for task in ends]
+    assert by_id(await history(store, *numbers)) == expected
+    assert await live(store, *numbers) == []
+
+
+@pytest.mark.parametrize("stale", [0, 31, 33, 39])
+async def test_one_stale_version_among_many_stops_the_whole_write(store: Store, stale: int) -> None:
+    tasks = [held(number) for number in range(1, 41)]
+    await insert(store, *tasks)
+    ends = [finished_from(task) for task in tasks]
+    ends[stale] = replace(ends[stale], version=ends[stale].version + 1)
+    with pytest.raises(FenceLost):
+        await store.transaction(lambda tx: table.finish_tasks(tx, ends))
+    assert await history(store, *range(1, 41)) == []
+    assert len(await live(store, *range(1, 41))) == 40
 
 
 async def test_the_days_of_history_are_made_and_dropped_alike_on_both_databases(

@@ -476,6 +476,8 @@ async def test_sqlite_goes_to_its_rows_by_index(sqlite: apsw.Connection, state: 
     for name, (expected,) in SQLITE_PLANS.items():
         lines = explain_sqlite(sqlite, name)
         searches = [line for line in lines if line.startswith(("SEARCH", "SCAN"))]
+        # What is given comes from no table.
+        searches = [line for line in searches if "CONSTANT ROW" not in line and line != "SCAN e"]
         assert searches, name
         assert all(expected in line for line in searches), (name, lines)
         assert not any("TEMP B-TREE FOR ORDER BY" in line for line in lines), (name, lines)

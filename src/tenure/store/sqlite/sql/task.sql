@@ -79,22 +79,33 @@ FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
 -- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
+-- A list of rows, which may be many: one statement per task costs nearly twice as much.
+WITH ends (
+    namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress,
+    output
+) AS (
+    VALUES (
+        :namespace, :id, :version, :state, :attempt, :worker_id, :last_outcome,
+        :finished_at_ms, :progress, :output
+    )
+)
 INSERT INTO history (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
     finished_at_ms
 )
 SELECT
-    id, namespace, queue, type, :state, priority, created_at_ms, run_at_ms, :attempt,
-    version + 1, :worker_id, handed_at_ms, session_no, :last_outcome, labels, spec, :progress,
-    input, :output, :finished_at_ms
-FROM tasks
-WHERE namespace = :namespace AND id = :id AND version = :version
+    t.id, t.namespace, t.queue, t.type, e.state, t.priority, t.created_at_ms, t.run_at_ms,
+    e.attempt, t.version + 1, e.worker_id, t.handed_at_ms, t.session_no, e.last_outcome, t.labels,
+    t.spec, e.progress, t.input, e.output, e.finished_at_ms
+FROM ends AS e
+CROSS JOIN tasks AS t
+WHERE t.namespace = e.namespace AND t.id = e.id AND t.version = e.version
 -- A client that used the id of a finished task again must not stop the batches it is in; what was
 -- accepted first stays.
 ON CONFLICT (namespace, id) DO NOTHING;
 DELETE FROM tasks
-WHERE namespace = :namespace AND id = :id AND version = :version;
+WHERE (namespace, id, version) IN (VALUES (:namespace, :id, :version));
 
 -- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
 INSERT INTO tasks (
