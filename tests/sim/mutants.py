@@ -135,10 +135,11 @@ def _repeated_rejected(_original: Function) -> Function:
 
 
 def _cache_stale(original: Function) -> Function:
-    def changed(self: Any, key: Any, row: Any, **options: Any) -> None:
-        original(self, key, row, **options)
-        if row.state not in ("dispatched", "running"):
-            self.rows[key] = replace(row, version=row.version + 1)
+    def changed(self: Any, tasks: Any, **options: Any) -> None:
+        original(self, tasks, **options)
+        for key, row in tasks.items():
+            if row.state not in ("dispatched", "running"):
+                self.rows[key] = replace(row, version=row.version + 1)
 
     return changed
 

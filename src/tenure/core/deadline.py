@@ -119,9 +119,10 @@ def deadlines(task: Task) -> list[Deadline]:
 
 def dispatched_due_ms(spec: Spec, handed_at_ms: int) -> int:
     """Return when a task that is handed out now must be looked at: the hot path's deadlines."""
-    due_at_ms = handed_at_ms + spec.delivery_timeout_ms
-    if spec.start_to_close_ms:
-        due_at_ms = min(due_at_ms, handed_at_ms + spec.start_to_close_ms)
+    period_ms = spec.delivery_timeout_ms
+    if 0 < spec.start_to_close_ms < period_ms:
+        period_ms = spec.start_to_close_ms
+    due_at_ms = handed_at_ms + period_ms
     return min(due_at_ms, spec.close_at_ms) if spec.close_at_ms else due_at_ms
 
 

@@ -83,12 +83,14 @@ class _Deal:
         avoid = task.progress.avoid_worker_id
         while line and chosen is None:
             turn, index = line[0]
-            worker_id = self._hands[index].worker_id
             if self._credits[index] <= 0:
                 heapq.heappop(line)
-            elif turn != self._turns[index]:
+                continue
+            if turn != self._turns[index]:
                 heapq.heapreplace(line, (self._turns[index], index))
-            elif task.is_guarded and worker_id in self._guarded:
+                continue
+            worker_id = self._hands[index].worker_id
+            if task.is_guarded and worker_id in self._guarded:
                 passed.append(heapq.heappop(line))
             elif worker_id == avoid:
                 passed.append(heapq.heappop(line))

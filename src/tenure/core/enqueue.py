@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -26,6 +27,10 @@ from tenure.core.task_record import (
 )
 from tenure.errors import InvalidArgument
 
+# Until Python 3.12 a Python function finds the members of an enum.
+_PENDING: Final = TaskState.PENDING
+_FRESH: Final = Line.FRESH
+_NO_LINE: Final = Line.NONE
 # Equal labels in another order are the same content; maps of the wire have no order.
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 # Specs that were found good, by their identity. Holding them keeps the identities unique.
@@ -120,8 +125,8 @@ def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:
         queue=new.queue,
         type=new.type,
         spec=spec,
-        state=TaskState.PENDING,
-        line=Line.FRESH if is_ready else Line.NONE,
+        state=_PENDING,
+        line=_FRESH if is_ready else _NO_LINE,
         created_at_ms=now_ms,
         run_at_ms=run_at_ms,
         progress=Progress(ready_at_ms=run_at_ms) if spec.schedule_to_start_ms else NO_PROGRESS,

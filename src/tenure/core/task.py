@@ -119,7 +119,7 @@ def _report_refusal(task: Task, event: Report, rule: Rule) -> Rejection | None:
     is_holder = event.worker_id is None or event.worker_id == task.worker_id
     if event.attempt == task.attempt and is_holder and task.is_attempt_live:
         is_early = event.needs_confirmed and task.state is TaskState.DISPATCHED
-        foreign = AttemptYielded if task.kind is _ACTIVITY else AttemptDeferred
+        foreign = AttemptYielded if task.spec.kind is _ACTIVITY else AttemptDeferred
         is_fitting = not is_early and not isinstance(event, foreign)
         is_possible = task.state in rule.sources and is_fitting
         return None if is_possible else wrong_state(task)

@@ -6,7 +6,7 @@ and then the batch runs again from the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from tenure.core.limits import CACHE_ROWS_MAX
 from tenure.core.task_record import Task, TaskState
 from tenure.store.table import TaskKey
 
-_KEPT = (TaskState.DISPATCHED, TaskState.RUNNING)
+_KEPT = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
 
 
 class RowCache:
@@ -25,17 +25,19 @@ class RowCache:
         self._is_on = is_on
         self.rows: dict[TaskKey, Task] = {}
 
-    def saved(self, key: TaskKey, task: Task, *, is_new: bool) -> None:
-        """Remember a row as it was committed, or forget one that has moved on."""
+    def saved(self, tasks: Mapping[TaskKey, Task], *, are_new: bool) -> None:
+        """Remember rows as they were committed, and forget those that have moved on."""
         if not self._is_on:
             return
-        if task.state not in _KEPT:
-            self.rows.pop(key, None)
-            return
-        if len(self.rows) >= CACHE_ROWS_MAX and key not in self.rows:
+        rows = self.rows
+        for key, task in tasks.items():
+            if task.state not in _KEPT:
+                rows.pop(key, None)
+            else:
+                rows[key] = task if are_new else replace(task, version=task.version + 1)
+        while len(rows) > CACHE_ROWS_MAX:
             # The oldest entry: dictionaries keep the order of insertion.
-            del self.rows[next(iter(self.rows))]
-        self.rows[key] = task if is_new else replace(task, version=task.version + 1)
+            del rows[next(iter(rows))]
 
     def forget(self, ids: Iterable[str]) -> None:
         """Forget rows by task id."""

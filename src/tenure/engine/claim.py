@@ -204,8 +204,9 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
         for group, tasks in ready.items():
             mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
             _deal_group(ws, _first(tasks, free[group]), mine, guarded, result)
-    dealt = {key for key, _ in result.dealt}
-    result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
+    if result.seen:
+        dealt = {key for key, _ in result.dealt}
+        result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -22,7 +23,7 @@ from tenure.engine.offer import Group, Offer, OfferBook
 from tenure.engine.poll import Poll
 from tenure.engine.replica import Replicas
 from tenure.engine.settings import Settings
-from tenure.engine.working_set import AnyEffect
+from tenure.engine.working_set import AnyEffect, WorkingSet
 from tenure.errors import TenureError, WorkerDraining
 
 log = structlog.get_logger("tenure.engine")
@@ -146,8 +147,7 @@ class Dispatch:
                 if task.line:
                     self._marks.left(task)
                     self._left.add((task.namespace, task.queue, task.type))
-        for key, task in ws.changed_tasks.items():
-            self._note_held(ws.rows.tasks.get(key), task)
+        self._note_held(ws)
         for task in claims.undealt:
             self._marks.left(task)
 
@@ -163,24 +163,27 @@ class Dispatch:
                 return
         self._replicas.tell(group)
 
-    def _note_held(self, old: Task | None, task: Task) -> None:
-        """Keep the held set of a session what it is in the store."""
-        if old is None or old.worker_id is None:
-            return
-        session = self._book.session_of(old.worker_id)
-        if session is None:
-            return
-        is_held = task.worker_id == old.worker_id and task.attempt == old.attempt
-        if not (is_held and task.is_attempt_live):
-            session.drop(task.id)
-            self._freed[session.id] = session
+    def _note_held(self, ws: WorkingSet) -> None:
+        """Keep the held sets of sessions what they are in the store."""
+        loaded = ws.rows.tasks
+        for key, task in ws.changed_tasks.items():
+            old = loaded.get(key)
+            if old is None or old.worker_id is None:
+                continue
+            session = self._book.session_of(old.worker_id)
+            if session is None:
+                continue
+            is_held = task.worker_id == old.worker_id and task.attempt == old.attempt
+            if not (is_held and task.is_attempt_live):
+                session.drop(task.id)
+                self._freed[session.id] = session
 
     def deliver(self, committed: Committed) -> None:
         """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
-        by_offer: dict[int, list[Task]] = {}
+        by_offer: defaultdict[int, list[Task]] = defaultdict(list)
         tasks = committed.ws.tasks
         for key, offer_id in committed.claims.dealt:
-            by_offer.setdefault(offer_id, []).append(tasks[key])
+            by_offer[offer_id].append(tasks[key])
         served: set[Group] = set()
         for offer_id, given in by_offer.items():
             offer = self._find(offer_id)

@@ -475,14 +475,14 @@ class Engine:
         ws = committed.ws
         self._store_time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
         dues = []
-        for tasks, is_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
+        for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
+            self._cache.saved(tasks, are_new=are_new)
             for key, task in tasks.items():
-                self._cache.saved(key, task, is_new=is_new)
                 if task.due_at_ms is not None:
                     dues.append(task.due_at_ms)
                 elif task.finished_at_ms is not None:
                     self.finished_count += 1
-                    self.results.finished(task, is_new=is_new)
+                    self.results.finished(key, task, is_new=are_new)
                     for listener in self._listeners:
                         listener(task)
         if dues:

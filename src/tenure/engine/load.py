@@ -196,14 +196,9 @@ async def _load_tasks(
     rows: Rows,
     cache: Mapping[TaskKey, Task],
 ) -> None:
-    wanted = []
-    for key in needs.tasks:
-        task = cache.get(key)
-        if task is None:
-            wanted.append(key)
-        else:
-            rows.tasks[key] = task
-            rows.cached.add(key)
+    rows.tasks = {key: task for key in needs.tasks if (task := cache.get(key)) is not None}
+    rows.cached = set(rows.tasks)
+    wanted = needs.tasks - rows.cached
     if wanted:
         for task in await table.load_tasks(tx, wanted):
             rows.tasks[task.namespace, task.id] = task
@@ -227,17 +222,17 @@ def _fresh(rows: Rows, task: Task) -> TaskKey:
     return key
 
 
-async def _load_finished(tx: Tx, needs: Needs, rows: Rows, wanted: list[TaskKey]) -> None:
+async def _load_finished(tx: Tx, needs: Needs, rows: Rows, wanted: set[TaskKey]) -> None:
     """Look up what is not live: finished tasks, and the ended attempts that reports name."""
     missing = [key for key in wanted if key not in rows.tasks]
     if missing:
         for task in await table.load_history(tx, missing):
             rows.tasks[task.namespace, task.id] = task
     stale = set()
-    for namespace, finish in needs.finishes:
-        known = rows.tasks.get((namespace, finish.task_id))
-        if known is None or finish.attempt != known.attempt or not known.is_attempt_live:
-            stale.add((namespace, finish.task_id, finish.attempt))
+    for key, attempt in needs.finishes:
+        known = rows.tasks.get(key)
+        if known is None or attempt != known.attempt or not known.is_attempt_live:
+            stale.add((*key, attempt))
     if stale:
         for ended in await table.load_ended(tx, stale):
             rows.ended[ended.namespace, ended.task_id, ended.number] = ended

@@ -15,7 +15,8 @@ from tenure.store.table import TaskKey
 class Needs(msgspec.Struct):
     """The union over a batch; every set is loaded by one statement, in one lock order.
 
-    ``births`` are the ids of new tasks that have to be looked up; those in ``youth`` have not.
+    ``finishes`` are the attempts that end. ``births`` are the ids of new tasks that have to be
+    looked up; those in ``youth`` have not.
     ``administered`` namespaces are read even if they are known. Who changes access
     (``locks_access``) does so alone.
     """
@@ -28,7 +29,7 @@ class Needs(msgspec.Struct):
     leases: set[str] = msgspec.field(default_factory=set)
     held_of: dict[str, int] = msgspec.field(default_factory=dict)
     registrations: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
-    finishes: list[tuple[str, c.Finish]] = msgspec.field(default_factory=list)
+    finishes: list[tuple[TaskKey, int]] = msgspec.field(default_factory=list)
     births: set[TaskKey] = msgspec.field(default_factory=set)
     api_keys: set[str] = msgspec.field(default_factory=set)
     administered: set[str] = msgspec.field(default_factory=set)
@@ -74,14 +75,15 @@ def _items(
 def _finish(needs: Needs, command: c.FinishTasks) -> None:
     namespace = command.namespace
     for item in command.items:
-        needs.tasks.add((namespace, item.task_id))
-        needs.finishes.append((namespace, item))
+        key = (namespace, item.task_id)
+        needs.tasks.add(key)
+        needs.finishes.append((key, item.attempt))
 
 
 def _complete(needs: Needs, command: c.CompleteById) -> None:
-    finish = command.finish
-    needs.tasks.add((command.namespace, finish.task_id))
-    needs.finishes.append((command.namespace, finish))
+    key = (command.namespace, command.finish.task_id)
+    needs.tasks.add(key)
+    needs.finishes.append((key, command.finish.attempt))
 
 
 def _task(

@@ -92,9 +92,8 @@ class ResultWatch:
         del self._listeners[key]
         self._unread.pop(key, None)
 
-    def finished(self, task: Task, *, is_new: bool) -> None:
+    def finished(self, key: TaskKey, task: Task, *, is_new: bool) -> None:
         """Take in a task that this server has finished; others are told if they wait."""
-        key = (task.namespace, task.id)
         if key in self._listeners:
             # The write of a row that was there has raised its version.
             self._answer(key, task if is_new else replace(task, version=task.version + 1))

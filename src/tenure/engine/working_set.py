@@ -83,21 +83,16 @@ class WorkingSet:
                 # No write will tell whether the copy was stale: it has to be read.
                 self.doubtful.add(key)
             return decision
-        self._keep(key, decision)
-        return decision
-
-    def _keep(self, key: TaskKey, decision: Decision) -> None:
         self.tasks[key] = decision.task
-        if key in self.new_tasks:
-            self.new_tasks[key] = decision.task
-        else:
-            self.changed_tasks[key] = decision.task
+        changes = self.new_tasks if key in self.new_tasks else self.changed_tasks
+        changes[key] = decision.task
         if decision.ended is not None:
             self.ended.append(decision.ended)
         if decision.effects:
-            self.effects.extend(decision.effects)
+            self.effects += decision.effects
         if decision.follow_ups:
-            self.follow_ups.extend(decision.follow_ups)
+            self.follow_ups += decision.follow_ups
+        return decision
 
     def find_ended(self, key: TaskKey, number: int) -> Attempt | None:
         """Return the record of an attempt that this batch has ended: a report may come twice."""
