@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tenure.store import table
 from tenure.store.failure import FenceLost
 from tenure.store.postgres import PostgresStore
+from tenure.store.sqlite import SqliteStore
 from tenure.store.transaction import LaneName, Store, Tx
 from tests.store.rows import (
     DAY_MS,
@@ -108,6 +109,19 @@ async def test_one_stale_version_among_many_stops_the_whole_write(store: Store, 
         await store.transaction(lambda tx: table.finish_tasks(tx, ends))
     assert await history(store, *range(1, 41)) == []
     assert len(await live(store, *range(1, 41))) == 40
+
+
+async def test_the_id_of_a_finished_task_used_again_stops_nobody_and_the_first_end_stays(
+    sqlite_store: SqliteStore,
+) -> None:
+    first = finished_from(pending(1), output=b"first")
+    await sqlite_store.transaction(lambda tx: table.insert_finished(tx, [first]))
+    await insert(sqlite_store, held(1), held(2))
+    ends = [finished_from(held(number), output=b"second") for number in (1, 2)]
+    await sqlite_store.transaction(lambda tx: table.finish_tasks(tx, ends))
+    expected = [first, replace(ends[1], version=ends[1].version + 1)]
+    assert by_id(await history(sqlite_store, 1, 2)) == expected
+    assert await live(sqlite_store, 1, 2) == []
 
 
 async def test_the_days_of_history_are_made_and_dropped_alike_on_both_databases(

@@ -94,17 +94,20 @@ class SqliteTx:
         return results
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
-        """Run a write for each row of parameters; counted, because RETURNING costs half again."""
+        """Run a write for each row of parameters; counted, because RETURNING costs half again.
+
+        A row is written if every part has written it.
+        """
         if not rows:
             return 0
         if self._probe is not None:
             self._probe(name)
         connection = self._connection
-        written = 0
+        written = len(rows)
         for part in _STATEMENTS[name].parts:
             before = connection.total_changes()
             self._run(part, rows)
-            written = connection.total_changes() - before
+            written = min(written, connection.total_changes() - before)
         return written
 
     def _run(self, part: Part, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:

@@ -102,10 +102,10 @@ FROM ends AS e
 CROSS JOIN tasks AS t
 WHERE t.namespace = e.namespace AND t.id = e.id AND t.version = e.version
 -- A client that used the id of a finished task again must not stop the batches it is in; what was
--- accepted first stays.
-ON CONFLICT (namespace, id) DO NOTHING;
+-- accepted first stays, and counts as written: the count tells whether a row has moved on.
+ON CONFLICT (namespace, id) DO UPDATE SET version = history.version;
 DELETE FROM tasks
-WHERE (namespace, id, version) IN (VALUES (:namespace, :id, :version));
+WHERE (namespace, id) IN (VALUES (:namespace, :id));
 
 -- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
 INSERT INTO tasks (
