@@ -14,7 +14,7 @@ from tenure.errors import InvalidArgument, PayloadTooLarge
 
 # "." and ".." would be taken for folders in the path of a URL.
 _NAME = re.compile(rf"(?!\.{{1,2}}\Z)[A-Za-z0-9._:-]{{1,{limits.NAME_LENGTH_MAX}}}")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_is_uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 # Control, zero-width and direction characters: two labels that look alike must be alike.
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]",
@@ -63,7 +63,7 @@ def namespace(value: object, field: str = "namespace") -> str:
 
 def task_id(value: object, field: str = "task_id") -> str:
     """Check a task id: the text of a UUID in its one canonical form, lower case with hyphens."""
-    if isinstance(value, str) and _UUID.fullmatch(value):
+    if isinstance(value, str) and _is_uuid(value):
         return value
     _refuse(field, "must be a UUID in lower case with hyphens")
 

@@ -65,7 +65,7 @@ from tenure.core.task_record import (
     TaskState,
 )
 from tenure.core.task_refusal import already_terminal, attempt_mismatch, wrong_state
-from tenure.core.task_rule import Rule, rule_of
+from tenure.core.task_rule import RULES, Rule
 from tenure.errors import Rejection
 
 # What every task meets on its way. Until Python 3.12 a Python function finds the members of an
@@ -79,7 +79,7 @@ _ACTIVITY: Final = TaskKind.ACTIVITY
 
 def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
     """Return what ``event`` makes of ``task``, or why it is refused."""
-    rule = rule_of(event)
+    rule = RULES[type(event)]
     rejection = _refusal(task, event, rule)
     if rejection is not None:
         return rejection

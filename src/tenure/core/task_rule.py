@@ -21,7 +21,6 @@ from tenure.core.task_event import (
     HandedOut,
     Heartbeaten,
     PauseRequested,
-    Report,
     ResumeRequested,
     TaskEvent,
     TaskLost,
@@ -70,11 +69,3 @@ RULES: Final[dict[type[TaskEvent], Rule]] = {
     Terminated: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
     Due: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H, _F, _X),
 }
-
-
-def rule_of(event: TaskEvent | Report) -> Rule:
-    """Return the rule for an event."""
-    return _RULES_BY_TYPE[type(event)]
-
-
-_RULES_BY_TYPE: Final[dict[type[object], Rule]] = dict(RULES.items())

@@ -179,9 +179,9 @@ def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAn
 
 def finish_tasks(ws: WorkingSet, command: c.FinishTasks) -> tuple[c.ItemAnswer, ...]:
     """Take in the ends of attempts; a repeated one gets its first answer again."""
+    namespace, worker_id = command.namespace, command.worker_id
     return tuple(
-        _finish(ws, (command.namespace, item.task_id), item, command.worker_id)
-        for item in command.items
+        [_finish(ws, (namespace, item.task_id), item, worker_id) for item in command.items],
     )
 
 

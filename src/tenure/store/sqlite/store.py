@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -118,7 +117,9 @@ class SqliteTx:
         at = 0
         for size in _ROWS_AT_ONCE:
             while len(given) - at >= size and (text := _repeated(part, size)):
-                values = tuple(chain.from_iterable(given[at : at + size]))
+                values: list[object] = []
+                for row in given[at : at + size]:
+                    values += row
                 results += self._connection.execute(text, _bind(values))
                 at += size
         if at < len(given):
@@ -141,7 +142,7 @@ def _repeated(part: Part, count: int) -> str | None:
     return part.text.replace(match[0], f"VALUES {', '.join([row] * count)}")
 
 
-def _bind(parameters: tuple[object, ...]) -> Any:  # noqa: ANN401 (apsw's own type for values)
+def _bind(parameters: Sequence[object]) -> Any:  # noqa: ANN401 (apsw's own type for values)
     return parameters
 
 
