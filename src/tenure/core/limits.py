@@ -220,6 +220,9 @@ CATCHUP_MAX: Final = 100
 READ_SECONDS_MAX: Final = 10.0
 # How long a statement waits for SQLite's lock; only readers' checkpoints ever hold it here.
 SQLITE_BUSY_MS: Final = 5 * _SECOND_MS
+# apsw keeps prepared statements in a ring: each call moves its own one place on and pushes out what
+# stands there. A batch makes up to 500 calls of one statement, and the others should survive it.
+SQLITE_STATEMENTS_MAX: Final = 1_000
 # A transaction is one bounded batch; one that takes longer hangs on a dead connection.
 TX_SECONDS_MAX: Final = 30.0
 CONNECT_SECONDS_MAX: Final = 5.0
