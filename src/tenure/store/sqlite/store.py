@@ -34,7 +34,7 @@ _STEPS_BETWEEN_LOOKS = 20_000
 
 # Rows go to SQLite together: each call lets go of the interpreter's lock and asks for it again, and
 # an INSERT from a SELECT costs more per statement than per row.
-_ROWS_AT_ONCE = (32, 8)
+_ROWS_AT_ONCE = (64, 8)
 _VALUES = re.compile(r"VALUES \(\s*\?\d+(,\s+\?\d+)*\s*\)")
 _MARK = re.compile(r"\?\d+")
 
