@@ -94,6 +94,23 @@ def read(file: int) -> None:
     spin_for_ever()
 
 
+class Slow:
+    """What takes its time to go."""
+
+    def __del__(self) -> None:
+        GATES["entered"].set()
+        try:
+            spin_for_ever()
+        finally:
+            SEEN.append("destroyed")
+
+
+@activity(start_to_close="30s")
+def destroy() -> None:
+    Slow()
+    spin_for_ever()
+
+
 @activity(start_to_close="30s")
 def swallow() -> str:
     """Handle errors as people do; a stop is none."""
@@ -146,7 +163,10 @@ def log_something() -> str:
     return ""
 
 
-ALL = (double, fail, block, loop, read, swallow, shielded, tinted, short, log_something)
+ALL = (
+    *(double, fail, block, loop, read, destroy, swallow, shielded, tinted, short),
+    log_something,
+)
 
 
 def output_of(finish: task_pb2.TaskFinish) -> Any:
@@ -246,6 +266,15 @@ async def test_a_stop_is_raised_in_code_that_never_asks() -> None:
         await rig.stop(task)
         assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_CANCELLED
         assert SEEN == [StopReason.CANCELLED]
+
+
+async def test_a_stop_that_strikes_in_a_destructor_is_raised_again_behind_it() -> None:
+    async with Rig(*ALL) as rig:
+        task = await rig.start(destroy)
+        await entered()
+        await rig.stop(task)
+        assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_CANCELLED
+        assert SEEN == ["destroyed"]
 
 
 async def test_a_stop_waits_for_a_call_that_blocks_and_comes_right_after_it() -> None:

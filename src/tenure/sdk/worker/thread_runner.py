@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import re
 import sys
 import threading
@@ -87,6 +88,14 @@ class ThreadExecution(Execution):
         if not self._pick_up() and not self.has_arrived:
             with contextlib.suppress(Stopped):
                 _force()
+
+    def lose_stop(self) -> None:
+        """Ask for another stop: Python has thrown the first one away."""
+        while not self._is_raised:
+            time.sleep(_PAUSE_S)
+        self._is_raised = self.has_arrived = False
+        self._patience_ends_at_s = self.site.clock()
+        self._ticket.append(True)
 
     def send_beat(
         self, details: bytes | None, percent: float | None = None, message: str | None = None
@@ -198,6 +207,26 @@ def _is_fragile(thread_id: int) -> bool:
     return False
 
 
+def _keep_stops() -> None:
+    """Notice the stops that strike in a destructor, where nothing that is raised gets any further.
+
+    Such a stop is raised again by the connection's thread, outside of the destructor.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:  # noqa: ANN401 (only the stubs of Python have its type)
+        execution = _at_work.get(threading.get_ident())
+        if execution is not None and issubclass(unraisable.exc_type, _Stop):
+            execution.lose_stop()
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = hook
+
+
+_keep_stops_once: Final = functools.cache(_keep_stops)
+
+
 class _Shield(contextlib.AbstractContextManager[None]):
     """``with activity.shield():``; without a generator, whose own lines could be interrupted."""
 
@@ -223,6 +252,7 @@ class ThreadRunner:
 
     def __init__(self, limit: int, context: Context) -> None:
         """Run each attempt in a copy of ``context``."""
+        _keep_stops_once()
         self._context = context
         self._pool: Pool[ThreadExecution] = Pool("tenure-activity", limit, self._run)
 
