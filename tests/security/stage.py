@@ -25,6 +25,7 @@ from tenure.core.filter import TaskFilter, WorkerFilter
 from tenure.core.worker import WorkerMode
 from tenure.engine import command as c
 from tenure.engine import query
+from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import Lobby, bearer, key_id
 from tests.api.http.site import Site, client_of, serving
 from tests.api.rpc.wire import detail, open_wire
@@ -268,7 +269,7 @@ class Stage:
             await _read(call, whole)
             for each in requests[1:]:
                 await call.write(_message(method, each))
-            while len(requests) > 1 and not _is_told(whole):
+            while not _is_told(whole, len(requests)):
                 await _read(call, whole)
         except asyncio.InvalidStateError:
             # It was ended before all was written: reading says how.
@@ -323,8 +324,12 @@ async def _read(call: Any, whole: Message) -> None:
     whole.MergeFrom(message)
 
 
-def _is_told(frame: Any) -> bool:
-    """Tell whether a session has answered its heartbeat and all reports."""
+def _is_told(frame: Any, request_count: int) -> bool:
+    """Tell whether a stream has answered all that it was asked."""
+    if isinstance(frame, task_pb.WatchTasksResponse):
+        return bool(frame.results and frame.answers)
+    if request_count == 1:
+        return True
     return (frame.HasField("lease") or frame.HasField("end")) and len(frame.acks) == REPORTS
 
 
