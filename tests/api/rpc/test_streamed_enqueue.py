@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import grpc
 import pytest
 
+from tenure.api.admission import Admission
 from tenure.api.rate_limit import Allowance
+from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.desk import Desk
+from tenure.api.rpc.watch import Watch
 from tenure.api.setting import ServerSettings
 from tenure.core.limits import STREAM_ENQUEUES_MAX
 from tenure.engine.engine import Engine
 from tenure.v1 import task_service_pb2 as pb
-from tests.api.rpc.wire import SECONDS_MAX, Wire, detail, open_wire, state_name, succeeded
+from tests.api.rpc.wire import (
+    SECONDS_MAX,
+    Wire,
+    detail,
+    open_wire,
+    state_name,
+    succeeded,
+)
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 
 
@@ -130,3 +142,33 @@ async def test_a_stopping_server_answers_what_it_has_taken_before_the_stream_end
     assert detail(caught.value).reason == "shutting_down"
     assert {each.refusal.reason for each in found.values()} <= {"", "shutting_down"}
     assert len(found) == 2
+
+
+class Unread:
+    """The end of a stream whose client does not read."""
+
+    async def write(self, frame: object) -> None:
+        del frame
+        await asyncio.Event().wait()
+
+
+async def test_of_a_client_that_does_not_read_no_more_is_taken(engine: Engine) -> None:
+    taken: list[pb.EnqueueTasksRequest] = []
+
+    async def enqueue(_: str, request: pb.EnqueueTasksRequest) -> pb.EnqueueTasksResponse:
+        taken.append(request)
+        return pb.EnqueueTasksResponse()
+
+    async def requests() -> AsyncIterator[pb.WatchTasksRequest]:
+        for number in range(4 * STREAM_ENQUEUES_MAX):
+            yield pb.WatchTasksRequest(namespace_id=NAMESPACE, enqueues=[request(number)])
+
+    desk = Desk(enqueue, Admission(engine.clock), lambda *_: None)
+    watch = Watch(engine.results, desk, cast("Context", Unread()))
+    serving = asyncio.ensure_future(watch.serve(requests()))
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    # Those on their way to the client, and as many behind them.
+    assert STREAM_ENQUEUES_MAX <= len(taken) <= 2 * STREAM_ENQUEUES_MAX
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)

@@ -92,7 +92,6 @@ class Watch:
                     self._add(result.task_id)
         self._answers.append(answer)
         self._enqueue_count -= 1
-        self._enqueue_places.release()
         self._wake.set()
 
     def _add(self, task_id: str) -> None:
@@ -139,6 +138,9 @@ class Watch:
 
     def _frame(self) -> pb.WatchTasksResponse:
         answers, self._answers = self._answers, deque()
+        for _ in answers:
+            # Not before: a client that does not read its answers asks for no more.
+            self._enqueue_places.release()
         frame = pb.WatchTasksResponse(answers=answers)
         size = 0
         while self._ended and size < FRAME_BYTES and len(frame.results) < _FRAME_ITEMS:
