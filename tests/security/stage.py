@@ -31,6 +31,7 @@ from tests.api.http.site import Site, client_of, serving
 from tests.api.rpc.wire import detail, open_wire
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Clock, World, open_database
 from tests.security.row import OK, Answer, Cast, Row, Where, answer, dumped
+from tests.wire.call import LOCAL_FAULT
 
 ABSENT_NAMESPACE: Final = "nobody/here"
 SECONDS_MAX: Final = 20
@@ -243,13 +244,14 @@ class Stage:
     async def rpc(self, method: MethodDescriptor, request: Any, who: Who) -> Answer:
         """Call a method with a filled template; a stream is read as far as it says something."""
         metadata = tuple(who.headers.items())
+        call = self._stream if method.client_streaming else self._unary
         try:
             async with asyncio.timeout(SECONDS_MAX):
-                if method.client_streaming:
-                    raw = await self._stream(method, request, metadata)
-                else:
-                    raw = await self._unary(method, request, metadata)
+                raw = await call(method, request, metadata)
         except grpc.aio.AioRpcError as failure:
+            if LOCAL_FAULT in str(failure):
+                # It was ended while it was written to: another one says how.
+                return await self.rpc(method, request, who)
             found = detail(failure)
             shown = f"{failure.code().name} {failure.details()} {dumped(MessageToDict(found))}"
             return answer(found.code, shown)

@@ -39,7 +39,7 @@ _SILENT: Final = frozenset(
     }
 )
 # What grpc.aio says by itself of a write on a stream that the peer is just closing.
-_LOCAL_FAULT: Final = "Internal error from Core"
+LOCAL_FAULT: Final = "Internal error from Core"
 _RETRYABLE: Final = frozenset({"unavailable", "rate_limited", "deadline_exceeded"})
 
 
@@ -72,7 +72,7 @@ class NoAnswer(Exception):  # noqa: N818 (what the caller knows)
     @property
     def is_odd(self) -> bool:
         """Tell whether no fault of the network or the store explains it."""
-        is_silent = self.status in _SILENT or self.text == _LOCAL_FAULT
+        is_silent = self.status in _SILENT or self.text == LOCAL_FAULT
         return not is_silent and not is_retryable(self.detail)
 
 

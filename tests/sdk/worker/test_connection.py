@@ -209,7 +209,8 @@ async def test_a_partition_that_is_shorter_than_the_lease_changes_nothing(rig: R
     rig.proxy.cut()
 
     (other,) = await rig.enqueue()
-    await eventually(lambda: executor.runs(other))
+    # The server may hand it to the session that was just cut, and once more to the next one.
+    await eventually(lambda: executor.runs(other) or executor.runs(other, 2))
     assert connection.status().worker_id == worker_id
     assert executor.exclusive_stops == 0
 
