@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -12,12 +12,14 @@ from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tests.engine.world import NAMESPACE, QUEUE, World, finish
 
+WRITES: Final = {"insert_alone", "insert_tasks", "update_tasks", "finish_tasks"}
+
 
 def writes(world: World) -> list[str]:
     """Return the statements so far that wrote tasks, and forget them."""
     points = list(world.faults.points)
     world.faults.points.clear()
-    return [each for each in points if each in {"insert_tasks", "update_tasks", "finish_tasks"}]
+    return [each for each in points if each in WRITES]
 
 
 async def set_queue(engine: Engine, **brakes: Any) -> None:
@@ -36,7 +38,7 @@ class TestDirectHandOut:
         writes(world)
         (task_id,) = await world.add(engine)
         (task,) = await poll
-        assert writes(world) == ["insert_tasks"]
+        assert writes(world) == ["insert_alone"]
         stored = await world.task(task_id)
         assert stored == task
         assert (stored.state, stored.attempt, stored.version) == (TaskState.DISPATCHED, 1, 0)
@@ -77,7 +79,7 @@ class TestDirectHandOut:
         await world.add(engine)
         (task,) = await poll
         await world.finish(engine, worker, task)
-        assert writes(world) == ["insert_tasks", "finish_tasks"]
+        assert writes(world) == ["insert_alone", "finish_tasks"]
 
     async def test_something_older_goes_first(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
@@ -174,7 +176,7 @@ class TestDirectHandOut:
         writes(world)
         await world.add(engine)
         assert len(await poll) == 1
-        assert writes(world) == ["insert_tasks", "update_tasks"]
+        assert writes(world) == ["insert_alone", "update_tasks"]
 
     @pytest.mark.parametrize("is_on", [True, False])
     async def test_marks_and_cached_rows_change_no_result(self, world: World, is_on: bool) -> None:

@@ -164,10 +164,10 @@ async def test_a_clock_that_was_far_ahead_costs_look_ups_for_a_minute_only(
 
 async def test_what_was_decided_too_long_ago_is_decided_again(world: World, warm: Engine) -> None:
     world.faults.call_at("insert_tasks", lambda: world.clock.advance(ENQUEUE_STORED_MS + 1))
-    (task_id,) = await world.add(warm)
+    first, second = await world.add(warm, 2)
     assert world.faults.points.count("insert_tasks") == 2
     assert looked_up(world)
-    assert await world.state(task_id) is TaskState.PENDING
+    assert await world.state(first) is await world.state(second) is TaskState.PENDING
 
 
 @pytest.mark.parametrize("dialect", ["postgres"])

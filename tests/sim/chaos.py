@@ -57,6 +57,7 @@ class Chaos:
         for process in world.workers:
             process.go_on()
         for server in world.servers:
+            server.spare()
             server.go_on()
             if not server.is_up:
                 await server.start()

@@ -32,7 +32,7 @@ from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.working_set import WorkingSet
 from tenure.store import codec, table
-from tenure.store.sqlite.store import SqliteTx
+from tenure.store.sqlite.store import SqliteStore, SqliteTx
 from tests.sim.faults import CALM, Faults
 
 Function = Any  # of any signature: that of what it replaces
@@ -117,14 +117,14 @@ def _lost_report(_original: Function) -> Function:
 
 
 def _unfenced(original: Function) -> Function:
-    async def changed(self: Any, name: str, rows: Any) -> int:
+    async def changed(self: Any, name: str, rows: Any, *shared: Any) -> int:
         if name == "update_tasks":
             for row in rows:
                 self._connection.execute(
                     "UPDATE tasks SET version = ? WHERE namespace = ? AND id = ?",
                     (row[2], row[0], row[1]),
                 )
-        written: int = await original(self, name, rows)
+        written: int = await original(self, name, rows, *shared)
         return written
 
     return changed
@@ -342,6 +342,15 @@ def _drain_ignored(original: Function) -> Function:
     return changed
 
 
+def _alone_unfenced(original: Function) -> Function:
+    async def changed(self: Any, name: str, row: Any, *shared: Any) -> bool:
+        if name == "insert_alone":
+            return bool(await original(self, "insert_tasks", row))
+        return bool(await original(self, name, row, *shared))
+
+    return changed
+
+
 def _old_session_served(original: Function) -> Function:
     def changed(ws: Any, hand: Any, result: Any) -> bool:
         worker = ws.workers.get(hand.worker_id)
@@ -502,6 +511,7 @@ def _list() -> list[Mutant]:
         m("foreign_worker", worker_handler, "_administered", _foreign_worker, CALM),
         m("drain_ignored", claim, "_may_receive", _drain_ignored, DRAINING),
         m("old_session_served", claim, "_may_receive", _old_session_served, CUTTING),
+        m("alone_unfenced", SqliteStore, "write", _alone_unfenced, DRAINING),
         m("type_ignored", _Deal, "_choose", _type_ignored, CALM),
         m("limit_ignored", queue_rules, "free_slots", _limit_ignored, CALM),
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),

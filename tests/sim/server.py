@@ -144,6 +144,10 @@ class Server:
         self._crash_at = self._random.choice(["", "", "before COMMIT", "after COMMIT"])
         self._crash_in = self._random.randint(1, 12 if self._crash_at == "" else 3)
 
+    def spare(self) -> None:
+        """Take back a crash that was planned and has not come."""
+        self._crash_at = None
+
     def hear(self, payload: str) -> None:
         """Take what another server tells."""
         if self.engine is not None and isinstance(self.engine.store, SimulatedStore):

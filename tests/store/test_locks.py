@@ -14,7 +14,7 @@ from tenure.core.lease import Beat, Lease
 from tenure.core.queue import Queue
 from tenure.core.task_record import Line, Task, TaskState
 from tenure.core.worker import EndReason, Worker, WorkerStatus
-from tenure.store import table
+from tenure.store import codec, table
 from tenure.store.failure import FenceLost, Refused
 from tenure.store.postgres import PostgresStore
 from tenure.store.transaction import Tx
@@ -148,6 +148,14 @@ async def expire(tx: Tx) -> list[Task]:
     return await table.load_held(tx, found, amount=10)
 
 
+async def hand_out_alone(tx: Tx) -> int:
+    """Enqueue and hand out by one statement; give how many tasks were written."""
+    now_ms = await tx.now_ms()
+    fence = (0, lease(1).lease_ms, 0, now_ms - 1_000, now_ms + 1_000)
+    row = codec.task_inserted(held(1))
+    return await tx.fenced("insert_alone", [row], *fence)
+
+
 async def claim(tx: Tx) -> list[str]:
     return [task.id for task in await table.claim_tasks(tx, [demand()])]
 
@@ -240,6 +248,21 @@ async def test_a_hand_out_waits_for_a_drain_and_sees_it(two: Two) -> None:
     assert isinstance(seen, list)
     assert [each.status for each in seen] == [WorkerStatus.DRAINING]
     assert await live(two.first, 1) == [pending(1)]
+
+
+async def test_a_drain_waits_for_a_hand_out_by_one_statement_and_finds_its_task(two: Two) -> None:
+    await add_workers(two.first, [worker(1)], [lease(1)])
+    written, found = await two.overlap(hand_out_alone, drain, second_waits=True)
+    assert written == 1
+    assert isinstance(found, list)
+    assert [task.id for task in found] == [task_id(1)]
+
+
+async def test_a_hand_out_by_one_statement_does_not_wait_for_a_drain(two: Two) -> None:
+    await add_workers(two.first, [worker(1)], [lease(1)])
+    _, written = await two.overlap(drain, hand_out_alone, second_waits=False)
+    assert written == 0
+    assert await live(two.first, 1) == []
 
 
 async def test_two_hand_outs_to_one_worker_do_not_wait_for_each_other(two: Two) -> None:

@@ -26,7 +26,7 @@ PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in
 
 # What a parameter is made of, by its name; every other one is a text.
 INTEGERS: Final = re.compile(
-    r"_ms$|_count$|_max$|_min$|^(completed|failed|line|priority|attempt|version|session_no|slots|pid|number"
+    r"_ms$|_count$|_max$|_min$|^(completed|failed|line|priority|attempt|version|worker_version|session_no|slots|pid|number"
     r"|token|amount|day|before_day)$",
 )
 IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id)$")
@@ -47,7 +47,7 @@ TEXTS: Final = {
     "scope": "[]",
 }
 # How many of the last parameters are the same for all rows.
-SHARED: Final = {"beat_leases": 1}
+SHARED: Final = {"beat_leases": 1, "insert_alone": 5}
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})
 # SQLite has an injected clock, and no locks and partitions.
@@ -187,6 +187,7 @@ async def test_statements_take_the_same_parameters_and_give_as_many_columns(
 ) -> None:
     del sqlite_store
     sqlite = apsw.Connection(str(tmp_path / "tenure.db"))
+    sqlite.create_scalar_function("now_ms", lambda *_: 0, 0)
     postgres = await asyncpg.connect(dsn)
     try:
         for name in sorted(SQLITE.keys() - APART):

@@ -168,7 +168,12 @@ def judge(
 
 def is_late(*, beat_at_ms: int, lease_ms: int, now_ms: int) -> bool:
     """Tell whether a heartbeat was missed: such a worker keeps its work and gets none."""
-    return now_ms - beat_at_ms >= 2 * interval_ms(lease_ms)
+    return beat_at_ms <= late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
+
+
+def late_since_ms(*, lease_ms: int, now_ms: int) -> int:
+    """Return the instant since which a heartbeat must have come for its worker not to be late."""
+    return now_ms - 2 * interval_ms(lease_ms)
 
 
 def is_mass_close(*, closed_count: int, open_count: int) -> bool:

@@ -165,6 +165,11 @@ RETRY_INTERVALS_MAX: Final = 100
 ENQUEUE_YOUNG_MS: Final = 1 * _SECOND_MS
 # How far the guess of the store's time may be off with which that is decided before it is read.
 YOUNG_MARGIN_MS: Final = 250
+# For so long after it was read the store's time is known well enough to write by it: two clocks
+# that are kept drift apart by less than a millisecond.
+STORE_TIME_KEPT_MS: Final = 10 * _SECOND_MS
+# Workers that a server remembers to hand them work by one statement; a fleet at one server.
+RECEIVERS_KEPT_MAX: Final = 10_000
 # What was not looked up is stored within this time after it was decided, or decided again.
 ENQUEUE_STORED_MS: Final = 500
 # A marked enqueue whose task is unknown is accepted once the first request could only be looked up:

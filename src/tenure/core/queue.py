@@ -20,6 +20,11 @@ class Queue(msgspec.Struct, frozen=True, gc=False):
         """Assert what holds for every queue."""
         assert self.concurrency_max >= 0
 
+    @property
+    def has_brakes(self) -> bool:
+        """Tell whether anything keeps tasks of this queue from being handed out."""
+        return self.is_paused or self.concurrency_max > 0
+
 
 def free_slots(queue: Queue, *, held_count: int, wanted: int) -> int:
     """Return how many of ``wanted`` tasks the queue lets out now."""

@@ -6,7 +6,7 @@ before the save, so that a task that is enqueued and handed out at once is writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +25,7 @@ from tenure.engine.working_set import WorkingSet
 from tenure.errors import TenureError
 from tenure.store import access_table, table
 from tenure.store.failure import Conflict
-from tenure.store.table import TaskKey
+from tenure.store.table import Receiver, TaskKey
 from tenure.store.transaction import Tx
 
 Handler = Callable[[WorkingSet, Any], object]
@@ -82,16 +82,18 @@ class Context(msgspec.Struct, frozen=True):
     # How far the store's time is ahead of our monotonic clock; None: look up every new task.
     store_ahead_ms: int | None = None
     disabled: frozenset[str] = frozenset()
+    # Workers as they are remembered; without any, those that may be handed work are read.
+    receivers: Sequence[Receiver] = ()
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What a batch did, for the time after its commit."""
+    """What a batch did, for the time after its commit, and what it saw of the store's time."""
 
     answers: list[object]
     ws: WorkingSet
     claims: ClaimResult
     plan: ClaimPlan
-    store_ahead_ms: int
+    store_ahead_ms: int | None
 
 
 class _Loaded(msgspec.Struct, frozen=True):
@@ -153,7 +155,14 @@ async def _load_all(
         needs.judge = needs.due = None
     receivers = context.plan.receivers
     mono_ms = context.clock.monotonic_ms()
-    rows = await load(tx, needs, cache=cache, receivers=receivers, mono_ms=mono_ms)
+    rows = await load(
+        tx,
+        needs,
+        cache=cache,
+        receivers=receivers,
+        mono_ms=mono_ms,
+        known=context.receivers,
+    )
     if context.disabled:
         # What was read just now is newer than what this server has heard.
         rows.disabled |= context.disabled - rows.namespaces

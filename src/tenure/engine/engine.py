@@ -18,6 +18,7 @@ from tenure.core.sight import Sight
 from tenure.core.task_record import Task
 from tenure.engine import batch, heartbeat
 from tenure.engine import command as c
+from tenure.engine.alone import Shortcut
 from tenure.engine.cache import RowCache
 from tenure.engine.check import check
 from tenure.engine.claim import ClaimPlan
@@ -86,6 +87,7 @@ class Engine:
         self._is_leaving = False
         self._secrets: Secrets | None = None
         self._store_time = StoreTime()
+        self._shortcut = Shortcut(store, self._store_time)
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._work = self._lane(self._run_work, _weight)
@@ -359,7 +361,9 @@ class Engine:
                 return await batch.run(tx, commands, context)
 
             try:
-                committed = await self.store.transaction(body)
+                committed = await self._shortcut.run(commands, context) if number == 0 else None
+                if committed is None:
+                    committed = await self.store.transaction(body)
             except FenceLost as lost:
                 self._cache.forget(lost.ids)
             except Conflict as conflict:
@@ -473,7 +477,9 @@ class Engine:
     def _remember(self, committed: batch.Committed) -> None:
         """Keep copies of what was written, and set the alarm for what is due first."""
         ws = committed.ws
-        self._store_time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
+        if committed.store_ahead_ms is not None:
+            self._store_time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
+            self._shortcut.learn(ws.rows.receivers)
         dues = []
         for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
             self._cache.saved(tasks, are_new=are_new)

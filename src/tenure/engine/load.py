@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -58,15 +58,23 @@ async def load(
     cache: Mapping[TaskKey, Task],
     receivers: set[str],
     mono_ms: int,
+    known: Sequence[Receiver] = (),
 ) -> Rows:
-    """Load and lock rows: access, queue, worker, key, task. ``receivers`` may be handed work."""
+    """Load and lock rows: access, queue, worker, key, task. ``receivers`` may be handed work.
+
+    Those that are ``known`` are not read.
+    """
     rows = Rows()
     if needs.locks_access:
         await _load_access(tx, needs, rows)
     if needs.queues:
         found = await table.lock_queues(tx, needs.queues)
         rows.queues = {(each.namespace, each.name): each for each in found}
-    await _load_workers(tx, needs, rows, receivers, mono_ms)
+    await _load_workers(tx, needs, rows, mono_ms)
+    if receivers:
+        await _load_receivers(tx, rows, receivers, known)
+    if needs.leases:
+        await _load_leases(tx, needs, rows)
     if needs.keys:
         keys = await table.lock_keys(tx, needs.keys)
         rows.keys = {(each.namespace, each.key): each for each in keys}
@@ -101,13 +109,7 @@ async def _load_namespaces(tx: Tx, needs: Needs, rows: Rows) -> None:
         rows.administered = {each.name: each for each in found if each.name in needs.administered}
 
 
-async def _load_workers(
-    tx: Tx,
-    needs: Needs,
-    rows: Rows,
-    receivers: set[str],
-    mono_ms: int,
-) -> None:
+async def _load_workers(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
     for namespace, instance_key, name in sorted(needs.registrations):
         found = await table.find_workers(
             tx,
@@ -122,17 +124,26 @@ async def _load_workers(
         rows.workers.update((each.id, each) for each in locked)
     if needs.judge is not None:
         await _judge(tx, needs, rows, mono_ms)
-    if receivers:
-        for receiver in await table.share_workers(tx, receivers):
-            worker = receiver.worker
-            rows.workers[worker.id] = worker
-            rows.shared_at_ms = receiver.now_ms
-            rows.receivers[worker.id] = receiver
-            if receiver.queue is not None:
-                rows.brakes[worker.namespace, worker.queue] = receiver.queue
-    if needs.leases:
-        leases = await table.read_leases(tx, needs.leases)
-        rows.leases = {each.worker_id: each for each in leases}
+
+
+async def _load_receivers(
+    tx: Tx,
+    rows: Rows,
+    receivers: set[str],
+    known: Sequence[Receiver],
+) -> None:
+    for receiver in known or await table.share_workers(tx, receivers):
+        worker = receiver.worker
+        rows.workers[worker.id] = worker
+        rows.shared_at_ms = receiver.now_ms
+        rows.receivers[worker.id] = receiver
+        if receiver.queue is not None:
+            rows.brakes[worker.namespace, worker.queue] = receiver.queue
+
+
+async def _load_leases(tx: Tx, needs: Needs, rows: Rows) -> None:
+    leases = await table.read_leases(tx, needs.leases)
+    rows.leases = {each.worker_id: each for each in leases}
 
 
 async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:

@@ -40,7 +40,12 @@ class Tx(Protocol):
         """
         ...
 
-    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
+    async def fenced(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> int:
         """Run a write for each row of parameters; return how many rows it found to write."""
         ...
 
@@ -77,6 +82,10 @@ class Store(Protocol):
 
     async def transaction(self, body: Body[T], lane: LaneName = LaneName.WORK) -> T:
         """Run ``body`` in one transaction and return its result after the commit."""
+        ...
+
+    async def write(self, name: str, row: tuple[object, ...], *shared: object) -> bool:
+        """Run a write of one row, a transaction by itself; tell whether it found what to write."""
         ...
 
     async def read(self, body: Body[T]) -> T:

@@ -7,7 +7,7 @@ setting is relied on and nothing listens; the engine's polls are then the only w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -79,9 +79,14 @@ class PostgresTx:
         arrays = (rows,) if _STATEMENTS[name].takes_rows else zip(*rows, strict=True)
         return await self._link.fetch(name, (*arrays, *shared))
 
-    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
+    async def fenced(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> int:
         """Run a write for each row of parameters; it returns the ids that it wrote."""
-        return len(await self.each(name, rows))
+        return len(await self.each(name, rows, *shared))
 
     async def now_ms(self) -> int:
         """Return the database's time, read after the rows were locked."""
@@ -199,12 +204,19 @@ class PostgresStore:
 
     async def transaction(self, body: Body[T], lane: LaneName = LaneName.WORK) -> T:
         """Run ``body`` on the connection of its lane."""
+        return await self._use(lane, lambda link: self._transact(link, body))
+
+    async def write(self, name: str, row: tuple[object, ...], *shared: object) -> bool:
+        """Run a statement without BEGIN and COMMIT, which are each as long a way as itself."""
+        return await self._use(LaneName.WORK, lambda link: self._write(link, name, row, shared))
+
+    async def _use(self, lane: LaneName, run: Callable[[Link], Awaitable[T]]) -> T:
         # Whoever gives up while it waits for the lane leaves the connection to its present user.
         async with self._locks[lane]:
             try:
                 async with asyncio.timeout(TX_SECONDS_MAX):
                     link = await self._link(lane)
-                    return await self._transact(link, body)
+                    return await run(link)
             except BaseException as error:
                 failure = translated(error)
                 if isinstance(failure, Lost) or not isinstance(error, Exception):
@@ -228,6 +240,18 @@ class PostgresStore:
         await transaction.commit()
         self._mark("after COMMIT")
         return result
+
+    async def _write(
+        self,
+        link: Link,
+        name: str,
+        row: tuple[object, ...],
+        shared: tuple[object, ...],
+    ) -> bool:
+        self._mark("before COMMIT")
+        written = await PostgresTx(link, self._probe).fenced(name, [row], *shared)
+        self._mark("after COMMIT")
+        return written == 1
 
     def _mark(self, point: str) -> None:
         if self._probe is not None:

@@ -23,7 +23,7 @@ from tenure.store.failure import Conflict, Lost, Refused, StoreError, StoreInUse
 from tenure.store.migration import Applied
 from tenure.store.sqlite.thread import CallThread
 from tenure.store.statement import Part
-from tenure.store.transaction import Body, LaneName, Probe, Row
+from tenure.store.transaction import Body, LaneName, Probe, Row, Tx
 
 T = TypeVar("T")
 _STATEMENTS = statement.load("tenure.store.sqlite.sql", mark="?")
@@ -92,13 +92,20 @@ class SqliteTx:
             results = self._run(part, rows)
         return results
 
-    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
+    async def fenced(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> int:
         """Run a write for each row of parameters; counted, because RETURNING costs half again.
 
         A row is written if every part has written it.
         """
         if not rows:
             return 0
+        if shared:
+            rows = [(*row, *shared) for row in rows]
         if self._probe is not None:
             self._probe(name)
         connection = self._connection
@@ -144,6 +151,10 @@ def _repeated(part: Part, count: int) -> str | None:
 
 def _bind(parameters: Sequence[object]) -> Any:  # noqa: ANN401 (apsw's own type for values)
     return parameters
+
+
+class _NotWritten(Exception):  # noqa: N818 (takes back what was written so far)
+    """A fence did not hold."""
 
 
 class SqliteStore:
@@ -210,6 +221,7 @@ class SqliteStore:
         # Without this SQLite plans a statement anew whenever a bound value changes: 50 µs each.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.set_busy_timeout(SQLITE_BUSY_MS if self._is_file else 0)
+        connection.create_scalar_function("now_ms", lambda *_: self._clock(), 0)
         if self._is_file:
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", self._synchronous)
@@ -249,6 +261,19 @@ class SqliteStore:
         """Run ``body`` on the one writer."""
         del lane
         return await self._run(self._write_thread, lambda: self._transact(body))
+
+    async def write(self, name: str, row: tuple[object, ...], *shared: object) -> bool:
+        """Run a write of one row in a transaction of its own: it may have several parts."""
+
+        async def body(tx: Tx) -> None:
+            if await tx.fenced(name, [row], *shared) != 1:
+                raise _NotWritten
+
+        try:
+            await self.transaction(body)
+        except _NotWritten:
+            return False
+        return True
 
     def _transact(self, body: Body[T]) -> T:
         connection = self._connection

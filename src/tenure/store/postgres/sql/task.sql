@@ -142,6 +142,45 @@ INSERT INTO history (
 SELECT * FROM gone
 RETURNING CAST(id AS text);
 
+-- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
+-- handed out with it, its worker must be as it is remembered (held by the same lock as in
+-- share_workers, and not waited for, so that the time stays true), not late, its queue not braked.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(CAST(:rows AS insert_tasks_row[]))
+), receiver AS MATERIALIZED (
+    SELECT w.id, w.namespace, w.queue
+    FROM workers AS w
+    WHERE w.id = (SELECT worker_id FROM given)
+      AND w.version = CAST(:worker_version AS integer)
+    FOR KEY SHARE SKIP LOCKED
+)
+INSERT INTO tasks (
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
+    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,
+    spec, progress, input
+)
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
+    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
+    CAST(labels AS jsonb), spec, progress, input
+FROM given
+WHERE floor(extract(epoch FROM clock_timestamp()) * 1000)
+      BETWEEN CAST(:from_ms AS bigint) AND CAST(:until_ms AS bigint)
+  AND (
+      worker_id IS NULL
+      OR EXISTS (
+          SELECT 1
+          FROM receiver AS r
+          JOIN leases AS l ON l.worker_id = r.id
+          LEFT JOIN queues AS q ON q.namespace = r.namespace AND q.name = r.queue
+          WHERE l.lease_ms = CAST(:lease_ms AS bigint)
+            AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
+            AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+      )
+  )
+RETURNING CAST(id AS text);
+
 -- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,

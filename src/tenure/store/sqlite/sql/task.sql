@@ -107,6 +107,34 @@ ON CONFLICT (namespace, id) DO UPDATE SET version = history.version;
 DELETE FROM tasks
 WHERE (namespace, id) IN (VALUES (:namespace, :id));
 
+-- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
+-- handed out with it, its worker must be as it is remembered, not late, and its queue not braked.
+INSERT INTO tasks (
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+)
+SELECT
+    :id, :namespace, :queue, :type, :state, :line, :priority, :created_at_ms, :run_at_ms,
+    :attempt, :version, :worker_id, :handed_at_ms, :session_no, :last_outcome, :due_at_ms,
+    :is_guarded, :labels, :spec, :progress, :input
+WHERE now_ms() BETWEEN :from_ms AND :until_ms
+  AND (
+      :worker_id IS NULL
+      OR EXISTS (
+          SELECT 1
+          FROM workers AS w
+          JOIN leases AS l ON l.worker_id = w.id
+          LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+          WHERE w.id = :worker_id
+            AND w.version = :worker_version
+            AND l.lease_ms = :lease_ms
+            AND l.beat_at_ms > :late_since_ms
+            AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+      )
+  );
+
 -- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,

@@ -1,0 +1,158 @@
+"""A batch of one command about one task, as one statement that is a transaction by itself.
+
+A server that has little to do answers sooner that way: each statement of a transaction, and its
+begin and its end, are a way to the database and back. The batch is rehearsed on what this server
+remembers. If all that is left to do is one write of one task, that write is sent, and it is fenced
+by what was remembered; if anything else is wanted, or the fence does not hold, nothing was done and
+the batch runs as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from tenure.core import lease as lease_rules
+from tenure.core.limits import RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
+from tenure.engine import batch
+from tenure.engine import command as c
+from tenure.engine.store_time import StoreTime
+from tenure.store.table import Receiver
+from tenure.store.transaction import Row, Store
+
+
+class _Unsuited(Exception):  # noqa: N818 (not an error: the batch takes the ordinary way)
+    """The batch needs more than one write."""
+
+
+class Rehearsal:
+    """Stands in for a transaction: it knows the time, has nothing to read, and notes one write."""
+
+    def __init__(self, now_ms: int) -> None:
+        """Rehearse at an instant."""
+        self._now_ms = now_ms
+        self.write: tuple[str, tuple[object, ...]] | None = None
+
+    async def one(self, name: str, *parameters: object) -> Sequence[Row]:
+        """Refuse: there is nothing to read."""
+        del parameters
+        raise _Unsuited(name)
+
+    async def each(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> Sequence[Row]:
+        """Note an enqueue."""
+        del shared
+        if name != "insert_tasks":
+            raise _Unsuited(name)
+        self._note("insert_alone", rows)
+        return ()
+
+    async def fenced(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> int:
+        """Note a write that fences itself."""
+        del shared
+        self._note(name, rows)
+        return len(rows)
+
+    async def now_ms(self) -> int:
+        """Return what the store's time must be."""
+        return self._now_ms
+
+    def _note(self, name: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if self.write is not None or len(rows) != 1:
+            raise _Unsuited(name)
+        self.write = (name, rows[0])
+
+
+class Shortcut:
+    """Runs batches of one command, as far as it knows the time and the workers they concern."""
+
+    def __init__(self, store: Store, time: StoreTime) -> None:
+        """Start without knowing anybody."""
+        self._store = store
+        self._time = time
+        self._receivers: dict[str, Receiver] = {}
+
+    def learn(self, receivers: Mapping[str, Receiver]) -> None:
+        """Remember workers as they were when they were handed work."""
+        if len(self._receivers) + len(receivers) > RECEIVERS_KEPT_MAX:
+            self._receivers.clear()
+        self._receivers.update(receivers)
+
+    async def run(
+        self,
+        commands: Sequence[c.WorkCommand],
+        context: batch.Context,
+    ) -> batch.Committed | None:
+        """Run a batch by one write, or return ``None`` if nothing was done."""
+        if len(commands) != 1 or not _is_single(commands[0]) or context.plan.demands:
+            return None
+        mono_ms, ahead_ms = context.clock.monotonic_ms(), context.store_ahead_ms
+        if ahead_ms is None or not self._time.is_fresh(mono_ms):
+            return None
+        now_ms = mono_ms + ahead_ms
+        receivers = self._known(context.plan.receivers, now_ms)
+        if receivers is None:
+            return None
+        rehearsal = Rehearsal(now_ms)
+        context = replace(context, receivers=receivers)
+        try:
+            committed = await batch.run(rehearsal, list(commands), context)
+        except _Unsuited:
+            return None
+        return await self._write(rehearsal, committed)
+
+    async def _write(
+        self,
+        rehearsal: Rehearsal,
+        committed: batch.Committed,
+    ) -> batch.Committed | None:
+        """Do what was rehearsed; whom a worker's remembered state refuses, the store has to."""
+        if rehearsal.write is None or committed.claims.refused:
+            return None
+        name, row = rehearsal.write
+        fence = self._fence(committed) if name == "insert_alone" else ()
+        is_written = await self._store.write(name, row, *fence)
+        return replace(committed, store_ahead_ms=None) if is_written else None
+
+    def _known(self, worker_ids: set[str], now_ms: int) -> list[Receiver] | None:
+        """Return workers as they are remembered; whether they are late is for the write to see."""
+        known = []
+        for worker_id in worker_ids:
+            receiver = self._receivers.get(worker_id)
+            if receiver is None or receiver.lease_ms is None:
+                return None
+            if receiver.queue is not None and receiver.queue.has_brakes:
+                return None
+            known.append(replace(receiver, beat_at_ms=None, now_ms=now_ms))
+        return known
+
+    def _fence(self, committed: batch.Committed) -> tuple[int, ...]:
+        """Return what must be so for an enqueue to be written."""
+        now_ms = committed.ws.now_ms
+        span = (now_ms - YOUNG_MARGIN_MS, now_ms + YOUNG_MARGIN_MS)
+        (task,) = committed.ws.new_tasks.values()
+        if task.worker_id is None:
+            return (0, 0, 0, *span)
+        receiver = self._receivers[task.worker_id]
+        lease_ms = receiver.lease_ms
+        assert lease_ms is not None
+        late_since_ms = lease_rules.late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
+        return (receiver.worker.version, lease_ms, late_since_ms, *span)
+
+
+def _is_single(command: c.WorkCommand) -> bool:
+    if isinstance(command, c.EnqueueTasks):
+        return len(command.tasks) == 1
+    if isinstance(command, c.FinishTasks | c.ConfirmTasks | c.HeartbeatTasks):
+        return len(command.items) == 1
+    return False

@@ -1,0 +1,194 @@
+"""A command that comes alone is one statement, and never decides by what is no longer so."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pytest
+
+from tenure.core.limits import STORE_TIME_KEPT_MS, YOUNG_MARGIN_MS
+from tenure.core.task_record import Task, TaskState
+from tenure.engine import command as c
+from tenure.engine.engine import Engine
+from tenure.errors import AlreadyExists, Rejection
+from tests.engine.world import NAMESPACE, QUEUE, Sink, World
+
+# Commits, and what a server asks for now and then by itself.
+_PASSED_OVER: Final = {"before COMMIT", "after COMMIT", "read_news", "load_cancelling"}
+BRAKES_SQL: Final = (
+    "INSERT INTO queues (namespace, name, is_paused, concurrency_max, version)"
+    f" VALUES ('{NAMESPACE}', '{QUEUE}', "
+)
+
+
+class Seat(NamedTuple):
+    """An engine, a worker with a session at it, and what the session gets."""
+
+    engine: Engine
+    worker: str
+    sink: Sink
+
+
+@pytest.fixture
+async def seat(world: World, engine: Engine) -> Seat:
+    """A worker that this server remembers, because it has handed it a task."""
+    worker = await world.worker(engine)
+    sink, _ = await world.session(engine, worker)
+    await world.add(engine, 2)
+    for task in sink.take():
+        await world.finish(engine, worker, task)
+    await world.settle(engine)
+    world.faults.points.clear()
+    return Seat(engine, worker, sink)
+
+
+def statements(world: World) -> list[str]:
+    """Return what was sent to the store since the last question."""
+    points = [each for each in world.faults.points if each not in _PASSED_OVER]
+    world.faults.points.clear()
+    return points
+
+
+async def handed(world: World, seat: Seat) -> Task:
+    await world.add(seat.engine)
+    (task,) = seat.sink.take()
+    world.faults.points.clear()
+    return task
+
+
+async def test_an_enqueue_that_is_handed_out_at_once_is_one_statement(
+    world: World, seat: Seat
+) -> None:
+    (task_id,) = await world.add(seat.engine)
+    assert statements(world) == ["insert_alone"]
+    (task,) = seat.sink.take()
+    assert await world.task(task_id) == task
+    assert (task.state, task.worker_id) == (TaskState.DISPATCHED, seat.worker)
+
+
+async def test_an_enqueue_that_nobody_waits_for_is_one_statement(
+    world: World, engine: Engine
+) -> None:
+    await world.add(engine, 2)
+    statements(world)
+    (task_id,) = await world.add(engine)
+    assert statements(world) == ["insert_alone"]
+    assert await world.state(task_id) is TaskState.PENDING
+
+
+async def test_the_end_of_a_task_is_one_statement(world: World, seat: Seat) -> None:
+    task = await handed(world, seat)
+    await world.advance(40)
+    assert isinstance(await world.finish(seat.engine, seat.worker, task), c.Reported)
+    assert statements(world) == ["finish_tasks"]
+    assert (await world.task(task.id)).finished_at_ms == world.clock.now_ms()
+
+
+async def test_a_confirmation_is_one_statement(world: World, seat: Seat) -> None:
+    task = await handed(world, seat)
+    await world.confirm(seat.engine, seat.worker, task)
+    assert statements(world) == ["update_tasks"]
+    assert await world.state(task.id) is TaskState.RUNNING
+
+
+async def test_what_needs_more_than_one_write_is_a_transaction(world: World, seat: Seat) -> None:
+    task = await handed(world, seat)
+    await world.finish(seat.engine, seat.worker, task, c.FinishKind.RELEASED)
+    assert "insert_attempts" in statements(world)
+    await world.add(seat.engine, idempotency_key="once")
+    assert "insert_keys" in statements(world)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE workers SET status = 'draining', drain_at_ms = 0, version = version + 1",
+        "UPDATE workers SET session_no = session_no + 1, version = version + 1",
+        BRAKES_SQL + "true, 0, 1)",
+        "UPDATE leases SET beat_at_ms = beat_at_ms - lease_ms",
+    ],
+    ids=["drained", "at another server", "paused", "late"],
+)
+async def test_a_worker_that_may_get_nothing_any_more_gets_nothing(
+    world: World, seat: Seat, change: str
+) -> None:
+    await world.database.execute(change)
+    (task_id,) = await world.add(seat.engine)
+    assert statements(world)[:1] == ["insert_alone"]
+    assert await world.state(task_id) is TaskState.PENDING
+    assert not seat.sink.take()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        BRAKES_SQL + "false, 1, 1)",
+        "UPDATE leases SET lease_ms = lease_ms - 1",
+        "UPDATE workers SET version = version + 1",
+    ],
+    ids=["a limit", "another lease", "another version"],
+)
+async def test_a_worker_that_has_changed_is_looked_at_and_gets_its_task(
+    world: World, seat: Seat, change: str
+) -> None:
+    await world.database.execute(change)
+    await world.add(seat.engine)
+    assert "share_workers" in statements(world)
+    assert len(seat.sink.take()) == 1
+
+
+async def test_a_limit_that_is_known_is_kept(world: World, seat: Seat) -> None:
+    await seat.engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, concurrency_max=1))
+    first, second = [(await world.add(seat.engine))[0] for _ in range(2)]
+    await world.settle(seat.engine)
+    assert [task.id for task in seat.sink.take()] == [first]
+    assert await world.state(second) is TaskState.PENDING
+
+
+@pytest.mark.parametrize("off_ms", [YOUNG_MARGIN_MS + 1, -YOUNG_MARGIN_MS - 1])
+async def test_a_clock_that_was_set_is_noticed(world: World, seat: Seat, off_ms: int) -> None:
+    await world.jump(off_ms)
+    (task_id,) = await world.add(seat.engine)
+    assert len(statements(world)) > 1
+    assert (await world.task(task_id)).created_at_ms == world.clock.now_ms()
+
+
+async def test_the_time_is_read_again_after_a_while(world: World, seat: Seat) -> None:
+    await world.advance(STORE_TIME_KEPT_MS + 1)
+    await world.add(seat.engine)
+    assert "insert_tasks" in statements(world)
+    await world.add(seat.engine)
+    assert statements(world) == ["insert_alone"]
+
+
+async def test_an_attempt_that_another_server_has_ended_is_not_ended_again(
+    world: World, seat: Seat
+) -> None:
+    other = await world.start()
+    task = await handed(world, seat)
+    await other.submit(c.TerminateTask(namespace=NAMESPACE, task_id=task.id))
+    answer = await world.finish(seat.engine, seat.worker, task)
+    assert isinstance(answer, Rejection)
+    assert await world.state(task.id) is TaskState.FAILED
+
+
+async def test_an_end_that_is_reported_twice_gets_its_answer_again(
+    world: World, seat: Seat
+) -> None:
+    task = await handed(world, seat)
+    first = await world.finish(seat.engine, seat.worker, task)
+    assert await world.finish(seat.engine, seat.worker, task) == first
+    assert isinstance(first, c.Reported)
+
+
+async def test_an_id_that_exists_is_refused(world: World, seat: Seat) -> None:
+    new = world.new()
+    await world.enqueue(seat.engine, new)
+    with pytest.raises(AlreadyExists):
+        await world.enqueue(seat.engine, new)
+
+
+async def test_more_than_one_thing_to_do_is_a_batch(world: World, seat: Seat) -> None:
+    await world.add(seat.engine, 2)
+    assert statements(world)[-1] == "insert_tasks"
+    assert len(seat.sink.take()) == 2
