@@ -6,12 +6,17 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tenure.core.limits import STORE_TIME_KEPT_MS, YOUNG_MARGIN_MS
+from tenure.core.limits import (
+    CROWDED_MS,
+    FALLBACK_POLL_MS,
+    STORE_TIME_KEPT_MS,
+    YOUNG_MARGIN_MS,
+)
 from tenure.core.task_record import Task, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import AlreadyExists, Rejection
-from tests.engine.world import NAMESPACE, QUEUE, Sink, World
+from tests.engine.world import NAMESPACE, QUEUE, Sink, World, until
 
 # Commits, and what a server asks for now and then by itself.
 _PASSED_OVER: Final = {"before COMMIT", "after COMMIT", "read_news", "load_cancelling"}
@@ -89,6 +94,71 @@ async def test_a_confirmation_is_one_statement(world: World, seat: Seat) -> None
     await world.confirm(seat.engine, seat.worker, task)
     assert statements(world) == ["update_tasks"]
     assert await world.state(task.id) is TaskState.RUNNING
+
+
+async def crowd(world: World, engine: Engine, count: int) -> list[str]:
+    """Let tasks wait that nobody was told of, as after a word from another server."""
+    await engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True))
+    ids = [(await world.add(engine))[0] for _ in range(count)]
+    await world.database.execute("DELETE FROM queues")
+    statements(world)
+    return ids
+
+
+@pytest.mark.parametrize("dialect", ["postgres"])
+async def test_a_claim_of_one_task_is_a_look_and_a_write(world: World, engine: Engine) -> None:
+    worker = await world.worker(engine)
+    await world.add(engine, 2)
+    await world.claim(engine, worker, max_tasks=2)
+    (task_id,) = await crowd(world, engine, 1)
+    (task,) = await world.claim(engine, worker)
+    assert statements(world) == ["claim_tasks", "update_alone"]
+    assert task.id == task_id
+    assert (await world.task(task_id)).worker_id == worker
+
+
+@pytest.mark.parametrize("dialect", ["postgres"])
+async def test_a_session_whose_lines_are_empty_looks_and_writes_nothing(
+    world: World, seat: Seat
+) -> None:
+    await world.advance(FALLBACK_POLL_MS)
+    seat.engine.look_for_work()
+    await until(lambda: "claim_tasks" in world.faults.points)
+    await world.settle(seat.engine)
+    assert "share_workers" not in statements(world)
+
+
+@pytest.mark.parametrize("dialect", ["postgres"])
+async def test_a_claim_of_many_tasks_is_a_batch_and_so_are_those_after_it(
+    world: World, engine: Engine
+) -> None:
+    worker = await world.worker(engine)
+    await world.add(engine, 2)
+    await world.claim(engine, worker, max_tasks=2)
+    ids = await crowd(world, engine, 5)
+    first = await world.claim(engine, worker, max_tasks=3)
+    assert statements(world).count("claim_tasks") == 2
+    second = await world.claim(engine, worker, max_tasks=1)
+    assert statements(world).count("claim_tasks") == 1
+    await world.advance(CROWDED_MS)
+    third = await world.claim(engine, worker, max_tasks=1)
+    assert [task.id for task in (*first, *second, *third)] == ids
+    assert "update_alone" in statements(world)
+
+
+@pytest.mark.parametrize("dialect", ["postgres"])
+async def test_a_claim_by_a_worker_that_has_changed_is_decided_again(
+    world: World, engine: Engine
+) -> None:
+    worker = await world.worker(engine)
+    await world.add(engine, 2)
+    await world.claim(engine, worker, max_tasks=2)
+    (task_id,) = await crowd(world, engine, 1)
+    await world.database.execute("UPDATE workers SET version = version + 1")
+    (task,) = await world.claim(engine, worker)
+    assert "share_workers" in statements(world)
+    assert task.id == task_id
+    assert (await world.task(task_id)).worker_id == worker
 
 
 async def test_what_needs_more_than_one_write_is_a_transaction(world: World, seat: Seat) -> None:

@@ -83,6 +83,11 @@ class SimulatedStore(SqliteStore):
         self.callback: Callable[[str], None] | None = None
 
     @property
+    def is_far(self) -> bool:
+        """Let a lone claim be a look and a write, as on PostgreSQL."""
+        return True
+
+    @property
     def is_listening(self) -> bool:
         """Tell whether hints reach this server in its world."""
         return self._world.has_hints

@@ -148,12 +148,21 @@ async def expire(tx: Tx) -> list[Task]:
     return await table.load_held(tx, found, amount=10)
 
 
-async def hand_out_alone(tx: Tx) -> int:
-    """Enqueue and hand out by one statement; give how many tasks were written."""
+async def write_alone(tx: Tx, name: str, row: tuple[object, ...]) -> int:
+    """Hand out by one statement, fenced by the worker; give how many tasks were written."""
     now_ms = await tx.now_ms()
     fence = (0, lease(1).lease_ms, 0, now_ms - 1_000, now_ms + 1_000)
-    row = codec.task_inserted(held(1))
-    return await tx.fenced("insert_alone", [row], *fence)
+    return await tx.fenced(name, [row], *fence)
+
+
+async def enqueue_alone(tx: Tx) -> int:
+    return await write_alone(tx, "insert_alone", codec.task_inserted(held(1)))
+
+
+async def hand_out_alone(tx: Tx) -> int:
+    """Hand out the first version of the task, as a server does that has looked at it."""
+    handed = codec.task_updated(dispatched_from(pending(1)))
+    return await write_alone(tx, "update_alone", handed)
 
 
 async def claim(tx: Tx) -> list[str]:
@@ -250,19 +259,40 @@ async def test_a_hand_out_waits_for_a_drain_and_sees_it(two: Two) -> None:
     assert await live(two.first, 1) == [pending(1)]
 
 
-async def test_a_drain_waits_for_a_hand_out_by_one_statement_and_finds_its_task(two: Two) -> None:
+@pytest.mark.parametrize("act", [enqueue_alone, hand_out_alone])
+async def test_a_drain_waits_for_a_hand_out_by_one_statement_and_finds_its_task(
+    two: Two,
+    act: Act[int],
+) -> None:
     await add_workers(two.first, [worker(1)], [lease(1)])
-    written, found = await two.overlap(hand_out_alone, drain, second_waits=True)
+    if act is hand_out_alone:
+        await insert(two.first, pending(1))
+    written, found = await two.overlap(act, drain, second_waits=True)
     assert written == 1
     assert isinstance(found, list)
     assert [task.id for task in found] == [task_id(1)]
 
 
-async def test_a_hand_out_by_one_statement_does_not_wait_for_a_drain(two: Two) -> None:
+@pytest.mark.parametrize("act", [enqueue_alone, hand_out_alone])
+async def test_a_hand_out_by_one_statement_does_not_wait_for_a_drain(
+    two: Two,
+    act: Act[int],
+) -> None:
     await add_workers(two.first, [worker(1)], [lease(1)])
-    _, written = await two.overlap(drain, hand_out_alone, second_waits=False)
+    before = [pending(1)] if act is hand_out_alone else []
+    await insert(two.first, *before)
+    _, written = await two.overlap(drain, act, second_waits=False)
     assert written == 0
-    assert await live(two.first, 1) == []
+    assert await live(two.first, 1) == before
+
+
+async def test_a_hand_out_by_one_statement_loses_against_a_cancel_it_did_not_see(two: Two) -> None:
+    await add_workers(two.first, [worker(1)], [lease(1)])
+    await insert(two.first, pending(1))
+    _, written = await two.overlap(load_and(cancelling), hand_out_alone, second_waits=True)
+    assert written == 0
+    (stored,) = await live(two.first, 1)
+    assert stored.state is TaskState.PAUSED
 
 
 async def test_two_hand_outs_to_one_worker_do_not_wait_for_each_other(two: Two) -> None:

@@ -168,6 +168,8 @@ YOUNG_MARGIN_MS: Final = 250
 # For so long after it was read the store's time is known well enough to write by it: two clocks
 # that are kept drift apart by less than a millisecond.
 STORE_TIME_KEPT_MS: Final = 10 * _SECOND_MS
+# After a claim that found more than one task, claims are batches for so long: there is work.
+CROWDED_MS: Final = 1 * _SECOND_MS
 # Workers that a server remembers to hand them work by one statement; a fleet at one server.
 RECEIVERS_KEPT_MAX: Final = 10_000
 # What was not looked up is stored within this time after it was decided, or decided again.

@@ -4,22 +4,25 @@ A server that has little to do answers sooner that way: each statement of a tran
 begin and its end, are a way to the database and back. The batch is rehearsed on what this server
 remembers. If all that is left to do is one write of one task, that write is sent, and it is fenced
 by what was remembered; if anything else is wanted, or the fence does not hold, nothing was done and
-the batch runs as any other.
+the batch runs as any other. A claim looks at its lines first: two statements instead of five.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from tenure.core import lease as lease_rules
-from tenure.core.limits import RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
+from tenure.core.limits import CROWDED_MS, RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
 from tenure.engine import batch
 from tenure.engine import command as c
 from tenure.engine.store_time import StoreTime
 from tenure.store.table import Receiver
 from tenure.store.transaction import Row, Store
+
+_REPORTS: Final = (c.FinishTasks, c.ConfirmTasks, c.HeartbeatTasks)
 
 
 class _Unsuited(Exception):  # noqa: N818 (not an error: the batch takes the ordinary way)
@@ -27,15 +30,16 @@ class _Unsuited(Exception):  # noqa: N818 (not an error: the batch takes the ord
 
 
 class Rehearsal:
-    """Stands in for a transaction: it knows the time, has nothing to read, and notes one write."""
+    """Stands in for a transaction: it knows the time, looks at lines, and notes one write."""
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, store: Store, now_ms: int) -> None:
         """Rehearse at an instant."""
+        self._store = store
         self._now_ms = now_ms
         self.write: tuple[str, tuple[object, ...]] | None = None
 
     async def one(self, name: str, *parameters: object) -> Sequence[Row]:
-        """Refuse: there is nothing to read."""
+        """Refuse: what is read here was not remembered."""
         del parameters
         raise _Unsuited(name)
 
@@ -45,11 +49,13 @@ class Rehearsal:
         rows: Sequence[tuple[object, ...]],
         *shared: object,
     ) -> Sequence[Row]:
-        """Note an enqueue."""
+        """Look for work, or note an enqueue."""
         del shared
+        if name == "claim_tasks":
+            return await self._store.look(name, rows)
         if name != "insert_tasks":
             raise _Unsuited(name)
-        self._note("insert_alone", rows)
+        self._note(name, rows)
         return ()
 
     async def fenced(
@@ -81,6 +87,7 @@ class Shortcut:
         self._store = store
         self._time = time
         self._receivers: dict[str, Receiver] = {}
+        self._crowded_until_ms = 0
 
     def learn(self, receivers: Mapping[str, Receiver]) -> None:
         """Remember workers as they were when they were handed work."""
@@ -94,22 +101,36 @@ class Shortcut:
         context: batch.Context,
     ) -> batch.Committed | None:
         """Run a batch by one write, or return ``None`` if nothing was done."""
-        if len(commands) != 1 or not _is_single(commands[0]) or context.plan.demands:
-            return None
         mono_ms, ahead_ms = context.clock.monotonic_ms(), context.store_ahead_ms
-        if ahead_ms is None or not self._time.is_fresh(mono_ms):
+        if ahead_ms is None or not self._is_suited(commands, context, mono_ms):
             return None
         now_ms = mono_ms + ahead_ms
         receivers = self._known(context.plan.receivers, now_ms)
         if receivers is None:
             return None
-        rehearsal = Rehearsal(now_ms)
+        rehearsal = Rehearsal(self._store, now_ms)
         context = replace(context, receivers=receivers)
         try:
             committed = await batch.run(rehearsal, list(commands), context)
         except _Unsuited:
+            if context.plan.demands:
+                self._crowded_until_ms = mono_ms + CROWDED_MS
             return None
         return await self._write(rehearsal, committed)
+
+    def _is_suited(
+        self,
+        commands: Sequence[c.WorkCommand],
+        context: batch.Context,
+        mono_ms: int,
+    ) -> bool:
+        """Tell whether a batch may come down to one write, for all that is known before."""
+        if len(commands) > 1 or not self._time.is_fresh(mono_ms):
+            return False
+        is_claim = not commands or isinstance(commands[0], c.ClaimTasks)
+        if is_claim:
+            return self._store.is_far and mono_ms >= self._crowded_until_ms
+        return _is_single(commands[0]) and not context.plan.demands
 
     async def _write(
         self,
@@ -117,10 +138,17 @@ class Shortcut:
         committed: batch.Committed,
     ) -> batch.Committed | None:
         """Do what was rehearsed; whom a worker's remembered state refuses, the store has to."""
-        if rehearsal.write is None or committed.claims.refused:
+        claims = committed.claims
+        if claims.refused:
             return None
+        if rehearsal.write is None:
+            # Lines that are empty need no write, unless somebody is here for the first time.
+            is_done = claims.asked and not any(hand.is_new for hand in committed.plan.hands)
+            return replace(committed, store_ahead_ms=None) if is_done else None
         name, row = rehearsal.write
-        fence = self._fence(committed) if name == "insert_alone" else ()
+        fence: tuple[int, ...] = ()
+        if name == "insert_tasks" or claims.dealt:
+            name, fence = name.replace("_tasks", "_alone"), self._fence(committed)
         is_written = await self._store.write(name, row, *fence)
         return replace(committed, store_ahead_ms=None) if is_written else None
 
@@ -137,10 +165,11 @@ class Shortcut:
         return known
 
     def _fence(self, committed: batch.Committed) -> tuple[int, ...]:
-        """Return what must be so for an enqueue to be written."""
-        now_ms = committed.ws.now_ms
+        """Return what must be so for an enqueue or a hand-out to be written."""
+        ws = committed.ws
+        now_ms = ws.now_ms
         span = (now_ms - YOUNG_MARGIN_MS, now_ms + YOUNG_MARGIN_MS)
-        (task,) = committed.ws.new_tasks.values()
+        (task,) = (ws.new_tasks or ws.changed_tasks).values()
         if task.worker_id is None:
             return (0, 0, 0, *span)
         receiver = self._receivers[task.worker_id]
@@ -153,6 +182,4 @@ class Shortcut:
 def _is_single(command: c.WorkCommand) -> bool:
     if isinstance(command, c.EnqueueTasks):
         return len(command.tasks) == 1
-    if isinstance(command, c.FinishTasks | c.ConfirmTasks | c.HeartbeatTasks):
-        return len(command.items) == 1
-    return False
+    return isinstance(command, _REPORTS) and len(command.items) == 1

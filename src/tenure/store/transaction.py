@@ -72,6 +72,11 @@ class Store(Protocol):
         """Tell whether what other replicas tell is heard, as far as this server knows."""
         ...
 
+    @property
+    def is_far(self) -> bool:
+        """Tell whether each statement is a way to another process and back."""
+        ...
+
     async def open(self) -> None:
         """Connect and bring the schema up to date."""
         ...
@@ -86,6 +91,10 @@ class Store(Protocol):
 
     async def write(self, name: str, row: tuple[object, ...], *shared: object) -> bool:
         """Run a write of one row, a transaction by itself; tell whether it found what to write."""
+        ...
+
+    async def look(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
+        """Run a statement that reads, by itself: no lock of it lasts."""
         ...
 
     async def read(self, body: Body[T]) -> T:

@@ -147,6 +147,11 @@ class PostgresStore:
         """Tell whether the side connection is there; behind a pooler there is none."""
         return self._channel is not None and self._channel.is_open
 
+    @property
+    def is_far(self) -> bool:
+        """The database is another process, if not on another machine."""
+        return True
+
     async def open(self) -> None:
         """Connect and bring the schema up to date, together with others that start now."""
         try:
@@ -209,6 +214,13 @@ class PostgresStore:
     async def write(self, name: str, row: tuple[object, ...], *shared: object) -> bool:
         """Run a statement without BEGIN and COMMIT, which are each as long a way as itself."""
         return await self._use(LaneName.WORK, lambda link: self._write(link, name, row, shared))
+
+    async def look(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
+        """Run a statement that reads, without BEGIN and COMMIT."""
+        return await self._use(
+            LaneName.WORK,
+            lambda link: PostgresTx(link, self._probe).each(name, rows),
+        )
 
     async def _use(self, lane: LaneName, run: Callable[[Link], Awaitable[T]]) -> T:
         # Whoever gives up while it waits for the lane leaves the connection to its present user.

@@ -199,6 +199,11 @@ class SqliteStore:
         """Nobody tells anything here."""
         return False
 
+    @property
+    def is_far(self) -> bool:
+        """A transaction is one way to the writer's thread, whatever it does."""
+        return False
+
     async def open(self) -> None:
         """Open the file for this server alone and bring its schema up to date."""
         if self._is_file:
@@ -274,6 +279,10 @@ class SqliteStore:
         except _NotWritten:
             return False
         return True
+
+    async def look(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
+        """Run a statement that reads."""
+        return await self.transaction(lambda tx: tx.each(name, rows))
 
     def _transact(self, body: Body[T]) -> T:
         connection = self._connection

@@ -391,6 +391,56 @@ CROSS JOIN LATERAL (
     SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
 ) AS t;
 
+-- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- A hand-out that is a transaction by itself: see insert_alone and finish_tasks.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(CAST(:rows AS update_tasks_row[]))
+), receiver AS MATERIALIZED (
+    SELECT w.id, w.namespace, w.queue
+    FROM workers AS w
+    WHERE w.id = (SELECT worker_id FROM given)
+      AND w.version = CAST(:worker_version AS integer)
+    FOR KEY SHARE SKIP LOCKED
+), found AS MATERIALIZED (
+    SELECT c.place, g.*
+    FROM given AS g
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS place, l.id, l.version
+        FROM tasks AS l
+        WHERE l.namespace = g.namespace AND l.id = g.id
+        OFFSET 0
+    ) AS c
+    WHERE c.id = g.id
+      AND c.version = g.version
+      AND floor(extract(epoch FROM clock_timestamp()) * 1000)
+          BETWEEN CAST(:from_ms AS bigint) AND CAST(:until_ms AS bigint)
+      AND EXISTS (
+          SELECT 1
+          FROM receiver AS r
+          JOIN leases AS l ON l.worker_id = r.id
+          LEFT JOIN queues AS q ON q.namespace = r.namespace AND q.name = r.queue
+          WHERE l.lease_ms = CAST(:lease_ms AS bigint)
+            AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
+            AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+      )
+)
+UPDATE tasks AS t
+SET state = g.state,
+    line = g.line,
+    run_at_ms = g.run_at_ms,
+    attempt = g.attempt,
+    version = g.version + 1,
+    worker_id = g.worker_id,
+    handed_at_ms = g.handed_at_ms,
+    session_no = g.session_no,
+    last_outcome = g.last_outcome,
+    due_at_ms = g.due_at_ms,
+    is_guarded = g.is_guarded,
+    progress = g.progress
+FROM found AS g
+WHERE t.ctid = g.place AND t.version = g.version
+RETURNING CAST(t.id AS text);
+
 -- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
 -- By place, after a lookup by primary key: see finish_tasks.
 WITH found AS MATERIALIZED (

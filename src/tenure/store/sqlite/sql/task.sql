@@ -321,6 +321,37 @@ SELECT
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
+-- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- A hand-out that is a transaction by itself: see insert_alone.
+UPDATE tasks
+SET state = :state,
+    line = :line,
+    run_at_ms = :run_at_ms,
+    attempt = :attempt,
+    version = :version + 1,
+    worker_id = :worker_id,
+    handed_at_ms = :handed_at_ms,
+    session_no = :session_no,
+    last_outcome = :last_outcome,
+    due_at_ms = :due_at_ms,
+    is_guarded = :is_guarded,
+    progress = :progress
+WHERE namespace = :namespace
+  AND id = :id
+  AND version = :version
+  AND now_ms() BETWEEN :from_ms AND :until_ms
+  AND EXISTS (
+      SELECT 1
+      FROM workers AS w
+      JOIN leases AS l ON l.worker_id = w.id
+      LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+      WHERE w.id = :worker_id
+        AND w.version = :worker_version
+        AND l.lease_ms = :lease_ms
+        AND l.beat_at_ms > :late_since_ms
+        AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+  );
+
 -- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
 UPDATE tasks
 SET state = :state,
