@@ -52,7 +52,7 @@ class Rehearsal:
         """Look for work, or note an enqueue."""
         del shared
         if name == "claim_tasks":
-            return await self._store.look(name, rows)
+            return await self._store.look("peek_tasks", rows)
         if name != "insert_tasks":
             raise _Unsuited(name)
         self._note(name, rows)

@@ -365,6 +365,35 @@ CROSS JOIN LATERAL (
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
+-- name: peek_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+-- As claim_tasks without its locks, which would be written to the log and waited for.
+SELECT
+    CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
+    t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
+    t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
+    CAST(t.labels AS text), t.spec, t.progress, t.input
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
+    CAST(:line AS smallint[]), CAST(:priority_min AS smallint[]),
+    CAST(:priority_max AS smallint[]), CAST(:mark_run_at_ms AS bigint[]),
+    CAST(:mark_id AS uuid[]), CAST(:amount AS integer[])
+) AS d (
+    namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount
+)
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM tasks AS c
+    WHERE c.line > 0
+      AND c.namespace = d.namespace
+      AND c.queue = d.queue
+      AND c.type = d.type
+      AND c.line = d.line
+      AND (c.priority, c.run_at_ms, c.id) >= (d.priority_min, d.mark_run_at_ms, d.mark_id)
+      AND c.priority <= d.priority_max
+    ORDER BY c.namespace, c.queue, c.type, c.line, c.priority, c.run_at_ms, c.id
+    LIMIT d.amount
+) AS t;
+
 -- name: read_held(namespace, queue, worker_id)
 SELECT CAST(d.worker_id AS text), CAST(t.id AS text), t.attempt
 FROM unnest(

@@ -305,6 +305,23 @@ WHERE namespace = :namespace AND id = :id;
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
+-- name: peek_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+-- As claim_tasks: the one writer is the lock.
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
+    worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
+    progress, input
+FROM tasks
+WHERE line > 0
+  AND namespace = :namespace
+  AND queue = :queue
+  AND type = :type
+  AND line = :line
+  AND (priority, run_at_ms, id) >= (:priority_min, :mark_run_at_ms, :mark_id)
+  AND priority <= :priority_max
+ORDER BY namespace, queue, type, line, priority, run_at_ms, id
+LIMIT :amount;
+
 -- name: read_held(namespace, queue, worker_id)
 SELECT worker_id, id, attempt
 FROM tasks INDEXED BY tasks_held
