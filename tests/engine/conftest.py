@@ -7,16 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tenure.engine.engine import Engine
-from tests.engine.world import Clock, World, open_database, prepare_postgres
+from tests.engine.world import Clock, World, open_database
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def dialect(request: pytest.FixtureRequest) -> str:
-    """Name the store, and get PostgreSQL ready while no loop runs."""
-    name = str(request.param)
-    if name == "postgres":
-        prepare_postgres()
-    return name
+    """Name the store."""
+    return str(request.param)
 
 
 @pytest.fixture

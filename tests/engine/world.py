@@ -271,11 +271,6 @@ def _template(server: PostgresServer) -> str:
     return name
 
 
-def prepare_postgres() -> None:
-    """Start the server and make the template; called where no loop runs."""
-    _template(shared())
-
-
 @asynccontextmanager
 async def open_database(dialect: str, clock: Clock) -> AsyncIterator[Database]:
     """Give a fresh database of either kind."""
@@ -291,7 +286,9 @@ async def open_database(dialect: str, clock: Clock) -> AsyncIterator[Database]:
             await database.close()
         return
     server = shared()
-    name = _idle.pop() if _idle else server.create_database(_template(server))
+    name = _idle.pop() if _idle else None
+    if name is None:
+        name = server.create_database(await asyncio.to_thread(_template, server))
     dsn = server.dsn(name) + SEARCH_PATH
     connection = await asyncpg.connect(dsn)
     made = PostgresDatabase(clock, dsn, connection)

@@ -117,14 +117,14 @@ def _lost_report(_original: Function) -> Function:
 
 
 def _unfenced(original: Function) -> Function:
-    async def changed(self: Any, name: str, rows: Any, *shared: Any) -> int:
+    async def changed(self: Any, name: str, rows: Any) -> int:
         if name == "update_tasks":
             for row in rows:
                 self._connection.execute(
                     "UPDATE tasks SET version = ? WHERE namespace = ? AND id = ?",
                     (row[2], row[0], row[1]),
                 )
-        written: int = await original(self, name, rows, *shared)
+        written: int = await original(self, name, rows)
         return written
 
     return changed

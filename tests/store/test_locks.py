@@ -152,7 +152,7 @@ async def write_alone(tx: Tx, name: str, row: tuple[object, ...]) -> int:
     """Hand out by one statement, fenced by the worker; give how many tasks were written."""
     now_ms = await tx.now_ms()
     fence = (0, lease(1).lease_ms, 0, now_ms - 1_000, now_ms + 1_000)
-    return await tx.fenced(name, [row], *fence)
+    return len(await tx.one(name, *row, *fence))
 
 
 async def enqueue_alone(tx: Tx) -> int:

@@ -47,7 +47,7 @@ TEXTS: Final = {
     "scope": "[]",
 }
 # How many of the last parameters are the same for all rows.
-SHARED: Final = {"beat_leases": 1, "insert_alone": 5, "update_alone": 5}
+SHARED: Final = {"beat_leases": 1}
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})
 # SQLite has an injected clock, and no locks and partitions.

@@ -58,14 +58,8 @@ class Rehearsal:
         self._note(name, rows)
         return ()
 
-    async def fenced(
-        self,
-        name: str,
-        rows: Sequence[tuple[object, ...]],
-        *shared: object,
-    ) -> int:
+    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
         """Note a write that fences itself."""
-        del shared
         self._note(name, rows)
         return len(rows)
 

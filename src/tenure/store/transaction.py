@@ -40,12 +40,7 @@ class Tx(Protocol):
         """
         ...
 
-    async def fenced(
-        self,
-        name: str,
-        rows: Sequence[tuple[object, ...]],
-        *shared: object,
-    ) -> int:
+    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
         """Run a write for each row of parameters; return how many rows it found to write."""
         ...
 

@@ -79,14 +79,9 @@ class PostgresTx:
         arrays = (rows,) if _STATEMENTS[name].takes_rows else zip(*rows, strict=True)
         return await self._link.fetch(name, (*arrays, *shared))
 
-    async def fenced(
-        self,
-        name: str,
-        rows: Sequence[tuple[object, ...]],
-        *shared: object,
-    ) -> int:
+    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
         """Run a write for each row of parameters; it returns the ids that it wrote."""
-        return len(await self.each(name, rows, *shared))
+        return len(await self.each(name, rows))
 
     async def now_ms(self) -> int:
         """Return the database's time, read after the rows were locked."""
@@ -261,9 +256,13 @@ class PostgresStore:
         shared: tuple[object, ...],
     ) -> bool:
         self._mark("before COMMIT")
-        written = await PostgresTx(link, self._probe).fenced(name, [row], *shared)
+        tx = PostgresTx(link, self._probe)
+        if _STATEMENTS[name].takes_rows:
+            written = await tx.each(name, [row], *shared)
+        else:
+            written = await tx.one(name, *row, *shared)
         self._mark("after COMMIT")
-        return written == 1
+        return len(written) == 1
 
     def _mark(self, point: str) -> None:
         if self._probe is not None:

@@ -92,20 +92,13 @@ class SqliteTx:
             results = self._run(part, rows)
         return results
 
-    async def fenced(
-        self,
-        name: str,
-        rows: Sequence[tuple[object, ...]],
-        *shared: object,
-    ) -> int:
+    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
         """Run a write for each row of parameters; counted, because RETURNING costs half again.
 
         A row is written if every part has written it.
         """
         if not rows:
             return 0
-        if shared:
-            rows = [(*row, *shared) for row in rows]
         if self._probe is not None:
             self._probe(name)
         connection = self._connection
@@ -271,7 +264,7 @@ class SqliteStore:
         """Run a write of one row in a transaction of its own: it may have several parts."""
 
         async def body(tx: Tx) -> None:
-            if await tx.fenced(name, [row], *shared) != 1:
+            if await tx.fenced(name, [(*row, *shared)]) != 1:
                 raise _NotWritten
 
         try:

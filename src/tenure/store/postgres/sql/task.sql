@@ -146,14 +146,17 @@ RETURNING CAST(id AS text);
 -- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
 -- handed out with it, its worker must be as it is remembered (held by the same lock as in
 -- share_workers, and not waited for, so that the time stays true), not late, its queue not braked.
-WITH given AS MATERIALIZED (
-    SELECT * FROM unnest(CAST(:rows AS insert_tasks_row[]))
-), receiver AS MATERIALIZED (
-    SELECT w.id, w.namespace, w.queue
+WITH receiver AS MATERIALIZED (
+    SELECT 1
     FROM workers AS w
-    WHERE w.id = (SELECT worker_id FROM given)
+    JOIN leases AS l ON l.worker_id = w.id
+    LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+    WHERE w.id = CAST(:worker_id AS uuid)
       AND w.version = CAST(:worker_version AS integer)
-    FOR KEY SHARE SKIP LOCKED
+      AND l.lease_ms = CAST(:lease_ms AS bigint)
+      AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
+      AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+    FOR KEY SHARE OF w SKIP LOCKED
 )
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
@@ -161,24 +164,16 @@ INSERT INTO tasks (
     spec, progress, input
 )
 SELECT
-    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
-    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
-    CAST(labels AS jsonb), spec, progress, input
-FROM given
+    CAST(:id AS uuid), CAST(:namespace AS text), CAST(:queue AS text), CAST(:type AS text),
+    CAST(:state AS text), CAST(:line AS smallint), CAST(:priority AS smallint),
+    CAST(:created_at_ms AS bigint), CAST(:run_at_ms AS bigint), CAST(:attempt AS integer),
+    CAST(:version AS integer), CAST(:worker_id AS uuid), CAST(:handed_at_ms AS bigint),
+    CAST(:session_no AS integer), CAST(:last_outcome AS text), CAST(:due_at_ms AS bigint),
+    CAST(:is_guarded AS boolean), CAST(:labels AS jsonb), CAST(:spec AS bytea),
+    CAST(:progress AS bytea), CAST(:input AS bytea)
 WHERE floor(extract(epoch FROM clock_timestamp()) * 1000)
       BETWEEN CAST(:from_ms AS bigint) AND CAST(:until_ms AS bigint)
-  AND (
-      worker_id IS NULL
-      OR EXISTS (
-          SELECT 1
-          FROM receiver AS r
-          JOIN leases AS l ON l.worker_id = r.id
-          LEFT JOIN queues AS q ON q.namespace = r.namespace AND q.name = r.queue
-          WHERE l.lease_ms = CAST(:lease_ms AS bigint)
-            AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
-            AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
-      )
-  )
+  AND (CAST(:worker_id AS uuid) IS NULL OR EXISTS (SELECT 1 FROM receiver))
 RETURNING CAST(id AS text);
 
 -- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
@@ -421,53 +416,38 @@ CROSS JOIN LATERAL (
 ) AS t;
 
 -- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
--- A hand-out that is a transaction by itself: see insert_alone and finish_tasks.
-WITH given AS MATERIALIZED (
-    SELECT * FROM unnest(CAST(:rows AS update_tasks_row[]))
-), receiver AS MATERIALIZED (
-    SELECT w.id, w.namespace, w.queue
+-- A hand-out that is a transaction by itself: see insert_alone.
+WITH receiver AS MATERIALIZED (
+    SELECT 1
     FROM workers AS w
-    WHERE w.id = (SELECT worker_id FROM given)
+    JOIN leases AS l ON l.worker_id = w.id
+    LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+    WHERE w.id = CAST(:worker_id AS uuid)
       AND w.version = CAST(:worker_version AS integer)
-    FOR KEY SHARE SKIP LOCKED
-), found AS MATERIALIZED (
-    SELECT c.place, g.*
-    FROM given AS g
-    CROSS JOIN LATERAL (
-        SELECT l.ctid AS place, l.id, l.version
-        FROM tasks AS l
-        WHERE l.namespace = g.namespace AND l.id = g.id
-        OFFSET 0
-    ) AS c
-    WHERE c.id = g.id
-      AND c.version = g.version
-      AND floor(extract(epoch FROM clock_timestamp()) * 1000)
-          BETWEEN CAST(:from_ms AS bigint) AND CAST(:until_ms AS bigint)
-      AND EXISTS (
-          SELECT 1
-          FROM receiver AS r
-          JOIN leases AS l ON l.worker_id = r.id
-          LEFT JOIN queues AS q ON q.namespace = r.namespace AND q.name = r.queue
-          WHERE l.lease_ms = CAST(:lease_ms AS bigint)
-            AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
-            AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
-      )
+      AND l.lease_ms = CAST(:lease_ms AS bigint)
+      AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
+      AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+    FOR KEY SHARE OF w SKIP LOCKED
 )
 UPDATE tasks AS t
-SET state = g.state,
-    line = g.line,
-    run_at_ms = g.run_at_ms,
-    attempt = g.attempt,
-    version = g.version + 1,
-    worker_id = g.worker_id,
-    handed_at_ms = g.handed_at_ms,
-    session_no = g.session_no,
-    last_outcome = g.last_outcome,
-    due_at_ms = g.due_at_ms,
-    is_guarded = g.is_guarded,
-    progress = g.progress
-FROM found AS g
-WHERE t.ctid = g.place AND t.version = g.version
+SET state = :state,
+    line = :line,
+    run_at_ms = :run_at_ms,
+    attempt = :attempt,
+    version = CAST(:version AS integer) + 1,
+    worker_id = CAST(:worker_id AS uuid),
+    handed_at_ms = :handed_at_ms,
+    session_no = :session_no,
+    last_outcome = :last_outcome,
+    due_at_ms = :due_at_ms,
+    is_guarded = :is_guarded,
+    progress = :progress
+WHERE t.namespace = :namespace
+  AND t.id = CAST(:id AS uuid)
+  AND t.version = CAST(:version AS integer)
+  AND floor(extract(epoch FROM clock_timestamp()) * 1000)
+      BETWEEN CAST(:from_ms AS bigint) AND CAST(:until_ms AS bigint)
+  AND EXISTS (SELECT 1 FROM receiver)
 RETURNING CAST(t.id AS text);
 
 -- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
