@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from tenure.core.limits import BULK_ENQUEUE_MAX
 from tenure.core.task_record import NewTask, Spec, Task
 from tenure.core.worker import EndReason, NewWorker, WorkerMode
 from tenure.engine import command as c
@@ -24,7 +25,8 @@ QUEUE = "bench"
 TYPE = "noop"
 INPUT = b"x" * 32
 OUTPUT = b"y" * 16
-FRAME_SIZE = 500
+# What the client sends at most with one call, and less than a session reports with one frame.
+FRAME_SIZE = BULK_ENQUEUE_MAX
 SPEC = Spec(start_to_close_ms=60_000)
 CLOCK = SystemClock()
 
