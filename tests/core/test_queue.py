@@ -28,6 +28,12 @@ def test_a_paused_queue_lets_nothing_out(concurrency_max: int) -> None:
 def test_a_queue_that_nobody_changed_has_no_brakes() -> None:
     queue = Queue("acme/default", "mail")
     assert (queue.is_paused, queue.concurrency_max) == (False, 0)
+    assert not queue.has_brakes
+
+
+@pytest.mark.parametrize("brakes", [{"is_paused": True}, {"concurrency_max": 1}])
+def test_a_pause_and_a_limit_are_brakes(brakes: dict[str, int]) -> None:
+    assert Queue("acme/default", "mail", **brakes).has_brakes  # type: ignore[arg-type]  # both are fields
 
 
 def test_a_limit_below_zero_is_our_mistake() -> None:
