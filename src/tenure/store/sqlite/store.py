@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
@@ -219,13 +220,24 @@ class SqliteStore:
         # Without this SQLite plans a statement anew whenever a bound value changes: 50 µs each.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.set_busy_timeout(SQLITE_BUSY_MS if self._is_file else 0)
-        connection.create_scalar_function("now_ms", lambda *_: self._clock(), 0)
+        connection.create_scalar_function("now_ms", self._now_ms_function(), 0)
         if self._is_file:
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", self._synchronous)
             connection.pragma("mmap_size", 0)
             connection.pragma("cache_size", -65_536)
         return connection
+
+    def _now_ms_function(self) -> Callable[..., int]:
+        """Return a function for SQL that does not keep the store: no collector looks into apsw."""
+        weak = weakref.ref(self)
+
+        def now_ms() -> int:
+            store = weak()
+            assert store is not None
+            return store._clock()  # noqa: SLF001 (its own)
+
+        return now_ms
 
     def _migrate(self, connection: apsw.Connection) -> None:
         tx = SqliteTx(connection, self._clock, None)
