@@ -162,6 +162,7 @@ class PostgresStore:
             if self._channel is not None:
                 await self._channel.open()
         except Exception as error:
+            self._drop(LaneName.WORK)
             raise translated(error) from error
 
     async def _connect(self) -> Connection:
@@ -174,10 +175,12 @@ class PostgresStore:
         )
 
     async def _migrate(self) -> None:
-        connection = await self._connect()
+        """Bring the schema up to date on the connection that the work lane will use."""
+        link = await self._link(LaneName.WORK)
+        connection = link.connection
         try:
             async with connection.transaction():
-                tx = PostgresTx(Link(connection, pooled=self._pooled), None)
+                tx = PostgresTx(link, None)
                 await tx.one("lock_migrations")
                 await tx.one("prepare_migrations")
                 applied = [Applied(*row) for row in await tx.one("list_migrations")]  # type: ignore[arg-type]  # columns of our own table
@@ -188,8 +191,9 @@ class PostgresStore:
                 today = await tx.now_ms() // DAY_MS
                 for day in range(today, today + DAYS_AHEAD + 1):
                     await tx.one("ensure_days", day)
-        finally:
-            await connection.close()
+        except BaseException:
+            self._drop(LaneName.WORK)
+            raise
 
     async def close(self) -> None:
         """Close all connections."""
