@@ -105,7 +105,6 @@ async def crowd(world: World, engine: Engine, count: int) -> list[str]:
     return ids
 
 
-@pytest.mark.parametrize("dialect", ["postgres"])
 async def test_a_claim_of_one_task_is_a_look_and_a_write(world: World, engine: Engine) -> None:
     worker = await world.worker(engine)
     await world.add(engine, 2)
@@ -117,7 +116,6 @@ async def test_a_claim_of_one_task_is_a_look_and_a_write(world: World, engine: E
     assert (await world.task(task_id)).worker_id == worker
 
 
-@pytest.mark.parametrize("dialect", ["postgres"])
 async def test_a_session_whose_lines_are_empty_looks_and_writes_nothing(
     world: World, seat: Seat
 ) -> None:
@@ -128,7 +126,6 @@ async def test_a_session_whose_lines_are_empty_looks_and_writes_nothing(
     assert "share_workers" not in statements(world)
 
 
-@pytest.mark.parametrize("dialect", ["postgres"])
 async def test_a_claim_of_many_tasks_is_a_batch_and_so_are_those_after_it(
     world: World, engine: Engine
 ) -> None:
@@ -146,7 +143,6 @@ async def test_a_claim_of_many_tasks_is_a_batch_and_so_are_those_after_it(
     assert "update_alone" in statements(world)
 
 
-@pytest.mark.parametrize("dialect", ["postgres"])
 async def test_a_claim_by_a_worker_that_has_changed_is_decided_again(
     world: World, engine: Engine
 ) -> None:

@@ -167,6 +167,14 @@ class Database:
         return found
 
 
+class FarSqliteStore(SqliteStore):
+    """Lets lone commands take the way that they have on PostgreSQL."""
+
+    @property
+    def is_far(self) -> bool:
+        return True
+
+
 class SqliteDatabase(Database):
     """In memory, reachable by a name, as long as one connection is open."""
 
@@ -181,7 +189,7 @@ class SqliteDatabase(Database):
 
     def store(self, faults: Faults, *, pooled: bool = False) -> Store:
         del pooled
-        return SqliteStore(self._path, clock=self.clock.now_ms, inline=True, probe=faults)
+        return FarSqliteStore(self._path, clock=self.clock.now_ms, inline=True, probe=faults)
 
     async def rows(self, sql: str) -> list[dict[str, Any]]:
         cursor = self._connection.cursor()

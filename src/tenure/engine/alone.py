@@ -119,11 +119,11 @@ class Shortcut:
         mono_ms: int,
     ) -> bool:
         """Tell whether a batch may come down to one write, for all that is known before."""
-        if len(commands) > 1 or not self._time.is_fresh(mono_ms):
+        if len(commands) > 1 or not self._store.is_far or not self._time.is_fresh(mono_ms):
             return False
         is_claim = not commands or isinstance(commands[0], c.ClaimTasks)
         if is_claim:
-            return self._store.is_far and mono_ms >= self._crowded_until_ms
+            return mono_ms >= self._crowded_until_ms
         return _is_single(commands[0]) and not context.plan.demands
 
     async def _write(
