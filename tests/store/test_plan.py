@@ -49,6 +49,9 @@ BUFFERS_MAX: Final = {
     "load_tasks": 8 * ITEMS,
     # Today, the days to come and the default partition are asked.
     "load_history": 4 * (DAYS_AHEAD + 2) * ITEMS,
+    "peek_tasks": 3 * CLAIMED,
+    # One task: its row by its key, and the row of its worker.
+    "update_alone": 40,
     "finish_tasks": 20 * ITEMS,
     "update_tasks": 28 * ITEMS,
 }
@@ -57,6 +60,8 @@ INDEXES: Final = {
     "claim_tasks": {"tasks_claim"},
     "load_due": {"tasks_due"},
     "load_tasks": {"tasks_pkey"},
+    "peek_tasks": {"tasks_claim"},
+    "update_alone": {"tasks_pkey"},
     "finish_tasks": {"tasks_pkey"},
     "update_tasks": {"tasks_pkey"},
 }
@@ -101,8 +106,12 @@ def rows(first: int, last: int, *, type_: str = "mail", sql: str = ADD_ROWS) -> 
 def parameters(name: str, first: int) -> tuple[object, ...]:
     """Return what a statement is called with; items are the tasks from ``first`` on."""
     match name:
-        case "claim_tasks":
+        case "claim_tasks" | "peek_tasks":
             return claim_parameters(0, LOWEST_ID)
+        case "update_alone":
+            given = {"id": task_id(first), "state": "paused", "worker_id": worker_id(1)}
+            columns = POSTGRES[name].parameters
+            return tuple(given.get(each, _value(each)) for each in columns)
         case "load_due":
             return (NOW + ROWS, CLAIMED)
         case "load_held":
@@ -183,7 +192,7 @@ def _literal(value: object, type_: str) -> str:
     if isinstance(value, list):
         elements = ",".join(map(_element, value))
         return f"CAST('{{{elements}}}' AS {type_})"
-    return f"CAST('{value}' AS {type_})"
+    return "NULL" if value is None else f"CAST('{value}' AS {type_})"
 
 
 def _element(value: object) -> str:
@@ -209,7 +218,7 @@ def rows_looked_at(node: Plan) -> float:
 
 def check(name: str, plan: Plan, *, buffers_max: int | None = None) -> None:
     """Assert that a plan goes to its rows by index or place, and looks at no other row."""
-    items = CLAIMED if name in {"claim_tasks", "load_due", "load_held"} else ITEMS
+    items = CLAIMED if name in {"claim_tasks", "load_due", "load_held", "peek_tasks"} else ITEMS
     for node in nodes(plan):
         assert rows_looked_at(node) <= 2 * items, (name, node)
         if node.get("Relation Name") == "tasks" and name in INDEXES and "Scan" in node["Node Type"]:
@@ -429,6 +438,7 @@ SQLITE_PLANS: Final = {
     "load_history": ["USING PRIMARY KEY"],
     "load_tasks": ["USING PRIMARY KEY"],
     "next_due": ["USING COVERING INDEX tasks_due"],
+    "peek_tasks": ["USING INDEX tasks_claim"],
     "read_tasks": ["USING PRIMARY KEY"],
     "update_tasks": ["USING PRIMARY KEY"],
 }
