@@ -338,6 +338,10 @@ HELLO_MS: Final = 10 * _SECOND_MS
 CALL_MS: Final = 30 * _SECOND_MS
 # A frame stays below gRPC's own limit for a message, with room for what is around the payloads.
 FRAME_BYTES: Final = 1 * _MIB
+# What nobody waits for may wait that long for something to be written with: the answer to an
+# enqueue whose result is wanted, and acknowledgements, as long as they are few.
+LULL_MS: Final = 10
+LULL_ACKS_MAX: Final = 16
 # Reports of one session that wait for their commit; beyond, its frames are no longer read.
 SESSION_REPORTS_MAX: Final = 20_000
 # A worker that reads nothing for so long is closed; its lease decides what becomes of it.

@@ -42,6 +42,11 @@ class Lookout:
         self._called = asyncio.Event()
         self._full_at: float | None = None
 
+    @property
+    def has_date(self) -> bool:
+        """Tell whether it looks at everything before long, also if nobody calls."""
+        return self._full_at is not None
+
     def call(self) -> None:
         """Look soon."""
         if not self._called.is_set():

@@ -72,11 +72,13 @@ class ResultWatch:
         listeners = self._listeners.get(key)
         if listeners is None:
             self._listeners[key] = {listener: None}
-            is_held = self._is_held(key)
-            if not is_held:
+            if not self._is_held(key):
                 self._unread[key] = None
-            if not is_held or self._store.is_shared:
                 self._lookout.call()
+            elif self._store.is_shared:
+                self._want()
+                if not self._lookout.has_date:
+                    self._lookout.call()
         else:
             listeners[listener] = None
 

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-import grpc
-import grpc.aio
 from google.protobuf.message import Message
 
 from tenure import __version__
@@ -24,6 +22,7 @@ from tenure.sdk import lineage, refusal
 from tenure.sdk.relayed import RelayedConnection, RelayProcess
 from tenure.sdk.target import find_api_key, split_targets
 from tenure.sdk.tls import TLS, credentials, is_exposed
+from tenure.transport import grpc
 
 __all__ = ["Backoff", "Link", "Method", "Stream"]
 

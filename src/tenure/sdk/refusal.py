@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import grpc
-import grpc.aio
-
 from tenure import errors
 from tenure.errors import ERRORS, DeadlineExceeded, TenureError, Unavailable
 from tenure.sdk.tls import IN_CODE, trouble
+from tenure.transport import grpc
 from tenure.v1 import error_pb2
 
 UNREACHABLE: Final = "unreachable"

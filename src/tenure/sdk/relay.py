@@ -13,10 +13,10 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, Final
 
-import grpc.aio
 import msgspec
 
 from tenure.sdk.tls import credentials, of_paths
+from tenure.transport import grpc
 
 _LENGTH_BYTES: Final = 4
 

@@ -14,12 +14,11 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-import grpc
-import grpc.aio
 import msgspec
 
 from tenure.sdk.relay import Frame, Framing
 from tenure.sdk.tls import TLS, checked
+from tenure.transport import grpc
 
 _EXIT_SECONDS: Final = 5.0
 _GONE: Final = Frame("end", 0, status="UNAVAILABLE", text="the relay process ended")

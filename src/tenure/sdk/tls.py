@@ -97,7 +97,7 @@ def _from_environment() -> TLS | bool:
 
 def credentials(tls: TLS) -> grpc.ChannelCredentials:
     """Read the files for a new channel; a ``ValueError`` says which of them cannot be used."""
-    import grpc  # noqa: PLC0415 (a process may be forked as long as it is not loaded)
+    from tenure.transport import grpc  # noqa: PLC0415 (forks are safe while it is not loaded)
 
     pem = _read(tls)
     return grpc.ssl_channel_credentials(

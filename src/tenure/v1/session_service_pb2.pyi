@@ -236,7 +236,9 @@ class ServerFrame(google.protobuf.message.Message):
 
     @property
     def acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Ack]:
-        """Answers to finished items, and to started and beating ones that were refused."""
+        """Answers to finished items, and to started and beating ones that were refused. A few of them may
+        wait some milliseconds for the next frame.
+        """
 
     @property
     def lease(self) -> Global___LeaseGrant:

@@ -470,7 +470,9 @@ class StreamedEnqueue(google.protobuf.message.Message):
     number: builtins.int
     """Chosen by the client; the answer has the same."""
     watch: builtins.bool
-    """Also watch the tasks that are accepted, from before the answer on."""
+    """Also watch the tasks that are accepted, from before the answer on. The answer to a single task
+    may wait a few milliseconds for its result.
+    """
     @property
     def request(self) -> Global___EnqueueTasksRequest: ...
     def __init__(

@@ -7,6 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
+from tenure.api.rpc import lull
+from tenure.core.limits import LULL_ACKS_MAX
 from tenure.engine.engine import Engine
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import session_service_pb2 as pb
@@ -14,6 +16,7 @@ from tenure.v1 import task_pb2, task_service_pb2, worker_pb2
 from tests.api.rpc.wire import Wire, detail, eventually, open_wire, ref, state_name, succeeded
 from tests.engine.world import NAMESPACE, World, until
 
+FOR_EVER_MS = 3_600_000
 UNKNOWN = "019b0000-0000-7000-8000-00000000dead"
 
 
@@ -51,6 +54,47 @@ async def test_the_server_pushes_up_to_the_window_and_refills_what_is_finished(w
     assert [state_name(ack.state) for ack in acks] == ["SUCCEEDED", "SUCCEEDED"]
     assert [task.task_id for task in tasks] == ids[2:4]
     assert await wire.state(ids[4]) == "PENDING"
+
+
+async def test_a_few_acknowledgements_go_along_with_the_next_task(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    await wire.enqueue()
+    _, stream = await wire.session_worker()
+    (first,) = await stream.tasks()
+    await stream.send(finished=[succeeded(first, b"ok")])
+    await wire.until_state(first.task_id, "SUCCEEDED")
+    (second,) = await wire.enqueue()
+    frame = await stream.read()
+    assert [ack.task_id for ack in frame.acks] == [first.task_id]
+    assert [task.task_id for task in frame.tasks] == [second]
+
+
+async def test_many_acknowledgements_wait_for_nothing(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    count = LULL_ACKS_MAX + 1
+    await wire.enqueue(*[wire.new() for _ in range(count)])
+    _, stream = await wire.session_worker(window=count)
+    tasks = await stream.tasks(count)
+    await stream.send(finished=[succeeded(task, b"ok") for task in tasks])
+    assert len(await stream.until(lambda frame: frame.acks)) == count
+
+
+async def test_acknowledgements_before_a_goodbye_are_written_before_the_end(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    await wire.enqueue()
+    _, stream = await wire.session_worker()
+    (task,) = await stream.tasks()
+    await stream.send(finished=[succeeded(task, b"ok")])
+    await stream.send(goodbye=pb.Goodbye())
+    (ack,) = await stream.until(lambda frame: frame.acks)
+    assert ack.task_id == task.task_id
+    await stream.end()
 
 
 async def test_a_larger_window_lets_more_come_at_once(wire: Wire) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tenure.api.admission import Admission
 from tenure.api.rate_limit import Allowance
+from tenure.api.rpc import lull
 from tenure.api.rpc.boundary import Context
 from tenure.api.rpc.desk import Desk
 from tenure.api.rpc.watch import Watch
@@ -27,6 +28,8 @@ from tests.api.rpc.wire import (
     succeeded,
 )
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
+
+FOR_EVER_MS = 3_600_000
 
 
 def request(number: int, *tasks: Any, watch: bool = False, **fields: Any) -> pb.StreamedEnqueue:
@@ -76,6 +79,42 @@ async def test_what_is_watched_with_its_enqueue_is_told_without_another_word(wir
     (ended,) = [each for frame in frames for each in frame.results]
     assert (ended.task_id, ended.output) == (task.task_id, b"done")
     assert worker_id
+
+
+async def test_the_answer_to_a_task_that_is_waited_for_comes_with_its_result(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    _, session = await wire.session_worker()
+    stream = await open_stream(wire, request(1, wire.new(), watch=True))
+    (task,) = await session.tasks()
+    await session.send(finished=[succeeded(task, b"done")])
+    async with asyncio.timeout(SECONDS_MAX):
+        frame = await stream.read()
+    (answer,) = frame.answers
+    (ended,) = frame.results
+    assert answer.response.results[0].task_id == ended.task_id == task.task_id
+
+
+async def test_the_answer_does_not_wait_for_a_task_that_takes_its_time(wire: Wire) -> None:
+    stream = await open_stream(wire, request(1, wire.new(), watch=True))
+    (result,) = (await answers(stream, 1))[1].response.results
+    assert state_name(result.state) == "PENDING"
+
+
+async def test_an_answer_that_somebody_may_need_is_written_at_once(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    stream = await open_stream(
+        wire,
+        request(1, wire.new()),
+        request(2, wire.new(), wire.new(), independent=True, watch=True),
+        request(3, wire.new(type="bad type"), independent=True, watch=True),
+        request(4, watch=True),
+    )
+    found = await answers(stream, 4)
+    assert found[4].refusal.code == "invalid_argument"
 
 
 async def test_more_enqueues_than_may_be_open_are_all_answered(wire: Wire, world: World) -> None:

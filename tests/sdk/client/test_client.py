@@ -20,6 +20,7 @@ from tenure import (
     TaskTerminated,
     activity,
 )
+from tenure.api.rpc import lull
 from tenure.core.task_record import TaskState
 from tenure.errors import (
     IdempotencyConflict,
@@ -29,7 +30,7 @@ from tenure.errors import (
     TaskAlreadyTerminal,
     WrongState,
 )
-from tenure.sdk.client import Progress
+from tenure.sdk.client import Progress, task_stream
 from tenure.v1 import task_pb2
 from tests.sdk.client.stage import (
     RawWorker,
@@ -81,6 +82,23 @@ async def test_concurrent_calls_get_each_their_own_result(
     results = await asyncio.gather(*(client.run(double, number) for number in range(2_000)))
     assert results == [2 * number for number in range(2_000)]
     assert len(set(worker.started)) == 2_000
+
+
+async def test_a_call_does_not_wait_for_the_result_of_the_one_before(
+    client: Client, stage: ServerStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the server kept the answers to enqueues until there is a result.
+    monkeypatch.setattr(lull, "LULL_MS", 3_600_000)
+    monkeypatch.setattr(task_stream, "_ANSWER_SECONDS", 3_600)
+    calls = []
+    for number in (1, 2, 3):
+        calls.append(asyncio.create_task(client.run(double, number)))
+        # Far less than the 30 s after which the client would take another way.
+        async with asyncio.timeout(10):
+            while await stage.task_count() < number:  # noqa: ASYNC110 (it rings no bell)
+                await asyncio.sleep(0.01)
+    async with RawWorker(stage.target):
+        assert await asyncio.gather(*calls) == [2, 4, 6]
 
 
 @pytest.mark.usefixtures("worker")

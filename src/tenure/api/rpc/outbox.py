@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from tenure.api.rpc import error, task_view
-from tenure.core.limits import FRAME_BYTES
+from tenure.api.rpc.lull import Lull
+from tenure.core.limits import FRAME_BYTES, LULL_ACKS_MAX
 from tenure.core.task_record import Task
 from tenure.engine.command import TaskRef
 from tenure.errors import TenureError
@@ -32,6 +33,7 @@ class Outbox:
         self._drain: pb.Drain | None = None
         self._end: TenureError | None = None
         self._filled = asyncio.Event()
+        self._lull = Lull(self._filled)
 
     @property
     def ack_count(self) -> int:
@@ -54,9 +56,12 @@ class Outbox:
         self._filled.set()
 
     def put_acks(self, acks: Iterable[pb.Ack]) -> None:
-        """Answer reports."""
+        """Answer reports; the worker has gone on, and a few may wait for the next frame."""
         self._acks.extend(acks)
-        self._filled.set()
+        if len(self._acks) <= LULL_ACKS_MAX:
+            self._lull.begin()
+        else:
+            self._filled.set()
 
     def put_lease(self, grant: pb.LeaseGrant) -> None:
         """Answer a heartbeat."""
@@ -89,6 +94,7 @@ class Outbox:
 
     def take_frame(self) -> tuple[pb.ServerFrame, bool]:
         """Return everything that fits one frame, and whether it is the last of the session."""
+        self._lull.end()
         frame = pb.ServerFrame(acks=self._acks, lease=self._lease, drain=self._drain)
         self._acks, self._lease, self._drain = [], None, None
         if self._end is not None:

@@ -10,6 +10,7 @@ from typing import Final
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.boundary import Context, shutting_down
 from tenure.api.rpc.desk import Desk, refused
+from tenure.api.rpc.lull import Lull
 from tenure.api.scope import scope
 from tenure.core.limits import FRAME_BYTES, STREAM_ENQUEUES_MAX, WATCHED_MAX
 from tenure.core.task_record import Task
@@ -36,6 +37,7 @@ class Watch:
         self._enqueue_places = asyncio.Semaphore(STREAM_ENQUEUES_MAX)
         self._answers: deque[pb.StreamedAnswer] = deque()
         self._wake = asyncio.Event()
+        self._lull = Lull(self._wake)
         self._is_complete = False
         self._is_closing = False
 
@@ -92,7 +94,16 @@ class Watch:
                     self._add(result.task_id)
         self._answers.append(answer)
         self._enqueue_count -= 1
-        self._wake.set()
+        if message.watch and self._is_waited(answer):
+            # The result is what its client wants, and often it is only milliseconds away.
+            self._lull.begin()
+        else:
+            self._wake.set()
+
+    def _is_waited(self, answer: pb.StreamedAnswer) -> bool:
+        """Tell whether an answer says nothing but that one task is waited for."""
+        results = answer.response.results
+        return len(results) == 1 and results[0].task_id in self._waited
 
     def _add(self, task_id: str) -> None:
         if task_id in self._waited:
@@ -137,6 +148,7 @@ class Watch:
                 await self._wake.wait()
 
     def _frame(self) -> pb.WatchTasksResponse:
+        self._lull.end()
         answers, self._answers = self._answers, deque()
         for _ in answers:
             # Not before: a client that does not read its answers asks for no more.

@@ -164,10 +164,12 @@ class Outbox:
         timeout_s = max(deadline - time.monotonic(), min(_SECONDS_MIN, self._timeout_s))
         first = request(is_resend=is_resend)
         if not is_resend:
+            waiters = _waiters(items)
+            if len(waiters) == 1:
+                # Its answer may come with the result, and nobody else waits for that.
+                turn.give()
             try:
-                answer = await self._streams.enqueue(
-                    first, timeout_s=timeout_s, waiters=_waiters(items)
-                )
+                answer = await self._streams.enqueue(first, timeout_s=timeout_s, waiters=waiters)
             except StreamBroken as broken:
                 if not broken.is_unsent:
                     first = again()
