@@ -7,10 +7,11 @@ the task did not run again within that time.
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.context import Context
@@ -33,7 +34,7 @@ PERCENTILES = (50, 95, 99)
 class Bounds:
     """How much to do, and how long at most. Rates are of what was done in that time."""
 
-    drain_rounds: int
+    rounds: int
     drain_count: int
     bulk_count: int
     enqueue_seconds: float
@@ -50,7 +51,7 @@ class Bounds:
 Measurement = Callable[[Stage, Bounds], Awaitable[Numbers]]
 
 QUICK = Bounds(
-    drain_rounds=1,
+    rounds=1,
     drain_count=4_000,
     bulk_count=10_000,
     enqueue_seconds=2,
@@ -64,7 +65,7 @@ QUICK = Bounds(
     recovery_seconds=8,
 )
 FULL = Bounds(
-    drain_rounds=2,
+    rounds=3,
     drain_count=50_000,
     bulk_count=100_000,
     enqueue_seconds=6,
@@ -81,33 +82,40 @@ FULL = Bounds(
 
 async def measure(
     context: Context,
-    candidate: Candidate,
+    candidates: Sequence[Candidate],
     bounds: Bounds,
-    report_failure: Callable[[str], None],
-) -> Numbers:
-    """Take all measurements of a candidate; one that fails is reported and left out."""
-    numbers: Numbers = {}
-    if not candidate.python.exists():
-        report_failure(f"{candidate.name}: it has no environment; run `make bench-peers`")
-        return {"failures": len(MEASUREMENTS)}
-    for name, measurement in MEASUREMENTS.items():
-        rounds = bounds.drain_rounds if measurement is drain_one else 1
-        try:
-            measured = [
-                await _measure_once(context, candidate, bounds, measurement) for _ in range(rounds)
-            ]
-        except Exception as error:  # noqa: BLE001 (no candidate may stop the run)
-            report_failure(f"{candidate.name}: {name} failed: {type(error).__name__}: {error}")
-            numbers["failures"] = numbers.get("failures", 0) + 1
-        else:
-            # All numbers of one round: a rate of one and the CPU time of another say nothing.
-            best = max(measured, key=_drain_rate)
-            numbers |= best
-    return numbers
+    report: Callable[[str], None],
+) -> dict[str, Numbers]:
+    """Measure the candidates in turns, so that all of them meet the same machine.
+
+    Of several rounds the best counts, for whatever else a machine does only makes it slower: with
+    all its numbers, because a rate of one round and the CPU time of another say nothing. A
+    measurement that fails is reported and left out.
+    """
+    found: dict[str, Numbers] = {each.name: {} for each in candidates}
+    for name, (measurement, is_better) in MEASUREMENTS.items():
+        rounds = 1 if is_better is None else bounds.rounds
+        for number in range(1, rounds + 1):
+            for candidate in candidates:
+                report(f"  {name}, round {number} of {rounds}: {candidate.title}")
+                numbers = found[candidate.name]
+                try:
+                    measured = await _measure_once(context, candidate, bounds, measurement)
+                except Exception as error:  # noqa: BLE001 (no candidate may stop the run)
+                    report(f"{candidate.name}: {name} failed: {type(error).__name__}: {error}")
+                    numbers["failures"] = numbers.get("failures", 0) + 1
+                else:
+                    if is_better is None or is_better(measured, numbers):
+                        numbers |= measured
+    return found
 
 
-def _drain_rate(numbers: Numbers) -> float:
-    return numbers.get("drain_1_per_s", 0)
+def _drains_faster(measured: Numbers, before: Numbers) -> bool:
+    return measured["drain_1_per_s"] > before.get("drain_1_per_s", 0)
+
+
+def _answers_sooner(measured: Numbers, before: Numbers) -> bool:
+    return measured["idle_p50_ms"] < before.get("idle_p50_ms", math.inf)
 
 
 async def _measure_once(
@@ -190,12 +198,13 @@ async def recovery(stage: Stage, bounds: Bounds) -> Numbers:
     return {"recovery_waited_s": bounds.recovery_seconds}
 
 
-MEASUREMENTS: dict[str, Measurement] = {
-    "drain with one worker": drain_one,
-    "drain with two workers": drain_two,
-    "drain after a bulk load": drain_bulk,
-    "latency": latency,
-    "recovery": recovery,
+# What is taken of each candidate, and which of two rounds is the better one; None is for one round.
+MEASUREMENTS: dict[str, tuple[Measurement, Callable[[Numbers, Numbers], bool] | None]] = {
+    "drain with one worker": (drain_one, _drains_faster),
+    "drain with two workers": (drain_two, None),
+    "drain after a bulk load": (drain_bulk, None),
+    "latency": (latency, _answers_sooner),
+    "recovery": (recovery, None),
 }
 
 

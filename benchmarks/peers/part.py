@@ -1,4 +1,4 @@
-"""The part ``peers`` of the benchmarks: every candidate, one after the other."""
+"""The part ``peers`` of the benchmarks: every candidate, in turns."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.console import Console
 from benchmarks.context import FULL as FULL_SCALE
 from benchmarks.context import Context
 from benchmarks.peers.candidate import CANDIDATES
-from benchmarks.peers.measure import FULL, QUICK, Numbers, measure
+from benchmarks.peers.measure import FULL, MEASUREMENTS, QUICK, Numbers, measure
 
 
 async def run(context: Context) -> dict[str, float]:
     """Measure the candidates that were asked for."""
     console = Console()
 
-    def report_failure(text: str) -> None:
+    def report(text: str) -> None:
         console.print(text, markup=False, highlight=False)
 
     bounds = FULL if context.scale == FULL_SCALE else QUICK
@@ -32,13 +32,19 @@ async def run(context: Context) -> dict[str, float]:
         "bulk_s": bounds.bulk_seconds,
         "recovery_s": bounds.recovery_seconds,
     }
+    candidates = []
     for candidate in CANDIDATES:
         if context.candidates and candidate.name not in context.candidates:
             continue
-        console.print(f"  {candidate.title} {candidate.version}", highlight=False)
-        measured = await measure(context, candidate, bounds, report_failure)
-        _report(context, candidate.name, measured)
-        numbers |= {f"{candidate.name}.{name}": value for name, value in measured.items()}
+        report(f"  {candidate.title} {candidate.version}")
+        if candidate.python.exists():
+            candidates.append(candidate)
+        else:
+            report(f"{candidate.name}: it has no environment; run `make bench-peers`")
+            numbers[f"{candidate.name}.failures"] = len(MEASUREMENTS)
+    for name, measured in (await measure(context, candidates, bounds, report)).items():
+        _report(context, name, measured)
+        numbers |= {f"{name}.{what}": value for what, value in measured.items()}
     return numbers
 
 
