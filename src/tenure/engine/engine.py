@@ -380,7 +380,7 @@ class Engine:
                 return
             else:
                 await self._slow("after commit")
-                self._after_commit(entries, committed)
+                await self._after_commit(entries, committed)
                 return
         self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
 
@@ -443,7 +443,7 @@ class Engine:
                 self._lose([entry], lost)
                 return
             else:
-                self._after_commit([entry], committed)
+                await self._after_commit([entry], committed)
                 return
         self._lose([entry], Lost("The batch met conflicts again and again.", reason="conflict"))
 
@@ -457,12 +457,15 @@ class Engine:
             if not future.done():
                 future.set_exception(_unavailable(lost))
 
-    def _after_commit(self, entries: Sequence[WorkEntry], committed: batch.Committed) -> None:
-        """Phase 6, and only now: answers, deliveries, effects."""
+    async def _after_commit(self, entries: Sequence[WorkEntry], committed: batch.Committed) -> None:
+        """Phase 6, and only now: deliveries, answers, effects."""
         self._remember(committed)
         self._dispatch.learn(committed)
         # Workers first: whoever enqueued waits for them, and not they for the answer.
         self._dispatch.deliver(committed)
+        if len(entries) == 1 and type(entries[0][0]) in _AWAITED and not len(self._work):
+            # Nobody waits for this lane: what was delivered is written before the rest is done.
+            await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
             if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
                 self._dispatch.seat_session(command, answer)
@@ -548,6 +551,8 @@ def _answer(future: asyncio.Future[object], answer: object) -> None:
 
 
 _HEARTBEATS = frozenset({c.Heartbeat, c.TouchServer})
+# Somebody waits for what they deliver: the task, or its result.
+_AWAITED = frozenset({c.EnqueueTasks, c.FinishTasks})
 _NEW_WORK = frozenset({c.EnqueueTasks, c.ClaimTasks, c.RegisterWorker})
 
 
