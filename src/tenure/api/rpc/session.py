@@ -173,7 +173,8 @@ class Session:
         """Let the reports before a goodbye be answered, within a call's time."""
         async with asyncio.timeout(limits.CALL_MS / 1000):
             while not writer.done() and (self._report_count or self._outbox.ack_count):
-                self._outbox.wake()
+                if self._outbox.ack_count:
+                    self._outbox.wake()
                 self._has_room.clear()
                 await self._has_room.wait()
 
