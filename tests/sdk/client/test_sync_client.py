@@ -144,8 +144,8 @@ def double(number: int) -> int: ...
 signal.signal(signal.SIGINT, signal.default_int_handler)
 client = SyncClient(sys.argv[1])
 handle = client.enqueue(double, 1)
-print("waiting", flush=True)
 try:
+    print("waiting", flush=True)
     handle.result()
 except KeyboardInterrupt:
     print(client.enqueue(double, 2).describe().state, flush=True)
