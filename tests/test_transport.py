@@ -56,5 +56,14 @@ def test_grpc_that_is_loaded_already_is_used_as_it_is() -> None:
     assert load("import grpc") == ["seen None", "left None"]
 
 
+def test_a_bundle_that_does_not_say_its_versions_can_be_used_all_the_same() -> None:
+    unknown = """
+from importlib import metadata
+def version(name): raise metadata.PackageNotFoundError(name)
+metadata.version = version
+"""
+    assert load(unknown) == ["seen None", "left None"]
+
+
 def test_the_installed_version_is_one_that_was_looked_at() -> None:
     assert tuple(map(int, grpc.__version__.split(".")[:2])) <= transport._VERSION_MAX  # noqa: SLF001 (a reminder for whoever updates it)

@@ -118,8 +118,11 @@ async def measure(
         each for each in candidates if found[each.name].get("idle_p50_ms", math.inf) < QUICK_MS
     ]
     report(f"  latency in turns: {', '.join(each.title for each in quick)}")
-    for name, numbers in (await _latency_in_turns(context, quick, bounds)).items():
-        found[name] |= numbers
+    try:
+        for name, numbers in (await _latency_in_turns(context, quick, bounds)).items():
+            found[name] |= numbers
+    except Exception as error:  # noqa: BLE001 (what was measured before is kept)
+        report(f"latency in turns failed: {type(error).__name__}: {error}")
     return found
 
 

@@ -1,6 +1,7 @@
 """gRPC, loaded as Tenure wants it: what is set here it reads when it is loaded, and never again.
 
-Whoever needs gRPC imports it from here, so that nothing has loaded it before.
+The SDK imports it from here, and the server's edges load this module first. Commands that ask once
+and end do not need it.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ _WITHOUT_EVENT_ENGINE: Final = "-event_engine_client,-event_engine_listener"
 _VERSION_MAX: Final = (1, 85)
 
 
-def _is_ours() -> bool:
-    """Tell whether the choice is left to us."""
-    version = tuple(map(int, metadata.version("grpcio").split(".")[:2]))
-    return "grpc" not in sys.modules and _SETTING not in os.environ and version <= _VERSION_MAX
+def _is_known() -> bool:
+    """Tell whether the installed version is one that was looked at; a bundle may not say."""
+    try:
+        version = tuple(map(int, metadata.version("grpcio").split(".")[:2]))
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+    return version <= _VERSION_MAX
 
 
-if _is_ours():
+_is_ours: Final = "grpc" not in sys.modules and _SETTING not in os.environ and _is_known()
+if _is_ours:
     os.environ[_SETTING] = _WITHOUT_EVENT_ENGINE
+try:
     import grpc
     import grpc.aio
-
-    # Other programs that are started from here make a choice of their own.
-    del os.environ[_SETTING]
-else:
-    import grpc
-    import grpc.aio
+finally:
+    if _is_ours:
+        # Other programs that are started from here make a choice of their own.
+        del os.environ[_SETTING]
