@@ -21,6 +21,7 @@ from tenure.api.redaction import REDACTED, shown_error, shown_value
 from tenure.core.worker import Worker
 from tenure.errors import InvalidArgument, NotFound
 from tests.api.log_canary import KEY, TOKEN
+from tests.logs import logging_left_as_it_was
 from tests.postgres import PostgresServer
 from tests.secret_scan import CANARY
 
@@ -30,15 +31,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def other_logs() -> Iterator[None]:
     """Leave logging as it was."""
-    root = logging.getLogger()
-    handlers, level, raises = root.handlers, root.level, logging.raiseExceptions
-    config = structlog.get_config()
-    yield
-    root.handlers, logging.raiseExceptions = handlers, raises
-    root.setLevel(level)
-    for name in ("asyncio", "asyncpg", "grpc", "uvicorn"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
-    structlog.configure(**config)
+    with logging_left_as_it_was():
+        yield
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:

@@ -14,10 +14,18 @@ from click.testing import CliRunner, Result
 
 from tenure.cli.main import tenure
 from tests.cli.server import ServerProcess
+from tests.logs import logging_left_as_it_was
 
 WAIT_SECONDS_MAX: Final = 20.0
 Run = Callable[..., Result]
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _no_trace_in_logging() -> Iterator[None]:
+    """Commands such as ``tenure server`` set up the logging of what they take for their process."""
+    with logging_left_as_it_was():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import signal
 import socket
 import sys
@@ -71,14 +70,9 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def _own_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo what a command may do to a process of its own."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture
