@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.wire.server import ServerProcess
 
 STORES: Final = ("sqlite", "postgres")
 READY_SECONDS_MAX: Final = 60.0
+LOG_CHARS_MAX: Final = 4_000
 
 
 class WorkerProcess:
@@ -63,10 +65,19 @@ class Stage:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        if error[0] is not None:
+            self._show_crashes()
         for process in [*(each.process for each in self.workers), *self._processes()]:
             await process.kill()
         await self._stack.aclose()
         check_logs(self.folder.glob("*.log"))
+
+    def _show_crashes(self) -> None:
+        """Print what broke a program; its folder goes with the scene."""
+        for log in sorted(self.folder.glob("*.log")):
+            text = log.read_text()
+            if "Traceback" in text:
+                print(f"--- {log.name}\n{text[-LOG_CHARS_MAX:]}", file=sys.stderr)  # noqa: T201
 
     def _processes(self) -> list[Process]:
         return [*self._adopted, *(each.process for each in self._servers)]

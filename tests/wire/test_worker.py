@@ -11,6 +11,7 @@ from tenure.v1.task_pb2 import TASK_STATE_CANCELLED, TASK_STATE_SUCCEEDED
 from tenure.v1.worker_pb2 import WORKER_STATUS_OFFLINE
 from tests.soak.scene import SHORT
 from tests.wire.client import make_task
+from tests.wire.heart import Heart, now_s
 from tests.wire.journal import wait_for
 from tests.wire.stage import Stage, open_stage
 from tests.wire.worker import EXIT_NOT_WANTED
@@ -49,6 +50,13 @@ async def test_the_first_sigterm_drains_and_the_second_hands_back(mode: str) -> 
         assert [results[each].attempt for each in ids] == [2, 1]
         assert {each.state for each in results.values()} == {TASK_STATE_SUCCEEDED}
         assert (await client.get(ids[0])).interruption_count == 0
+
+
+def test_the_answer_to_a_heartbeat_that_was_given_up_renews_nothing() -> None:
+    heart = Heart()
+    heart.begin("first", lease_ms=60_000, interval_ms=1_000, sent_at_s=now_s())
+    heart.accepted("second", lease_ms=60_000, interval_ms=1_000)
+    assert heart.token == "first"
 
 
 async def test_a_cancelled_task_is_told_within_a_second() -> None:
