@@ -40,7 +40,6 @@ class Parent:
 
     def __init__(self) -> None:
         self._ours, self.theirs = socket.socketpair()
-        # Never closed: its end would be the end of this process.
         self.pipe, self._stops = os.pipe()
         self._frames = Frames(self._ours)
         self._number = 0
@@ -77,14 +76,26 @@ class Parent:
     def close(self) -> None:
         self._ours.close()
 
+    def end(self) -> None:
+        """Be gone, and wait until the child has noticed."""
+        os.close(self._stops)
+        for thread in threading.enumerate():
+            if thread.name == "tenure-stops":
+                thread.join()
+        os.close(self.pipe)
+        self.theirs.close()
+
 
 @pytest.fixture
-def parent() -> Iterator[Parent]:
+def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     before = signal.getsignal(signal.SIGTERM)
+    # The end of its parent is the end of a child; here it is only that of the thread.
+    monkeypatch.setattr(os, "_exit", lambda _: None)
     made = Parent()
     yield made
+    # Before that a late stop may still become a signal, which would end this process.
+    made.end()
     signal.signal(signal.SIGTERM, before)
-    made.theirs.close()
 
 
 def serve(parent: Parent, talk: Any) -> list[list[Report]]:
