@@ -79,7 +79,8 @@ def main() -> None:
     numbers |= {f"peers.{name}": round(value, 3) for name, value in ratios(numbers).items()}
     LATEST.write_text(json.dumps(numbers, indent=2, sort_keys=True) + "\n")
     console.print(_table(numbers))
-    console.print(peer_table(numbers), width=PEER_WIDTH)
+    if any(name.startswith("peers.") for name in numbers):
+        console.print(peer_table(numbers), width=PEER_WIDTH)
     console.print(promise_table(numbers))
     if arguments.write_docs:
         write_document(numbers)
