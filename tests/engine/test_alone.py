@@ -96,10 +96,10 @@ async def test_a_confirmation_is_one_statement(world: World, seat: Seat) -> None
     assert await world.state(task.id) is TaskState.RUNNING
 
 
-async def crowd(world: World, engine: Engine, count: int) -> list[str]:
+async def crowd(world: World, engine: Engine, count: int, payload: bytes = b"") -> list[str]:
     """Let tasks wait that nobody was told of, as after a word from another server."""
     await engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True))
-    ids = [(await world.add(engine))[0] for _ in range(count)]
+    ids = [(await world.add(engine, input=payload))[0] for _ in range(count)]
     await world.database.execute("DELETE FROM queues")
     statements(world)
     return ids
@@ -114,6 +114,51 @@ async def test_a_claim_of_one_task_is_a_look_and_a_write(world: World, engine: E
     assert statements(world) == ["peek_tasks", "update_alone"]
     assert task.id == task_id
     assert (await world.task(task_id)).worker_id == worker
+
+
+async def crowd_of_one(world: World, engine: Engine) -> tuple[str, str]:
+    """Let one task wait in a line that was empty; return it and who may claim it."""
+    worker = await world.worker(engine)
+    await world.add(engine, 2)
+    # One more than there are: so the server knows that these were all.
+    await world.claim(engine, worker, max_tasks=3)
+    (task_id,) = await crowd(world, engine, 1, b"hello")
+    return task_id, worker
+
+
+async def test_a_claim_of_the_only_task_that_its_server_knows_of_is_one_write(
+    world: World, engine: Engine
+) -> None:
+    for _ in range(2):
+        task_id, worker = await crowd_of_one(world, engine)
+        (task,) = await world.claim(engine, worker)
+        assert statements(world) == ["update_alone"]
+        assert (task.id, task.attempt, task.input) == (task_id, 1, b"hello")
+        stored = await world.task(task_id)
+        assert (stored.state, stored.worker_id, stored.attempt) == (task.state, worker, 1)
+
+
+async def test_an_only_task_that_has_changed_elsewhere_is_claimed_as_it_is(
+    world: World, engine: Engine
+) -> None:
+    task_id, worker = await crowd_of_one(world, engine)
+    await world.database.execute("UPDATE tasks SET version = version + 1")
+    (task,) = await world.claim(engine, worker)
+    found = statements(world)
+    assert (found[0], "claim_tasks" in found) == ("update_alone", True)
+    assert (task.id, task.attempt) == (task_id, 1)
+    assert (await world.task(task_id)).worker_id == worker
+
+
+async def test_an_only_task_that_was_taken_elsewhere_is_not_claimed(
+    world: World, engine: Engine
+) -> None:
+    _, worker = await crowd_of_one(world, engine)
+    await world.database.execute("DELETE FROM tasks WHERE line > 0")
+    assert await world.claim(engine, worker) == ()
+    (task_id,) = await crowd(world, engine, 1)
+    (task,) = await world.claim(engine, worker)
+    assert task.id == task_id
 
 
 async def test_a_session_whose_lines_are_empty_looks_and_writes_nothing(

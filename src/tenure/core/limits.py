@@ -170,6 +170,8 @@ YOUNG_MARGIN_MS: Final = 250
 STORE_TIME_KEPT_MS: Final = 10 * _SECOND_MS
 # After a claim that found more than one task, claims are batches for so long: there is work.
 CROWDED_MS: Final = 1 * _SECOND_MS
+# A task that stands alone in its line is remembered with its input, if that is no larger.
+SOLE_BYTES_MAX: Final = 16 * 1024
 # Workers that a server remembers to hand them work by one statement; a fleet at one server.
 RECEIVERS_KEPT_MAX: Final = 10_000
 # What was not looked up is stored within this time after it was decided, or decided again.

@@ -4,7 +4,8 @@ A server that has little to do answers sooner that way: each statement of a tran
 begin and its end, are a way to the database and back. The batch is rehearsed on what this server
 remembers. If all that is left to do is one write of one task, that write is sent, and it is fenced
 by what was remembered; if anything else is wanted, or the fence does not hold, nothing was done and
-the batch runs as any other. A claim looks at its lines first: two statements instead of five.
+the batch runs as any other. A claim looks at its lines first, unless this server has stored the one
+task that is in them: two statements, or one, instead of five.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from msgspec.structs import replace
 
 from tenure.core import lease as lease_rules
 from tenure.core.limits import CROWDED_MS, RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
+from tenure.core.task_record import Task
 from tenure.engine import batch
 from tenure.engine import command as c
+from tenure.engine.claim import ClaimPlan
 from tenure.engine.store_time import StoreTime
+from tenure.store import codec
 from tenure.store.table import Receiver
 from tenure.store.transaction import Row, Store
 
@@ -32,10 +36,11 @@ class _Unsuited(Exception):  # noqa: N818 (not an error: the batch takes the ord
 class Rehearsal:
     """Stands in for a transaction: it knows the time, looks at lines, and notes one write."""
 
-    def __init__(self, store: Store, now_ms: int) -> None:
-        """Rehearse at an instant."""
+    def __init__(self, store: Store, now_ms: int, sole: Task | None) -> None:
+        """Rehearse at an instant; ``sole`` is what a look would find, as far as that is known."""
         self._store = store
         self._now_ms = now_ms
+        self._sole = sole
         self.write: tuple[str, tuple[object, ...]] | None = None
 
     async def one(self, name: str, *parameters: object) -> Sequence[Row]:
@@ -52,6 +57,8 @@ class Rehearsal:
         """Look for work, or note an enqueue."""
         del shared
         if name == "claim_tasks":
+            if self._sole is not None:
+                return (codec.task_inserted(self._sole),)
             return await self._store.look("peek_tasks", rows)
         if name != "insert_tasks":
             raise _Unsuited(name)
@@ -102,8 +109,8 @@ class Shortcut:
         receivers = self._known(context.plan.receivers, now_ms)
         if receivers is None:
             return None
-        rehearsal = Rehearsal(self._store, now_ms)
-        context = replace(context, receivers=receivers)
+        rehearsal = Rehearsal(self._store, now_ms, context.plan.sole)
+        context = replace(context, receivers=receivers, plan=_with_one_more(context.plan))
         try:
             committed = await batch.run(rehearsal, list(commands), context)
         except _Unsuited:
@@ -171,6 +178,14 @@ class Shortcut:
         assert lease_ms is not None
         late_since_ms = lease_rules.late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
         return (receiver.worker.version, lease_ms, late_since_ms, *span)
+
+
+def _with_one_more(plan: ClaimPlan) -> ClaimPlan:
+    """Look for one task more than is wanted: without locks it costs nothing to know the rest."""
+    if not plan.demands:
+        return plan
+    more = tuple(replace(each, amount=each.amount + 1) for each in plan.demands)
+    return replace(plan, demands=more)
 
 
 def _is_single(command: c.WorkCommand) -> bool:

@@ -34,11 +34,15 @@ from tenure.store.transaction import Tx
 
 
 class ClaimPlan(msgspec.Struct, frozen=True):
-    """Which offers may be served, and the probes that look for work for them."""
+    """Which offers may be served, and the probes that look for work for them.
+
+    ``sole`` is what the probes would find, as far as this server knows.
+    """
 
     hands: tuple[Hand, ...] = ()
     demands: tuple[Demand, ...] = ()
     is_direct: bool = True
+    sole: Task | None = None
 
     @property
     def receivers(self) -> set[str]:
@@ -94,7 +98,8 @@ class ClaimPlanner:
             for task_type, amount in choice.wanted.items():
                 key = (*group, task_type)
                 demands += self._marks.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
-        return ClaimPlan(tuple(hands), tuple(demands), self._is_direct)
+        sole = self._marks.sole(demands)
+        return ClaimPlan(tuple(hands), tuple(demands), self._is_direct, sole)
 
     def _expect(
         self,

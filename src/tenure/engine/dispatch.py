@@ -142,10 +142,10 @@ class Dispatch:
             took_ms=claims.took_ms,
         )
         ws = committed.ws
-        for tasks in (ws.new_tasks, ws.changed_tasks):
+        for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
             for task in tasks.values():
                 if task.line:
-                    self._marks.left(task)
+                    self._marks.left(task, is_new=are_new)
                     self._left.add((task.namespace, task.queue, task.type))
         self._note_held(ws)
         for task in claims.undealt:

@@ -13,7 +13,13 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.limits import FALLBACK_POLL_MS, FULL_CLAIM_BUDGET, PRIORITY_MAX, PRIORITY_MIN
+from tenure.core.limits import (
+    FALLBACK_POLL_MS,
+    FULL_CLAIM_BUDGET,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    SOLE_BYTES_MAX,
+)
 from tenure.core.task_record import Line, Task
 from tenure.store.table import Demand
 
@@ -33,6 +39,8 @@ class LineState(msgspec.Struct):
     maybe_fresh: set[int] = msgspec.field(default_factory=set)
     maybe_returned: bool = True
     full_look_at_mono_ms: int = 0
+    # The only claimable task that this server knows of, as it has stored it.
+    sole: Task | None = None
 
 
 class Marks:
@@ -49,6 +57,13 @@ class Marks:
         if line is None or mono_ms >= line.full_look_at_mono_ms:
             return True
         return bool(line.maybe_fresh) or line.maybe_returned
+
+    def sole(self, demands: Sequence[Demand]) -> Task | None:
+        """Return the task that these probes would find, if that is known; it may have moved on."""
+        if len(demands) != 1:
+            return None
+        (demand,) = demands
+        return self._lines[demand.namespace, demand.queue, demand.type].sole
 
     def demands(self, key: LineKey, amount: int, mono_ms: int) -> list[Demand]:
         """Return the probes for up to ``amount`` tasks of one type."""
@@ -83,6 +98,7 @@ class Marks:
         for demand in demands:
             key = (demand.namespace, demand.queue, demand.type)
             line = self._lines.setdefault(key, LineState())
+            line.sole = None
             count, last = seen.get((key, Line(demand.line), demand.priority_min), (0, _HEAD))
             has_more = count >= demand.amount
             if demand.line == Line.RETURNED:
@@ -98,11 +114,13 @@ class Marks:
                 pause_ms = max(FALLBACK_POLL_MS, FULL_CLAIM_BUDGET * took_ms)
                 line.full_look_at_mono_ms = mono_ms + pause_ms
 
-    def left(self, task: Task) -> None:
+    def left(self, task: Task, *, is_new: bool = False) -> None:
         """Note a claimable task that a committed batch left in the store."""
         line = self._lines.get((task.namespace, task.queue, task.type))
         if line is None:
             return
+        is_sole = is_new and not line.maybe_fresh and not line.maybe_returned
+        line.sole = task if is_sole and len(task.input or b"") <= SOLE_BYTES_MAX else None
         if task.line is Line.RETURNED:
             line.maybe_returned = True
         elif task.line is Line.FRESH:
