@@ -60,6 +60,10 @@ LAGGING: Final = Faults(jump_rate=0.5, jump_ahead_ms=30_000, pause_share=0.9, pa
 CROSSING: Final = Faults(
     reply_lost=0.35, slow_share=0.3, slow_ms=500, pause_share=0.8, pause_ms=300
 )
+# Servers die between the end of a worker and the release of what it held.
+LEAVING: Final = Faults(
+    engine_crash_rate=1.5, evict_rate=1.5, worker_crash_rate=0.8, pause_share=0.9, pause_ms=400
+)
 STUCK: Final = Faults(stuck_share=0.6, stuck_ms=5_000)
 STUCK_BRIEFLY: Final = Faults(stuck_share=0.8, stuck_ms=800)
 DRAINING: Final = Faults(drain_rate=1.0, evict_rate=0.3, supersede_rate=0.3, slow_share=0.1)
@@ -116,14 +120,19 @@ def _lost_report(_original: Function) -> Function:
     return lambda _records, _written: None
 
 
+def _set_version(tx: Any, row: Any) -> None:
+    """Make a fence hold."""
+    place = (row[2], row[0], row[1])
+    tx._connection.execute(  # noqa: SLF001 (there is no statement that does so)
+        "UPDATE tasks SET version = ? WHERE namespace = ? AND id = ?", place
+    )
+
+
 def _unfenced(original: Function) -> Function:
     async def changed(self: Any, name: str, rows: Any) -> int:
         if name == "update_tasks":
             for row in rows:
-                self._connection.execute(
-                    "UPDATE tasks SET version = ? WHERE namespace = ? AND id = ?",
-                    (row[2], row[0], row[1]),
-                )
+                _set_version(self, row)
         written: int = await original(self, name, rows)
         return written
 
@@ -351,6 +360,18 @@ def _alone_unfenced(original: Function) -> Function:
     return changed
 
 
+def _alone_without_version(original: Function) -> Function:
+    async def changed(self: Any, name: str, row: Any, *shared: Any) -> bool:
+        async def body(tx: Any) -> None:
+            _set_version(tx, row)
+
+        if name == "update_alone":
+            await self.transaction(body)
+        return bool(await original(self, name, row, *shared))
+
+    return changed
+
+
 def _old_session_served(original: Function) -> Function:
     def changed(ws: Any, hand: Any, result: Any) -> bool:
         worker = ws.workers.get(hand.worker_id)
@@ -507,11 +528,12 @@ def _list() -> list[Mutant]:
         m("jump_unseen", sight, "commit", _jump_unseen, JUMPING),
         m("server_not_spared", load, "_stale_since", _server_not_spared, CRASHING),
         m("no_suspect_grace", WorkingSet, "suspect", _no_grace, DYING),
-        m("release_left_by_crash", HeldRelease, "run_once", _release_left, CRASHING),
+        m("release_left_by_crash", HeldRelease, "run_once", _release_left, LEAVING),
         m("foreign_worker", worker_handler, "_administered", _foreign_worker, CALM),
         m("drain_ignored", claim, "_may_receive", _drain_ignored, DRAINING),
         m("old_session_served", claim, "_may_receive", _old_session_served, CUTTING),
         m("alone_unfenced", SqliteStore, "write", _alone_unfenced, DRAINING),
+        m("alone_without_version", SqliteStore, "write", _alone_without_version, CALM),
         m("type_ignored", _Deal, "_choose", _type_ignored, CALM),
         m("limit_ignored", queue_rules, "free_slots", _limit_ignored, CALM),
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),
