@@ -16,7 +16,15 @@ from tenure.v1.session_service_pb2_grpc import SessionServiceStub
 from tenure.v1.task_pb2 import TaskRef
 from tenure.v1.worker_pb2 import WORKER_MODE_POLL, WORKER_MODE_SESSION
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
-from tests.wire.call import CALL_SECONDS, Link, NoAnswer, Refused, ask, translate
+from tests.wire.call import (
+    CALL_SECONDS,
+    Link,
+    NoAnswer,
+    Refused,
+    ask,
+    is_retryable,
+    translate,
+)
 
 _WIRE_MODES: Final = {"session": WORKER_MODE_SESSION, "poll": WORKER_MODE_POLL}
 
@@ -96,8 +104,9 @@ class PollChain(Chain):
         while True:
             try:
                 await self._send(said, sent_token)
-            except NoAnswer:
+            except NoAnswer as error:
                 self.silence_count += 1
+                await asyncio.sleep(error.retry_after_s)
                 await self._link.replace(self._link.channel)
             else:
                 return
@@ -195,11 +204,18 @@ class SessionChain(Chain):
             self._keep(frame)
             if frame.HasField("lease"):
                 break
-        if frame.lease.HasField("error"):
-            self.mismatch_count += 1
-            self.token, self._is_full = frame.lease.error.current_token, True
-        else:
+        if not frame.lease.HasField("error"):
             self.token, self._is_full = frame.lease.token, False
+            return
+        error = frame.lease.error
+        if is_retryable(error):
+            # It beats faster than a server lets one worker beat, and goes on when it may.
+            await asyncio.sleep(error.retry_after_ms / 1_000)
+            await self._beat()
+            return
+        assert error.code == "token_mismatch", error
+        self.mismatch_count += 1
+        self.token, self._is_full = error.current_token, True
 
     def _keep(self, frame: s.ServerFrame) -> None:
         self.held += [TaskRef(task_id=each.task_id, attempt=each.attempt) for each in frame.tasks]
