@@ -226,7 +226,7 @@ class SqliteStore:
             connection.pragma("synchronous", self._synchronous)
             connection.pragma("mmap_size", 0)
             # Else a statement of many rows keeps what it may have to take back in a file, made
-            # anew for each batch: half of all writes, and of another disk, which may be full.
+            # anew for each batch, perhaps on another disk, which may be full.
             connection.pragma("temp_store", "memory")
             connection.pragma("cache_size", -65_536)
         return connection
