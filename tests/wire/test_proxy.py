@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -60,6 +62,19 @@ async def ask(proxy: Proxy, count: int) -> bytes:
         return b""
     finally:
         writer.transport.abort()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_connection_that_comes_while_the_proxy_closes_is_closed(turns: int) -> None:
+    with socket.socket() as late:
+        async with a_proxy(Peer()) as proxy:
+            host, _, port = proxy.address.rpartition(":")
+            late.connect((host, int(port)))
+            for _turn in range(turns):
+                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        # A socket left open warns when it is collected, and a warning is an error here.
+        gc.collect()
 
 
 async def test_frames_pass_unchanged() -> None:

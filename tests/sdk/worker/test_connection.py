@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import suppress
 
 import pytest
 
@@ -332,17 +334,25 @@ async def test_a_server_that_is_not_there_yet_is_waited_for_and_complained_about
     rig.proxy.target = "127.0.0.1:1"
     tries = 0
 
-    def count(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def turn_away(listener: socket.socket) -> None:
         nonlocal tries
-        tries += 1
-        writer.transport.abort()
+        while True:
+            accepted, _ = await asyncio.get_running_loop().sock_accept(listener)
+            accepted.close()
+            tries += 1
 
-    async with await asyncio.start_server(count, "127.0.0.1", 0) as closed:
-        port = closed.sockets[0].getsockname()[1]
+    # Not an asyncio server: that one leaks a connection that it accepts while it closes.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        doorman = asyncio.create_task(turn_away(listener))
+        port = listener.getsockname()[1]
         connection, _ = rig.connect(targets=[f"127.0.0.1:{port}", rig.proxy.address])
         await eventually(lambda: tries >= 3)
         assert not connection.status().is_ready
         await rig.start_server()
+        doorman.cancel()
+        with suppress(asyncio.CancelledError):
+            await doorman
 
     await eventually(lambda: connection.status().is_ready)
     said = messages(caplog)
