@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tenure.core.health import Health
 from tenure.core.task_record import TaskState
 from tenure.core.worker import EndReason, WorkerMode, WorkerStatus
 from tenure.engine import command as c
-from tenure.engine.engine import Engine
+from tenure.engine.engine import GRACE_MARGIN_MS, Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.lease_judgement import LeaseJudgement
 from tenure.errors import WorkerInactive
@@ -242,6 +243,24 @@ class TestSuspects:
         assert await judge(world, engine) == 1
         assert await status(world, worker) == EXPIRED
         assert await world.state(task.id) is TaskState.PENDING
+
+    async def test_leases_are_judged_at_the_end_of_each_grace_and_not_only_each_second(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        await world.watch(engine, 1_000)
+        for pause_ms in (100, GRACE_MS - 100 + GRACE_MARGIN_MS):
+            worker = await world.worker(engine)
+            _, answer = await world.session(engine, worker)
+            engine.lose_session(NAMESPACE, worker, answer.worker.session_no)
+            await world.settle(engine)
+            await world.watch(engine, pause_ms)
+        for pause_ms in (0, 100):
+            await world.watch(engine, pause_ms)
+            async with asyncio.timeout(5):
+                await engine.grace_alarm.wait(world.clock, most_ms=60_000)
+            assert await judge(world, engine) == 1
 
     @pytest.mark.parametrize("sign", ["session", "heartbeat"])
     async def test_a_new_session_or_a_heartbeat_anywhere_ends_the_suspicion(

@@ -46,6 +46,8 @@ from tenure.store.transaction import LaneName, Store, Tx
 log = structlog.get_logger("tenure.engine")
 RUNS_MAX = 4
 RETRY_AFTER_MS = 500
+# A grace is looked at when it is over by the store's clock too.
+GRACE_MARGIN_MS = 10
 C = TypeVar("C")
 WorkEntry = Entry[c.WorkCommand]
 BeatEntry = Entry[c.HeartbeatCommand]
@@ -76,6 +78,8 @@ class Engine:
         self.server_id = server_id or clock.new_id()
         self.meter = meter
         self.alarm = Alarm()
+        self.grace_alarm = Alarm()
+        self.alarms = {"due_tasks": self.alarm, "lease_judgement": self.grace_alarm}
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()
         self._pause = pause
@@ -473,6 +477,9 @@ class Engine:
                 _answer(future, answer)
         for effect in committed.ws.effects:
             self._dispatch.perform(effect)
+        if committed.ws.suspected_leases:
+            in_ms = self.settings.suspect_grace_ms + GRACE_MARGIN_MS
+            self.grace_alarm.set(in_ms, self.clock.monotonic_ms())
         if self.events.is_wanted:
             self.events.committed(committed.ws)
         self.meter.committed(committed)

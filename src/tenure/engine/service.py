@@ -7,6 +7,7 @@ empty or failing round never stops the next.
 from __future__ import annotations
 
 import asyncio
+import heapq
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -44,33 +45,38 @@ class Job(Protocol):
 
 
 class Alarm:
-    """The nearest instant at which a task is due, on the monotonic clock of this server."""
+    """Instants at which there is something to do, on the monotonic clock of this server."""
 
     def __init__(self) -> None:
-        """Start with nothing due."""
-        self._at_mono_ms: int | None = None
+        """Start with nothing to do."""
+        self._instants: list[int] = []
         self._changed = asyncio.Event()
 
     def set(self, in_ms: int, mono_ms: int) -> None:
-        """Ring in ``in_ms``, unless something earlier is set."""
+        """Ring in ``in_ms`` too."""
         at_mono_ms = mono_ms + max(0, in_ms)
-        if self._at_mono_ms is None or at_mono_ms < self._at_mono_ms:
-            self._at_mono_ms = at_mono_ms
+        if not self._instants or at_mono_ms < self._instants[0]:
             self._changed.set()
+        heapq.heappush(self._instants, at_mono_ms)
 
     def clear(self) -> None:
-        """Forget the instant: whoever looks now sees everything that is due."""
-        self._at_mono_ms = None
+        """Forget all instants: whoever looks now sees everything that is due."""
+        self._instants.clear()
         self._changed.clear()
 
+    def clear_past(self, mono_ms: int) -> None:
+        """Forget the instants until now."""
+        while self._instants and self._instants[0] <= mono_ms:
+            heapq.heappop(self._instants)
+
     async def wait(self, clock: Clock, most_ms: int) -> None:
-        """Wait for the instant, at most ``most_ms``; one that is set meanwhile may be earlier."""
+        """Wait for the next instant, at most ``most_ms``; one set meanwhile may be earlier."""
         ends_at_mono_ms = clock.monotonic_ms() + most_ms
         while True:
             self._changed.clear()
-            at_mono_ms = self._at_mono_ms
-            if at_mono_ms is None or at_mono_ms > ends_at_mono_ms:
-                at_mono_ms = ends_at_mono_ms
+            at_mono_ms = (
+                min(self._instants[0], ends_at_mono_ms) if self._instants else ends_at_mono_ms
+            )
             wait_ms = at_mono_ms - clock.monotonic_ms()
             if wait_ms <= 0:
                 return
@@ -108,9 +114,10 @@ class Service:
 
     async def _wait(self) -> None:
         engine = self._engine
-        interval_ms = self._job.interval_ms(engine)
-        if self.name == "due_tasks":
-            await engine.alarm.wait(engine.clock, interval_ms)
+        spread = 0.9 + 0.2 * engine.clock.jitter()
+        interval_ms = self._job.interval_ms(engine) * spread
+        alarm = engine.alarms.get(self.name)
+        if alarm is None:
+            await asyncio.sleep(interval_ms / 1000)
         else:
-            spread = 0.9 + 0.2 * engine.clock.jitter()
-            await asyncio.sleep(interval_ms * spread / 1000)
+            await alarm.wait(engine.clock, round(interval_ms))

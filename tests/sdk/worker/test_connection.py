@@ -343,7 +343,7 @@ async def test_a_server_that_is_not_there_yet_is_waited_for_and_complained_about
 
     # Not an asyncio server: that one leaks a connection that it accepts while it closes.
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
+        listener.settimeout(0)
         doorman = asyncio.create_task(turn_away(listener))
         port = listener.getsockname()[1]
         connection, _ = rig.connect(targets=[f"127.0.0.1:{port}", rig.proxy.address])

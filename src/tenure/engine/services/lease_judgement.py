@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LeaseJudgement:
-    """Scans the leases each second, after the reports that wait have been taken."""
+    """Scans the leases each second and when a grace ends, after waiting reports have been taken."""
 
     name = "lease_judgement"
 
@@ -23,6 +23,7 @@ class LeaseJudgement:
 
     async def run_once(self, engine: Engine) -> Report:
         """Take in waiting heartbeats, then judge."""
+        engine.grace_alarm.clear_past(engine.clock.monotonic_ms())
         await engine.submit(c.TouchServer(server_id=engine.server_id))
         sighted_ms = engine.sighted_ms
         if sighted_ms == 0:
