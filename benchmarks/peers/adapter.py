@@ -23,6 +23,8 @@ URL = os.environ.get("PEER_URL", "")
 FOLDER = Path(os.environ.get("PEER_FOLDER", "."))
 # For candidates that bring a server of their own.
 PORT = int(os.environ.get("PEER_PORT", "0"))
+# The second measurement of the recovery, with settings for it.
+IS_SHORT_RECOVERY = "PEER_SHORT_RECOVERY" in os.environ
 PYTHON = sys.executable
 PROGRAMS = Path(sys.executable).parent
 QUEUE = "bench"

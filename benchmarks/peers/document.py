@@ -47,9 +47,14 @@ RATIOS = (
         "at most 1.5",
     ),
     (
-        "Task runs again after `kill -9`: best peer / our slower store",
+        "Task runs again after `kill -9`, defaults: best peer / our slower store",
         "peers.recovery_ratio_best",
-        "above 1",
+        "first by far",
+    ),
+    (
+        "The same where something was set for it",
+        "peers.short_recovery_ratio_best",
+        "first by far",
     ),
 )
 
@@ -125,6 +130,11 @@ def _number(measure: str, digits: int) -> Callable[[Numbers, Candidate], str]:
     return lambda numbers, candidate: number_text(value(numbers, candidate, measure), digits)
 
 
+def _short_recovery_text(numbers: Numbers, candidate: Candidate) -> str:
+    text = recovery_text(numbers, candidate, "short_")
+    return text if text == DASH else f"{text}: {candidate.short_recovery}"
+
+
 THROUGHPUT: tuple[Column, ...] = (
     ("bulk enqueue", _number("enqueue_per_s", 0)),
     ("drain, one worker", _number("drain_1_per_s", 0)),
@@ -146,7 +156,8 @@ LATENCY: tuple[Column, ...] = (
 COST: tuple[Column, ...] = (
     ("CPU per task, ms", _number("cpu_ms_per_task", 2)),
     ("CPU at rest, % of a core", _number("rest_cpu_percent", 1)),
-    ("runs again after `kill -9`", recovery_text),
+    ("runs again after `kill -9`, defaults", recovery_text),
+    ("the same, set for it", _short_recovery_text),
 )
 
 

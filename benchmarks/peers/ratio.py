@@ -20,6 +20,7 @@ RATIO_NAMES = (
     "sqlite.drain_ratio_best",
     "latency_ratio_best",
     "recovery_ratio_best",
+    "short_recovery_ratio_best",
 )
 
 # Heading, measure, and how many digits after the point.
@@ -53,17 +54,18 @@ def ratios(numbers: Numbers) -> dict[str, float]:
         _faster(numbers, "drain_1_per_s", "sqlite"),
         _sooner(numbers, "idle_p50_ms"),
         _sooner(numbers, "recovery_s"),
+        _sooner(numbers, "short_recovery_s"),
     )
     named = zip(RATIO_NAMES, found, strict=True)
     return {name: ratio for name, ratio in named if ratio is not None}
 
 
-def recovery_text(numbers: Numbers, candidate: Candidate) -> str:
+def recovery_text(numbers: Numbers, candidate: Candidate, kind: str = "") -> str:
     """Say when the task of a killed worker ran again."""
-    seconds = value(numbers, candidate, "recovery_s")
+    seconds = value(numbers, candidate, f"{kind}recovery_s")
     if seconds is not None:
         return f"{seconds:.1f} s"
-    waited = value(numbers, candidate, "recovery_waited_s")
+    waited = value(numbers, candidate, f"{kind}recovery_waited_s")
     return DASH if waited is None else f"not within {waited:.0f} s"
 
 

@@ -104,7 +104,9 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def open_stage(context: Context, candidate: Candidate) -> AsyncIterator[Stage]:
+async def open_stage(
+    context: Context, candidate: Candidate, **environment: str
+) -> AsyncIterator[Stage]:
     """Make a store, start the agent, and remove everything afterwards."""
     port = _free_port()
     with contextlib.ExitStack() as stack:
@@ -112,7 +114,12 @@ async def open_stage(context: Context, candidate: Candidate) -> AsyncIterator[St
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         # Dropped at once: autovacuum on it would disturb whatever is measured next.
         stack.callback(context.remove_databases)
-        agent = await _start_agent(candidate, folder, _url(context, candidate, folder, port), port)
+        environment |= {
+            "PEER_URL": _url(context, candidate, folder, port),
+            "PEER_FOLDER": str(folder),
+            "PEER_PORT": str(port),
+        }
+        agent = await _start_agent(candidate, folder, environment)
         try:
             stage = Stage(context, candidate, folder, agent)
             stage.servers |= set(await stage.call("prepare"))
@@ -134,16 +141,8 @@ def _url(context: Context, candidate: Candidate, folder: Path, port: int) -> str
 async def _start_agent(
     candidate: Candidate,
     folder: Path,
-    url: str,
-    port: int,
+    environment: dict[str, str],
 ) -> asyncio.subprocess.Process:
-    environment = os.environ | {
-        "PEER_URL": url,
-        "PEER_FOLDER": str(folder),
-        "PEER_PORT": str(port),
-        "PYTHONPATH": str(ROOT),
-        "PYTHONWARNINGS": "ignore",
-    }
     with (folder / "agent.log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
             str(candidate.python),
@@ -151,7 +150,7 @@ async def _start_agent(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=environment,
+            env=os.environ | environment | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"},
             cwd=ROOT,
             limit=ANSWER_BYTES_MAX,
             start_new_session=True,

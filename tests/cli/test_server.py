@@ -89,3 +89,10 @@ def test_a_second_server_on_one_file_is_refused(tmp_path: Path) -> None:
         result = invoke("server", "--store", url, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
     assert result.exit_code == 4
     assert "Another Tenure server works on tenure.db" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["99ms", "16s", "-1s", "soon"])
+def test_a_session_grace_that_cannot_work_is_refused(text: str) -> None:
+    result = invoke("server", "--store", "sqlite:///x", "--session-grace", text)
+    assert result.exit_code == 2
+    assert repr(text) in result.stderr

@@ -18,7 +18,8 @@ from benchmarks.peers import adapter, record
 TARGET = f"127.0.0.1:{adapter.PORT}"
 SENT_AT_ONCE = 50
 LIMIT = timedelta(minutes=30)
-HEARTBEAT = timedelta(seconds=3)
+# There is no timeout for heartbeats unless it is set.
+HEARTBEAT = timedelta(seconds=3) if adapter.IS_SHORT_RECOVERY else None
 DONE = "ExecutionStatus = 'Completed'"
 UNPRIVILEGED_ID = 65534
 

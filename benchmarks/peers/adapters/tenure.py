@@ -33,6 +33,7 @@ class Adapter(adapter.Adapter):
         return [
             *(adapter.PYTHON, "-m", "tenure.cli", "server", "--store", adapter.URL),
             *("--http", "127.0.0.1:0", "--grpc", TARGET, "--log-level", "warning"),
+            *(("--session-grace", "500ms") if adapter.IS_SHORT_RECOVERY else ()),
         ]
 
     def worker_command(self) -> list[str]:

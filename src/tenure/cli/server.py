@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from tenure.cli.invocation import DEFAULT_TARGET
-from tenure.cli.parameter import examples, store_option
-from tenure.core.limits import ENQUEUES_PER_S, LISTS_PER_S, REGISTRATIONS_PER_S
+from tenure.cli.parameter import duration_ms, examples, store_option
+from tenure.core.duration import duration_text
+from tenure.core.limits import (
+    ENQUEUES_PER_S,
+    LISTS_PER_S,
+    REGISTRATIONS_PER_S,
+    SUSPECT_GRACE_MS_MAX,
+    SUSPECT_GRACE_MS_MIN,
+)
 
 if TYPE_CHECKING:
     from tenure.api.log import Format
@@ -32,10 +39,19 @@ class _Options(TypedDict):
     enqueue_rate: int
     register_rate: int
     list_rate: int
+    session_grace_ms: int
     is_pooled: bool
     log_format: Format
     log_level: str
     engine: tuple[str, ...]
+
+
+def _session_grace_ms(text: str) -> int:
+    grace_ms = duration_ms(text)
+    if SUSPECT_GRACE_MS_MIN <= grace_ms <= SUSPECT_GRACE_MS_MAX:
+        return grace_ms
+    least, most = duration_text(SUSPECT_GRACE_MS_MIN), duration_text(SUSPECT_GRACE_MS_MAX)
+    raise click.BadParameter(f"{text!r} is not between {least} and {most}.")
 
 
 @click.command(
@@ -129,6 +145,18 @@ class _Options(TypedDict):
     help="Pages of lists that one namespace may ask for; 0 is no limit.",
 )
 @click.option(
+    "--session-grace",
+    "session_grace_ms",
+    envvar="TENURE_SESSION_GRACE",
+    show_envvar=True,
+    type=_session_grace_ms,
+    default="3s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a worker whose connection broke may take to come back, before its tasks are "
+    "handed out again.",
+)
+@click.option(
     "--pooled",
     "is_pooled",
     envvar="TENURE_POOLED",
@@ -193,7 +221,7 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
         run_server(
             store_url,
             _settings(options),
-            engine_settings=_engine_settings(options["engine"]),
+            engine_settings=_engine_settings(options),
             pooled=options["is_pooled"],
             on_started=say,
         )
@@ -219,12 +247,13 @@ def _settings(options: _Options) -> ServerSettings:
     )
 
 
-def _engine_settings(said: tuple[str, ...]) -> Settings:
+def _engine_settings(options: _Options) -> Settings:
     import msgspec  # noqa: PLC0415 (not for --help)
 
     from tenure.engine.settings import Settings  # noqa: PLC0415
 
-    given = dict(each.partition("=")[::2] for each in said)
+    grace = ("suspect_grace_ms", str(options["session_grace_ms"]))
+    given = dict([grace, *(each.partition("=")[::2] for each in options["engine"])])
     unknown = given.keys() - set(Settings.__struct_fields__)
     if unknown:
         raise click.UsageError(f"--setting does not know {', '.join(sorted(unknown))}.")

@@ -119,6 +119,9 @@ SERVED_WORKER_TIMEOUT_MS: Final = 45 * _SECOND_MS
 SERVED_FAILURES_MAX: Final = 3
 # Time to reconnect after a socket closed without goodbye, before the lease is cut.
 SUSPECT_GRACE_MS: Final = 3 * _SECOND_MS
+# Below, a worker that is alive has no time to come back; above, its lease is over sooner.
+SUSPECT_GRACE_MS_MIN: Final = 100
+SUSPECT_GRACE_MS_MAX: Final = 15 * _SECOND_MS
 # When more sessions than both of these end at once, the network failed, not the workers.
 MASS_CLOSE_SESSIONS_MIN: Final = 10
 MASS_CLOSE_SHARE: Final = 0.1
