@@ -14,6 +14,9 @@ from tenure.api.admission import Admission, overloaded
 from tenure.api.rpc import error
 from tenure.api.rpc.boundary import Context, Handler
 from tenure.api.rpc.outcome import Count
+from tenure.api.rpc.turnstile import Turnstile
+from tenure.core.limits import CROWD_MIN
+from tenure.engine.clock import Clock
 from tenure.errors import RateLimited
 
 # What brings new work; registrations too, because heartbeats come first.
@@ -30,13 +33,14 @@ _NEW_WORK: Final = {
 class Doorkeeper(grpc.aio.ServerInterceptor):
     """The outermost interceptor."""
 
-    def __init__(self, admission: Admission, count: Count) -> None:
+    def __init__(self, admission: Admission, count: Count, clock: Clock) -> None:
         """Ask ``admission`` about new work, and report to ``count`` what it turns away."""
         self._admission = admission
         self._count = count
         self._refusal = error.status(overloaded())
         self._closed: Handler = grpc.stream_unary_rpc_method_handler(self._turn_away)
         self._wrapped: dict[str, Handler] = {}
+        self._turnstile = Turnstile(clock)
 
     async def intercept_service(
         self,
@@ -48,6 +52,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
         method = _NEW_WORK.get(path)
         if method is None:
             return await continuation(handler_call_details)
+        self._turnstile.arrived()
         if self._admission.refuses():
             self._count("grpc", method, RateLimited.code, 0.0)
             return self._closed
@@ -55,7 +60,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
         if known is None:
             handler = await continuation(handler_call_details)
             assert handler is not None
-            known = self._wrapped[path] = self._wrap(handler)
+            known = self._wrapped[path] = self._wrap(handler, method)
         return known
 
     async def _turn_away(self, requests: AsyncIterator[object], context: Context) -> object:
@@ -63,17 +68,22 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
         del requests
         return await context.abort_with_status(self._refusal)
 
-    def _wrap(self, handler: Handler) -> Handler:
+    def _wrap(self, handler: Handler, method: str) -> Handler:
         # gRPC's types say that it takes the context of the other kind of server.
         handle: Any = handler.unary_unary
-        work = self._admission.work
+        admission, turnstile = self._admission, self._turnstile
+        read = handler.request_deserializer
+        assert read is not None
 
-        async def call(request: object, context: Context) -> object:
-            with work():
-                return await handle(request, context)
+        async def call(data: bytes, context: Context) -> object:
+            with admission.work():
+                if admission.open_count >= CROWD_MIN and not await turnstile.is_passed():
+                    admission.refused_count += 1
+                    self._count("grpc", method, RateLimited.code, 0.0)
+                    return await context.abort_with_status(self._refusal)
+                return await handle(read(data), context)
 
         return grpc.unary_unary_rpc_method_handler(
             call,
-            request_deserializer=handler.request_deserializer,
             response_serializer=handler.response_serializer,
         )

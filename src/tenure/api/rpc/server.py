@@ -73,7 +73,7 @@ class RpcServer:
         limit = settings.body_bytes_max + _FRAME_ROOM
         self._server = grpc.aio.server(
             interceptors=[
-                Doorkeeper(allowance.admission, count),
+                Doorkeeper(allowance.admission, count, engine.clock),
                 Boundary(count, Access(engine)),
             ],
             options=[
