@@ -99,6 +99,26 @@ async def test_any_number_of_tasks_is_written_and_finished_each_with_its_own_val
     assert await live(store, *numbers) == []
 
 
+@pytest.mark.parametrize("every", [1, 2, 70])
+async def test_tasks_of_two_namespaces_are_finished_together_and_their_namesakes_stay(
+    store: Store, every: int
+) -> None:
+    other = "aaa/default"
+    await store.transaction(lambda tx: tx.each("insert_namespaces", [(other, NOW)]))
+    mine = [held(number) for number in range(1, 81)]
+    theirs = [replace(task, namespace=other) for task in mine]
+    await insert(store, *mine, *theirs)
+    pairs = zip(mine, theirs, strict=True)
+    ends = [pair[at % every == 0] for at, pair in enumerate(pairs)]
+    left = {(task.namespace, task.id) for task in (*mine, *theirs)}
+    left -= {(task.namespace, task.id) for task in ends}
+    finished = [finished_from(task) for task in ends]
+    await store.transaction(lambda tx: table.finish_tasks(tx, finished))
+    keys = [(task.namespace, task.id) for task in (*mine, *theirs)]
+    rows = await store.transaction(lambda tx: table.read_tasks(tx, keys))
+    assert {(row.namespace, row.id) for row in rows} == left
+
+
 @pytest.mark.parametrize("stale", [0, 63, 65, 79])
 async def test_one_stale_version_among_many_stops_the_whole_write(store: Store, stale: int) -> None:
     tasks = [held(number) for number in range(1, 81)]

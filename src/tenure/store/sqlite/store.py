@@ -37,6 +37,7 @@ _STEPS_BETWEEN_LOOKS = 20_000
 # an INSERT from a SELECT costs more per statement than per row.
 _ROWS_AT_ONCE = (64, 8)
 _VALUES = re.compile(r"VALUES \(\s*\?\d+(,\s+\?\d+)*\s*\)")
+_LIST = re.compile(r"IN \(\?\d+\)\Z")
 _MARK = re.compile(r"\?\d+")
 
 _CONFLICTS = (apsw.BusyError, apsw.LockedError)
@@ -118,9 +119,9 @@ class SqliteTx:
         at = 0
         for size in _ROWS_AT_ONCE:
             while len(given) - at >= size and (text := _repeated(part, size)):
-                values: list[object] = []
-                for row in given[at : at + size]:
-                    values += row
+                values = _joined(part, given[at : at + size])
+                if values is None:
+                    break
                 results += self._connection.execute(text, _bind(values))
                 at += size
         if at < len(given):
@@ -133,9 +134,30 @@ class SqliteTx:
 
 
 @functools.cache
+def _is_list(part: Part) -> bool:
+    """Tell whether a text ends with a list for its last parameter; rows share the others."""
+    return _LIST.search(part.text) is not None
+
+
+def _joined(part: Part, rows: Sequence[tuple[object, ...]]) -> list[object] | None:
+    """Return the parameters of the text for many rows, if these rows can be one statement."""
+    if not _is_list(part):
+        values: list[object] = []
+        for row in rows:
+            values += row
+        return values
+    *shared, listed = zip(*rows, strict=True)
+    if any(column.count(column[0]) < len(column) for column in shared):
+        return None
+    return [*(column[0] for column in shared), *listed]
+
+
+@functools.cache
 def _repeated(part: Part, count: int) -> str | None:
     """Return the text for so many rows, if it has its parameters in one list of values."""
     marks = [f"?{number}" for number in range(1, part.parameter_count + 1)]
+    if _is_list(part):
+        return _LIST.sub(f"IN ({', '.join([marks[-1], *'?' * (count - 1)])})", part.text)
     match = _VALUES.search(part.text)
     if match is None or not marks == _MARK.findall(match[0]) == _MARK.findall(part.text):
         return None

@@ -104,8 +104,9 @@ WHERE t.namespace = e.namespace AND t.id = e.id AND t.version = e.version
 -- A client that used the id of a finished task again must not stop the batches it is in; what was
 -- accepted first stays, and counts as written: the count tells whether a row has moved on.
 ON CONFLICT (namespace, id) DO UPDATE SET version = history.version;
+-- A list too: for a subquery SQLite first collects what it is about to delete.
 DELETE FROM tasks
-WHERE (namespace, id) IN (VALUES (:namespace, :id));
+WHERE namespace = :namespace AND id IN (:id);
 
 -- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
 -- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
