@@ -15,6 +15,7 @@ from tenure.core import queue as queue_rules
 from tenure.core.deadline import _BY_STATE
 from tenure.core.deal import _Deal
 from tenure.core.lease import Lease, SessionLost
+from tenure.core.task_event import HandedOut
 from tenure.core.task_record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import WorkerStatus
 from tenure.core.youth import Youth
@@ -510,7 +511,7 @@ def _list() -> list[Mutant]:
         m("write_unfenced", SqliteTx, "fenced", _unfenced, PAUSING),
         m("repeat_rejected", task_handler, "_first_answer", _repeated_rejected, LOSSY),
         m("finished_rows_cached", RowCache, "saved", _cache_stale, PAUSING),
-        m("attempt_reused", task, "_hand_out", _attempt_reused, LOSSY),
+        m("attempt_reused", task.DECIDERS, HandedOut, _attempt_reused, LOSSY),
         m("undelivered_charged", task, "_undelivered", _undelivered_charged, LOSSY),
         m("loss_counted_twice", task, "_lose", _loss_counted_twice, DYING),
         m("retried_after_cancel", task, "_fail_attempt", _retried_after_cancel, CALM),

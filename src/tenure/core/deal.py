@@ -77,18 +77,13 @@ class _Deal:
         line = self._lines.get(task.type)
         if line is None:
             return None
+        avoid = task.progress.avoid_worker_id
+        if avoid is None and not task.is_guarded:
+            return self._first(line)
         passed: list[tuple[int, int]] = []
         avoided: int | None = None
         chosen: int | None = None
-        avoid = task.progress.avoid_worker_id
-        while line and chosen is None:
-            turn, index = line[0]
-            if self._credits[index] <= 0:
-                heapq.heappop(line)
-                continue
-            if turn != self._turns[index]:
-                heapq.heapreplace(line, (self._turns[index], index))
-                continue
+        while chosen is None and (index := self._first(line)) is not None:
             worker_id = self._hands[index].worker_id
             if task.is_guarded and worker_id in self._guarded:
                 passed.append(heapq.heappop(line))
@@ -100,3 +95,15 @@ class _Deal:
         for entry in passed:
             heapq.heappush(line, entry)
         return avoided if chosen is None else chosen
+
+    def _first(self, line: list[tuple[int, int]]) -> int | None:
+        """Return the longest-waiting hand of a line that has credit left."""
+        while line:
+            turn, index = line[0]
+            if self._credits[index] <= 0:
+                heapq.heappop(line)
+            elif turn != self._turns[index]:
+                heapq.heapreplace(line, (self._turns[index], index))
+            else:
+                return index
+        return None

@@ -35,6 +35,8 @@ ATTEMPT_HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskSt
 UNHELD: Final = frozenset({TaskState.PENDING, TaskState.WAITING, TaskState.PAUSED})
 _BY_WORKER: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
 _IN_LINE: Final = frozenset({TaskState.PENDING})
+# Until Python 3.12 a Python function finds the members of an enum.
+_WAITING: Final = TaskState.WAITING
 
 
 class TaskKind(enum.StrEnum):
@@ -243,7 +245,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
         state = self.state
         if state in ATTEMPT_HELD:
             return True
-        return state is TaskState.WAITING and self.progress.is_async
+        return state is _WAITING and self.progress.is_async
 
     @property
     def is_cancel_requested(self) -> bool:

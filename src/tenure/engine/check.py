@@ -99,7 +99,7 @@ def _outcome(item: c.Finish) -> None:
         checks.name(item.output_encoding, "outputEncoding")
     if item.error is not None:
         _error(item.error)
-    elif item.kind is c.FinishKind.FAILED:
+    elif item.kind is _FAILED:
         message = "a failed attempt needs its error"
         raise InvalidArgument(message, field="error")
     if item.wake_at_ms:
@@ -257,6 +257,7 @@ def _revoke_key(command: c.RevokeKey) -> None:
 
 
 _MOST: Final = 2**62
+_FAILED: Final = c.FinishKind.FAILED
 # Most payloads are far below any limit.
 _SMALL_BYTES: Final = 65_536
 # The command types and their functions agree line by line; a table cannot say so to mypy.

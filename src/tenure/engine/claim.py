@@ -29,7 +29,7 @@ from tenure.engine.offer import Group, Offer, OfferBook
 from tenure.engine.working_set import WorkingSet
 from tenure.errors import InvalidArgument, TenureError
 from tenure.store import table
-from tenure.store.table import Demand, TaskKey
+from tenure.store.table import Demand
 from tenure.store.transaction import Tx
 
 
@@ -56,7 +56,7 @@ class ClaimResult(msgspec.Struct):
     Probes that were planned and not made, because nobody may receive, teach nothing.
     """
 
-    dealt: list[tuple[TaskKey, int]] = msgspec.field(default_factory=list)
+    dealt: list[tuple[Task, int]] = msgspec.field(default_factory=list)
     late: set[str] = msgspec.field(default_factory=set)
     refused: dict[int, TenureError] = msgspec.field(default_factory=dict)
     asked: tuple[Demand, ...] = ()
@@ -210,7 +210,7 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
             mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
             _deal_group(ws, _first(tasks, free[group]), mine, guarded, result)
     if result.seen:
-        dealt = {key for key, _ in result.dealt}
+        dealt = {(task.namespace, task.id) for task, _ in result.dealt}
         result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
     return result
 
@@ -248,7 +248,7 @@ def _deal_group(
         key = (task.namespace, task.id)
         decision = ws.apply(key, events[hand.offer_id])
         assert isinstance(decision, Decision)
-        result.dealt.append((key, hand.offer_id))
+        result.dealt.append((decision.task, hand.offer_id))
 
 
 def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:

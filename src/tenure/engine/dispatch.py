@@ -173,17 +173,16 @@ class Dispatch:
             session = self._book.session_of(old.worker_id)
             if session is None:
                 continue
-            is_held = task.worker_id == old.worker_id and task.attempt == old.attempt
-            if not (is_held and task.is_attempt_live):
+            is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
+            if task.finished_at_ms is not None or not (is_same and task.is_attempt_live):
                 session.drop(task.id)
                 self._freed[session.id] = session
 
     def deliver(self, committed: Committed) -> None:
         """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
         by_offer: defaultdict[int, list[Task]] = defaultdict(list)
-        tasks = committed.ws.tasks
-        for key, offer_id in committed.claims.dealt:
-            by_offer[offer_id].append(tasks[key])
+        for task, offer_id in committed.claims.dealt:
+            by_offer[offer_id].append(task)
         served: set[Group] = set()
         for offer_id, given in by_offer.items():
             offer = self._find(offer_id)

@@ -134,10 +134,8 @@ class Tally:
     def _add_started(self, committed: Committed) -> None:
         dealt = committed.claims.dealt
         self.handed_out_count += len(dealt)
-        tasks = committed.ws.tasks
         latencies = []
-        for key, _ in dealt:
-            task = tasks[key]
+        for task, _ in dealt:
             # One that kept its place in the line was ready later than its place says.
             ready_at_ms = task.progress.ready_at_ms
             run_at_ms = task.run_at_ms

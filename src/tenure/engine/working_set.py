@@ -78,14 +78,14 @@ class WorkingSet:
         """Decide an event on a task that is in the set."""
         task = self.tasks[key]
         decision = task_rules.decide(task, event, self.now_ms)
-        if isinstance(decision, Rejection) or decision.task is task:
+        # Not whether it is a rejection: the answer no takes three times as long.
+        if not isinstance(decision, Decision) or decision.task is task:
             if key in self.rows.cached and key not in self.changed_tasks:
                 # No write will tell whether the copy was stale: it has to be read.
                 self.doubtful.add(key)
             return decision
-        self.tasks[key] = decision.task
         changes = self.new_tasks if key in self.new_tasks else self.changed_tasks
-        changes[key] = decision.task
+        self.tasks[key] = changes[key] = decision.task
         if decision.ended is not None:
             self.ended.append(decision.ended)
         if decision.effects:
