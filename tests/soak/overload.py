@@ -36,17 +36,22 @@ PATIENCE_S: Final = 120.0
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How many workers beat, for how long there is load, and how many requests wait at most."""
+    """How many workers beat, for how long there is load, and how many requests wait at most.
+
+    ``slack`` is for bounds of time: in ``make test`` other tests load the machine as well, and a
+    second is too short for a server to find out what it can do.
+    """
 
     workers: int
     seconds: float
     places: int
+    slack: float
     scale: Scale
 
 
 SIZES: Final = {
-    False: Size(200, 20.0, 1_000, SCALES[False]),
-    True: Size(20, 1.0, 300, SCALES[True]),
+    False: Size(200, 20.0, 1_000, 1.0, SCALES[False]),
+    True: Size(20, 1.0, 300, 8.0, SCALES[True]),
 }
 
 
@@ -120,7 +125,7 @@ class _Scene:
         return msgspec.json.decode(found.read_bytes(), type=Offered)
 
     def _judge_answers(self, name: str, usual: Offered, loaded: Offered) -> list[Result]:
-        slack = self._size.scale.slack
+        slack = self._size.slack
         usual_s = usual.of(ACCEPTED) / usual.seconds
         offered_s = (loaded.count + loaded.skipped) / loaded.seconds
         other = {
