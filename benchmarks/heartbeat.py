@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from benchmarks.context import Context
 from benchmarks.database import FIXTURE, Connection, wal_position
+from benchmarks.engine import RATE_TURNS_PER_ROUND
 from benchmarks.floor_postgres import postgres_lease_rate
 from benchmarks.flow import Flow, Stopwatch
 from benchmarks.load import INPUT, NAMESPACE, QUEUE, SPEC, TYPE, open_engine, register
@@ -92,14 +93,14 @@ async def _measure_rate(context: Context) -> dict[str, float]:
     beaters = Beaters(engine, registered)
     floors: list[float] = []
     flows: list[Flow] = []
-    for _ in range(scale.round_count):
+    for _ in range(RATE_TURNS_PER_ROUND * scale.round_count):
         floor = await postgres_lease_rate(
             floor_dsn,
-            seconds=scale.seconds,
+            seconds=scale.seconds / 2,
             worker_count=scale.worker_count,
         )
         floors.append(floor)
-        flows.append(await _beat_for(beaters, scale.seconds))
+        flows.append(await _beat_for(beaters, scale.seconds / 2))
     await engine.stop()
     best = max(flows, key=lambda flow: flow.rate)
     return {

@@ -193,7 +193,8 @@ def _heartbeat(command: c.Heartbeat) -> None:
     _namespace(command.namespace)
     checks.worker_id(command.worker_id)
     beat = command.beat
-    checks.integer(beat.token, "token", 0, _MOST)
+    if type(beat.token) is not int or not 0 <= beat.token <= _SMALL_COUNT:
+        checks.integer(beat.token, "token", 0, _MOST)
     if beat.lease_ms:
         checks.duration_ms(beat.lease_ms, "leaseDurationMs")
     for total in (beat.total_completed, beat.total_failed):

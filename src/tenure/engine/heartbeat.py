@@ -39,11 +39,12 @@ async def run(
     waiting: list[Placed] = []
     touches: list[tuple[int, c.TouchServer]] = []
     for index, command in enumerate(commands):
-        if isinstance(command, c.TouchServer):
-            touches.append((index, command))
-        else:
+        # First what nearly all are: the answer no takes three times as long.
+        if isinstance(command, c.Heartbeat):
             asks = command.beat.lease_ms
             waiting.append((index, _granted(command, settings) if asks else command))
+        else:
+            touches.append((index, command))
     while waiting:
         # One heartbeat per worker and round: a second one meets the token that the first made.
         first: dict[str, Placed] = {}
@@ -100,7 +101,9 @@ async def _look_closer(
     renewed: dict[str, Lease],
 ) -> tuple[dict[str, Worker], dict[str, Lease]]:
     """Read what explains a refusal, and the status where a poll has no other way to hear of it."""
-    refused = {x.worker_id for _, x in commands if x.worker_id not in renewed}
+    refused: set[str] = set()
+    if len(renewed) < len(commands):
+        refused = {x.worker_id for _, x in commands if x.worker_id not in renewed}
     asked = {x.worker_id for _, x in commands if x.wants_cancels}
     workers: dict[str, Worker] = {}
     leases: dict[str, Lease] = {}
