@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tenure.core.crash_guard import Suspects
 from tenure.core.deal import Hand, deal, order
 from tenure.core.task_record import Task
 from tests.core.tasks import NAMESPACE, T0, fresh
 
 MAIL = frozenset({"mail"})
+ONE = Suspects(1, 1)
 
 
 def task(number: int, **changes: Any) -> Task:
@@ -29,6 +31,14 @@ def tasks(count: int, **changes: Any) -> list[Task]:
 def avoiding(number: int, worker_id: str) -> Task:
     made = task(number)
     return replace(made, progress=replace(made.progress, avoid_worker_id=worker_id))
+
+
+def suspects(count: int, group_max: int = 1) -> list[Task]:
+    found = tasks(count, is_guarded=True)
+    return [
+        replace(each, progress=replace(each.progress, loss_count=2, group_max=group_max))
+        for each in found
+    ]
 
 
 def hand(number: int, credit: int = 10, **changes: Any) -> Hand:
@@ -96,7 +106,7 @@ def test_a_worker_gets_one_suspect_task_at_a_time() -> None:
 
 def test_a_worker_that_holds_a_suspect_task_gets_no_other() -> None:
     hands = [hand(1), hand(2)]
-    dealt = deal([task(1, is_guarded=True), task(2)], hands, guarded=["worker-1"])
+    dealt = deal([task(1, is_guarded=True), task(2)], hands, {"worker-1": ONE})
     assert offers(dealt) == [2, 1]
 
 
@@ -105,10 +115,42 @@ def test_two_offers_of_one_worker_get_one_suspect_task_together() -> None:
     assert offers(deal(tasks(3, is_guarded=True), hands)) == [1, 3]
 
 
+def test_suspects_share_a_worker_up_to_the_size_of_their_group() -> None:
+    assert offers(deal(suspects(9, group_max=3), [hand(1), hand(2)])) == [1, 2, 1, 2, 1, 2]
+
+
+def test_the_smallest_group_among_the_suspects_of_a_worker_bounds_them_all() -> None:
+    held = {"worker-1": Suspects(2, 3), "worker-2": Suspects(2, 2)}
+    assert offers(deal(suspects(4, group_max=10), [hand(1), hand(2)], held)) == [1]
+    assert deal(suspects(1, group_max=2), [hand(1)], {"worker-1": Suspects(2, 9)}) == []
+
+
+def test_a_suspect_that_fits_nobody_keeps_others_from_the_worker_with_the_fewest() -> None:
+    alone, *others = suspects(5, group_max=10)
+    alone = replace(alone, progress=replace(alone.progress, group_max=1))
+    held = {"worker-1": Suspects(3, 10), "worker-2": Suspects(1, 10)}
+    dealt = deal([alone, *others], [hand(1), hand(2)], held)
+    assert offers(dealt) == [1, 1, 1, 1]
+    assert alone not in [each for each, _ in dealt]
+
+
+def test_suspects_that_fit_nobody_keep_a_worker_each() -> None:
+    waiting = suspects(3)
+    held = {"worker-1": ONE, "worker-2": ONE}
+    later = replace(suspects(4, group_max=10)[3], run_at_ms=T0 + 1)
+    assert deal([*waiting, later], [hand(1), hand(2)], held) == []
+
+
+def test_what_cannot_be_given_does_not_use_up_the_limit() -> None:
+    waiting = [*suspects(2), task(7), task(8)]
+    dealt = deal(waiting, [hand(1)], {"worker-1": ONE}, most=1)
+    assert [each.id for each, _ in dealt] == [task(7).id]
+
+
 def test_a_passed_offer_keeps_its_place() -> None:
     hands = [hand(1), hand(2), hand(3)]
     waiting = [task(1, is_guarded=True), task(2), task(3), task(4)]
-    dealt = deal(waiting, hands, guarded=["worker-1"])
+    dealt = deal(waiting, hands, {"worker-1": ONE})
     assert offers(dealt) == [2, 1, 3, 2]
 
 
@@ -128,15 +170,15 @@ def test_the_longest_waiting_of_two_avoided_offers_is_taken() -> None:
 
 def test_a_suspect_task_is_not_forced_on_the_worker_it_avoids() -> None:
     suspect = replace(avoiding(1, "worker-1"), is_guarded=True)
-    assert deal([suspect], [hand(1)], guarded=["worker-1"]) == []
+    assert deal([suspect], [hand(1)], {"worker-1": ONE}) == []
     assert offers(deal([suspect], [hand(1)])) == [1]
 
 
 def test_a_deal_changes_nothing_that_it_was_given() -> None:
-    hands, holders = [hand(1), hand(2)], {"worker-1"}
+    hands, holders = [hand(1), hand(2)], {"worker-1": ONE}
     dealt = deal(tasks(3, is_guarded=True), hands, holders)
     assert hands == [hand(1), hand(2)]
-    assert holders == {"worker-1"}
+    assert holders == {"worker-1": ONE}
     assert [to for _, to in dealt] == [hands[1]]
 
 
@@ -169,7 +211,7 @@ def test_every_deal_is_fair_and_complete(
     table: tuple[list[Task], list[Hand], set[str]],
 ) -> None:
     waiting, hands, holders = table
-    dealt = deal(waiting, hands, holders)
+    dealt = deal(waiting, hands, dict.fromkeys(holders, ONE))
     given_ids = [each.id for each, _ in dealt]
     assert len(set(given_ids)) == len(given_ids)
     assert [order(each) for each, _ in dealt] == sorted(order(each) for each, _ in dealt)
@@ -177,14 +219,14 @@ def test_every_deal_is_fair_and_complete(
     counts = Counter(offers(dealt))
     credits_left = {each.offer_id: each.credit - counts[each.offer_id] for each in hands}
     assert all(left >= 0 for left in credits_left.values())
-    suspects = Counter(holders)
-    suspects.update(to.worker_id for each, to in dealt if each.is_guarded)
-    assert all(count == 1 for count in suspects.values())
+    held = Counter(holders)
+    held.update(to.worker_id for each, to in dealt if each.is_guarded)
+    assert all(count == 1 for count in held.values())
     # What is left over, nobody who still has credit could have taken.
     for left in waiting:
         takers = [each for each in hands if left.type in each.types and credits_left[each.offer_id]]
         if left.id not in given_ids:
-            assert all(left.is_guarded and suspects[each.worker_id] for each in takers)
+            assert all(left.is_guarded and held[each.worker_id] for each in takers)
 
 
 @pytest.mark.parametrize("count", [1, 7, 100])

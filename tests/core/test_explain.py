@@ -334,7 +334,7 @@ class TestGuard:
         assert reason.code == "crash_guard"
         assert "2 in a row were lost" in reason.message
         assert "tried again in 1s" in reason.message
-        assert reason.message.endswith("After 3 more losses it fails.")
+        assert reason.message.endswith("After 3 more counted losses it fails.")
         assert reason.evidence["lostWorkers"] == "worker-1, worker-2"
         assert reason.evidence["lossesMax"] == str(POISON_LOSSES_MAX)
 
@@ -350,8 +350,15 @@ class TestGuard:
 
     def test_before_the_last_loss_it_says_so(self) -> None:
         task = lost(2)
-        task = replace(task, progress=replace(task.progress, loss_count=POISON_LOSSES_MAX - 1))
-        assert only(task).message.endswith("After one more loss it fails.")
+        task = replace(task, progress=replace(task.progress, counted_count=POISON_LOSSES_MAX - 1))
+        assert only(task).message.endswith("After 1 more counted loss it fails.")
+
+    def test_a_group_of_suspects_may_share_a_worker(self) -> None:
+        task = ready(lost(2))
+        task = replace(task, progress=replace(task.progress, group_max=3))
+        reason = only(task, now_ms=task.run_at_ms, crews=(crew(is_guarding=True),))
+        assert "a worker that holds at most 2 other suspected tasks" in reason.message
+        assert reason.evidence["groupMax"] == "3"
 
     def test_a_worker_without_a_suspect_takes_it(self) -> None:
         task = ready(lost(2))

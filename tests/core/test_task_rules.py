@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.attempt import Outcome
+from tenure.core.crash_guard import Loss
 from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.core.task_effect import Decision, FollowUp, TellStop, WakeQueue
 from tenure.core.task_event import (
@@ -317,18 +318,26 @@ def test_the_back_off_under_guard_doubles() -> None:
     assert lost(task).run_at_ms == T0 + 4_000
 
 
-def test_a_guarded_task_is_handed_out_as_the_sole_one() -> None:
+def test_a_suspect_in_a_group_of_one_is_handed_out_as_the_sole_one() -> None:
     assert handed(guarded()).progress.is_sole
     assert not handed(lost(fresh())).progress.is_sole
+    task = guarded()
+    shared = replace(task, progress=replace(task.progress, group_max=2))
+    assert not handed(shared).progress.is_sole
 
 
-def test_under_guard_only_sole_losses_count() -> None:
+def test_a_suspect_waits_in_a_line_of_its_own() -> None:
+    task = guarded()
+    assert (task.line, task.is_guarded) == (Line.SUSPECT, True)
+
+
+def test_a_loss_in_a_group_does_not_count() -> None:
     task = handed(guarded())
-    crowded = replace(task, progress=replace(task.progress, is_sole=False))
-    after_loss = after(crowded, WorkerLost(worker_id=WORKER))
-    assert after_loss.progress.loss_count == 2
-    assert after_loss.progress.interruption_count == 3
-    assert after_loss.is_guarded
+    crowded = replace(task, progress=replace(task.progress, is_sole=False, group_max=4))
+    loss = Loss(at_ms=T0, attempt_count=9, suspect_count=4)
+    progress = after(crowded, WorkerLost(worker_id=WORKER, loss=loss)).progress
+    assert (progress.loss_count, progress.counted_count, progress.group_max) == (3, 2, 2)
+    assert progress.interruption_count == 3
 
 
 def test_the_fifth_counted_loss_poisons_the_task() -> None:

@@ -9,7 +9,16 @@ from msgspec.structs import replace
 
 from tenure.core.attempt import Outcome
 from tenure.core.retry import RetryPolicy
-from tenure.core.task_record import Line, Progress, Reason, Spec, Task, TaskKind, TaskState
+from tenure.core.task_record import (
+    NO_PROGRESS,
+    Line,
+    Progress,
+    Reason,
+    Spec,
+    Task,
+    TaskKind,
+    TaskState,
+)
 from tenure.store import table
 from tenure.store.failure import FenceLost, Refused
 from tenure.store.transaction import Store, Tx
@@ -253,7 +262,7 @@ async def test_the_same_id_twice_is_refused(store: Store) -> None:
     [
         {"state": "unknown"},
         {"state": "succeeded"},
-        {"line": 3},
+        {"line": 4},
         {"line": 1, "state": "paused"},
         {"priority": 10},
         {"priority": -1},
@@ -346,17 +355,21 @@ async def test_held_tasks_are_counted_per_queue(store: Store) -> None:
     }
 
 
-async def test_workers_that_hold_a_guarded_task_are_told(store: Store) -> None:
+async def test_the_suspects_of_workers_are_told(store: Store) -> None:
+    progress = Progress(loss_count=2, group_max=3)
     await insert(
         store,
-        held(1, is_guarded=True),
+        held(1, is_guarded=True, progress=progress),
         held(2, is_guarded=True),
         held(3, by=worker_id(2)),
-        pending(4, is_guarded=True),
+        pending(4, is_guarded=True, line=Line.SUSPECT),
     )
     asked = [(NAMESPACE, QUEUE, worker_id(number)) for number in (1, 2, 3)]
-    found = await store.transaction(lambda tx: table.load_guarded_holders(tx, asked))
-    assert found == {worker_id(1)}
+    found = await store.transaction(lambda tx: table.load_suspects(tx, asked))
+    assert sorted(found, key=lambda each: each[1].group_max) == [
+        (worker_id(1), NO_PROGRESS),
+        (worker_id(1), progress),
+    ]
 
 
 async def test_what_is_being_cancelled_is_told_per_worker(store: Store) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tenure.core.crash_guard import ControlGroup
 from tenure.core.filter import WorkerFilter
 from tenure.core.queue import Queue
 from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
@@ -19,6 +20,7 @@ from tests.store.rows import (
     NAMESPACE,
     NOW,
     QUEUE,
+    lease,
     offline,
     stored_worker,
     worker,
@@ -238,3 +240,31 @@ async def test_only_workers_that_are_long_gone_and_released_are_forgotten(store:
     assert await forget(10) == [worker_id(1), worker_id(3)]
     assert await forget(10) == []
     assert await ids_of(store) == [worker_id(number) for number in (5, 4, 2)]
+
+
+async def test_the_control_group_are_other_workers_of_the_queue(store: Store) -> None:
+    lost = [
+        offline(number, NOW - number, end_reason=EndReason.LEASE_EXPIRED) for number in range(1, 6)
+    ]
+    await add(
+        store,
+        *lost,
+        offline(6, NOW, end_reason=EndReason.EVICTED),
+        offline(7, NOW, end_reason=EndReason.SUPERSEDED, queue="other"),
+        offline(8, NOW, end_reason=EndReason.SUPERSEDED, namespace="x/y"),
+        worker(9),
+        worker(10),
+        worker(11, queue="other"),
+    )
+    leases = [lease(number) for number in (9, 10, 11)]
+    await store.transaction(lambda tx: table.insert_leases(tx, leases))
+
+    async def count(**changes: Any) -> ControlGroup:
+        asked = {"since_ms": NOW - 4, "seen_max": 100, **changes}
+        return await store.read(lambda tx: table.count_control_group(tx, lost[0], **asked))
+
+    # The first is the one that is judged, the fifth died too long ago.
+    assert await count() == ControlGroup(3, 2)
+    await store.transaction(lambda tx: table.mark_ends_explained(tx, [worker_id(2)]))
+    assert await count() == ControlGroup(2, 2)
+    assert (await count(seen_max=1)).live_count == 1

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenure.core import deadline
+from tenure.core import crash_guard, deadline
 from tenure.core.attempt import CHARGES, Charge, Outcome
 from tenure.core.duration import duration_text
 from tenure.core.explain_fact import Facts, Reason, counted, instants, shortened
@@ -156,20 +156,25 @@ def _error_evidence(error: ErrorInfo) -> dict[str, str]:
 
 
 def _crash_guard(facts: Facts) -> Reason:
-    task = facts.task
-    count = task.progress.loss_count
+    task, progress = facts.task, facts.task.progress
+    count = progress.loss_count
     evidence = {"lossCount": str(count), "lossesMax": str(POISON_LOSSES_MAX)}
     lost = [each.worker_id for each in facts.losses if each.worker_id]
     if lost:
         evidence["lostWorkers"] = ", ".join(lost)
     message = f"It is suspected of crashing workers: {count} in a row were lost while they ran it."
+    size = crash_guard.group_size(progress)
+    evidence |= {"groupMax": str(size), "lossesCounted": str(progress.counted_count)}
+    others = "no other suspected task"
+    if size > 1:
+        others = f"at most {counted(size - 1, 'other suspected task')}"
     if task.run_at_ms > facts.now_ms and not task.line:
         evidence |= instants(nextAttemptAt=task.run_at_ms)
-        message += f" It is tried again in {_until(facts)}, alone with its worker."
+        message += f" It is tried again in {_until(facts)}, on a worker that holds {others}."
     else:
-        message += " It waits for a worker that holds no other suspected task."
-    left = POISON_LOSSES_MAX - count
-    message += f" After {'one more loss' if left == 1 else f'{left} more losses'} it fails."
+        message += f" It waits for a worker that holds {others}."
+    left = POISON_LOSSES_MAX - progress.counted_count
+    message += f" After {counted(left, 'more counted loss', 'more counted losses')} it fails."
     advice = (
         "Look at the logs of the lost workers: memory and exits from native code are the usual "
         f"causes. To give it up: {facts.command(f'tenure tasks cancel {task.id}')}"

@@ -126,6 +126,6 @@ def shortened(text: str) -> str:
     return line[: _SHOWN_CHARACTERS_MAX - 1] + "…"
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str = "") -> str:
     """Return a number and its noun: ``1 worker``, ``2 workers``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"

@@ -150,13 +150,24 @@ CALLBACK_DELIVERY_TIMEOUT_MS: Final = 90 * _SECOND_MS
 LOCAL_ACTIVITY_MS: Final = 10 * _SECOND_MS
 # Lost workers and lost tasks are not the task's fault, but they cannot go on for ever.
 INTERRUPTIONS_MAX: Final = 100
-# From this many losses in a row a task is handed out alone, so that its neighbours are not blamed.
+# From this many losses in a row a task is suspected of crashing its workers.
 LOSSES_BEFORE_GUARD: Final = 2
-# Doubles with each loss under guard: time for a worker to restart, a few seconds to the verdict.
+# Doubles with each loss of a suspect: time for a worker to restart, a few seconds to the verdict.
 GUARD_BACKOFF_MIN_MS: Final = 1 * _SECOND_MS
-GUARD_BACKOFF_MAX_MS: Final = 60 * _SECOND_MS
-# The fifth counted loss is evidence enough that the task kills its worker.
+GUARD_BACKOFF_MAX_MS: Final = 16 * _SECOND_MS
+# The fifth counted loss of a suspect without others is evidence that it crashes its worker.
 POISON_LOSSES_MAX: Final = 5
+# A loss counts only if it is unlikely by chance: the other workers of the queue, as they died in
+# the window, would have died less than this often in the time for which the suspect was held.
+CONTROL_WINDOW_MS: Final = 60 * _SECOND_MS
+CONTROL_DEATHS_MAX: Final = 0.1
+# From this many losses without other suspects in a row a suspect explains the death of its worker,
+# which is then no sign of a storm: several such tasks are told from workers that die by chance.
+LOSSES_THAT_EXPLAIN: Final = 3
+# Workers that ended last, among which those of a queue are counted; and live ones of a queue.
+CONTROL_SEEN_MAX: Final = 1_000
+# Suspects that one claim looks at: more than one group of them, and their inputs are loaded.
+SUSPECTS_CLAIMED_MAX: Final = 100
 # Hand-outs in a row that nobody confirmed, before the task waits and prefers another worker.
 UNDELIVERED_BEFORE_BACKOFF: Final = 3
 UNDELIVERED_BACKOFF_MIN_MS: Final = 1 * _SECOND_MS

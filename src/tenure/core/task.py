@@ -11,14 +11,11 @@ from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
-from tenure.core import deadline, retry
+from tenure.core import crash_guard, deadline, retry
 from tenure.core.attempt import CHARGES, EXPIRED, Attempt, Charge, Outcome
+from tenure.core.crash_guard import Loss
 from tenure.core.limits import (
-    GUARD_BACKOFF_MAX_MS,
-    GUARD_BACKOFF_MIN_MS,
     INTERRUPTIONS_MAX,
-    LOSSES_BEFORE_GUARD,
-    POISON_LOSSES_MAX,
     UNDELIVERED_BACKOFF_MAX_MS,
     UNDELIVERED_BACKOFF_MIN_MS,
     UNDELIVERED_BEFORE_BACKOFF,
@@ -150,7 +147,7 @@ def _hand_out(task: Task, event: HandedOut, now_ms: int) -> Decision:
             progress,
             confirmed_at_ms=0,
             beat_at_ms=0,
-            is_sole=task.is_guarded,
+            is_sole=task.is_guarded and crash_guard.group_size(progress) == 1,
         )
     dispatched = replace(
         task,
@@ -362,31 +359,29 @@ def _give_up_reason(error: ErrorInfo, task: Task, timeout: deadline.Kind | None)
     return Reason.RETRIES_EXHAUSTED if is_retryable else Reason.NON_RETRYABLE
 
 
-def _lose(task: Task, outcome: Outcome, now_ms: int) -> Decision:
+def _lose(task: Task, outcome: Outcome, loss: Loss, now_ms: int) -> Decision:
     """End an attempt whose worker is gone or no longer knows it."""
     assert CHARGES[outcome] is Charge.INTERRUPTIONS
     if task.is_cancel_requested:
         return _finish(task, TaskState.CANCELLED, now_ms, outcome)
-    old = task.progress
-    interruptions = old.interruption_count + 1
-    # Once guarded, only losses while it was the sole suspect of its worker speak against it.
-    counts = old.loss_count < LOSSES_BEFORE_GUARD or old.is_sole
-    losses = old.loss_count + counts
-    progress = replace(old, interruption_count=interruptions, loss_count=losses)
+    interruptions = task.progress.interruption_count + 1
+    progress = replace(
+        crash_guard.after_loss(task.progress, loss, held_ms=max(0, now_ms - task.handed_at_ms)),
+        interruption_count=interruptions,
+    )
     lost = replace(task, progress=progress)
-    if losses >= POISON_LOSSES_MAX:
-        message = f"{losses} workers in a row were lost while they ran this task."
+    if crash_guard.is_poisoned(progress):
+        message = (
+            f"{progress.loss_count} workers in a row were lost while they ran this task, "
+            f"{progress.counted_count} of them without another suspect and while others lived."
+        )
         error = ErrorInfo(ErrorCategory.INFRASTRUCTURE, message)
         return _fail(lost, Reason.POISONED, outcome, error, now_ms)
     if interruptions >= INTERRUPTIONS_MAX:
         message = f"The task was interrupted {interruptions} times."
         error = ErrorInfo(ErrorCategory.INFRASTRUCTURE, message)
         return _fail(lost, Reason.INTERRUPTIONS_EXHAUSTED, outcome, error, now_ms)
-    run_at_ms = now_ms
-    if losses >= LOSSES_BEFORE_GUARD:
-        doublings = losses - LOSSES_BEFORE_GUARD
-        run_at_ms += min(GUARD_BACKOFF_MIN_MS << doublings, GUARD_BACKOFF_MAX_MS)
-    return _return(lost, outcome, run_at_ms, now_ms)
+    return _return(lost, outcome, now_ms + crash_guard.backoff_ms(progress), now_ms)
 
 
 def _undelivered(task: Task, now_ms: int) -> Decision:
@@ -455,14 +450,16 @@ def _ready(
     """
     now_ms = run_at_ms if now_ms is None else now_ms
     is_ready = run_at_ms <= now_ms
+    is_guarded = crash_guard.is_suspect(task.progress)
+    line = Line.SUSPECT if is_guarded else Line.RETURNED
     pending = _armed(
         replace(
             task,
             state=TaskState.PENDING,
             worker_id=None,
-            line=Line.RETURNED if is_ready else Line.NONE,
+            line=line if is_ready else Line.NONE,
             run_at_ms=task.run_at_ms if keep_order else run_at_ms,
-            is_guarded=task.progress.loss_count >= LOSSES_BEFORE_GUARD,
+            is_guarded=is_guarded,
             progress=replace(task.progress, ready_at_ms=run_at_ms, wake_at_ms=0),
         ),
     )
@@ -529,10 +526,9 @@ def _ended_progress(task: Task, outcome: Outcome) -> Progress:
     is_loss = CHARGES[outcome] is Charge.INTERRUPTIONS
     is_missed = outcome is Outcome.UNDELIVERED
     return replace(
-        progress,
+        progress if is_loss else crash_guard.cleared(progress),
         is_async=False,
         grace_at_ms=0,
-        loss_count=progress.loss_count if is_loss else 0,
         undelivered_count=progress.undelivered_count if is_missed else 0,
         avoid_worker_id=progress.avoid_worker_id if is_missed else None,
     )
@@ -585,8 +581,8 @@ DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     AttemptDeferred: lambda task, _, now_ms: Decision(_defer(task, now_ms)),
     AttemptYielded: _yield,
     DeliveryMissed: lambda task, _, now_ms: _undelivered(task, now_ms),
-    TaskLost: lambda task, _, now_ms: _lose(task, Outcome.LOST_TASK, now_ms),
-    WorkerLost: lambda task, _, now_ms: _lose(task, Outcome.WORKER_LOST, now_ms),
+    TaskLost: lambda task, _, now_ms: _lose(task, Outcome.LOST_TASK, Loss(at_ms=now_ms), now_ms),
+    WorkerLost: lambda task, event, now_ms: _lose(task, Outcome.WORKER_LOST, event.loss, now_ms),
     CancelRequested: _cancel,
     CancelSignalled: lambda task, _, now_ms: Decision(_signal(task, now_ms)),
     PauseRequested: lambda task, _, _now_ms: Decision(_pause(task)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.core.crash_guard import Loss
 from tenure.core.retry import ErrorInfo
 
 
@@ -84,9 +85,10 @@ class TaskLost(Report, frozen=True, kw_only=True, gc=False):
 
 
 class WorkerLost(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The worker that holds the task is gone."""
+    """The worker that holds the task is gone, and with it all that it held."""
 
     worker_id: str
+    loss: Loss = Loss()
 
 
 class CancelRequested(msgspec.Struct, frozen=True, gc=False, kw_only=True):

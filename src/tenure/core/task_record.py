@@ -51,12 +51,14 @@ class Line(enum.IntEnum):
 
     Fresh tasks are claimed from a low-water mark onwards, because their order never lies far
     behind the present. Whatever became claimable later may lie anywhere, so it waits in a line
-    of its own that is always read from its head.
+    of its own that is always read from its head. Suspects of the crash guard fit few workers, so
+    they have a line of their own and never stand before others.
     """
 
     NONE = 0
     FRESH = 1
     RETURNED = 2
+    SUSPECT = 3
 
     __hash__ = int.__hash__
 
@@ -136,6 +138,10 @@ class Progress(
         "failure_count": "f",
         "interruption_count": "i",
         "loss_count": "l",
+        "alone_count": "al",
+        "counted_count": "lc",
+        "group_max": "gm",
+        "lost_at_ms": "la",
         "undelivered_count": "u",
         "avoid_worker_id": "aw",
         "details": "d",
@@ -157,6 +163,8 @@ class Progress(
     """What happened so far; stored as one value, because no statement looks inside.
 
     ``output_encoding`` is set only where the output is encoded otherwise than the input.
+    ``loss_count``, ``alone_count`` and ``counted_count`` are worker losses in a row: all of them,
+    those without another suspect, those that count towards POISONED (see ``crash_guard``).
     """
 
     confirmed_at_ms: int = 0
@@ -165,6 +173,10 @@ class Progress(
     failure_count: int = 0
     interruption_count: int = 0
     loss_count: int = 0
+    alone_count: int = 0
+    counted_count: int = 0
+    group_max: int = 0
+    lost_at_ms: tuple[int, ...] = ()
     undelivered_count: int = 0
     avoid_worker_id: str | None = None
     details: bytes | None = None

@@ -287,6 +287,8 @@ async def _save_workers(tx: Tx, ws: WorkingSet) -> None:
         await table.update_workers(tx, list(ws.changed_workers.values()))
     if ws.new_workers:
         await table.insert_workers(tx, list(ws.new_workers.values()))
+    if ws.explained_ends:
+        await table.mark_ends_explained(tx, ws.explained_ends)
     if ws.dropped_leases:
         await table.drop_leases(tx, ws.dropped_leases)
     if ws.new_leases:

@@ -17,6 +17,7 @@ from tenure.core import deal as dealing
 from tenure.core import lease as lease_rules
 from tenure.core import queue as queue_rules
 from tenure.core import worker as worker_rules
+from tenure.core.crash_guard import Suspects
 from tenure.core.deal import Hand
 from tenure.core.limits import WORK_BATCH_MAX
 from tenure.core.task_effect import Decision
@@ -204,11 +205,11 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     result.took_ms = ws.clock.monotonic_ms() - began_ms
     ready = _ready_tasks(ws, plan, result.seen)
     if ready:
-        guarded = await _guarded_holders(tx, result.seen, hands)
+        suspects = await _suspects_held(tx, result.seen, hands)
         free = await _free_slots(tx, ws, ready)
         for group, tasks in ready.items():
             mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
-            _deal_group(ws, _first(tasks, free[group]), mine, guarded, result)
+            _hand_over(ws, dealing.deal(tasks, mine, suspects, most=free[group]), result)
     if result.seen:
         dealt = {(task.namespace, task.id) for task, _ in result.dealt}
         result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
@@ -221,32 +222,29 @@ def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
     return tuple(each for each in plan.demands if each.namespace not in ws.disabled)
 
 
-async def _guarded_holders(tx: Tx, seen: Iterable[Task], hands: Sequence[Hand]) -> set[str]:
-    """Return who holds a suspect, if one is to be dealt; a fresh task never is."""
-    if not any(task.is_guarded for task in seen):
-        return set()
-    holders = {(hand.namespace, hand.queue, hand.worker_id) for hand in hands}
-    return await table.load_guarded_holders(tx, holders)
-
-
-def _first(tasks: list[Task], amount: int) -> list[Task]:
-    return tasks if amount >= len(tasks) else sorted(tasks, key=dealing.order)[:amount]
-
-
-def _deal_group(
-    ws: WorkingSet,
-    tasks: list[Task],
+async def _suspects_held(
+    tx: Tx,
+    seen: Iterable[Task],
     hands: Sequence[Hand],
-    guarded: set[str],
-    result: ClaimResult,
-) -> None:
-    events = {
-        hand.offer_id: HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
-        for hand in hands
-    }
-    for task, hand in dealing.deal(tasks, hands, guarded):
-        key = (task.namespace, task.id)
-        decision = ws.apply(key, events[hand.offer_id])
+) -> dict[str, Suspects]:
+    """Return who holds suspects, if one is to be dealt; a fresh task never is."""
+    if not any(task.is_guarded for task in seen):
+        return {}
+    holders = {(hand.namespace, hand.queue, hand.worker_id) for hand in hands}
+    held: dict[str, Suspects] = {}
+    for worker_id, progress in await table.load_suspects(tx, holders):
+        held[worker_id] = held.get(worker_id, Suspects()).with_one_more(progress)
+    return held
+
+
+def _hand_over(ws: WorkingSet, dealt: Iterable[tuple[Task, Hand]], result: ClaimResult) -> None:
+    events: dict[int, HandedOut] = {}
+    for task, hand in dealt:
+        event = events.get(hand.offer_id)
+        if event is None:
+            event = HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
+            events[hand.offer_id] = event
+        decision = ws.apply((task.namespace, task.id), event)
         assert isinstance(decision, Decision)
         result.dealt.append((decision.task, hand.offer_id))
 

@@ -10,7 +10,7 @@ import structlog
 
 from tenure.core.queue import namespace_disabled
 from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
-from tenure.core.task_record import Task
+from tenure.core.task_record import Line, Task
 from tenure.core.worker import EndReason, ReleaseHeld, TellDrain, TellEnded, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.batch import Committed
@@ -101,6 +101,7 @@ class Dispatch:
         mono_ms = self._clock.monotonic_ms()
         for offer in self._polls.values():
             self.listening.note(offer.worker_id, mono_ms)
+            self._marks.worker_came(offer.group, offer.types)
         return self._planner.plan(commands, self._polls, mono_ms)
 
     def plan_again(self, plan: ClaimPlan) -> None:
@@ -148,8 +149,10 @@ class Dispatch:
                     self._marks.left(task, is_new=are_new)
                     self._left.add((task.namespace, task.queue, task.type))
         self._note_held(ws)
+        self._note_suspects(ws)
         for task in claims.undealt:
-            self._marks.left(task)
+            if task.line is not Line.SUSPECT:
+                self._marks.left(task)
 
     def _serve_or_tell(self, line: LineKey) -> None:
         """Serve claimable tasks that stayed in the store, or tell others if nobody here can.
@@ -162,6 +165,14 @@ class Dispatch:
                 self.touch(group)
                 return
         self._replicas.tell(group)
+
+    def _note_suspects(self, ws: WorkingSet) -> None:
+        """Look at the suspects of a line again when one of them was given away or has ended."""
+        loaded = ws.rows.tasks
+        for key, task in ws.changed_tasks.items():
+            old = loaded.get(key)
+            if task.is_guarded or (old is not None and old.is_guarded):
+                self._marks.suspect_moved((task.namespace, task.queue, task.type))
 
     def _note_held(self, ws: WorkingSet) -> None:
         """Keep the held sets of sessions what they are in the store."""
@@ -320,6 +331,7 @@ class Dispatch:
             held={ref.task_id: ref.attempt for ref in answer.held},
         )
         self._book.add(session)
+        self._marks.worker_came(group, session.types)
         if answer.cancel:
             self.messenger.signalled(session, answer.cancel)
         self.touch(group)

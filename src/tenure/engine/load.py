@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tenure.core import crash_guard
 from tenure.core import lease as lease_rules
 from tenure.core import sight as sight_rules
 from tenure.core.api_key import ApiKey
 from tenure.core.attempt import Attempt
+from tenure.core.crash_guard import ControlGroup
 from tenure.core.lease import Lease
-from tenure.core.limits import SIGHT_STALL_MS
+from tenure.core.limits import CONTROL_SEEN_MAX, CONTROL_WINDOW_MS, SIGHT_STALL_MS
 from tenure.core.queue import Namespace, Queue
 from tenure.core.task_record import Task
 from tenure.core.worker import EndReason, Worker
@@ -47,6 +49,7 @@ class Rows(msgspec.Struct):
     live_key_count: int = 0
     access_version: int | None = None
     held: dict[str, list[TaskKey]] = msgspec.field(default_factory=dict)
+    control: dict[str, ControlGroup] = msgspec.field(default_factory=dict)
     due: list[TaskKey] = msgspec.field(default_factory=list)
     judged: dict[str, EndReason] = msgspec.field(default_factory=dict)
 
@@ -218,11 +221,20 @@ async def _load_tasks(
         if worker is not None:
             held = await table.load_held(tx, worker, amount=amount)
             rows.held[worker_id] = [_fresh(rows, task) for task in held]
+            if worker.release_pending and crash_guard.is_control_needed(held):
+                rows.control[worker_id] = await _load_control(tx, worker)
     if needs.due is not None:
         now_ms = await tx.now_ms()
         due = await table.load_due(tx, now_ms=now_ms, amount=needs.due.amount)
         rows.due = [_fresh(rows, task) for task in due]
     await _load_finished(tx, needs, rows, wanted)
+
+
+async def _load_control(tx: Tx, worker: Worker) -> ControlGroup:
+    """Read how the other workers of a lost worker's queue have fared until it was lost."""
+    assert worker.ended_at_ms is not None
+    since_ms = worker.ended_at_ms - CONTROL_WINDOW_MS
+    return await table.count_control_group(tx, worker, since_ms=since_ms, seen_max=CONTROL_SEEN_MAX)
 
 
 def _fresh(rows: Rows, task: Task) -> TaskKey:

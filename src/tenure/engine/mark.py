@@ -19,6 +19,7 @@ from tenure.core.limits import (
     PRIORITY_MAX,
     PRIORITY_MIN,
     SOLE_BYTES_MAX,
+    SUSPECTS_CLAIMED_MAX,
 )
 from tenure.core.task_record import Line, Task
 from tenure.store.table import Demand
@@ -38,6 +39,8 @@ class LineState(msgspec.Struct):
     marks: dict[int, Mark] = msgspec.field(default_factory=dict)
     maybe_fresh: set[int] = msgspec.field(default_factory=set)
     maybe_returned: bool = True
+    maybe_suspect: bool = True
+    has_suspects: bool = False
     full_look_at_mono_ms: int = 0
     # The only claimable task that this server knows of, as it has stored it.
     sole: Task | None = None
@@ -56,7 +59,7 @@ class Marks:
         line = self._lines.get(key)
         if line is None or mono_ms >= line.full_look_at_mono_ms:
             return True
-        return bool(line.maybe_fresh) or line.maybe_returned
+        return bool(line.maybe_fresh) or line.maybe_returned or line.maybe_suspect
 
     def sole(self, demands: Sequence[Demand]) -> Task | None:
         """Return the task that these probes would find, if that is known; it may have moved on."""
@@ -71,7 +74,9 @@ class Marks:
         is_full = mono_ms >= line.full_look_at_mono_ms
         found = []
         if is_full or line.maybe_returned:
-            found.append(_demand(key, Line.RETURNED, PRIORITY_MIN, PRIORITY_MAX, _HEAD, amount))
+            found.append(_whole(key, Line.RETURNED, amount))
+        if is_full or line.maybe_suspect:
+            found.append(_whole(key, Line.SUSPECT, min(amount, SUSPECTS_CLAIMED_MAX)))
         priorities = _PRIORITIES if is_full else sorted(line.maybe_fresh)
         for priority in priorities:
             mark = _HEAD
@@ -104,6 +109,11 @@ class Marks:
             if demand.line == Line.RETURNED:
                 line.maybe_returned = has_more
                 continue
+            if demand.line == Line.SUSPECT:
+                # Who was left there fits nobody until a suspect moves or a worker comes.
+                line.maybe_suspect = False
+                line.has_suspects = count > 0
+                continue
             if count:
                 line.marks[demand.priority_min] = last
             if has_more:
@@ -119,21 +129,42 @@ class Marks:
         line = self._lines.get((task.namespace, task.queue, task.type))
         if line is None:
             return
-        is_sole = is_new and not line.maybe_fresh and not line.maybe_returned
+        has_others = line.maybe_fresh or line.maybe_returned or line.maybe_suspect
+        is_sole = is_new and not has_others
         line.sole = task if is_sole and len(task.input or b"") <= SOLE_BYTES_MAX else None
         if task.line is Line.RETURNED:
             line.maybe_returned = True
+        elif task.line is Line.SUSPECT:
+            line.maybe_suspect = True
         elif task.line is Line.FRESH:
             line.maybe_fresh.add(task.priority)
             place = (task.run_at_ms, task.id)
             if place < line.marks.get(task.priority, _HEAD):
                 line.marks[task.priority] = place
 
+    def suspect_moved(self, key: LineKey) -> None:
+        """Note that a suspect was given to a worker or has left one: another may fit now."""
+        line = self._lines.get(key)
+        if line is not None:
+            line.maybe_suspect = True
+
+    def worker_came(self, group: tuple[str, str], types: Iterable[str]) -> None:
+        """Note that somebody else asks for work: a suspect that fitted nobody may fit there."""
+        for task_type in types:
+            line = self._lines.get((*group, task_type))
+            if line is not None and line.has_suspects:
+                line.maybe_suspect = True
+
     def look_again(self, namespace: str, queue: str) -> None:
         """Look from the head next time: another server says that there is work."""
         for (line_namespace, line_queue, _), line in self._lines.items():
             if line_namespace == namespace and line_queue == queue:
                 line.full_look_at_mono_ms = 0
+
+
+def _whole(key: LineKey, line: Line, amount: int) -> Demand:
+    """Return the probe of a line that is read from its head, over all priorities."""
+    return _demand(key, line, PRIORITY_MIN, PRIORITY_MAX, _HEAD, amount)
 
 
 def _demand(

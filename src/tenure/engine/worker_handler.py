@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tenure.core import crash_guard, task_event
 from tenure.core import lease as lease_rules
-from tenure.core import task_event
 from tenure.core import worker as worker_rules
 from tenure.core.audit import AuditAction
+from tenure.core.crash_guard import ControlGroup
 from tenure.core.lease import Lease
 from tenure.core.queue import Queue
 from tenure.core.task import is_live
@@ -309,8 +310,16 @@ def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
     if worker is None or not worker.release_pending:
         return c.WorkDone(0)
     held = ws.rows.held.get(worker.id, [])
+    assert worker.ended_at_ms is not None
+    loss = crash_guard.loss_of(
+        [ws.tasks[key] for key in held],
+        at_ms=worker.ended_at_ms,
+        control=ws.rows.control.get(worker.id, ControlGroup()),
+    )
     for key in held:
-        ws.apply(key, task_event.WorkerLost(worker_id=worker.id))
+        ws.apply(key, task_event.WorkerLost(worker_id=worker.id, loss=loss))
+        if crash_guard.explains_death(ws.tasks[key].progress):
+            ws.explained_ends.add(worker.id)
     has_more = len(held) >= command.amount
     if not has_more:
         ws.apply_worker(worker.id, worker_rules.HeldReleased())

@@ -46,6 +46,7 @@ class WorkingSet:
         self.workers: dict[str, Worker] = dict(rows.workers)
         self.changed_workers: dict[str, Worker] = {}
         self.new_workers: dict[str, Worker] = {}
+        self.explained_ends: set[str] = set()
         self.leases: dict[str, Lease] = dict(rows.leases)
         self.new_leases: dict[str, Lease] = {}
         self.dropped_leases: set[str] = set()

@@ -60,7 +60,8 @@ def spec_to(spec: Spec) -> bytes:
     return data
 
 
-def _progress_from(data: bytes | None) -> Progress:
+def progress_from(data: bytes | None) -> Progress:
+    """Make the progress of a task from its column."""
     return NO_PROGRESS if data is None else _decode_progress(data)
 
 
@@ -77,7 +78,7 @@ def task_from(row: AnyRow) -> Task:
         line=_LINES[row[5]],
         created_at_ms=row[7],
         run_at_ms=row[8],
-        progress=_progress_from(row[19]),
+        progress=progress_from(row[19]),
         priority=row[6],
         attempt=row[9],
         version=row[10],
@@ -110,7 +111,7 @@ def finished_from(row: AnyRow) -> Task:
         line=Line.NONE,
         created_at_ms=row[7],
         run_at_ms=row[8],
-        progress=_progress_from(row[19]),
+        progress=progress_from(row[19]),
         priority=row[6],
         attempt=row[9],
         version=row[10],

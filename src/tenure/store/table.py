@@ -8,9 +8,10 @@ from typing import cast
 import msgspec
 
 from tenure.core.attempt import Attempt
+from tenure.core.crash_guard import ControlGroup
 from tenure.core.lease import Beat, Lease
 from tenure.core.queue import Namespace, Queue
-from tenure.core.task_record import Task
+from tenure.core.task_record import Progress, Task
 from tenure.core.worker import Worker
 from tenure.store import codec
 from tenure.store.failure import FenceLost
@@ -104,10 +105,29 @@ async def claim_tasks(tx: Tx, demands: Sequence[Demand]) -> list[Task]:
     return [codec.task_from(row) for row in rows]
 
 
-async def load_guarded_holders(tx: Tx, workers: Iterable[tuple[str, str, str]]) -> set[str]:
-    """Tell which of (namespace, queue, worker) hold a task suspected of crashing workers."""
-    rows = await tx.each("load_guarded_holders", sorted(workers))
-    return {cast("str", row[0]) for row in rows}
+async def load_suspects(
+    tx: Tx,
+    workers: Iterable[tuple[str, str, str]],
+) -> list[tuple[str, Progress]]:
+    """Return the suspects of the crash guard that (namespace, queue, worker) hold, by worker."""
+    rows = await tx.each("load_suspects", sorted(workers))
+    return [
+        (cast("str", row[0]), codec.progress_from(cast("bytes | None", row[1]))) for row in rows
+    ]
+
+
+async def count_control_group(
+    tx: Tx,
+    worker: Worker,
+    *,
+    since_ms: int,
+    seen_max: int,
+) -> ControlGroup:
+    """Count the other workers of a worker's queue: those lost since an instant, and live ones."""
+    rows = await tx.one(
+        "count_control_group", worker.namespace, worker.queue, worker.id, since_ms, seen_max
+    )
+    return ControlGroup(*cast("tuple[int, int]", tuple(rows[0])))
 
 
 async def load_cancelling(tx: Tx, worker_ids: Iterable[str]) -> list[tuple[str, str, int]]:
@@ -196,6 +216,11 @@ async def update_workers(tx: Tx, workers: Sequence[Worker]) -> None:
     """Write changed workers, each fenced by the version that was read."""
     written = await tx.fenced("update_workers", [codec.worker_updated(each) for each in workers])
     _check_fence(workers, written)
+
+
+async def mark_ends_explained(tx: Tx, worker_ids: Iterable[str]) -> None:
+    """Note that suspects of the crash guard explain why these workers died."""
+    await tx.each("mark_ends_explained", [(each,) for each in sorted(worker_ids)])
 
 
 async def load_releasing(tx: Tx, *, amount: int) -> list[str]:

@@ -311,18 +311,6 @@ ORDER BY due_at_ms
 LIMIT CAST(:amount AS integer)
 FOR UPDATE SKIP LOCKED;
 
--- name: load_guarded_holders(namespace, queue, worker_id)
-SELECT DISTINCT CAST(t.worker_id AS text)
-FROM unnest(
-    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:worker_id AS uuid[])
-) AS d (namespace, queue, worker_id)
-JOIN tasks AS t
-  ON t.worker_id IS NOT NULL
- AND t.namespace = d.namespace
- AND t.queue = d.queue
- AND t.worker_id = d.worker_id
-WHERE t.is_guarded;
-
 -- name: load_held(namespace, queue, worker_id, amount)
 -- Ordered outside: to save a sort the planner would walk the namespace by its primary key.
 SELECT
@@ -340,6 +328,18 @@ FROM (
     FOR UPDATE
 ) AS held
 ORDER BY held.id;
+
+-- name: load_suspects(namespace, queue, worker_id)
+SELECT CAST(t.worker_id AS text), t.progress
+FROM unnest(
+    CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:worker_id AS uuid[])
+) AS d (namespace, queue, worker_id)
+JOIN tasks AS t
+  ON t.worker_id IS NOT NULL
+ AND t.namespace = d.namespace
+ AND t.queue = d.queue
+ AND t.worker_id = d.worker_id
+WHERE t.is_guarded;
 
 -- name: load_tasks(namespace, id)
 -- One lookup per item, whatever the statistics say (see finish_tasks), which locks in the order of

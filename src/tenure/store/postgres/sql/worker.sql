@@ -1,3 +1,33 @@
+-- name: count_control_group(namespace, queue, worker_id, since_ms, seen_max)
+-- Other workers of a queue that were lost since an instant, of the last ones of all queues, unless a
+-- suspect explains why; and live ones, of the first ones.
+SELECT
+    (
+        SELECT count(*)
+        FROM (
+            SELECT id, namespace, queue, end_reason, is_end_explained
+            FROM workers
+            WHERE status = 'offline' AND ended_at_ms >= :since_ms
+            ORDER BY ended_at_ms DESC
+            LIMIT CAST(:seen_max AS integer)
+        ) AS e
+        WHERE e.namespace = :namespace
+          AND e.queue = :queue
+          AND e.id <> CAST(:worker_id AS uuid)
+          AND e.end_reason IN ('lease_expired', 'unreachable', 'superseded')
+          AND NOT e.is_end_explained
+    ),
+    (
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM leases AS l
+            JOIN workers AS w ON w.id = l.worker_id
+            WHERE l.namespace = :namespace AND w.queue = :queue
+            LIMIT CAST(:seen_max AS integer)
+        ) AS live
+    );
+
 -- name: count_healths(deaf, now_ms)
 SELECT j.status, j.health, count(*)
 FROM (
@@ -156,6 +186,11 @@ FROM workers
 WHERE id = ANY(CAST(:id AS uuid[]))
 ORDER BY workers.id
 FOR UPDATE;
+
+-- name: mark_ends_explained(id)
+UPDATE workers SET is_end_explained = true
+WHERE id = ANY (CAST(:id AS uuid[]))
+RETURNING CAST(id AS text);
 
 -- name: read_news(namespace, queue, worker_id, session_no, held_count)
 -- Of the workers that a server has sessions or polls of only those that it is wrong about. What a

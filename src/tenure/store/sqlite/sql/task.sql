@@ -273,15 +273,6 @@ WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
 ORDER BY due_at_ms
 LIMIT :amount;
 
--- name: load_guarded_holders(namespace, queue, worker_id)
-SELECT DISTINCT worker_id
-FROM tasks INDEXED BY tasks_held
-WHERE worker_id IS NOT NULL
-  AND namespace = :namespace
-  AND queue = :queue
-  AND worker_id = :worker_id
-  AND is_guarded;
-
 -- name: load_held(namespace, queue, worker_id, amount)
 -- Without statistics SQLite would rather read the whole namespace.
 SELECT
@@ -294,6 +285,15 @@ WHERE worker_id IS NOT NULL
   AND queue = :queue
   AND worker_id = :worker_id
 LIMIT :amount;
+
+-- name: load_suspects(namespace, queue, worker_id)
+SELECT worker_id, progress
+FROM tasks INDEXED BY tasks_held
+WHERE worker_id IS NOT NULL
+  AND namespace = :namespace
+  AND queue = :queue
+  AND worker_id = :worker_id
+  AND is_guarded;
 
 -- name: load_tasks(namespace, id)
 SELECT

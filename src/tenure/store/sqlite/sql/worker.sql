@@ -1,3 +1,33 @@
+-- name: count_control_group(namespace, queue, worker_id, since_ms, seen_max)
+-- Other workers of a queue that were lost since an instant, of the last ones of all queues, unless a
+-- suspect explains why; and live ones, of the first ones.
+SELECT
+    (
+        SELECT count(*)
+        FROM (
+            SELECT id, namespace, queue, end_reason, is_end_explained
+            FROM workers INDEXED BY workers_ended
+            WHERE status = 'offline' AND ended_at_ms >= :since_ms
+            ORDER BY ended_at_ms DESC
+            LIMIT :seen_max
+        ) AS e
+        WHERE e.namespace = :namespace
+          AND e.queue = :queue
+          AND e.id <> :worker_id
+          AND e.end_reason IN ('lease_expired', 'unreachable', 'superseded')
+          AND NOT e.is_end_explained
+    ),
+    (
+        SELECT count(*)
+        FROM (
+            SELECT 1
+            FROM leases AS l
+            CROSS JOIN workers AS w ON w.id = l.worker_id
+            WHERE l.namespace = :namespace AND w.queue = :queue
+            LIMIT :seen_max
+        ) AS live
+    );
+
 -- name: count_healths(deaf, now_ms)
 SELECT j.status, j.health, count(*)
 FROM (
@@ -153,6 +183,9 @@ SELECT
     release_pending, version
 FROM workers
 WHERE id = :id;
+
+-- name: mark_ends_explained(id)
+UPDATE workers SET is_end_explained = 1 WHERE id = :id RETURNING id;
 
 -- name: read_news(namespace, queue, worker_id, session_no, held_count)
 -- Of the workers that a server has sessions or polls of only those that it is wrong about.
