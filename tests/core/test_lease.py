@@ -17,6 +17,7 @@ from tenure.core.lease import (
     LeaseEvent,
     SessionLost,
     SessionResumed,
+    StaleServer,
     decide,
     granted_lease_ms,
     interval_ms,
@@ -53,7 +54,7 @@ def judged(lease: Lease, at_ms: int, **context: Any) -> EndReason | None:
     known: dict[str, Any] = {
         "mode": WorkerMode.SESSION,
         "sighted_ms": 10**9,
-        "server_seen_at_ms": None,
+        "server": None,
     }
     return judge(lease, now_ms=at_ms, **{**known, **context})
 
@@ -175,8 +176,33 @@ def test_workers_of_a_server_that_vanished_get_time_to_find_another(
     lease = replace(LEASE, lease_ms=lease_ms, suspect_until_ms=T0)
     seen_at_ms = T0 + 5_000
     spared_until_ms = seen_at_ms + spared_ms
-    assert judged(lease, spared_until_ms - 1, server_seen_at_ms=seen_at_ms) is None
-    assert judged(lease, spared_until_ms, server_seen_at_ms=seen_at_ms) is EndReason.LEASE_EXPIRED
+    server = StaleServer(seen_at_ms)
+    assert judged(lease, spared_until_ms - 1, server=server) is None
+    assert judged(lease, spared_until_ms, server=server) is EndReason.LEASE_EXPIRED
+
+
+@pytest.mark.parametrize(
+    ("lease_ms", "lease_count", "left_count", "spared_ms"),
+    [
+        (15_000, 10, 4, 20_000),
+        (15_000, 10, 5, 30_000),
+        (15_000, 1, 1, 30_000),
+        # Never later than otherwise.
+        (28_000, 10, 4, 30_000),
+        (60_000, 10, 0, 60_000),
+    ],
+)
+def test_who_does_not_come_back_while_most_others_do_is_judged_sooner(
+    lease_ms: int,
+    lease_count: int,
+    left_count: int,
+    spared_ms: int,
+) -> None:
+    lease = replace(LEASE, lease_ms=lease_ms)
+    server = StaleServer(T0 + 5_000, lease_count, left_count)
+    spared_until_ms = T0 + 5_000 + spared_ms
+    assert judged(lease, spared_until_ms - 1, server=server) is None
+    assert judged(lease, spared_until_ms, server=server) is EndReason.LEASE_EXPIRED
 
 
 @pytest.mark.parametrize(

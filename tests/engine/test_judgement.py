@@ -135,6 +135,45 @@ class TestLeaseEnd:
         assert {await status(world, each) for each in workers} == {EXPIRED}
 
 
+class TestDeadServer:
+    """A worker and its server that die together."""
+
+    async def scene(self, world: World, engine: Engine, *, returning: int) -> tuple[str, int]:
+        """Kill a server with four workers; let some come back elsewhere, and return one that died.
+
+        The second value is for how long the other server has watched since.
+        """
+        other = await world.start(session_lease_ms=LEASE_MS)
+        workers = [await world.worker(engine, mode=WorkerMode.SESSION) for _ in range(4)]
+        await world.watch(engine, 0)
+        await world.kill(engine)
+        for worker in workers[:returning]:
+            await world.session(other, worker)
+        took_ms = 0
+        while (await status(world, workers[3]))[0] is WorkerStatus.ONLINE:
+            await world.watch(other, 500)
+            took_ms += 500
+            for number in range(returning):
+                token = 1 + took_ms // 500 - 1
+                await world.beat(other, workers[number], token)
+            await judge(world, other)
+        assert [await status(world, each) for each in workers[:returning]] == [ONLINE] * returning
+        return workers[3], took_ms
+
+    async def test_is_judged_soon_if_most_others_have_come_back(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker, took_ms = await self.scene(world, engine, returning=3)
+        assert took_ms == LEASE_MS + 5_000
+        assert await status(world, worker) == EXPIRED
+
+    async def test_is_spared_for_long_if_most_others_have_not(
+        self, world: World, engine: Engine
+    ) -> None:
+        _, took_ms = await self.scene(world, engine, returning=2)
+        assert took_ms == 30_000
+
+
 class TestServed:
     async def test_a_served_worker_needs_failed_calls_besides_a_lapsed_lease(
         self,

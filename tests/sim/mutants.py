@@ -14,7 +14,7 @@ from tenure.core import deadline, sight, task, youth
 from tenure.core import queue as queue_rules
 from tenure.core.deadline import _BY_STATE
 from tenure.core.deal import _Deal
-from tenure.core.lease import Lease, SessionLost
+from tenure.core.lease import Lease, SessionLost, StaleServer
 from tenure.core.task_event import HandedOut
 from tenure.core.task_record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import WorkerStatus
@@ -308,7 +308,7 @@ def _sight_before_batch(_original: Function) -> Function:
 
 
 def _server_not_spared(_original: Function) -> Function:
-    return lambda _seen_at_ms, _now_ms: None
+    return lambda _server, _lease_ms: 0
 
 
 def _no_grace(original: Function) -> Function:
@@ -527,7 +527,7 @@ def _list() -> list[Mutant]:
         m("judged_unsighted", load, "still_sighted_ms", _judged_unsighted, JUMPING),
         m("sight_before_batch", load, "still_sighted_ms", _sight_before_batch, LAGGING),
         m("jump_unseen", sight, "commit", _jump_unseen, JUMPING),
-        m("server_not_spared", load, "_stale_since", _server_not_spared, CRASHING),
+        m("server_not_spared", StaleServer, "spared_until_ms", _server_not_spared, CRASHING),
         m("no_suspect_grace", WorkingSet, "suspect", _no_grace, DYING),
         m("release_left_by_crash", HeldRelease, "run_once", _release_left, LEAVING),
         m("foreign_worker", worker_handler, "_administered", _foreign_worker, CALM),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tenure.core.lease import Beat, Lease
@@ -18,6 +19,7 @@ DRIFT: Final = 0.98
 ROUNDING_MS: Final = 5
 CROSSED_MS: Final = 50
 SPARED_MS: Final = 30_000
+RETURNED_MS: Final = 5_000
 STALL_MS: Final = 1_000
 
 
@@ -31,6 +33,7 @@ class WorkerRules:
         self.leases: dict[str, Lease] = {}
         self._heard_at_ms: dict[str, float] = {}
         self._ended_at_ms: dict[str, float] = {}
+        self._leases_most: dict[str, int] = {}
 
     def worker_changed(self, old: Worker | None, new: Worker, server: Server) -> None:
         """Check one changed worker."""
@@ -111,7 +114,12 @@ class WorkerRules:
         # Who died so soon after the clock was set back has left a row that will look fresh again.
         if died_at_ms is None or died_at_ms < self._world.jumped_at_ms + STALL_MS:
             return
-        spared_ms = max(lease.lease_ms, SPARED_MS) - STALL_MS
+        spared_ms = max(lease.lease_ms, SPARED_MS)
+        left = sum(each.server_id == lease.server_id for each in self.leases.values())
+        if 2 * left < self._leases_most[lease.server_id]:
+            # Most may have come back elsewhere; the others have had the same time.
+            spared_ms = min(spared_ms, lease.lease_ms + RETURNED_MS)
+        spared_ms -= STALL_MS
         if STALL_MS * 1.5 < self._world.now_ms - died_at_ms < spared_ms:
             message = f"worker {short(worker.id)} was judged although its server had died"
             raise Violation(message, worker.id)
@@ -132,6 +140,8 @@ class WorkerRules:
         for worker_id in known.keys() - leases.keys():
             if self._checker.status(worker_id) != "offline":
                 raise Violation(f"worker {short(worker_id)} lost its lease", worker_id)
+        for server_id, count in Counter(each.server_id for each in leases.values()).items():
+            self._leases_most[server_id] = max(count, self._leases_most.get(server_id, 0))
         self.leases = leases
 
     def _begun(self, lease: Lease) -> None:

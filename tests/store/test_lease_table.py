@@ -89,11 +89,21 @@ async def test_leases_that_seem_to_be_over_come_with_the_last_sign_of_their_serv
     await store.transaction(lambda tx: table.suspect_leases(tx, [suspect]))
     await store.transaction(lambda tx: tx.one("touch_server", server_id(1), NOW - 500))
     assert await lapsed(store, NOW) == [
-        Lapsed(lease(1, lease_until_ms=NOW), NOW - 500),
-        Lapsed(lease(3, lease_until_ms=NOW - 1, server_id=server_id(2)), None),
-        Lapsed(suspect, NOW - 500),
+        Lapsed(lease(1, lease_until_ms=NOW), NOW - 500, 3),
+        Lapsed(lease(3, lease_until_ms=NOW - 1, server_id=server_id(2)), None, None),
+        Lapsed(suspect, NOW - 500, 3),
     ]
     assert len(await lapsed(store, NOW, amount=2)) == 2
+
+
+async def test_the_leases_of_servers_are_counted(store: Store) -> None:
+    await add(store, lease(1), lease(2), lease(3, server_id=server_id(2)))
+    servers = [server_id(number) for number in (1, 2, 3)]
+    counts = await store.transaction(lambda tx: table.count_leases(tx, servers))
+    assert {key: count for key, count in counts.items() if count} == {
+        server_id(1): 2,
+        server_id(2): 1,
+    }
 
 
 async def test_a_lease_longer_than_it_was_granted_is_clamped(store: Store) -> None:

@@ -196,7 +196,7 @@ async def test_the_scan_for_lapsed_leases_finds_every_lease_that_the_core_would_
             mode=WorkerMode.SESSION,
             now_ms=NOW,
             sighted_ms=10**9,
-            server_seen_at_ms=None,
+            server=None,
         )
     }
     lapsed = await store.transaction(lambda tx: table.load_lapsed(tx, now_ms=NOW, amount=100))

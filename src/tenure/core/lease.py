@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tenure.core.limits import (
     MASS_CLOSE_SESSIONS_MIN,
     MASS_CLOSE_SHARE,
+    RETURN_ELSEWHERE_MS,
     SERVED_FAILURES_MAX,
     STALE_SERVER_MS,
     SUSPECT_GRACE_MS,
@@ -46,6 +47,22 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
         """Assert what holds for every lease."""
         assert self.token >= 1
         assert self.lease_ms > 0
+
+
+class StaleServer(msgspec.Struct, frozen=True, gc=False):
+    """A server that no longer touches its row: when it did, and its leases then and now."""
+
+    seen_at_ms: int
+    lease_count: int = 0
+    left_count: int = 0
+
+    def spared_until_ms(self, lease_ms: int) -> int:
+        """Return until when its workers are spared: they had nobody to talk to."""
+        spared_ms = max(lease_ms, STALE_SERVER_MS)
+        if 2 * self.left_count < self.lease_count:
+            # Most have found another server; who has not is probably dead as well.
+            spared_ms = min(spared_ms, lease_ms + RETURN_ELSEWHERE_MS)
+        return self.seen_at_ms + spared_ms
 
 
 class Beat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -144,18 +161,16 @@ def judge(
     mode: WorkerMode,
     now_ms: int,
     sighted_ms: int,
-    server_seen_at_ms: int | None,
+    server: StaleServer | None,
     suspect_grace_ms: int = SUSPECT_GRACE_MS,
 ) -> EndReason | None:
     """Return why the worker is to be taken offline now, or ``None``.
 
-    ``server_seen_at_ms`` is when the server that heard it last touched its own row, if that went
-    stale: its workers had nobody to talk to and get time to find another server.
+    ``server`` is the one that heard it last, if that went stale: its workers get time to find
+    another one.
     """
-    if server_seen_at_ms is not None:
-        spared_until_ms = server_seen_at_ms + max(lease.lease_ms, STALE_SERVER_MS)
-        if now_ms < spared_until_ms:
-            return None
+    if server is not None and now_ms < server.spared_until_ms(lease.lease_ms):
+        return None
     is_suspect = lease.suspect_until_ms is not None and now_ms >= lease.suspect_until_ms
     if is_suspect and sighted_ms >= suspect_grace_ms:
         return EndReason.LEASE_EXPIRED

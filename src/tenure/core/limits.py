@@ -229,6 +229,9 @@ AUDIT_DETAIL_BYTES_MAX: Final = 1 * _KIB
 
 # A server touches its row each second; after thirty misses it is gone, not slow.
 STALE_SERVER_MS: Final = 30 * _SECOND_MS
+# When most workers of a silent server have come back elsewhere, so much more than their lease is
+# enough for the others: they could have done so too.
+RETURN_ELSEWHERE_MS: Final = 5 * _SECOND_MS
 # A loop that stalled longer may have kept reports waiting, so it must not judge.
 SIGHT_STALL_MS: Final = 1 * _SECOND_MS
 # How late a claim or timer may be when every hint was lost.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core import crash_guard
 from tenure.core import lease as lease_rules
@@ -12,7 +13,7 @@ from tenure.core import sight as sight_rules
 from tenure.core.api_key import ApiKey
 from tenure.core.attempt import Attempt
 from tenure.core.crash_guard import ControlGroup
-from tenure.core.lease import Lease
+from tenure.core.lease import Lease, StaleServer
 from tenure.core.limits import CONTROL_SEEN_MAX, CONTROL_WINDOW_MS, SIGHT_STALL_MS
 from tenure.core.queue import Namespace, Queue
 from tenure.core.task_record import Task
@@ -20,7 +21,7 @@ from tenure.core.worker import EndReason, Worker
 from tenure.engine import command as c
 from tenure.engine.need import Needs
 from tenure.store import access_table, table
-from tenure.store.table import Key, Receiver, TaskKey
+from tenure.store.table import Key, Lapsed, Receiver, TaskKey
 from tenure.store.transaction import Tx
 
 
@@ -161,6 +162,7 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
     workers = await table.lock_workers(tx, {each.lease.worker_id for each in lapsed})
     rows.workers.update((each.id, each) for each in workers)
     sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=scanned_at_ms)
+    servers = await _stale_servers(tx, lapsed, scanned_at_ms)
     over = []
     for each in lapsed:
         worker = rows.workers.get(each.lease.worker_id)
@@ -172,7 +174,7 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
             mode=worker.mode,
             now_ms=scanned_at_ms,
             sighted_ms=sighted_ms,
-            server_seen_at_ms=_stale_since(each.server_seen_at_ms, scanned_at_ms),
+            server=servers.get(each.lease.server_id),
             suspect_grace_ms=command.suspect_grace_ms,
         )
         if reason is not None:
@@ -194,14 +196,18 @@ def still_sighted_ms(
     return min(command.sighted_ms, still_ms)
 
 
-def _stale_since(server_seen_at_ms: int | None, now_ms: int) -> int | None:
-    """Return when a silent server was seen last; one that touches its row hears its workers.
+async def _stale_servers(tx: Tx, lapsed: Sequence[Lapsed], now_ms: int) -> dict[str, StaleServer]:
+    """Return the servers of lapsed leases that are silent; others hear their workers.
 
     One that was seen in the future has not touched its row since the clock went back.
     """
-    if server_seen_at_ms is None or 0 <= now_ms - server_seen_at_ms <= SIGHT_STALL_MS:
-        return None
-    return server_seen_at_ms
+    stale = {}
+    for each in lapsed:
+        seen_at_ms = each.server_seen_at_ms
+        if seen_at_ms is not None and not 0 <= now_ms - seen_at_ms <= SIGHT_STALL_MS:
+            stale[each.lease.server_id] = StaleServer(seen_at_ms, each.server_lease_count or 0)
+    left = await table.count_leases(tx, stale) if stale else {}
+    return {key: replace(each, left_count=left.get(key, 0)) for key, each in stale.items()}
 
 
 async def _load_tasks(

@@ -57,10 +57,11 @@ class Receiver(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lapsed(msgspec.Struct, frozen=True, gc=False):
-    """A lease that may be over, and when the server that heard it last was seen."""
+    """A lease that may be over; when its server was seen last, and how many leases it had then."""
 
     lease: Lease
     server_seen_at_ms: int | None
+    server_lease_count: int | None
 
 
 async def load_tasks(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:
@@ -291,7 +292,13 @@ async def read_leases(tx: Tx, worker_ids: Iterable[str]) -> list[Lease]:
 async def load_lapsed(tx: Tx, *, now_ms: int, amount: int) -> list[Lapsed]:
     """Return leases that seem to be over."""
     rows = await tx.one("load_lapsed", now_ms, amount)
-    return [Lapsed(codec.lease_from(row), cast("int | None", row[15])) for row in rows]
+    return [Lapsed(codec.lease_from(row), *cast("list[int | None]", row[15:17])) for row in rows]
+
+
+async def count_leases(tx: Tx, server_ids: Iterable[str]) -> dict[str, int]:
+    """Count the leases of workers that these servers heard last."""
+    rows = await tx.each("count_leases", [(each,) for each in sorted(server_ids)])
+    return {cast("str", row[0]): cast("int", row[1]) for row in rows}
 
 
 async def insert_leases(tx: Tx, leases: Sequence[Lease]) -> None:

@@ -43,6 +43,12 @@ UPDATE leases SET lease_until_ms = :now_ms + lease_ms
 WHERE lease_until_ms > CAST(:now_ms AS bigint) + lease_ms
 RETURNING CAST(worker_id AS text);
 
+-- name: count_leases(server_id)
+SELECT CAST(server_id AS text), count(*)
+FROM leases
+WHERE server_id = ANY (CAST(:server_id AS uuid[]))
+GROUP BY server_id;
+
 -- name: delete_leases(worker_id, token, lease_until_ms, suspect_until_ms)
 -- Fenced by all that the judgement looked at: a heartbeat or a new session that came in between
 -- keeps its worker alive.
@@ -94,7 +100,7 @@ SELECT
     CAST(l.worker_id AS text), l.namespace, CAST(l.server_id AS text), l.lease_until_ms,
     l.lease_ms, l.token, l.beat_at_ms, l.previous_beat_at_ms, l.total_completed,
     l.total_failed, l.active_count, l.loop_lag_ms, l.stuck_count, l.suspect_until_ms,
-    l.failures, s.touched_at_ms
+    l.failures, s.touched_at_ms, s.lease_count
 FROM leases AS l
 LEFT JOIN servers AS s ON s.id = l.server_id
 WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms

@@ -29,6 +29,9 @@ UPDATE leases SET lease_until_ms = :now_ms + lease_ms
 WHERE lease_until_ms > :now_ms + lease_ms
 RETURNING worker_id;
 
+-- name: count_leases(server_id)
+SELECT :server_id, count(*) FROM leases WHERE server_id = :server_id;
+
 -- name: delete_leases(worker_id, token, lease_until_ms, suspect_until_ms)
 -- Fenced by all that the judgement looked at: a heartbeat or a new session that came in between
 -- keeps its worker alive.
@@ -61,7 +64,7 @@ VALUES (
 SELECT
     l.worker_id, l.namespace, l.server_id, l.lease_until_ms, l.lease_ms, l.token, l.beat_at_ms,
     l.previous_beat_at_ms, l.total_completed, l.total_failed, l.active_count, l.loop_lag_ms,
-    l.stuck_count, l.suspect_until_ms, l.failures, s.touched_at_ms
+    l.stuck_count, l.suspect_until_ms, l.failures, s.touched_at_ms, s.lease_count
 FROM leases AS l
 LEFT JOIN servers AS s ON s.id = l.server_id
 WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms
