@@ -7,6 +7,7 @@ from typing import Final
 from tests.soak import (
     blocked,
     crash,
+    crash_guard,
     curl,
     drain,
     fleet,
@@ -59,6 +60,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     # Workers and clients of the SDK.
     "resume": resume.run,
     "blocked": blocked.run,
+    "crash_guard": crash_guard.run,
     "rolling": rolling.run,
     "rotation": rotation.run,
 }

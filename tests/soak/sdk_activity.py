@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Final
@@ -81,4 +82,12 @@ async def block_loop(seconds: float) -> None:
     note("done")
 
 
-ACTIVITIES = [nap, nap_in_thread, climb, hold_gil, block_loop]
+@activity(start_to_close="1h")
+async def kill_worker(milliseconds: int) -> None:
+    """End the whole process, as a fault in native code does."""
+    note("start")
+    await asyncio.sleep(milliseconds / 1_000)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+ACTIVITIES = [nap, nap_in_thread, climb, hold_gil, block_loop, kill_worker]

@@ -38,6 +38,21 @@ class SdkWorker:
         options: Sequence[str] = (),
     ) -> SdkWorker:
         """Start one and wait until it is registered."""
+        made = await cls.spawn(stage, target, mode=mode, slots=slots, options=options)
+        await wait_for(lambda: "Registered as" in made.log, READY_S, "a worker registered")
+        return made
+
+    @classmethod
+    async def spawn(
+        cls,
+        stage: Stage,
+        target: str,
+        *,
+        mode: str = "session",
+        slots: int = 10,
+        options: Sequence[str] = (),
+    ) -> SdkWorker:
+        """Start one and do not wait for it."""
         number = next(_numbers)
         journal = stage.folder / f"sdk-{number}.jsonl"
         log = stage.folder / f"sdk-{number}.log"
@@ -51,5 +66,4 @@ class SdkWorker:
         made = cls(process, journal, log)
         # The stage ends what it knows of, whatever happens in the scene.
         stage.adopt(process)
-        await wait_for(lambda: "Registered as" in made.log, READY_S, "a worker registered")
         return made
