@@ -200,7 +200,7 @@ class TestAdmission:
         await asyncio.gather(serving, return_exceptions=True)
 
 
-HEAD = b"POST /v1/tasks HTTP/1.1\r\nhost: x\r\n"
+HEAD = b"POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\n"
 
 
 @pytest.mark.parametrize(

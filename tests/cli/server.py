@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -34,9 +35,11 @@ class ServerProcess:
         *,
         grpc: str = "127.0.0.1:0",
         http: str = "127.0.0.1:0",
+        options: Sequence[str] = (),
     ) -> None:
         self._log = log
         arguments = ["server", "--store", store_url, "--http", http, "--grpc", grpc]
+        arguments += options
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
                 [*CLI, *arguments],

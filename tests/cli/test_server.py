@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import urllib.request
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,25 @@ def test_a_session_grace_that_cannot_work_is_refused(text: str) -> None:
     result = invoke("server", "--store", "sqlite:///x", "--session-grace", text)
     assert result.exit_code == 2
     assert repr(text) in result.stderr
+
+
+def _status(address: str, host: str) -> int:
+    with closing(HTTPConnection(address, timeout=10)) as connection:
+        connection.request("GET", "/v1/tasks", headers={"Host": host})
+        return connection.getresponse().status
+
+
+def test_a_server_without_keys_answers_for_names_that_are_given(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tenure.db"
+    given = ("--allow-host", "Tenure.internal", "--allow-host", "[2001:DB8:0::7]")
+    with ServerProcess(url, tmp_path / "log", options=given) as server:
+        for host in (server.http, "tenure.internal:7300", "[2001:db8::7]:7300"):
+            assert _status(server.http, host) == 200
+        assert _status(server.http, "evil.example:7300") == 403
+
+
+@pytest.mark.parametrize("text", ["", "a:7300", "http://a", "a/b", "*", "a b", "-a", "a."])
+def test_a_name_that_is_none_is_refused(text: str) -> None:
+    result = invoke("server", "--store", "sqlite:///x", "--allow-host", text)
+    assert result.exit_code == 2
+    assert "allow-host must be a name or an address without a port" in result.stderr

@@ -23,7 +23,7 @@ UNAUTHENTICATED: Final = ("UNAUTHENTICATED", "unauthenticated")
 
 async def _raw(lobby: Lobby, head: str, *lines: str) -> bytes:
     """Send a request line as it is, which no client library would."""
-    data = "\r\n".join([f"{head} HTTP/1.1", "host: x", *lines, "connection: close", "", ""])
+    data = "\r\n".join([f"{head} HTTP/1.1", "host: localhost", *lines, "connection: close", "", ""])
     return await lobby.site.raw(data.encode("latin-1"))
 
 
@@ -244,7 +244,7 @@ async def test_weakness_streams_without_authentication_by_websocket(lobby: Lobby
     )
     for path in ("/v1/events", "/", "/healthz", "/v1/tasks"):
         for more in ((), (f"authorization: Bearer {key}",)):
-            head = "\r\n".join([f"GET {path} HTTP/1.1", "host: x", *upgrade, *more, "", ""])
+            head = "\r\n".join([f"GET {path} HTTP/1.1", "host: localhost", *upgrade, *more, "", ""])
             reader, writer = await asyncio.open_connection("127.0.0.1", lobby.site.port)
             writer.write(head.encode())
             async with asyncio.timeout(20):

@@ -55,6 +55,15 @@ class ForeignNamespace(NotFound):
         self.namespace = namespace
 
 
+class ForeignPage(PermissionDenied):
+    """A request that a web page of another site may have sent to an open server."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        """Keep the reason for the log."""
+        super().__init__(message)
+        self.reason = reason
+
+
 class Access:
     """Lets the callers of one edge in, and ends their streams when their keys end."""
 
@@ -178,6 +187,8 @@ def note_refusal(error: TenureError, method: str) -> None:
             reason="foreign_namespace",
             namespace=error.namespace,
         )
+    elif isinstance(error, ForeignPage):
+        log.warning("access.denied", method=method, code=error.code, reason=error.reason)
     elif isinstance(error, Unauthenticated | PermissionDenied):
         if isinstance(error, KeyRefused):
             key_id = error.key_id

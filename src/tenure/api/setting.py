@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 
 import msgspec
 
@@ -11,6 +12,7 @@ from tenure.core import limits
 from tenure.errors import InvalidArgument
 
 _PORT_MAX = 65_535
+_HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9_])?")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -26,12 +28,30 @@ class Address(msgspec.Struct, frozen=True):
     @property
     def is_loopback(self) -> bool:
         """Tell whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or an address always means this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def parse_host(text: str) -> str:
+    """Read the name or the address of a host, without a port."""
+    host = text.removeprefix("[").removesuffix("]").lower()
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    if not _HOST_NAME.fullmatch(host):
+        message = "allow-host must be a name or an address without a port, such as tenure.internal"
+        raise InvalidArgument(message, field="allow-host")
+    return host
 
 
 def parse_address(text: str, field: str) -> Address:
@@ -63,6 +83,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     waits_max: int = limits.WAITS_MAX
     shutdown_ms: int = limits.SHUTDOWN_MS
     is_insecure: bool = False
+    # Names besides those of this machine that an open server answers for, without ports.
+    allow_hosts: tuple[str, ...] = ()
     tls: TlsFiles | None = None
 
     def __post_init__(self) -> None:

@@ -53,8 +53,10 @@ ADVICE: Final[dict[str, Advice]] = {
         "Give it with --api-key or TENURE_API_KEY; an admin makes one with tenure keys create.",
     ),
     "permission_denied": Advice(
-        "The role of your API key does not include this.",
-        "Ask an admin for a key with another role: tenure keys create --role ROLE",
+        "The role of your API key does not include this, or the server has no keys and does not "
+        "answer for the name that you call it by.",
+        "Ask an admin for a key with another role: tenure keys create --role ROLE. Or start the "
+        "server with that name: tenure server --allow-host NAME",
     ),
     "wrong_state": Advice(
         "The present state does not allow it.",

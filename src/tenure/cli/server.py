@@ -33,6 +33,7 @@ class _Options(TypedDict):
     http: str
     grpc: str
     is_insecure: bool
+    allow_hosts: tuple[str, ...]
     tls_cert: str
     tls_key: str
     tls_client_ca: str
@@ -89,6 +90,16 @@ def _session_grace_ms(text: str) -> int:
     show_envvar=True,
     is_flag=True,
     help="Listen on addresses that other machines can reach, although there is no admin key.",
+)
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    envvar="TENURE_ALLOW_HOST",
+    show_envvar=True,
+    multiple=True,
+    metavar="NAME",
+    help="A name that clients use for this server; may be repeated. Without keys HTTP is answered "
+    "only for its own address, localhost, and these.",
 )
 @click.option(
     "--tls-cert",
@@ -233,13 +244,14 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
 
 
 def _settings(options: _Options) -> ServerSettings:
-    from tenure.api.setting import ServerSettings, parse_address  # noqa: PLC0415 (not for --help)
+    from tenure.api.setting import ServerSettings, parse_address, parse_host  # noqa: PLC0415 (not for --help)
     from tenure.api.tls import tls_files  # noqa: PLC0415
 
     return ServerSettings(
         http=parse_address(options["http"], "http"),
         grpc=parse_address(options["grpc"], "grpc"),
         is_insecure=options["is_insecure"],
+        allow_hosts=tuple(map(parse_host, options["allow_hosts"])),
         enqueues_per_s=options["enqueue_rate"],
         registrations_per_s=options["register_rate"],
         lists_per_s=options["list_rate"],

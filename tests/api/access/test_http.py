@@ -39,7 +39,7 @@ async def test_exactly_the_two_paths_of_health_need_no_key(small: Lobby) -> None
         "/docs",
         "/openapi.json",
     ):
-        data = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode()
+        data = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
         assert (await small.site.raw(data)).startswith(b"HTTP/1.1 401"), path
 
 

@@ -83,7 +83,7 @@ async def test_headers_of_ten_thousand_bytes_and_more(stand: Stand) -> None:
 async def test_a_client_that_sends_its_head_and_then_nothing(stand: Stand) -> None:
     # How long it may take is tested with the edge; here others are served meanwhile.
     _, writer = await asyncio.open_connection("127.0.0.1", stand.site.port)
-    writer.write(b"POST /v1/tasks HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n")
+    writer.write(b"POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n")
     await writer.drain()
     await stand.answers()
     writer.close()
@@ -267,7 +267,7 @@ async def test_malformed_ids_over_grpc(stand: Stand, bad: str) -> None:
 async def test_malformed_ids_and_path_traversal_over_http(
     stand: Stand, path: str, status: int
 ) -> None:
-    head = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    head = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     before = await stand.world.dump()
     answer = await stand.site.raw(head.encode())
     assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer

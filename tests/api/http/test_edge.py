@@ -84,7 +84,7 @@ async def test_a_request_that_takes_too_long_is_given_up(embedded: World) -> Non
 
 async def test_a_body_that_comes_too_slowly_is_given_up(embedded: World) -> None:
     async with planned(embedded) as (site, plan, _):
-        head = b"POST /late HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        head = b"POST /late HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         answer = await site.raw(head + b"connection: close\r\ncontent-length: 5\r\n\r\n{")
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b'"error":"deadline_exceeded"' in answer
@@ -94,7 +94,7 @@ async def test_a_body_that_comes_too_slowly_is_given_up(embedded: World) -> None
 async def test_the_work_of_a_client_that_is_gone_is_dropped(embedded: World) -> None:
     async with planned(embedded) as (site, plan, desk):
         _, writer = await asyncio.open_connection("127.0.0.1", site.port)
-        writer.write(b"POST /hang HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+        writer.write(b"POST /hang HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
         await plan.began.wait()
         writer.close()
         await plan.dropped.wait()
@@ -193,7 +193,7 @@ async def test_what_is_no_http_is_refused_with_a_typed_error(small: Site) -> Non
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b'"field":"request"' in answer
     upgrade = (
-        b"GET /v1/tasks HTTP/1.1\r\nhost: x\r\nconnection: upgrade, close\r\n"
+        b"GET /v1/tasks HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade, close\r\n"
         b"upgrade: websocket\r\n\r\n"
     )
     # Nobody speaks WebSocket here: the wish is ignored, as HTTP allows.

@@ -146,7 +146,9 @@ async def test_a_subscriber_that_reads_too_slowly_gets_a_reset_and_goes_on(
         loop = asyncio.get_running_loop()
         with socket.create_connection(("127.0.0.1", site.port)) as slow:
             slow.settimeout(0)
-            request = f"GET {PATH} HTTP/1.1\r\nhost: x\r\ntenure-namespace: {NAMESPACE}\r\n\r\n"
+            request = (
+                f"GET {PATH} HTTP/1.1\r\nhost: localhost\r\ntenure-namespace: {NAMESPACE}\r\n\r\n"
+            )
             await loop.sock_sendall(slow, request.encode())
             await until(lambda: engine.events.subscriber_count == 1)
             # It reads nothing until the buffers of both sides are full and the ring has moved on.

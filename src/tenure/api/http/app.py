@@ -28,6 +28,7 @@ from tenure.api.admission import overloaded
 from tenure.api.http import early_refusal, later
 from tenure.api.http.error import JSON, error_body, error_response, internal
 from tenure.api.http.operation import Call, Desk, Operation
+from tenure.api.http.origin import OriginCheck
 from tenure.api.http.reading import (
     ClientGone,
     Incoming,
@@ -142,6 +143,7 @@ class Edge:
         self._desk = desk
         self._table = table
         self._access = Access(desk.engine)
+        self._origin = OriginCheck(settings)
         self._bytes_max = settings.body_bytes_max
 
     def turn_away(self, data: bytes) -> bytes | None:
@@ -216,9 +218,12 @@ class Edge:
         scope = exchange.scope
         _check_size(scope)
         principal = OPEN
-        if not (self._access.is_open or self._table.is_exempt(scope["method"], _raw_path(scope))):
-            principal = await self._access.authenticate(read_authorization(exchange.headers))
-            PRINCIPAL.set(principal)
+        if not self._table.is_exempt(scope["method"], _raw_path(scope)):
+            if self._access.is_open:
+                self._origin.check(scope["method"], exchange.headers)
+            else:
+                principal = await self._access.authenticate(read_authorization(exchange.headers))
+                PRINCIPAL.set(principal)
         _check_path(scope)
         operation, exchange.path = self._table.find(scope["method"], scope["path"])
         exchange.operation = operation

@@ -13,6 +13,7 @@ from tenure.api.access import (
     OPEN,
     PRINCIPAL,
     Access,
+    ForeignPage,
     KeyRefused,
     check_action,
     check_namespace,
@@ -36,6 +37,8 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 RETRY_AFTER_MS: Final = 100
 _HEADER: Final = "authorization"
+# Browsers set them, and no client of gRPC does.
+_PAGE_HEADERS: Final = frozenset({"origin", "sec-fetch-site"})
 # A poll that gets nothing answers by itself at its deadline.
 _SECONDS: Final = {"PollActivity": (LONG_POLL_MS + CALL_MS) / 1000}
 
@@ -134,6 +137,7 @@ class Boundary(grpc.aio.ServerInterceptor):
     async def _admit(self, context: Context, rule: Rule) -> Principal:
         """Return who calls, if they may do such a thing at all."""
         if self._access.is_open:
+            _check_page(context)
             if rule.action is Action.ADMIN:
                 await self._access.confirm_open()
             return OPEN
@@ -169,6 +173,14 @@ def _authorization(context: Context) -> str | None:
     if len(found) > 1:
         raise KeyRefused("The header authorization must be sent once.")
     return str(found[0]) if found else None
+
+
+def _check_page(context: Context) -> None:
+    """Refuse web pages: with TLS some browsers send what gRPC takes for a call."""
+    for name, _ in context.invocation_metadata() or ():
+        if name in _PAGE_HEADERS:
+            message = "This server has no API keys, so it takes no gRPC calls from web pages."
+            raise ForeignPage(message, reason="foreign_origin")
 
 
 def _check_scope(principal: Principal, rule: Rule, request: Any) -> None:  # noqa: ANN401 (any message)
