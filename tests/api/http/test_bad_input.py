@@ -131,7 +131,8 @@ async def test_a_bad_body_is_refused(small: Site, data: bytes, field: str) -> No
 
 async def test_what_is_allowed_inside_an_input_is_kept(small: Site) -> None:
     for value in (
-        '{"a":1,"a":2}',
+        '[{"a":1},{"a":2},{"b":{"a":1},"c":{"a":":"}}]',
+        '{"a":1.50,"b":1E2,"c":"\\u0041\\/","A":[{}]}',
         "[" * 100 + "]" * 100,
         '"[[["',
         "123456789012345678901234567890",
@@ -142,6 +143,33 @@ async def test_what_is_allowed_inside_an_input_is_kept(small: Site) -> None:
         assert answer.status_code == 201, answer.text
         stored = await small.world.task(answer.json()["taskId"])
         assert stored.input == value.encode()
+
+
+_LONG = f'"{"x" * 2_000}"'
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ('{"a":1,"a":1}', "input.a"),
+        ('{"a":1,"\\u0061":2}', "input.a"),
+        ('{"a":{"b":[0,{"c":1,"d":2,"c":3}]}}', "input.a.b[1].c"),
+        ('{"a":1.50,"b":"\\u0041","a":2}', "input.a"),
+        (f'[{_LONG},{{"a":1,"a":2}}]', "input[1].a"),
+        # What is not a plain name is not repeated.
+        ('{"hunter2 x":1,"hunter2 x":2}', "input"),
+    ],
+)
+async def test_a_key_that_stands_twice_inside_an_input_is_refused(
+    small: Site, value: str, field: str
+) -> None:
+    assert await refused_with(small, body(f'"input":{value}')) == field
+
+
+async def test_an_input_may_say_what_a_label_says(small: Site) -> None:
+    """A key of a label is refused for its length, also when it is the input too."""
+    more = f'"labels":{{{_LONG}:"a"}},"input":{_LONG}'
+    assert await refused_with(small, body(more)) == "labels"
 
 
 async def test_a_large_input_is_stored_and_a_larger_one_refused(small: Site) -> None:

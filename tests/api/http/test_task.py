@@ -57,7 +57,7 @@ async def test_an_enqueued_task_is_shown_with_all_that_was_asked_for(site: Site)
 
 
 async def test_the_input_comes_back_byte_for_byte(site: Site) -> None:
-    written = b'{ "b":1.50, "a" : [1e3,\n 12345678901234567890 ], "a": "\\u00e4" }'
+    written = b'{ "b":1.50, "a" : [1e3,\n 12345678901234567890 ], "c": "\\u00e4" }'
     body = b'{"type":"mail","queue":"q","startToCloseMs":1,"input": %b }' % written
     answer = await site.client.post("/v1/tasks", content=body, headers=JSON)
     task_id = answer.json()["taskId"]
