@@ -320,3 +320,64 @@ async def test_no_refusal_repeats_what_was_sent(small: Site) -> None:
         answer: httpx.Response = await small.client.post("/v1/tasks", content=data, headers=JSON)
         assert answer.status_code == 400
         assert SECRET not in answer.text
+
+
+def _sent(*lines: str, body: bytes = b"", path: str = "/v1/tasks") -> bytes:
+    """Return a request with exactly these headers, and one more behind it."""
+    head = [f"POST {path} HTTP/1.1", "host: localhost", *lines, "", ""]
+    behind = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    return "\r\n".join(head).encode() + body + behind
+
+
+TASK_BODY = body('"priority":1')
+LENGTH = f"content-length: {len(TASK_BODY)}"
+CHUNKED = b"%x\r\n%b\r\n0\r\n\r\n" % (len(TASK_BODY), TASK_BODY)
+TYPE = "content-type: application/json"
+
+
+@pytest.mark.parametrize(
+    ("lines", "sent", "field"),
+    [
+        ((TYPE, LENGTH, "transfer-encoding: chunked"), CHUNKED, "transfer-encoding"),
+        ((TYPE, "transfer-encoding: chunked", LENGTH), CHUNKED, "transfer-encoding"),
+        ((TYPE, "content-length: 0", "Transfer-Encoding: Chunked"), CHUNKED, "transfer-encoding"),
+        ((TYPE, TYPE, LENGTH), TASK_BODY, "content-type"),
+        ((TYPE, "Content-Type: text/plain", LENGTH), TASK_BODY, "content-type"),
+        ((TYPE, "content-type: text/plain", "content-length: 0"), b"", "content-type"),
+        ((TYPE, "content-encoding: identity", "content-encoding: gzip", LENGTH), b"", None),
+        ((TYPE, "content-length: 1", LENGTH), TASK_BODY, "request"),
+        ((TYPE, f"{LENGTH}, 1"), TASK_BODY, "request"),
+        ((TYPE, LENGTH, "host: other"), TASK_BODY, "request"),
+        ((TYPE, "transfer-encoding: chunked, identity"), CHUNKED, "request"),
+        ((TYPE, "transfer-encoding: chunked", "transfer-encoding: chunked"), CHUNKED, "request"),
+        ((TYPE, f"content-length : {len(TASK_BODY)}"), TASK_BODY, "request"),
+        ((TYPE, f"content-length: +{len(TASK_BODY)}"), TASK_BODY, "request"),
+    ],
+)
+async def test_a_head_that_says_two_things_is_refused_and_nothing_behind_it_is_read(
+    small: Site, lines: tuple[str, ...], sent: bytes, field: str | None
+) -> None:
+    before = await small.world.dump()
+    answer = await small.raw(_sent(*lines, body=sent))
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert b'"error":"invalid_argument"' in answer
+    assert field is None or f'"field":"{field}"'.encode() in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert await small.world.dump() == before
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (TYPE, LENGTH, LENGTH),
+        (TYPE, f"{LENGTH}, {len(TASK_BODY)}"),
+        # A line that goes on is one line, as the specification says.
+        ("content-type:", " application/json", LENGTH),
+    ],
+)
+async def test_a_head_that_says_one_thing_twice_is_read_as_everybody_reads_it(
+    small: Site, lines: tuple[str, ...]
+) -> None:
+    answer = await small.raw(_sent(*lines, body=TASK_BODY))
+    assert answer.startswith(b"HTTP/1.1 201 "), answer
+    assert answer.count(b"HTTP/1.1 ") == 2

@@ -32,6 +32,7 @@ from tenure.api.http.origin import OriginCheck
 from tenure.api.http.reading import (
     ClientGone,
     Incoming,
+    check_head,
     read_authorization,
     read_namespace,
     read_query,
@@ -217,6 +218,7 @@ class Edge:
         """Return who asks for what; without a key nobody learns which paths there are."""
         scope = exchange.scope
         _check_size(scope)
+        check_head(exchange.headers)
         principal = OPEN
         if not self._table.is_exempt(scope["method"], _raw_path(scope)):
             if self._access.is_open:

@@ -26,12 +26,19 @@ class MethodNotAllowed(InvalidArgument):
         super().__init__(f"This path takes {self.allowed}.", field="method")
 
 
+class AmbiguousHead(InvalidArgument):
+    """The head says two things about the body, of which two readers would choose different ones."""
+
+
 def error_response(error: TenureError, status: int | None = None) -> Response:
     """Return the answer for an error; ``status`` replaces that of the table."""
     headers = {"cache-control": "no-store"}
     if isinstance(error, MethodNotAllowed):
         status = HTTPStatus.METHOD_NOT_ALLOWED
         headers["allow"] = error.allowed
+    if isinstance(error, AmbiguousHead):
+        # Where the next request begins is not certain.
+        headers["connection"] = "close"
     status = status or ERRORS[error.code].http_status
     if status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"

@@ -17,7 +17,7 @@ from starlette.types import Receive
 
 from tenure.api.access import KeyRefused
 from tenure.api.http import strict_json
-from tenure.api.http.error import JSON
+from tenure.api.http.error import JSON, AmbiguousHead
 from tenure.api.http.operation import Operation
 from tenure.api.http.parameter import NoQuery, Scoped
 from tenure.api.scope import scope
@@ -28,6 +28,10 @@ Q = TypeVar("Q", bound=NoQuery)
 NAMESPACE_HEADER: Final = "tenure-namespace"
 # No path takes more; the number keeps a crafted query cheap.
 PARAMETERS_MAX: Final = 100
+
+
+# A proxy in front may believe another one of two than the server behind it.
+_ONCE: Final = ("content-type", "content-encoding", "origin")
 
 
 class ClientGone(Exception):  # noqa: N818 (it is an event, not a mistake)
@@ -114,6 +118,16 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         """An empty body, or what a pipelining client sent early."""
+
+
+def check_head(headers: Headers) -> None:
+    """Refuse a head that says two things; h11 refuses two hosts, and lengths that differ."""
+    if "content-length" in headers and "transfer-encoding" in headers:
+        message = "The headers Content-Length and Transfer-Encoding exclude each other."
+        raise AmbiguousHead(message, field="transfer-encoding")
+    for name in _ONCE:
+        if len(headers.getlist(name)) > 1:
+            raise AmbiguousHead(f"The header {name} must be sent once.", field=name)
 
 
 def read_query(query_string: bytes, kind: type[Q]) -> Q:
