@@ -118,4 +118,5 @@ class Allowance:
         self.sessions = Crowd("sessions in this namespace", most=made.sessions_max)
         self.polls = Crowd("long polls in this namespace", most=made.polls_max)
         self.waits = Crowd("waiting requests in this namespace", most=made.waits_max)
+        self.streams = Crowd("streams of this key or address", most=limits.CALLER_STREAMS_MAX)
         self.admission = Admission(clock)

@@ -385,6 +385,9 @@ HTTP_REQUESTS_MAX: Final = 1_000
 # A waiting request costs a few KiB, a stream besides a read each WATCH_READ_MS.
 HTTP_WAITS_MAX: Final = 2_000
 HTTP_STREAMS_MAX: Final = 200
+# Of one key, and of one address at a server without keys: the screens of a team, and a quarter of
+# all, so that nobody alone keeps the others out.
+CALLER_STREAMS_MAX: Final = 50
 # How old the progress that a stream shows may be.
 WATCH_READ_MS: Final = 500
 # Shorter than the idle timeout of common proxies; it also finds out that a client is gone.

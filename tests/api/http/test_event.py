@@ -16,7 +16,7 @@ from tenure.api.http.event import rendered
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core.event import ALL_KINDS, EventFilter, EventKind, Hint
-from tenure.core.limits import EVENT_GATHER_MS, EVENTS_KEPT_MS
+from tenure.core.limits import CALLER_STREAMS_MAX, EVENT_GATHER_MS, EVENTS_KEPT_MS
 from tenure.engine import command as c
 from tenure.engine.event_feed import Page
 from tests.api.access.lobby import bearer, open_lobby
@@ -244,3 +244,58 @@ def test_what_was_made_for_one_is_there_for_all() -> None:
     assert rendered(page, workers, "s") == b""
     missed = Page(5, 0, "", (), ALL_KINDS - {EventKind.WORKER}, "missed")
     assert rendered(missed, workers, "s") == b""
+
+
+class Listeners:
+    """Sockets that listen to events, from addresses of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def open(self, address: str = "127.0.0.1", key: str = "") -> bytes:
+        """Open one more stream, and return the beginning of its answer."""
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self._port, local_addr=(address, 0)
+        )
+        self.writers.append(writer)
+        lines = [f"GET {PATH} HTTP/1.1", "host: localhost", f"tenure-namespace: {NAMESPACE}"]
+        lines += [f"authorization: Bearer {key}"] if key else []
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        async with asyncio.timeout(20):
+            return await reader.read(4_096)
+
+    def close(self) -> None:
+        for writer in self.writers:
+            writer.close()
+
+
+async def _fill(site: Site, **mine: str) -> Listeners:
+    """Open as many streams as one caller may have; the next one is refused."""
+    listeners = Listeners(site.port)
+    for _ in range(CALLER_STREAMS_MAX):
+        assert b" 200 OK" in await listeners.open(**mine)
+    refused = await listeners.open(**mine)
+    assert b" 429 " in refused
+    assert b'"error":"rate_limited"' in refused
+    assert b'"retryAfterMs":5000' in refused
+    return listeners
+
+
+async def test_one_key_leaves_streams_for_others(embedded: World) -> None:
+    async with open_lobby(embedded) as lobby:
+        key, other = await lobby.make_key("viewer"), await lobby.make_key("viewer")
+        listeners = await _fill(lobby.site, key=key)
+        # It is the key that counts, from wherever it is used.
+        assert b" 429 " in await listeners.open("127.0.0.2", key=key)
+        assert b" 200 OK" in await listeners.open(key=other)
+        listeners.writers[0].close()
+        await until(lambda: lobby.engine.events.subscriber_count == CALLER_STREAMS_MAX)
+        assert b" 200 OK" in await listeners.open(key=key)
+        listeners.close()
+
+
+async def test_one_address_leaves_streams_for_others_when_there_are_no_keys(small: Site) -> None:
+    listeners = await _fill(small)
+    assert b" 200 OK" in await listeners.open("127.0.0.2")
+    listeners.close()

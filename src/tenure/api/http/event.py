@@ -11,7 +11,7 @@ from msgspec import Meta
 from starlette.datastructures import Headers
 
 from tenure.api.http import view
-from tenure.api.http.operation import Call, Desk, Operation
+from tenure.api.http.operation import Call, Operation
 from tenure.api.http.parameter import Scoped
 from tenure.api.http.server_sent import ServerSentEvents
 from tenure.core import check
@@ -71,10 +71,10 @@ class Reset(view.View, frozen=True):
 class EventFeedStream(ServerSentEvents):
     """The hints of one subscriber, from now on or from where it left off."""
 
-    def __init__(self, desk: Desk, chosen: EventFilter, last_id: str) -> None:
+    def __init__(self, call: Call[EventQuery, None], last_id: str) -> None:
         """Prepare; it listens when it is sent."""
-        super().__init__(desk)
-        self._chosen = chosen
+        super().__init__(call.desk, call.caller)
+        self._chosen = call.query.chosen(call.namespace)
         self._last_id = last_id
 
     async def events(self) -> AsyncGenerator[bytes, None]:
@@ -138,10 +138,10 @@ def _reset(page: Page, chosen: EventFilter, server_id: str) -> bytes:
 
 async def listen_to_events(call: Call[EventQuery, None]) -> EventFeedStream:
     """Show what changes, as it changes."""
-    chosen = call.query.chosen(call.namespace)
-    await query.check_namespace(call.engine.store, namespace=call.namespace)
     given = Headers(scope=call.scope).get(LAST_EVENT_ID)
-    return EventFeedStream(call.desk, chosen, given or call.query.last_event_id)
+    stream = EventFeedStream(call, given or call.query.last_event_id)
+    await query.check_namespace(call.engine.store, namespace=call.namespace)
+    return stream
 
 
 OPERATIONS: Final = (

@@ -13,6 +13,7 @@ from starlette.types import Scope
 from tenure.api.http.error import JSON, RETRY_AFTER_MS
 from tenure.api.http.parameter import NoQuery
 from tenure.api.metric import Metrics
+from tenure.api.peer import http_address
 from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.core import limits
@@ -76,6 +77,11 @@ class Call(Generic[Q, B]):
     def engine(self) -> Engine:
         """Return the engine that the request is for."""
         return self.desk.engine
+
+    @property
+    def caller(self) -> str:
+        """Return who shares a limit: everybody with the same key, or without one from one place."""
+        return self.principal.key_id or http_address(self.scope)
 
 
 class Answer(msgspec.Struct, frozen=True):

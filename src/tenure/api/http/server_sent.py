@@ -13,15 +13,16 @@ from tenure.api.http.reading import while_connected
 
 
 class ServerSentEvents(Response):
-    """An answer that goes on; how many there are at a time is bounded."""
+    """An answer that goes on; how many there are at a time is bounded, for each caller too."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, caller: str) -> None:
         """Let nobody in between keep or gather what is sent."""
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._desk = desk
+        self._caller = caller
 
     def events(self) -> AsyncGenerator[bytes, None]:
         """Return what is sent, each time as one write; its end ends the answer."""
@@ -29,7 +30,7 @@ class ServerSentEvents(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until there is nothing more, the client is gone or the server stops."""
-        with self._desk.streams:
+        with self._desk.allowance.streams.place(self._caller), self._desk.streams:
             await send(
                 {
                     "type": "http.response.start",

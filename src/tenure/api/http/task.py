@@ -133,7 +133,7 @@ async def watch_task(call: Call[Scoped, None]) -> EventStream:
     """Show a task's changes as they happen, until it has ended."""
     key = (call.namespace, call.path["taskId"])
     task = await query.get_task(call.engine.store, namespace=key[0], task_id=key[1])
-    return EventStream(call.desk, key, task)
+    return EventStream(call.desk, call.caller, key, task)
 
 
 async def cancel_task(call: Call[Scoped, CancelBody]) -> Answer:

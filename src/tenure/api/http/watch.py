@@ -98,9 +98,9 @@ class Change(view.View, frozen=True):
 class EventStream(ServerSentEvents):
     """Server-sent events about one task, from where it stands to its end."""
 
-    def __init__(self, desk: Desk, key: TaskKey, task: Task) -> None:
+    def __init__(self, desk: Desk, caller: str, key: TaskKey, task: Task) -> None:
         """Begin with a task that was just read."""
-        super().__init__(desk)
+        super().__init__(desk, caller)
         self._key = key
         self._task = task
 
