@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from tenure.api.refusal_log import RefusalLog
 from tenure.core import api_key
 from tenure.core.limits import CALL_MS
 from tenure.core.permission import Action
@@ -67,8 +68,9 @@ class ForeignPage(PermissionDenied):
 class Access:
     """Lets the callers of one edge in, and ends their streams when their keys end."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, refusals: RefusalLog | None = None) -> None:
         """Know the keys that the engine knows."""
+        self._refusals = refusals or RefusalLog(engine.clock)
         self._engine = engine
         self._directory = engine.directory
         self._guarded: dict[str, set[asyncio.Timeout]] = {}
@@ -78,6 +80,16 @@ class Access:
     def is_open(self) -> bool:
         """Tell whether there has never been a key: then nobody is asked for one."""
         return not self._directory.has_keys
+
+    def left_out(self, error: TenureError, address: str) -> int | None:
+        """Return how many of a stranger's refusals the log left out; None leaves this one out too.
+
+        Those whose key is good are all told of, and so are all mistakes at an open server.
+        """
+        is_unknown = PRINCIPAL.get() is OPEN and not self.is_open
+        if is_unknown or isinstance(error, ForeignPage):
+            return self._refusals.take(address)
+        return 0
 
     async def authenticate(self, authorization: str | None) -> Principal:
         """Return who sends this header; on an open server it is not even looked at."""
@@ -175,8 +187,11 @@ def check_namespace(principal: Principal, namespace: str) -> None:
         raise ForeignNamespace(namespace)
 
 
-def note_refusal(error: TenureError, method: str) -> None:
-    """Log a call that was denied, with who was denied what and nothing that is secret."""
+def note_refusal(error: TenureError, method: str, address: str = "", left_out: int = 0) -> None:
+    """Log a call that was denied, with who was denied what and nothing that is secret.
+
+    Of strangers not every call is logged: ``left_out`` is how many more there were.
+    """
     key_id = PRINCIPAL.get().key_id
     if isinstance(error, ForeignNamespace):
         log.warning(
@@ -188,10 +203,24 @@ def note_refusal(error: TenureError, method: str) -> None:
             namespace=error.namespace,
         )
     elif isinstance(error, ForeignPage):
-        log.warning("access.denied", method=method, code=error.code, reason=error.reason)
+        log.warning(
+            "access.denied",
+            method=method,
+            code=error.code,
+            reason=error.reason,
+            address=address,
+            left_out=left_out,
+        )
+    elif isinstance(error, KeyRefused):
+        log.warning(
+            "access.denied",
+            method=method,
+            key_id=error.key_id,
+            code=error.code,
+            address=address,
+            left_out=left_out,
+        )
     elif isinstance(error, Unauthenticated | PermissionDenied):
-        if isinstance(error, KeyRefused):
-            key_id = error.key_id
         log.warning("access.denied", method=method, key_id=key_id, code=error.code)
 
 

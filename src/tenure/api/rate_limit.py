@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tenure.api.admission import Admission
+from tenure.api.refusal_log import RefusalLog
 from tenure.api.setting import ServerSettings
 from tenure.core import limits
 from tenure.engine.clock import Clock
@@ -119,4 +120,5 @@ class Allowance:
         self.polls = Crowd("long polls in this namespace", most=made.polls_max)
         self.waits = Crowd("waiting requests in this namespace", most=made.waits_max)
         self.streams = Crowd("streams of this key or address", most=limits.CALLER_STREAMS_MAX)
+        self.refusals = RefusalLog(clock)
         self.admission = Admission(clock)

@@ -378,6 +378,11 @@ WATCHED_MAX: Final = 10_000
 # Enqueues that one such stream may have open; more of them wait to be read.
 STREAM_ENQUEUES_MAX: Final = 16
 
+# Calls without a good key: of one address one is logged within that time. So many addresses are
+# told apart in it, and the others count as one: a flood from everywhere writes 101 lines a second.
+REFUSAL_LOG_MS: Final = 1 * _SECOND_MS
+REFUSAL_ADDRESSES_MAX: Final = 100
+
 # The HTTP edge.
 
 # Bodies in memory at once; more clients get 429 before theirs are read.

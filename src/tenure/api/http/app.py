@@ -40,6 +40,7 @@ from tenure.api.http.reading import (
 )
 from tenure.api.http.table import OPERATIONS, Table
 from tenure.api.metric import Metrics
+from tenure.api.peer import http_address
 from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
@@ -82,6 +83,8 @@ class Exchange:
         self.path: dict[str, str] = {}
         self.http_status: int | None = None
         self.code = OK
+        # How many like it the log left out before; None when it leaves this one out too.
+        self.left_out: int | None = 0
         self._send = send
         self._is_streaming = False
 
@@ -143,7 +146,7 @@ class Edge:
         """Answer what the table has for the engine at the desk."""
         self._desk = desk
         self._table = table
-        self._access = Access(desk.engine)
+        self._access = Access(desk.engine, desk.allowance.refusals)
         self._origin = OriginCheck(settings)
         self._bytes_max = settings.body_bytes_max
 
@@ -189,6 +192,8 @@ class Edge:
         """Say what happened, without anything that a client may want to keep to itself."""
         operation = exchange.operation
         self._desk.metrics.request("http", exchange.name, exchange.code, took_ms / 1000)
+        if exchange.left_out is None:
+            return
         log.info(
             "http.request",
             method=operation.method if operation else exchange.scope["method"][:16],
@@ -197,6 +202,12 @@ class Edge:
             ms=took_ms,
             request_id=exchange.request_id,
         )
+
+    def _note_refusal(self, exchange: Exchange, error: TenureError) -> None:
+        address = http_address(exchange.scope)
+        left_out = exchange.left_out = self._access.left_out(error, address)
+        if left_out is not None:
+            note_refusal(error, exchange.name, address, left_out)
 
     async def _serve(self, exchange: Exchange) -> None:
         """Answer with what the operation gives, or with the error that it ends with."""
@@ -208,7 +219,7 @@ class Edge:
         except ClientGone:
             exchange.code = CLIENT_GONE
         except TenureError as error:
-            note_refusal(error, exchange.name)
+            self._note_refusal(exchange, error)
             await exchange.fail(error, _STATUSES.get(type(error)))
         except Exception:
             log.exception("http.failed", request_id=exchange.request_id)

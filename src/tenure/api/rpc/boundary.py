@@ -18,8 +18,9 @@ from tenure.api.access import (
     check_action,
     check_namespace,
 )
+from tenure.api.peer import rpc_address
 from tenure.api.rpc import error
-from tenure.api.rpc.outcome import Count, outcome
+from tenure.api.rpc.outcome import Count, log_refusal, outcome
 from tenure.api.rpc.permission import OPEN_METHODS, RULES, Rule, Scope
 from tenure.api.scope import scope
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
@@ -163,8 +164,15 @@ class Boundary(grpc.aio.ServerInterceptor):
     ) -> object:
         answered = await outcome(answer, method, self._count)
         if isinstance(answered, TenureError):
+            self._note(answered, context, method)
             return await context.abort_with_status(error.status(answered))
         return answered
+
+    def _note(self, failure: TenureError, context: Context, method: str) -> None:
+        address = rpc_address(context.peer())
+        left_out = self._access.left_out(failure, address)
+        if left_out is not None:
+            log_refusal(failure, method, address, left_out)
 
 
 def _authorization(context: Context) -> str | None:

@@ -9,7 +9,7 @@ from typing import Final
 from tenure.api.access import PRINCIPAL, check_action
 from tenure.api.admission import Admission, overloaded
 from tenure.api.rpc import error
-from tenure.api.rpc.outcome import Count, outcome
+from tenure.api.rpc.outcome import Count, log_refusal, outcome
 from tenure.core.limits import CALL_MS
 from tenure.core.permission import Action
 from tenure.errors import RateLimited, TenureError
@@ -43,6 +43,7 @@ class Desk:
         with self._admission.work():
             answered = await outcome(handle, _METHOD, self._count)
         if isinstance(answered, TenureError):
+            log_refusal(answered, _METHOD)
             return refused(message, answered)
         return pb.StreamedAnswer(number=message.number, response=answered)
 

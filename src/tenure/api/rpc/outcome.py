@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 async def outcome(
     answer: Callable[[], Awaitable[Answer]], method: str, count: Count
 ) -> Answer | TenureError:
-    """Wait for an answer, and count and log what becomes of it."""
+    """Wait for an answer, and count what becomes of it."""
     started = time.perf_counter()
     code = "cancelled"
     failure: TenureError
@@ -50,6 +50,10 @@ async def outcome(
         return answered
     finally:
         count("grpc", method, code, time.perf_counter() - started)
-    log.info("rpc.refused", method=method, code=code)
-    note_refusal(failure, method)
     return failure
+
+
+def log_refusal(failure: TenureError, method: str, address: str = "", left_out: int = 0) -> None:
+    """Say that a call was refused; of strangers ``left_out`` more were."""
+    log.info("rpc.refused", method=method, code=failure.code)
+    note_refusal(failure, method, address, left_out)

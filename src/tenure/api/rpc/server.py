@@ -74,7 +74,7 @@ class RpcServer:
         self._server = grpc.aio.server(
             interceptors=[
                 Doorkeeper(allowance.admission, count, engine.clock),
-                Boundary(count, Access(engine)),
+                Boundary(count, Access(engine, allowance.refusals)),
             ],
             options=[
                 ("grpc.max_receive_message_length", limit),
