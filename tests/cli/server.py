@@ -36,13 +36,14 @@ class ServerProcess:
         grpc: str = "127.0.0.1:0",
         http: str = "127.0.0.1:0",
         options: Sequence[str] = (),
+        command: Sequence[str] = CLI,
     ) -> None:
         self._log = log
         arguments = ["server", "--store", store_url, "--http", http, "--grpc", grpc]
         arguments += options
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [*CLI, *arguments],
+                [*command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

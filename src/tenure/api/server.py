@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from tenure.api.descriptor import DescriptorWatch
 from tenure.api.exposure import check_exposure
 from tenure.api.http.app import make_app
 from tenure.api.http.serving import HttpServer, http_config
@@ -72,6 +73,8 @@ class Server:
         self._serving: asyncio.Task[None] | None = None
         self._sampling: asyncio.Task[None] | None = None
         self._admitting: asyncio.Task[None] | None = None
+        self.descriptors = DescriptorWatch()
+        self._looking: asyncio.Task[None] | None = None
         self._certificates = (
             None if settings.tls is None else Certificates(settings.tls, self.engine.clock.now_ms)
         )
@@ -105,6 +108,7 @@ class Server:
         self._serving = create(self._http.serve(sockets=_shared(sock)))
         self._sampling = create(Sampler(self.engine, self.metrics).serve(), name="sampler")
         self._admitting = create(self._allowance.admission.serve(), name="admission")
+        self._looking = create(self.descriptors.serve(), name="descriptors")
 
     async def stop(self) -> None:
         """Stop taking requests, let open ones end, and commit what was accepted."""
@@ -114,7 +118,8 @@ class Server:
         if self._http is not None:
             self._http.stop()
         await asyncio.gather(self._rpc.stop(grace_s), self._stop_http())
-        for task in filter(None, (self._sampling, self._renewing, self._admitting)):
+        own = (self._sampling, self._renewing, self._admitting, self._looking)
+        for task in filter(None, own):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await self.engine.stop()
@@ -166,6 +171,7 @@ def run_server(
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, stopping.set)
+        loop.set_exception_handler(server.descriptors.handle)
         await server.start()
         log.info(
             "server.started",

@@ -383,6 +383,11 @@ STREAM_ENQUEUES_MAX: Final = 16
 REFUSAL_LOG_MS: Final = 1 * _SECOND_MS
 REFUSAL_ADDRESSES_MAX: Final = 100
 
+# How often a server looks whether it has descriptors left, and how many good looks in a row mean
+# that it has again: at the edge of the limit they come and go.
+DESCRIPTOR_LOOK_MS: Final = 1 * _SECOND_MS
+DESCRIPTOR_LOOKS: Final = 3
+
 # The HTTP edge.
 
 # Bodies in memory at once; more clients get 429 before theirs are read.
