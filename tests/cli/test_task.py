@@ -166,7 +166,8 @@ def test_a_task_is_shown_with_its_attempts_and_nothing_can_disturb_the_terminal(
         (attempt,) = read(run("tasks", "attempts", task_id, "-o", "json"))["attempts"]
         line = read(run("tasks", "attempts", task_id, "-o", "jsonl"))
     assert "reason:    RETRIES_EXHAUSTED" in shown.stdout
-    assert "ValueError: it �[31mbroke (USER_CODE)" in shown.stdout
+    error = r"ValueError: it \x1b[31mbroke\n  Why: forged\u202e (USER_CODE)"
+    assert f"error:     {error}" in shown.stdout.splitlines()
     assert 'input:     "x"' in shown.stdout
     assert worker.worker_id in listed.stdout
     assert "\x1b" not in shown.stdout + listed.stdout

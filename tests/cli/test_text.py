@@ -10,6 +10,8 @@ from tenure.cli.text import (
     age_text,
     clean,
     duration_text,
+    escaped,
+    escaped_json,
     instant_text,
     one_line,
     parse_instant_ms,
@@ -90,6 +92,8 @@ def test_an_age_is_never_negative() -> None:
 def test_control_and_direction_characters_never_reach_a_terminal() -> None:
     assert clean("a\x1b[31mb\u202ec\x9bd\nnext\te") == "a�[31mb�c�d\nnext\te"
     assert one_line("a\n  b\x07") == "a b�"
+    assert escaped("a\nb\tc\r\x1b[31m\x85\u2028é😀") == r"a\nb\tc\r\x1b[31m\x85\u2028é😀"
+    assert escaped_json('{"a":"\x9b\u202e"}') == r'{"a":"\u009b\u202e"}'
 
 
 def test_a_size_has_its_unit() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -41,6 +42,20 @@ def test_the_output_of_a_task_is_printed_when_it_succeeds(
     assert (shown["state"], shown["output"]) == ("SUCCEEDED", 2)
 
 
+def test_an_output_means_the_same_and_disturbs_no_terminal(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    value = "a\x9b31m\u202e\u2028\x7f\n\té😀"
+    given = ("--queue", queue, "--input", json.dumps(value, ensure_ascii=False), "--wait")
+    with SmallWorker(server.grpc, queue):
+        for form in ("table", "json", "jsonl"):
+            shown = run("tasks", "enqueue", "echo", *given, "-o", form).stdout
+            assert not re.search("[\x7f\x9b\u202e\u2028]", shown)
+            assert "é😀" in shown
+            found = json.loads(shown)
+            assert (found if form == "table" else found["output"]) == value
+
+
 def test_an_output_of_another_encoding_is_shown_as_base64_with_its_name(
     run: Run, server: ServerProcess, queue: str
 ) -> None:
@@ -62,7 +77,9 @@ def test_a_failed_task_ends_the_wait_with_exit_code_1(
         shown = run(*arguments, "-o", "jsonl")
         retried = run("tasks", "retry", json.loads(shown.stdout)["taskId"], "--wait")
     assert (result.exit_code, shown.exit_code, retried.exit_code) == (1, 1, 1)
-    assert "Why: RETRIES_EXHAUSTED: it �[31mbroke" in result.stderr
+    why = r"  Why: RETRIES_EXHAUSTED: it \x1b[31mbroke\n  Why: forged\u202e"
+    assert why in result.stderr.splitlines()
+    assert [line for line in result.stderr.splitlines() if "forged" in line] == [why]
     assert "Next: tenure tasks show" in result.stderr
     assert json.loads(shown.stdout)["failureReason"] == "RETRIES_EXHAUSTED"
     assert shown.stderr == ""

@@ -97,7 +97,7 @@ class SmallWorker(threading.Thread):
         finish.kind = task_pb2.FINISH_KIND_SUCCEEDED
         if task.type == "fail":
             finish.kind = task_pb2.FINISH_KIND_FAILED
-            finish.error.message = "it \x1b[31mbroke"
+            finish.error.message = "it \x1b[31mbroke\n  Why: forged\u202e"
             finish.error.type = "ValueError"
             finish.error.category = task_pb2.ERROR_CATEGORY_USER_CODE
         elif task.type == "defer":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from tenure.cli.output import Output
-from tenure.cli.text import clean
+from tenure.cli.text import escaped
 from tenure.cli.view import View
 from tenure.v1 import task_service_pb2
 
@@ -56,8 +56,8 @@ def show(output: Output, found: ExplanationView) -> None:
 
 def _lines(number: int, reason: ReasonView) -> Iterator[str]:
     yield ""
-    yield f"{number}. {click.style(reason.code, bold=True)}: {clean(reason.message)}"
+    yield f"{number}. {click.style(reason.code, bold=True)}: {escaped(reason.message)}"
     if reason.advice:
-        yield f"   {clean(reason.advice)}"
+        yield f"   {escaped(reason.advice)}"
     for name, value in reason.evidence.items():
-        yield click.style(f"   {name}: {clean(value)}", dim=True)
+        yield click.style(f"   {name}: {escaped(value)}", dim=True)

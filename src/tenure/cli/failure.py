@@ -9,7 +9,7 @@ from typing import IO, Any, Final, NamedTuple
 import click
 
 from tenure.cli.exit_code import EXIT_CODES, ExitCode
-from tenure.cli.text import clean
+from tenure.cli.text import escaped
 
 
 class Advice(NamedTuple):
@@ -146,10 +146,10 @@ class CliError(click.ClickException):
             click.echo(json.dumps({key: value for key, value in body.items() if value}), file=file)
             return
         click.secho("Error: ", fg="red", bold=True, nl=False, file=file)
-        click.echo(clean(self.message), file=file)
+        click.echo(escaped(self.message), file=file)
         for label, text in (("Why", self.why), ("Next", self.hint)):
             if text:
-                click.echo(f"  {label}: {clean(text)}", file=file)
+                click.echo(f"  {label}: {escaped(text)}", file=file)
 
 
 def refused(code: str, message: str, fields: dict[str, object]) -> CliError:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Final, Generic, Literal, TypeVar
 import click
 import msgspec
 
-from tenure.cli.text import clean, one_line
+from tenure.cli.text import clean, escaped, escaped_json, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -44,6 +44,12 @@ STYLES: Final = {
     "DEAF": "yellow",
     "STUCK": "yellow",
 }
+
+
+class Lines(str):
+    """A fact that may have several lines; all others are shown in one."""
+
+    __slots__ = ()
 
 
 class Column(Generic[T]):
@@ -79,12 +85,16 @@ class Output:
 
     def say(self, text: str) -> None:
         """Write a sentence as the result."""
+        click.echo(escaped(text))
+
+    def lines(self, text: str) -> None:
+        """Write a text of several lines as the result."""
         click.echo(clean(text))
 
     def note(self, text: str) -> None:
         """Tell people something beside the result."""
         if self.is_table:
-            click.echo(clean(text), err=True)
+            click.echo(escaped(text), err=True)
 
     def table(self, columns: Sequence[Column[T]], items: Iterable[T]) -> None:
         """Write a table."""
@@ -92,15 +102,17 @@ class Output:
 
     def facts(self, facts: Iterable[tuple[str, object]]) -> None:
         """Write what is known of one thing, one fact per line; what is not there is left out."""
-        known = [(name, str(value)) for name, value in facts if value not in (None, "")]
+        known = [(name, value) for name, value in facts if value not in (None, "")]
         width = max((len(name) for name, _ in known), default=0) + 2
         for name, value in known:
             label = click.style(f"{name}:".ljust(width), dim=True)
-            click.echo(label + _coloured(_indented(clean(value), width)))
+            click.echo(label + _coloured(_fact(value, width)))
 
 
-def _indented(text: str, width: int) -> str:
-    return text.replace("\n", "\n" + " " * width)
+def _fact(value: object, width: int) -> str:
+    if isinstance(value, Lines):
+        return clean(value).replace("\n", "\n" + " " * width)
+    return escaped(str(value))
 
 
 def _coloured(text: str) -> str:
@@ -112,7 +124,8 @@ def _coloured(text: str) -> str:
 
 def encoded(item: object, *, indent: int) -> bytes:
     """Return an object as JSON; -1 puts all on one line, payloads inside too."""
-    return msgspec.json.format(msgspec.json.encode(item), indent=indent)
+    made = msgspec.json.format(msgspec.json.encode(item), indent=indent)
+    return escaped_json(made.decode()).encode()
 
 
 def table(columns: Sequence[Column[T]], items: Iterable[T]) -> RenderableType:

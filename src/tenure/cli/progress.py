@@ -13,7 +13,7 @@ import click
 
 from tenure.cli.output import STYLES, Output, console
 from tenure.cli.task_table import note, progress_text
-from tenure.cli.text import clean, duration_text, one_line, parse_instant_ms
+from tenure.cli.text import duration_text, escaped, one_line, parse_instant_ms
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -102,7 +102,7 @@ class LineProgress(NoProgress):
         """Say once that the server is away."""
         if not self._is_troubled:
             self._is_troubled = True
-            click.echo(clean(f"{error.message} Trying again."), err=True)
+            click.echo(escaped(f"{error.message} Trying again."), err=True)
 
 
 class LiveProgress:
@@ -151,4 +151,4 @@ class LiveProgress:
 
     def trouble(self, error: CliError) -> None:
         """Say with the next frame that the server is away."""
-        self._trouble = clean(f"{error.message} Trying again. ")
+        self._trouble = escaped(f"{error.message} Trying again. ")

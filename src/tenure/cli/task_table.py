@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tenure.cli.output import Column, encoded
+from tenure.cli.output import Column, Lines, encoded
 from tenure.cli.text import age_text, duration_text, one_line, parse_instant_ms
 from tenure.cli.view import AttemptView, TaskView
 
@@ -85,7 +85,7 @@ def facts(task: TaskView, now_ms: int) -> Iterator[tuple[str, object]]:
         ("details", task.heartbeat_details, task.heartbeat_details_base64),
     ):
         yield name, payload_text(payload, other)
-    yield "trace", task.error.stack_trace if task.error else None
+    yield "trace", Lines(task.error.stack_trace or "") if task.error else None
 
 
 def _attempt_text(task: TaskView) -> str:
@@ -112,11 +112,11 @@ def labels_text(labels: dict[str, str]) -> str:
     return ", ".join(f"{key}={labels[key]}" for key in sorted(labels))
 
 
-def payload_text(payload: msgspec.Raw | None, other: str | None) -> str | None:
+def payload_text(payload: msgspec.Raw | None, other: str | None) -> Lines | None:
     """Return a payload for people: JSON over several lines, everything else as base64."""
     if payload is not None:
-        return encoded(payload, indent=2).decode()
-    return f"{other} (base64)" if other else None
+        return Lines(encoded(payload, indent=2).decode())
+    return Lines(f"{other} (base64)") if other else None
 
 
 def attempt_columns(now_ms: int) -> Sequence[Column[AttemptView]]:

@@ -14,6 +14,8 @@ __all__ = [
     "age_text",
     "clean",
     "duration_text",
+    "escaped",
+    "escaped_json",
     "instant_text",
     "one_line",
     "parse_instant_ms",
@@ -27,9 +29,23 @@ _UNSAFE: Final = re.compile(
 )
 
 
+_BREAKING: Final = re.compile(rf"[\n\t]|{_UNSAFE.pattern}")
+
+
 def clean(text: str) -> str:
     """Replace what could disturb a terminal; new lines and tabs stay."""
     return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def escaped(text: str) -> str:
+    r"""Return a text in one line, with escapes such as \n for what could begin another one."""
+    return _BREAKING.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def escaped_json(text: str) -> str:
+    """Return JSON that means the same and holds nothing that could disturb a terminal."""
+    # Such characters stand in strings only.
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def one_line(text: str) -> str:

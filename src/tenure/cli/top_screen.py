@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 import click
 
 from tenure.cli.output import NOTHING, Column, console, rendered, table
-from tenure.cli.text import clean, duration_text
+from tenure.cli.text import duration_text, escaped
 from tenure.cli.top_look import Frame, TopQueue, TopWorker
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Printer:
     def show(self, frame: Frame, *, passed_ms: int, trouble: str) -> None:
         """Print a frame that was just read, or say once that the server is away."""
         if trouble and trouble != self._trouble:
-            click.echo(clean(trouble), err=True)
+            click.echo(escaped(trouble), err=True)
         self._trouble = trouble
         if trouble or passed_ms:
             return
@@ -120,7 +120,7 @@ def drawn(
     workers = frame.workers[:worker_rows]
     parts: list[RenderableType] = [_head(frame)]
     if trouble:
-        parts.append(Text(clean(trouble), style="red"))
+        parts.append(Text(escaped(trouble), style="red"))
     parts += [Text(""), table(_queue_columns(), queues)]
     parts += _more(len(frame.queues) - len(queues), "queues", has_more=False)
     parts += [Text(""), table(_worker_columns(passed_ms), workers)]

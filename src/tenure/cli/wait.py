@@ -167,7 +167,7 @@ def show_result(output: Output, task: TaskView) -> None:
         return
     text = payload_text(task.output, task.output_base64)
     if text is not None:
-        output.say(text)
+        output.lines(text)
     took = ""
     if task.finished_at is not None:
         took = f" after {age_text(task.created_at, parse_instant_ms(task.finished_at))}"
