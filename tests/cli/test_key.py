@@ -167,3 +167,24 @@ def test_a_worker_command_takes_the_key_and_ends_with_6_without(
     )
     assert ended.returncode == 6, ended.stderr
     assert "ssss" not in ended.stdout + ended.stderr
+
+
+ROOT = Path(__file__).parents[2]
+KEY_FILE = re.compile(r"^\$ (.*keys create.*>.*)$", re.MULTILINE)
+
+
+def test_every_key_file_of_the_docs_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+    """Each line is run in a shell, with a new store instead of a server with namespaces."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    lines = [line for page in pages for line in KEY_FILE.findall(page.read_text())]
+    assert lines
+    for line in lines:
+        command = re.sub(r" --(store|namespace) \S+", "", line)
+        command = command.replace(" >", " --store sqlite:///tenure.db >")
+        shell = f'tenure() {{ {" ".join(CLI)} "$@"; }}; umask 022; {command}'
+        subprocess.run(["/bin/bash", "-c", shell], cwd=tmp_path, check=True, capture_output=True)
+    files = list(tmp_path.glob("*.key"))
+    assert len(files) == len(lines)
+    for each in files:
+        assert each.stat().st_mode & 0o777 == 0o600
+        assert KEY.fullmatch(each.read_text())

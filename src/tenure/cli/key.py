@@ -41,7 +41,7 @@ def keys() -> None:
 @keys.command(
     short_help="Make an API key and print it.",
     epilog=examples(
-        "tenure keys create --role admin --store sqlite:///tenure.db",
+        "(umask 077; tenure keys create --role admin --store sqlite:///tenure.db > admin.key)",
         "tenure keys create --role worker --name mail --namespace acme --expires 90d",
         "export TENURE_API_KEY=$(tenure keys create --role client)",
     ),
