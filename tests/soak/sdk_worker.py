@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import logging
 import os
 
 from tenure import TLS, Worker
-from tests.soak.sdk_activity import ACTIVITIES, JOURNAL
+from tests.soak.sdk_activity import JOURNAL
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.soak.sdk_worker")
     parser.add_argument("--target", required=True)
     parser.add_argument("--mode", choices=("session", "poll"), default="session")
     parser.add_argument("--slots", type=int, default=10)
+    parser.add_argument("--activities", metavar="MODULE", default="tests.soak.sdk_activity")
+    parser.add_argument("--processes", type=int)
     parser.add_argument("--journal", required=True)
     parser.add_argument("--api-key")
     parser.add_argument("--tls-ca")
@@ -23,8 +26,9 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     worker = Worker(
         said.target,
-        activities=ACTIVITIES,
+        activities=importlib.import_module(said.activities).ACTIVITIES,
         max_concurrent=said.slots,
+        max_processes=said.processes,
         mode=said.mode,
         api_key=said.api_key,
         tls=TLS(ca=said.tls_ca) if said.tls_ca else None,

@@ -28,6 +28,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     task_id: str = ""
     attempt: int = 0
     text: str = ""
+    # Of the process that wrote it: a worker, or the child that it runs an activity in.
+    pid: int = 0
 
     @property
     def ref(self) -> tuple[str, int]:
@@ -54,6 +56,7 @@ class RunJournal:
             task_id=ref[0],
             attempt=ref[1],
             text=text,
+            pid=os.getpid(),
             mono_s=time.monotonic(),
             wall_ms=time.time_ns() // 1_000_000,
         )
