@@ -323,6 +323,42 @@ class TestSuspects:
         assert await status(world, worker) == ONLINE
         assert (await world.view(worker)).health is not Health.SUSPECT
 
+    async def test_a_heartbeat_that_was_on_its_way_when_the_session_broke_is_no_sign_of_life(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        _, answer = await world.session(engine, worker)
+        await world.watch(engine, 1_000)
+        sent = engine.submit(heartbeat(engine, worker, 1))
+        # As the end of a stream does with all that waits behind it.
+        sent.cancel()
+        engine.lose_session(NAMESPACE, worker, answer.worker.session_no)
+        # The store takes its time for the heartbeat.
+        await world.advance(5)
+        await world.watch(engine, 0)
+        await world.settle(engine)
+        assert (await world.view(worker)).health is Health.SUSPECT
+        await world.watch(engine, GRACE_MS)
+        assert await judge(world, engine) == 1
+
+    async def test_a_heartbeat_behind_the_last_one_of_a_broken_session_is_a_sign_of_life(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine)
+        _, answer = await world.session(engine, worker)
+        await world.watch(engine, 1_000)
+        engine.submit(heartbeat(engine, worker, 1)).cancel()
+        engine.lose_session(NAMESPACE, worker, answer.worker.session_no)
+        await world.beat(engine, worker, 2)
+        await world.settle(engine)
+        await world.watch(engine, GRACE_MS)
+        assert await judge(world, engine) == 0
+        assert (await world.view(worker)).health is Health.HEALTHY
+
     async def test_the_end_of_an_earlier_session_says_nothing(
         self,
         world: World,

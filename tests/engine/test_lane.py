@@ -251,3 +251,36 @@ async def test_a_lane_knows_since_when_its_batch_may_have_waited() -> None:
         # What an idle lane gets has not waited at all.
         ([9], 6_050),
     ]
+
+
+async def test_what_follows_a_lane_comes_after_all_that_was_submitted_before() -> None:
+    seen: list[object] = []
+
+    async def run(entries: list[Entry[int]]) -> None:
+        numbers = [number for number, _ in entries]
+        if 5 in numbers:
+            # Nothing waits any more, and yet this batch comes first.
+            lane.follow(lambda: seen.append("of the last batch"))
+        seen.append(numbers)
+
+    lane: Lane[int] = Lane(
+        run, batch_max=2, queue_max=100, weigh=lambda _: 1, mono_ms=ManualClock().monotonic_ms
+    )
+    lane.follow(lambda: seen.append("at once"))
+    for number in range(3):
+        lane.submit(number)
+    lane.follow(lambda: seen.append("of three"))
+    for number in range(3, 6):
+        lane.submit(number)
+    lane.close()
+    await lane.serve()
+    lane.follow(lambda: seen.append("at the end"))
+    assert seen == [
+        "at once",
+        [0, 1],
+        [2, 3],
+        "of three",
+        [4, 5],
+        "of the last batch",
+        "at the end",
+    ]

@@ -291,6 +291,8 @@ class CloseSession(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     worker_id: str
     session_no: int
     lost_at_mono_ms: int | None = None
+    # The token after the last heartbeat of this session, if it was accepted behind its end.
+    token: int | None = None
 
 
 class SpareWorkers(msgspec.Struct, frozen=True, gc=False, kw_only=True):

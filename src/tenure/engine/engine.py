@@ -249,22 +249,21 @@ class Engine:
     def lose_session(self, namespace: str, worker_id: str, session_no: int) -> None:
         """Note that the peer closed a session without a goodbye."""
         self.end_session(worker_id, session_no)
+        lost_at_ms = self.clock.monotonic_ms()
         spared = self._sessions.closed(
-            worker_id,
-            mono_ms=self.clock.monotonic_ms(),
-            open_count=self._dispatch.offer_count,
+            worker_id, mono_ms=lost_at_ms, open_count=self._dispatch.offer_count
         )
         if spared:
             self._dispatch.post(c.SpareWorkers(worker_ids=spared))
             return
-        self._dispatch.post(
-            c.CloseSession(
-                namespace=namespace,
-                worker_id=worker_id,
-                session_no=session_no,
-                lost_at_mono_ms=self.clock.monotonic_ms(),
-            ),
+        close = c.CloseSession(
+            namespace=namespace,
+            worker_id=worker_id,
+            session_no=session_no,
+            lost_at_mono_ms=lost_at_ms,
         )
+        # A heartbeat that came before the end is no sign of life after it: it is taken first.
+        self._beats.follow(lambda: self._dispatch.post(self._sessions.with_token(close)))
 
     def give_back(self, tasks: Sequence[Task]) -> None:
         """Put back tasks that were handed out and never left this server."""
@@ -531,8 +530,11 @@ class Engine:
             return
         self._see(beaten.now_ms)
         await self._slow("after commit")
-        for (_, future), answer in zip(entries, beaten.answers, strict=True):
-            _answer(future, answer)
+        for (command, future), answer in zip(entries, beaten.answers, strict=True):
+            if future.cancelled():
+                self._sessions.unanswered(command, answer, mono_ms=self.clock.monotonic_ms())
+            else:
+                _answer(future, answer)
         self.meter.ran(LaneName.HEARTBEAT, len(entries), began)
         self.meter.refused(beaten.answers)
 

@@ -47,6 +47,9 @@ class Lane(Generic[C]):
         self._waiting: deque[Entry[C]] = deque()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_running = False
+        # (position in the queue of all times, what is called when all before it was run).
+        self._followers: deque[tuple[int, Callable[[], object]]] = deque()
         self.is_closed = False
         self.has_extra_work: Callable[[], bool] = lambda: False
 
@@ -77,6 +80,13 @@ class Lane(Generic[C]):
     def _mark(self) -> None:
         self._marks.append((self._taken_count + len(self._waiting), self._mono_ms()))
 
+    def follow(self, call: Callable[[], object]) -> None:
+        """Call back when everything that was submitted before has been run; now if nothing was."""
+        if not self._waiting and not self._is_running:
+            call()
+            return
+        self._followers.append((self._taken_count + len(self._waiting), call))
+
     def kick(self) -> None:
         """Run a batch even if no command waits."""
         self._wake.set()
@@ -95,12 +105,16 @@ class Lane(Generic[C]):
                 self._wake.clear()
                 await self._wake.wait()
             batch = self._take()
+            self._is_running = True
             try:
                 await self._run(batch)
             except Exception:
                 # A mistake of ours costs this batch, never the lane; repeating is safe.
                 log.exception("lane.failed", size=len(batch))
                 self._fail(batch)
+            self._is_running = False
+            while self._followers and self._followers[0][0] <= self._taken_count:
+                self._followers.popleft()[1]()
 
     def _fail(self, batch: list[Entry[C]]) -> None:
         message = "The server could not run the request. Try again."

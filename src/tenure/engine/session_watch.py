@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from tenure.core.lease import is_mass_close
 from tenure.core.limits import SUSPECT_GRACE_MS
+from tenure.engine import command as c
 
 
 class SessionWatch:
@@ -14,6 +17,7 @@ class SessionWatch:
     def __init__(self) -> None:
         """Start with nobody."""
         self._closed: deque[tuple[int, str]] = deque()
+        self._unanswered: deque[tuple[int, str, int]] = deque()
 
     def closed(self, worker_id: str, *, mono_ms: int, open_count: int) -> frozenset[str]:
         """Note a closed session; return whom to spare, empty while closings are few."""
@@ -23,3 +27,15 @@ class SessionWatch:
         if is_mass_close(closed_count=len(self._closed), open_count=open_count):
             return frozenset(worker for _, worker in self._closed)
         return frozenset()
+
+    def unanswered(self, command: c.HeartbeatCommand, answer: object, *, mono_ms: int) -> None:
+        """Note a heartbeat that was accepted when whoever sent it was gone."""
+        if isinstance(command, c.Heartbeat) and isinstance(answer, c.Renewed):
+            self._unanswered.append((mono_ms, command.worker_id, answer.lease.token))
+        while self._unanswered and self._unanswered[0][0] <= mono_ms - SUSPECT_GRACE_MS:
+            self._unanswered.popleft()
+
+    def with_token(self, close: c.CloseSession) -> c.CloseSession:
+        """Say which heartbeat was the last one of a session, if it was accepted behind its end."""
+        tokens = [token for _, worker, token in self._unanswered if worker == close.worker_id]
+        return replace(close, token=max(tokens)) if tokens else close

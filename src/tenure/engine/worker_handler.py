@@ -180,17 +180,19 @@ def close_session(ws: WorkingSet, command: c.CloseSession) -> c.WorkDone:
     worker = ws.workers.get(command.worker_id)
     is_current = worker is not None and worker.session_no == command.session_no
     lease = ws.leases.get(command.worker_id)
-    if not is_current or lease is None or _is_heard_since(ws, lease, command.lost_at_mono_ms):
+    if not is_current or lease is None or _is_heard_since(ws, lease, command):
         return c.WorkDone(0)
     ws.suspect(command.worker_id, lease_rules.SessionLost(ws.settings.suspect_grace_ms))
     return c.WorkDone(1)
 
 
-def _is_heard_since(ws: WorkingSet, lease: Lease, lost_at_mono_ms: int | None) -> bool:
+def _is_heard_since(ws: WorkingSet, lease: Lease, command: c.CloseSession) -> bool:
     """Tell whether a heartbeat was accepted after the loss, which had to wait for its batch."""
-    if lost_at_mono_ms is None:
+    if command.token is not None:
+        return lease.token > command.token
+    if command.lost_at_mono_ms is None:
         return False
-    return lease.beat_at_ms > ws.now_ms - (ws.clock.monotonic_ms() - lost_at_mono_ms)
+    return lease.beat_at_ms > ws.now_ms - (ws.clock.monotonic_ms() - command.lost_at_mono_ms)
 
 
 def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> c.WorkDone:
