@@ -31,6 +31,7 @@ from tests.soak import (
     sqlite_kill,
     store_outage,
 )
+from tests.soak.campaign import scene as campaign
 from tests.soak.result import Scenario
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -63,4 +64,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "crash_guard": crash_guard.run,
     "rolling": rolling.run,
     "rotation": rotation.run,
+    # All of it together, at random.
+    "campaign": campaign.run,
 }
