@@ -39,6 +39,7 @@ from tenure.engine.session_news import SessionNews
 from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
 from tenure.engine.store_time import StoreTime
+from tenure.engine.weight import weigh
 from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
 from tenure.store.failure import Conflict, FenceLost, Lost, Refused
 from tenure.store.transaction import LaneName, Store, Tx
@@ -94,8 +95,8 @@ class Engine:
         self._shortcut = Shortcut(store, self._store_time)
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
-        self._work = self._lane(self._run_work, _weight)
-        self._beats = self._lane(self._run_beats, _one)
+        self._work = self._lane(self._run_work, weigh)
+        self._beats = self._lane(self._run_beats, lambda _: 1)
         self._replicas = Replicas(store)
         self.results = ResultWatch(
             store,
@@ -563,26 +564,6 @@ _HEARTBEATS = frozenset({c.Heartbeat, c.TouchServer})
 # Somebody waits for what they deliver: the task, or its result.
 _AWAITED = frozenset({c.EnqueueTasks, c.FinishTasks})
 _NEW_WORK = frozenset({c.EnqueueTasks, c.ClaimTasks, c.RegisterWorker})
-
-
-_WEIGHTS: dict[type, Callable[[Any], int]] = {
-    c.EnqueueTasks: lambda command: len(command.tasks),
-    c.FinishTasks: lambda command: len(command.items),
-    c.ConfirmTasks: lambda command: len(command.items),
-    c.HeartbeatTasks: lambda command: len(command.items),
-    c.ProcessDue: lambda command: command.amount,
-    c.ReleaseHeldTasks: lambda command: command.amount,
-}
-
-
-def _one(_: c.HeartbeatCommand) -> int:
-    return 1
-
-
-def _weight(command: c.WorkCommand) -> int:
-    """Return how much of a batch a command takes."""
-    weigh = _WEIGHTS.get(type(command))
-    return 1 if weigh is None else weigh(command)
 
 
 def _refusal(command: c.WorkCommand) -> TenureError:
