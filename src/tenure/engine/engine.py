@@ -16,7 +16,7 @@ from tenure.core import sight as sight_rules
 from tenure.core.limits import ENQUEUE_YOUNG_MS
 from tenure.core.sight import Sight
 from tenure.core.task_record import Task
-from tenure.engine import batch, heartbeat
+from tenure.engine import batch
 from tenure.engine import command as c
 from tenure.engine.alone import Shortcut
 from tenure.engine.cache import RowCache
@@ -26,7 +26,8 @@ from tenure.engine.clock import Clock
 from tenure.engine.directory import Directory
 from tenure.engine.dispatch import Dispatch
 from tenure.engine.event_feed import EventFeed
-from tenure.engine.lane import Entry, Lane
+from tenure.engine.heartbeat_lane import HeartbeatRun
+from tenure.engine.lane import Entry, Lane, resolve
 from tenure.engine.listening import Listening
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
 from tenure.engine.replica import Kind, Replicas, heard
@@ -36,7 +37,6 @@ from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.key_use import write_last
 from tenure.engine.session_news import SessionNews
-from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
 from tenure.engine.store_time import StoreTime
 from tenure.engine.weight import weigh
@@ -51,7 +51,6 @@ RETRY_AFTER_MS = 500
 GRACE_MARGIN_MS = 10
 C = TypeVar("C")
 WorkEntry = Entry[c.WorkCommand]
-BeatEntry = Entry[c.HeartbeatCommand]
 Pause = Callable[[str], Awaitable[None]]
 
 
@@ -86,17 +85,24 @@ class Engine:
         self._pause = pause
         self._cache = RowCache(is_on=self.settings.cached_rows)
         self._namespaces: frozenset[str] = frozenset()
-        self._sessions = SessionWatch()
         self._listeners: list[Callable[[Task], None]] = []
-        self._sight: Sight | None = None
         self._is_leaving = False
         self._secrets: Secrets | None = None
         self._store_time = StoreTime()
         self._shortcut = Shortcut(store, self._store_time)
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
+        self._heartbeats = HeartbeatRun(
+            store,
+            clock=clock,
+            settings=self.settings,
+            meter=meter,
+            lose=self._lose,
+            pause=pause,
+        )
+        self._sessions = self._heartbeats.sessions
         self._work = self._lane(self._run_work, weigh)
-        self._beats = self._lane(self._run_beats, lambda _: 1)
+        self._beats = self._lane(self._heartbeats.run, lambda _: 1)
         self._replicas = Replicas(store)
         self.results = ResultWatch(
             store,
@@ -306,14 +312,14 @@ class Engine:
     @property
     def sight(self) -> Sight | None:
         """Return what this server knows about its own hearing."""
-        return self._sight
+        return self._heartbeats.sight
 
     @property
     def sighted_ms(self) -> int:
         """Return for how long this server has been able to hear its workers."""
-        if self._sight is None or self._is_leaving:
+        if self.sight is None or self._is_leaving:
             return 0
-        return sight_rules.sighted_ms(self._sight, mono_ms=self.clock.monotonic_ms())
+        return sight_rules.sighted_ms(self.sight, mono_ms=self.clock.monotonic_ms())
 
     @property
     def listening(self) -> Listening:
@@ -474,7 +480,7 @@ class Engine:
             if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
                 self._dispatch.seat_session(command, answer)
             if type(command) is not c.ClaimTasks:
-                _answer(future, answer)
+                resolve(future, answer)
         for effect in committed.ws.effects:
             self._dispatch.perform(effect)
         if committed.ws.suspected_leases:
@@ -508,56 +514,9 @@ class Engine:
         if self.directory.committed(ws):
             self._replicas.tell_access()
 
-    # -- The heartbeat lane --------------------------------------------------------------------
-
-    async def _run_beats(self, entries: list[BeatEntry]) -> None:
-        await self._slow("before batch")
-        commands = [command for command, _ in entries]
-        began = self.meter.now()
-        try:
-            beaten = await self.store.transaction(
-                lambda tx: heartbeat.run(tx, commands, self.settings),
-                LaneName.HEARTBEAT,
-            )
-        except Lost as lost:
-            self._lose(entries, lost)
-            return
-        except Conflict as conflict:
-            self._lose(entries, Lost(str(conflict), reason="conflict"))
-            return
-        except Exception:
-            log.exception("heartbeats.failed", size=len(entries))
-            self._lose(entries, Lost("The batch failed.", reason="internal"))
-            return
-        self._see(beaten.now_ms)
-        await self._slow("after commit")
-        for (command, future), answer in zip(entries, beaten.answers, strict=True):
-            if future.cancelled():
-                self._sessions.unanswered(command, answer, mono_ms=self.clock.monotonic_ms())
-            else:
-                _answer(future, answer)
-        self.meter.ran(LaneName.HEARTBEAT, len(entries), began)
-        self.meter.refused(beaten.answers)
-
-    def _see(self, now_ms: int) -> None:
-        mono_ms = self.clock.monotonic_ms()
-        if self._sight is None:
-            self._sight = sight_rules.begin(mono_ms=mono_ms, store_now_ms=now_ms)
-        else:
-            self._sight = sight_rules.commit(self._sight, mono_ms=mono_ms, store_now_ms=now_ms)
-
     async def _slow(self, point: str) -> None:
         if self._pause is not None:
             await self._pause(point)
-
-
-def _answer(future: asyncio.Future[object], answer: object) -> None:
-    if future.done():
-        return
-    if isinstance(answer, TenureError):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
 
 
 _HEARTBEATS = frozenset({c.Heartbeat, c.TouchServer})

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from tenure.core.limits import NEW_WORK_SHARE_MAX
-from tenure.errors import RateLimited, Unavailable
+from tenure.errors import RateLimited, TenureError, Unavailable
 
 C = TypeVar("C")
 log = structlog.get_logger("tenure.engine")
@@ -139,3 +139,13 @@ class Lane(Generic[C]):
         if self._waiting:
             self._mark()
         return batch
+
+
+def resolve(future: asyncio.Future[object], answer: object) -> None:
+    """Give a caller its answer, which may be an error; one that has given up gets none."""
+    if future.done():
+        return
+    if isinstance(answer, TenureError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,89 @@
+"""Runs the batches of the heartbeat lane, and knows from them how well this server hears."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import structlog
+
+from tenure.core import sight as sight_rules
+from tenure.core.sight import Sight
+from tenure.engine import command as c
+from tenure.engine import heartbeat
+from tenure.engine.clock import Clock
+from tenure.engine.lane import Entry, resolve
+from tenure.engine.meter import Meter
+from tenure.engine.session_watch import SessionWatch
+from tenure.engine.settings import Settings
+from tenure.store.failure import Conflict, Lost
+from tenure.store.transaction import LaneName, Store
+
+log = structlog.get_logger("tenure.engine")
+BeatEntry = Entry[c.HeartbeatCommand]
+Lose = Callable[[Sequence[Entry[Any]], Lost], None]
+
+
+class HeartbeatRun:
+    """What the heartbeat lane does with a batch; ``lose`` answers those of one that failed."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        settings: Settings,
+        meter: Meter,
+        lose: Lose,
+        pause: Callable[[str], Awaitable[None]] | None,
+    ) -> None:
+        """Start without having heard of the store."""
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._meter = meter
+        self._lose = lose
+        self.sight: Sight | None = None
+        self.sessions = SessionWatch()
+        self._pause = pause
+
+    async def run(self, entries: Sequence[BeatEntry]) -> None:
+        """Renew what is asked for in one transaction, and answer."""
+        await self._slow("before batch")
+        commands = [command for command, _ in entries]
+        began = self._meter.now()
+        try:
+            beaten = await self._store.transaction(
+                lambda tx: heartbeat.run(tx, commands, self._settings),
+                LaneName.HEARTBEAT,
+            )
+        except Lost as lost:
+            self._lose(entries, lost)
+            return
+        except Conflict as conflict:
+            self._lose(entries, Lost(str(conflict), reason="conflict"))
+            return
+        except Exception:
+            log.exception("heartbeats.failed", size=len(entries))
+            self._lose(entries, Lost("The batch failed.", reason="internal"))
+            return
+        self._see(beaten.now_ms)
+        await self._slow("after commit")
+        for (command, future), answer in zip(entries, beaten.answers, strict=True):
+            if future.cancelled():
+                self.sessions.unanswered(command, answer, mono_ms=self._clock.monotonic_ms())
+            else:
+                resolve(future, answer)
+        self._meter.ran(LaneName.HEARTBEAT, len(entries), began)
+        self._meter.refused(beaten.answers)
+
+    def _see(self, now_ms: int) -> None:
+        mono_ms = self._clock.monotonic_ms()
+        if self.sight is None:
+            self.sight = sight_rules.begin(mono_ms=mono_ms, store_now_ms=now_ms)
+        else:
+            self.sight = sight_rules.commit(self.sight, mono_ms=mono_ms, store_now_ms=now_ms)
+
+    async def _slow(self, point: str) -> None:
+        if self._pause is not None:
+            await self._pause(point)
