@@ -33,6 +33,19 @@ def enqueue(world: World) -> c.EnqueueTasks:
     return c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),))
 
 
+async def test_a_batch_of_large_payloads_is_short(world: World) -> None:
+    engine = await world.start()
+    large = bytes(2 * 1024 * 1024)
+    for payload, least, most in ((b"small", 1, 2), (large, 3, 6)):
+        world.faults.points.clear()
+        commands = [
+            c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(input=payload),))
+            for _ in range(20)
+        ]
+        await asyncio.gather(*map(engine.submit, commands))
+        assert least <= world.faults.points.count("after COMMIT") <= most
+
+
 class TestBackPressure:
     async def test_a_full_lane_refuses_new_work_before_reports_and_before_accepting(
         self,
