@@ -252,8 +252,17 @@ SQLITE_BUSY_MS: Final = 5 * _SECOND_MS
 # apsw keeps prepared statements in a ring: each call moves its own one place on and pushes out what
 # stands there. A batch makes up to 500 calls of one statement, and the others should survive it.
 SQLITE_STATEMENTS_MAX: Final = 1_000
-# A transaction is one bounded batch; one that takes longer hangs on a dead connection.
-TX_SECONDS_MAX: Final = 30.0
+# A transaction of a lane is one bounded batch; one that takes longer hangs on a connection that is
+# dead or a backend that stands still. Its callers hear of it before they give up themselves.
+LANE_SECONDS_MAX: Final = 5.0
+# Clean-up is no lane: it drops whole days, and nobody waits for it.
+SERVICE_SECONDS_MAX: Final = 30.0
+# How long a statement of a lane waits for a row that another transaction has. A batch keeps its
+# rows for milliseconds; who keeps one longer stands still, and only those that want it shall wait.
+LOCK_WAIT_MS: Final = 1 * _SECOND_MS
+# The parts of a batch that met such a row wait only so long, and all of them together as long as
+# a batch may take: then the rest of it is told to come again.
+PART_LOCK_WAIT_MS: Final = 50
 CONNECT_SECONDS_MAX: Final = 5.0
 # Lists and lookups share few connections, so that they never crowd out the lanes.
 READ_POOL_SIZE: Final = 4

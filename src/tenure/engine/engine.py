@@ -16,7 +16,7 @@ from tenure.core import sight as sight_rules
 from tenure.core.limits import ENQUEUE_YOUNG_MS
 from tenure.core.sight import Sight
 from tenure.core.task_record import Task
-from tenure.engine import batch
+from tenure.engine import batch, part
 from tenure.engine import command as c
 from tenure.engine.alone import Shortcut
 from tenure.engine.cache import RowCache
@@ -30,6 +30,7 @@ from tenure.engine.heartbeat_lane import HeartbeatRun
 from tenure.engine.lane import Entry, Lane, resolve
 from tenure.engine.listening import Listening
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
+from tenure.engine.part import Haste
 from tenure.engine.replica import Kind, Replicas, heard
 from tenure.engine.result_watch import ResultWatch
 from tenure.engine.secret import Secrets, load_secrets
@@ -41,7 +42,7 @@ from tenure.engine.settings import Settings
 from tenure.engine.store_time import StoreTime
 from tenure.engine.weight import weigh
 from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
-from tenure.store.failure import Conflict, FenceLost, Lost, Refused
+from tenure.store.failure import Blocked, Conflict, FenceLost, Lost, Refused
 from tenure.store.transaction import LaneName, Store, Tx
 
 log = structlog.get_logger("tenure.engine")
@@ -93,12 +94,7 @@ class Engine:
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._heartbeats = HeartbeatRun(
-            store,
-            clock=clock,
-            settings=self.settings,
-            meter=meter,
-            lose=self._lose,
-            pause=pause,
+            store, clock, self.settings, meter=meter, lose=self._lose, pause=pause
         )
         self._sessions = self._heartbeats.sessions
         self._work = self._lane(self._run_work, weigh)
@@ -361,21 +357,23 @@ class Engine:
             self.meter.ran(LaneName.WORK, len(entries), began)
         self._dispatch.let_polls_wait()
 
-    async def _execute(self, entries: list[WorkEntry], plan: ClaimPlan) -> None:
-        """Run a batch; again after a conflict or a lost fence, in halves after a refusal."""
+    async def _execute(
+        self,
+        entries: Sequence[WorkEntry],
+        plan: ClaimPlan,
+        haste: Haste | None = None,
+    ) -> None:
+        """Run a batch; again after a conflict or a lost fence, in parts after a refusal."""
         commands = [command for command, _ in entries]
         for number in range(RUNS_MAX):
             context = self._context(plan, is_first=number == 0)
-
-            async def body(tx: Tx, context: batch.Context = context) -> batch.Committed:
-                return await batch.run(tx, commands, context)
-
             try:
-                committed = await self._shortcut.run(commands, context) if number == 0 else None
-                if committed is None:
-                    committed = await self.store.transaction(body)
+                committed = await self._commit(commands, context, haste, is_first=number == 0)
             except FenceLost as lost:
                 self._cache.forget(lost.ids)
+            except Blocked as blocked:
+                await self._run_parts(entries, plan, haste, blocked)
+                return
             except Conflict as conflict:
                 log.warning("batch.conflict", size=len(entries), error=str(conflict))
             except Refused as refused:
@@ -393,6 +391,27 @@ class Engine:
                 await self._after_commit(entries, committed)
                 return
         self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
+
+    async def _commit(
+        self,
+        commands: list[c.WorkCommand],
+        context: batch.Context,
+        haste: Haste | None,
+        *,
+        is_first: bool,
+    ) -> batch.Committed:
+        """Run a batch once, as one statement if that suffices."""
+        if is_first and haste is None:
+            committed = await self._shortcut.run(commands, context)
+            if committed is not None:
+                return committed
+
+        async def body(tx: Tx) -> batch.Committed:
+            if haste is not None:
+                await haste.apply(tx)
+            return await batch.run(tx, commands, context)
+
+        return await self.store.transaction(body)
 
     def _context(self, plan: ClaimPlan, *, is_first: bool) -> batch.Context:
         """Return what a run of a batch needs besides its commands.
@@ -414,7 +433,32 @@ class Engine:
             self.directory.disabled,
         )
 
-    async def _divide(self, entries: list[WorkEntry], plan: ClaimPlan, refused: Refused) -> None:
+    async def _run_parts(
+        self,
+        entries: Sequence[WorkEntry],
+        plan: ClaimPlan,
+        haste: Haste | None,
+        blocked: Blocked,
+    ) -> None:
+        """Find what needs the row that somebody keeps; the others are not disturbed."""
+        mono_ms = self.clock.monotonic_ms()
+        if haste is None:
+            log.warning("batch.blocked", size=len(entries), error=str(blocked))
+            haste = Haste.from_now(mono_ms)
+        others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
+        parts = part.parts(others, plan) if mono_ms < haste.ends_at_mono_ms else []
+        if others and not parts:
+            self._lose(others, Lost(str(blocked), reason="conflict"))
+        # An offer that gets nothing now is looked at again by the fallback poll.
+        for some, some_plan in parts:
+            await self._execute(some, some_plan, haste)
+
+    async def _divide(
+        self,
+        entries: Sequence[WorkEntry],
+        plan: ClaimPlan,
+        refused: Refused,
+    ) -> None:
         """Find the command that the database refuses; the others are not disturbed."""
         self._dispatch.plan_again(plan)
         others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
@@ -442,6 +486,9 @@ class Engine:
                 committed = await self.store.transaction(
                     lambda tx: batch.run(tx, [command], context),
                 )
+            except Blocked as blocked:
+                self._lose([entry], Lost(str(blocked), reason="conflict"))
+                return
             except (Conflict, FenceLost) as conflict:
                 log.warning("batch.conflict", size=1, error=str(conflict))
             except Refused:

@@ -10,14 +10,15 @@ import structlog
 from tenure.core import sight as sight_rules
 from tenure.core.sight import Sight
 from tenure.engine import command as c
-from tenure.engine import heartbeat
+from tenure.engine import heartbeat, part
 from tenure.engine.clock import Clock
 from tenure.engine.lane import Entry, resolve
 from tenure.engine.meter import Meter
+from tenure.engine.part import Haste
 from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
-from tenure.store.failure import Conflict, Lost
-from tenure.store.transaction import LaneName, Store
+from tenure.store.failure import Blocked, Conflict, Lost
+from tenure.store.transaction import LaneName, Store, Tx
 
 log = structlog.get_logger("tenure.engine")
 BeatEntry = Entry[c.HeartbeatCommand]
@@ -30,9 +31,9 @@ class HeartbeatRun:
     def __init__(
         self,
         store: Store,
-        *,
         clock: Clock,
         settings: Settings,
+        *,
         meter: Meter,
         lose: Lose,
         pause: Callable[[str], Awaitable[None]] | None,
@@ -47,18 +48,24 @@ class HeartbeatRun:
         self.sessions = SessionWatch()
         self._pause = pause
 
-    async def run(self, entries: Sequence[BeatEntry]) -> None:
+    async def run(self, entries: Sequence[BeatEntry], haste: Haste | None = None) -> None:
         """Renew what is asked for in one transaction, and answer."""
         await self._slow("before batch")
         commands = [command for command, _ in entries]
         began = self._meter.now()
+
+        async def body(tx: Tx) -> heartbeat.Beaten:
+            if haste is not None:
+                await haste.apply(tx)
+            return await heartbeat.run(tx, commands, self._settings)
+
         try:
-            beaten = await self._store.transaction(
-                lambda tx: heartbeat.run(tx, commands, self._settings),
-                LaneName.HEARTBEAT,
-            )
+            beaten = await self._store.transaction(body, LaneName.HEARTBEAT)
         except Lost as lost:
             self._lose(entries, lost)
+            return
+        except Blocked as blocked:
+            await self._run_parts(entries, haste, blocked)
             return
         except Conflict as conflict:
             self._lose(entries, Lost(str(conflict), reason="conflict"))
@@ -76,6 +83,23 @@ class HeartbeatRun:
                 resolve(future, answer)
         self._meter.ran(LaneName.HEARTBEAT, len(entries), began)
         self._meter.refused(beaten.answers)
+
+    async def _run_parts(
+        self,
+        entries: Sequence[BeatEntry],
+        haste: Haste | None,
+        blocked: Blocked,
+    ) -> None:
+        """Find the heartbeat whose row somebody keeps; the others are not disturbed."""
+        mono_ms = self._clock.monotonic_ms()
+        if haste is None:
+            log.warning("heartbeats.blocked", size=len(entries), error=str(blocked))
+            haste = Haste.from_now(mono_ms)
+        if len(entries) == 1 or mono_ms >= haste.ends_at_mono_ms:
+            self._lose(entries, Lost(str(blocked), reason="conflict"))
+            return
+        for some in part.halves(entries):
+            await self.run(some, haste)
 
     def _see(self, now_ms: int) -> None:
         mono_ms = self._clock.monotonic_ms()

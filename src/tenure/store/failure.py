@@ -11,6 +11,10 @@ class Conflict(StoreError):  # noqa: N818 (a failure is named by what to do abou
     """A deadlock, a serialization failure or a busy database: run the same body again."""
 
 
+class Blocked(Conflict):
+    """Somebody has kept a row for too long: run what does not need that row without the rest."""
+
+
 class Refused(StoreError):  # noqa: N818
     """A data or integrity error: the same body would fail again."""
 

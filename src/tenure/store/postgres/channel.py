@@ -6,9 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from tenure.core.limits import CONNECT_SECONDS_MAX
 
 Connection = asyncpg.Connection
 CHANNEL = "tenure"
+
+
+async def close_connection(connection: Connection | PoolConnectionProxy) -> None:
+    """Say goodbye; a backend that stands still is left without one."""
+    try:
+        await connection.close(timeout=CONNECT_SECONDS_MAX)
+    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()
 
 
 class Channel:
@@ -34,7 +45,7 @@ class Channel:
         """Stop listening."""
         async with self._lock:
             if self._connection is not None:
-                await self._connection.close()
+                await close_connection(self._connection)
                 self._connection = None
 
     async def send(self, statement: str, payloads: Sequence[str]) -> None:

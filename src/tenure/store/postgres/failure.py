@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncpg
 
-from tenure.store.failure import Conflict, Lost, Refused
+from tenure.store.failure import Blocked, Conflict, Lost, Refused
 
-_CONFLICTS = (
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
-    asyncpg.LockNotAvailableError,
-)
+_CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
 _REFUSALS = (
     asyncpg.IntegrityConstraintViolationError,
@@ -27,18 +23,21 @@ _LOSSES = (
     asyncpg.InterfaceError,
     asyncpg.PostgresIOError,
     OSError,
-    TimeoutError,
 )
 
 
 def translated(error: BaseException) -> BaseException:
     """Return the store's own failure for an error, or the error itself."""
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        return Blocked(str(error))
     if isinstance(error, _CONFLICTS):
         return Conflict(str(error))
     if isinstance(error, _FULL):
         return Lost("The database has no space left.", reason="storage_full")
     if isinstance(error, _REFUSALS):
         return Refused(type(error).__name__)
+    if isinstance(error, TimeoutError):
+        return Lost("PostgreSQL does not answer in time.", reason="store_slow")
     if isinstance(error, _LOSSES):
         return Lost(f"PostgreSQL: {type(error).__name__}")
     return error

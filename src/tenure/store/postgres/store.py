@@ -7,6 +7,7 @@ setting is relied on and nothing listens; the engine's polls are then the only w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -19,14 +20,16 @@ from tenure.core.limits import (
     CONNECT_SECONDS_MAX,
     DAY_MS,
     DAYS_AHEAD,
+    LANE_SECONDS_MAX,
+    LOCK_WAIT_MS,
     READ_POOL_SIZE,
     READ_SECONDS_MAX,
-    TX_SECONDS_MAX,
+    SERVICE_SECONDS_MAX,
 )
 from tenure.store import migration, statement
 from tenure.store.failure import Lost
 from tenure.store.migration import Applied
-from tenure.store.postgres.channel import Channel
+from tenure.store.postgres.channel import Channel, close_connection
 from tenure.store.postgres.failure import translated
 from tenure.store.transaction import Body, LaneName, Probe, Row
 
@@ -49,6 +52,14 @@ LANE_SETTINGS = {
     "enable_mergejoin": "off",
 }
 _READ_SETTINGS = {"application_name": "tenure", "jit": "off"}
+
+
+def _lane_settings() -> dict[str, str]:
+    return {**LANE_SETTINGS, "lock_timeout": str(LOCK_WAIT_MS)}
+
+
+def _deadline_s(lane: LaneName) -> float:
+    return SERVICE_SECONDS_MAX if lane is LaneName.SERVICE else LANE_SECONDS_MAX
 
 
 class PostgresTx:
@@ -128,6 +139,8 @@ class PostgresStore:
         self._probe = probe
         self._links: dict[LaneName, Link] = {}
         self._locks = {lane: asyncio.Lock() for lane in LaneName}
+        # Backends that did not answer in time, of connections that were dropped.
+        self._silent_pids: dict[LaneName, int] = {}
         self._pool: asyncpg.Pool | None = None
         self._is_closed = False
         self._channel = None if pooled else Channel(self._connect)
@@ -170,7 +183,7 @@ class PostgresStore:
             self._dsn,
             timeout=CONNECT_SECONDS_MAX,
             statement_cache_size=0 if self._pooled else 100,
-            server_settings={} if self._pooled else LANE_SETTINGS,
+            server_settings={} if self._pooled else _lane_settings(),
             target_session_attrs=SessionAttribute.read_write,
         )
 
@@ -181,6 +194,8 @@ class PostgresStore:
         try:
             async with connection.transaction():
                 tx = PostgresTx(link, None)
+                # Another server may be about to migrate, and that takes as long as it takes.
+                await tx.one("limit_lock_wait", 0)
                 await tx.one("lock_migrations")
                 await tx.one("prepare_migrations")
                 applied = [Applied(*row) for row in await tx.one("list_migrations")]  # type: ignore[arg-type]  # columns of our own table
@@ -201,10 +216,14 @@ class PostgresStore:
         if self._channel is not None:
             await self._channel.close()
         for link in self._links.values():
-            await link.connection.close()
+            await close_connection(link.connection)
         self._links.clear()
         if self._pool is not None:
-            await self._pool.close()
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                    await self._pool.close()
+            except TimeoutError:
+                self._pool.terminate()
 
     async def transaction(self, body: Body[T], lane: LaneName = LaneName.WORK) -> T:
         """Run ``body`` on the connection of its lane."""
@@ -225,11 +244,13 @@ class PostgresStore:
         # Whoever gives up while it waits for the lane leaves the connection to its present user.
         async with self._locks[lane]:
             try:
-                async with asyncio.timeout(TX_SECONDS_MAX):
+                async with asyncio.timeout(_deadline_s(lane)):
                     link = await self._link(lane)
                     return await run(link)
             except BaseException as error:
                 failure = translated(error)
+                if isinstance(error, TimeoutError):
+                    self._note_silent(lane)
                 if isinstance(failure, Lost) or not isinstance(error, Exception):
                     # Nobody knows in which state the connection is: it is never used again.
                     self._drop(lane)
@@ -242,12 +263,16 @@ class PostgresStore:
         transaction = connection.transaction()
         await transaction.start()
         try:
+            if self._pooled:
+                await link.fetch("limit_lock_wait", (LOCK_WAIT_MS,))
             result = await body(PostgresTx(link, self._probe))
             self._mark("before COMMIT")
-        except BaseException:
+        except Exception:
             if not connection.is_closed():
                 await transaction.rollback()
             raise
+        # Whoever is cancelled, by the deadline too, waits for no rollback: the connection is
+        # dropped, and the database takes back what was done on it.
         await transaction.commit()
         self._mark("after COMMIT")
         return result
@@ -280,7 +305,26 @@ class PostgresStore:
             message = "The store is closed."
             raise Lost(message, reason="shutting_down")
         link = self._links[lane] = Link(await self._connect(), pooled=self._pooled)
+        await self._end_silent(lane, link)
         return link
+
+    def _note_silent(self, lane: LaneName) -> None:
+        """Remember which backend did not answer; behind a pooler nobody knows."""
+        link = self._links.get(lane)
+        if link is not None and not self._pooled and not link.connection.is_closed():
+            self._silent_pids[lane] = link.connection.get_server_pid()
+
+    async def _end_silent(self, lane: LaneName, link: Link) -> None:
+        """Ask the database to end the backend that this connection replaces.
+
+        It may keep rows locked. One whose client only seems to be there ends now, one that stands
+        still as soon as it goes on.
+        """
+        pid = self._silent_pids.pop(lane, None)
+        if pid is not None:
+            # Nothing depends on it: the lane goes on either way.
+            with contextlib.suppress(asyncpg.PostgresError):
+                await link.fetch("end_backend", (pid, round(LANE_SECONDS_MAX * 500)))
 
     def _drop(self, lane: LaneName) -> None:
         link = self._links.pop(lane, None)

@@ -1,3 +1,16 @@
+-- name: end_backend(pid, silent_ms)
+-- Not one that got the same number since then: it would have changed its state meanwhile.
+SELECT pg_terminate_backend(pid)
+FROM pg_stat_activity
+WHERE pid = :pid
+    AND datname = current_database()
+    AND usename = current_user
+    AND state_change < pg_catalog.clock_timestamp() - make_interval(secs => :silent_ms / 1000.0);
+
+-- name: limit_lock_wait(wait_ms)
+-- Of this transaction; 0 is without end.
+SELECT set_config('lock_timeout', CAST(CAST(:wait_ms AS bigint) AS text), true);
+
 -- name: lock_migrations()
 -- Replicas that start together wait for each other; the lock ends with the transaction, so it
 -- also works behind a pooler in transaction mode.

@@ -1,3 +1,11 @@
+-- name: end_backend(pid, silent_ms)
+-- There is no other process.
+SELECT :pid + :silent_ms WHERE 0;
+
+-- name: limit_lock_wait(wait_ms)
+-- There is one writer: nobody waits for a row.
+SELECT :wait_ms WHERE 0;
+
 -- name: lock_migrations()
 -- BEGIN IMMEDIATE is the lock.
 SELECT 1 WHERE 0;
