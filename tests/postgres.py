@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import quote
@@ -65,6 +66,17 @@ class PostgresServer:
     @classmethod
     def start(cls, *, durable: bool = False) -> Self:
         """Make a new, empty server. ``durable`` leaves fsync and full page writes on."""
+        return cls._start(functools.partial(cls._initialise, durable=durable))
+
+    @classmethod
+    def start_standby(cls, primary: "PostgresServer") -> Self:
+        """Make a standby of a running server, which from now on waits for it at each commit."""
+        standby = cls._start(functools.partial(cls._follow, primary=primary))
+        primary.configure("synchronous_standby_names", "*")
+        return standby
+
+    @classmethod
+    def _start(cls, prepare: Callable[[Self], None]) -> Self:
         installed = _find_binaries()
         folder = Path(tempfile.mkdtemp(prefix="tenure-pg-"))
         _assert_short(folder)
@@ -74,7 +86,7 @@ class PostgresServer:
             if binaries != installed:
                 _copy_installation(installed.parent, binaries.parent)
             _hand_over(folder)
-            server._initialise(durable=durable)
+            prepare(server)
             server.resume()
         except BaseException:
             server.close()
@@ -90,6 +102,11 @@ class PostgresServer:
         self.close()
 
     @property
+    def folder(self) -> Path:
+        """Where its socket is, and all of it."""
+        return self._folder
+
+    @property
     def pid(self) -> int:
         """The process id of the running server."""
         return int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
@@ -103,6 +120,10 @@ class PostgresServer:
     def dsn(self, database: str = "postgres") -> str:
         """The URL of a database, as asyncpg and ``--store`` take it."""
         return f"postgresql://tenure@/{quote(database)}?host={quote(str(self._folder), safe='/')}"
+
+    def dsn_with(self, other: "PostgresServer", database: str) -> str:
+        """The URL of a database that is on one of two servers."""
+        return f"{self.dsn(database)},{quote(str(other.folder), safe='/')}"
 
     def create_database(self, template: str | None = None) -> str:
         """Make a database, empty or as a copy of ``template``, and return its name."""
@@ -129,6 +150,14 @@ class PostgresServer:
         self.stop(mode)
         self.resume()
 
+    def promote(self) -> None:
+        """Let a standby be the primary."""
+        self._run("pg_ctl", "promote", "-w", "-D", str(self._data))
+
+    def stand_alone(self) -> None:
+        """Let a server that is stopped wait for no standby once it is started again."""
+        self._append("synchronous_standby_names = ''", file="postgresql.auto.conf")
+
     def close(self) -> None:
         """End the server if it runs, and remove all of it. Closing twice is harmless."""
         if self._guard.returncode is None:
@@ -146,8 +175,22 @@ class PostgresServer:
         options = ("--username=tenure", "--auth=trust", "--encoding=UTF8", "--locale=C")
         self._run("initdb", "--no-sync", *options, "-D", str(self._data))
         settings = SETTINGS.format(folder=self._folder)
-        with (self._data / "postgresql.conf").open("a") as configuration:
-            configuration.write(settings if durable else settings + SETTINGS_NOT_DURABLE)
+        self._append(settings if durable else settings + SETTINGS_NOT_DURABLE)
+
+    def _follow(self, primary: "PostgresServer") -> None:
+        """Copy a server and follow it."""
+        options = ("--host", str(primary.folder), "--username", "tenure", "--checkpoint", "fast")
+        self._run("pg_basebackup", *options, "--write-recovery-conf", "-D", str(self._data))
+        self._append(f"unix_socket_directories = '{self._folder}'")
+
+    def _append(self, text: str, *, file: str = "postgresql.conf") -> None:
+        with (self._data / file).open("a") as configuration:
+            configuration.write(f"{text}\n")
+
+    def configure(self, name: str, value: str) -> None:
+        """Change a setting of the running server."""
+        self._append(f"{name} = '{value}'", file="postgresql.auto.conf")
+        self._run("pg_ctl", "reload", "-D", str(self._data))
 
     def _run(self, program: str, *arguments: str) -> None:
         ended = _run(self._folder, self._binaries / program, *arguments)

@@ -87,7 +87,7 @@ async def test_leases_that_seem_to_be_over_come_with_the_last_sign_of_their_serv
     )
     suspect = lease(4, suspect_until_ms=NOW)
     await store.transaction(lambda tx: table.suspect_leases(tx, [suspect]))
-    await store.transaction(lambda tx: tx.one("touch_server", server_id(1), NOW - 500))
+    await store.transaction(lambda tx: tx.one("touch_server", server_id(1), NOW - 500, "", 0))
     assert await lapsed(store, NOW) == [
         Lapsed(lease(1, lease_until_ms=NOW), NOW - 500, 3),
         Lapsed(lease(3, lease_until_ms=NOW - 1, server_id=server_id(2)), None, None),
@@ -134,8 +134,9 @@ async def test_dropped_leases_are_gone_and_others_stay(store: Store) -> None:
 
 async def test_a_server_row_is_touched_and_forgotten_when_it_is_old(store: Store) -> None:
     for now_ms in (NOW - 20, NOW - 10):
-        await store.transaction(lambda tx, at=now_ms: tx.one("touch_server", server_id(1), at))  # type: ignore[misc]  # bound early
-    await store.transaction(lambda tx: tx.one("touch_server", server_id(2), NOW))
+        touch = (server_id(1), now_ms, "", 0)
+        await store.transaction(lambda tx, touch=touch: tx.one("touch_server", *touch))  # type: ignore[misc]  # bound early
+    await store.transaction(lambda tx: tx.one("touch_server", server_id(2), NOW, "", 0))
     assert await store.transaction(lambda tx: tx.one("delete_servers", NOW - 10)) == []
     rows = await store.transaction(lambda tx: tx.one("delete_servers", NOW - 9))
     assert [row[0] for row in rows] == [server_id(1)]

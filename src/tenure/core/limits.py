@@ -264,6 +264,8 @@ LOCK_WAIT_MS: Final = 1 * _SECOND_MS
 # a batch may take: then the rest of it is told to come again.
 PART_LOCK_WAIT_MS: Final = 50
 CONNECT_SECONDS_MAX: Final = 5.0
+# Once one host of several has answered, the others have this long to show a higher timeline.
+OTHER_HOSTS_SECONDS_MAX: Final = 1.0
 # Lists and lookups share few connections, so that they never crowd out the lanes.
 READ_POOL_SIZE: Final = 4
 # A server that could not commit a heartbeat for SIGHT_STALL_MS is blind, so it probes more often.

@@ -15,7 +15,7 @@ from tenure.engine import command as c
 from tenure.engine.settings import Settings
 from tenure.errors import Rejection
 from tenure.store import table
-from tenure.store.transaction import Tx
+from tenure.store.transaction import Position, Tx
 
 Placed = tuple[int, c.Heartbeat]
 """A heartbeat and its place among the commands of the batch."""
@@ -32,8 +32,12 @@ async def run(
     tx: Tx,
     commands: Sequence[c.HeartbeatCommand],
     settings: Settings,
+    position: Position,
 ) -> Beaten:
-    """Renew the leases whose token matches; say why to the others."""
+    """Renew the leases whose token matches; say why to the others.
+
+    ``position`` is what this server has seen of its database.
+    """
     answers: list[object] = [None] * len(commands)
     now_ms = await tx.now_ms()
     waiting: list[Placed] = []
@@ -52,7 +56,8 @@ async def run(
         await _beat(tx, list(first.values()), now_ms, answers)
         waiting = later
     for index, touch in touches:
-        await tx.one("touch_server", touch.server_id, now_ms)
+        seen = (position.system_id, position.timeline)
+        await tx.one("touch_server", touch.server_id, now_ms, *seen)
         answers[index] = now_ms
     return Beaten(answers, now_ms)
 

@@ -57,7 +57,7 @@ class HeartbeatRun:
         async def body(tx: Tx) -> heartbeat.Beaten:
             if haste is not None:
                 await haste.apply(tx)
-            return await heartbeat.run(tx, commands, self._settings)
+            return await heartbeat.run(tx, commands, self._settings, self._store.position)
 
         try:
             beaten = await self._store.transaction(body, LaneName.HEARTBEAT)

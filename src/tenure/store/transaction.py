@@ -6,6 +6,8 @@ import enum
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 Row = Sequence[object]
 Body = Callable[["Tx"], Awaitable[T]]
@@ -19,6 +21,13 @@ class LaneName(enum.StrEnum):
     WORK = "work"
     HEARTBEAT = "heartbeat"
     SERVICE = "service"
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a database stands: which system it is, and on which timeline. Empty for a file."""
+
+    system_id: str = ""
+    timeline: int = 0
 
 
 class Tx(Protocol):
@@ -70,6 +79,11 @@ class Store(Protocol):
     @property
     def is_far(self) -> bool:
         """Tell whether each statement is a way to another process and back."""
+        ...
+
+    @property
+    def position(self) -> Position:
+        """Return the highest timeline that this server has seen, and of which system."""
         ...
 
     async def open(self) -> None:

@@ -48,6 +48,11 @@ class Channel:
                 await close_connection(self._connection)
                 self._connection = None
 
+    def drop(self) -> None:
+        """Leave a host that is no longer the right one; the next look connects anew."""
+        if self._connection is not None:
+            self._connection.terminate()
+
     async def send(self, statement: str, payloads: Sequence[str]) -> None:
         """Notify everybody; whoever calls again after a failure also listens again."""
         connection = await self._ready()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
@@ -31,7 +31,8 @@ from tenure.store.failure import Lost
 from tenure.store.migration import Applied
 from tenure.store.postgres.channel import Channel, close_connection
 from tenure.store.postgres.failure import translated
-from tenure.store.transaction import Body, LaneName, Probe, Row
+from tenure.store.postgres.primary import Found, Primary
+from tenure.store.transaction import Body, LaneName, Position, Probe, Row
 
 T = TypeVar("T")
 Connection = asyncpg.Connection
@@ -110,9 +111,11 @@ class Link:
         connection: Connection | PoolConnectionProxy,
         *,
         pooled: bool,
+        position: Position | None = None,
     ) -> None:
-        """Wrap an open connection."""
+        """Wrap an open connection to a host that stands at ``position``."""
         self.connection = connection
+        self.position = position
         self._pooled = pooled
         self._prepared: dict[str, PreparedStatement[Any]] = {}
 
@@ -137,13 +140,18 @@ class PostgresStore:
         self._dsn = dsn
         self._pooled = pooled
         self._probe = probe
+        self._primary = Primary(
+            dsn,
+            position_sql=_STATEMENTS["read_position"].parts[0].text,
+            on_newer=self._leave_old,
+        )
         self._links: dict[LaneName, Link] = {}
         self._locks = {lane: asyncio.Lock() for lane in LaneName}
         # Backends that did not answer in time, of connections that were dropped.
         self._silent_pids: dict[LaneName, int] = {}
         self._pool: asyncpg.Pool | None = None
         self._is_closed = False
-        self._channel = None if pooled else Channel(self._connect)
+        self._channel = None if pooled else Channel(self._open_channel)
 
     @property
     def is_shared(self) -> bool:
@@ -160,6 +168,11 @@ class PostgresStore:
         """The database is another process, if not on another machine."""
         return True
 
+    @property
+    def position(self) -> Position:
+        """Return the highest timeline that this server has seen, and of which system."""
+        return self._primary.known or Position()
+
     async def open(self) -> None:
         """Connect and bring the schema up to date, together with others that start now."""
         try:
@@ -168,24 +181,50 @@ class PostgresStore:
                 self._dsn,
                 min_size=0,
                 max_size=READ_POOL_SIZE,
-                command_timeout=READ_SECONDS_MAX,
-                statement_cache_size=0 if self._pooled else 100,
-                server_settings={} if self._pooled else _READ_SETTINGS,
+                connect=self._connect_reader,
             )
             if self._channel is not None:
                 await self._channel.open()
         except Exception as error:
             self._drop(LaneName.WORK)
-            raise translated(error) from error
+            failure = translated(error)
+            if failure is error:
+                raise
+            raise failure from error
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> Found:
+        return await self._primary.connect(lambda dsn: self._open_one(dsn, _lane_settings()))
+
+    async def _connect_reader(self, *_: object, **options: Any) -> Connection:  # noqa: ANN401 (the pool's own)
+        found = await self._primary.connect(
+            lambda dsn: self._open_one(
+                dsn,
+                _READ_SETTINGS,
+                command_timeout=READ_SECONDS_MAX,
+                **options,
+            ),
+        )
+        return found.connection
+
+    async def _open_channel(self) -> Connection:
+        return (await self._connect()).connection
+
+    async def _open_one(self, dsn: str, settings: dict[str, str], **options: Any) -> Connection:  # noqa: ANN401 (asyncpg's own)
         return await asyncpg.connect(
-            self._dsn,
+            dsn,
             timeout=CONNECT_SECONDS_MAX,
             statement_cache_size=0 if self._pooled else 100,
-            server_settings={} if self._pooled else _lane_settings(),
+            server_settings={} if self._pooled else settings,
             target_session_attrs=SessionAttribute.read_write,
+            **options,
         )
+
+    async def _leave_old(self) -> None:
+        """Use no connection to a primary that has been replaced; lanes look for themselves."""
+        if self._pool is not None:
+            await self._pool.expire_connections()
+        if self._channel is not None:
+            self._channel.drop()
 
     async def _migrate(self) -> None:
         """Bring the schema up to date on the connection that the work lane will use."""
@@ -203,12 +242,19 @@ class PostgresStore:
                     await connection.execute(step.sql)
                     row = (step.number, step.name, step.checksum, step.is_breaking)
                     await tx.one("insert_migration", *row, await tx.now_ms())
+                await self._learn_stored(tx)
+                self._primary.check(link.position)
                 today = await tx.now_ms() // DAY_MS
                 for day in range(today, today + DAYS_AHEAD + 1):
                     await tx.one("ensure_days", day)
         except BaseException:
             self._drop(LaneName.WORK)
             raise
+
+    async def _learn_stored(self, tx: PostgresTx) -> None:
+        """Take in the highest timeline that any server has noted."""
+        rows = await tx.one("read_timeline", self.position.system_id)
+        self._primary.learn_stored(cast("int", rows[0][0]))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -267,6 +313,7 @@ class PostgresStore:
                 await link.fetch("limit_lock_wait", (LOCK_WAIT_MS,))
             result = await body(PostgresTx(link, self._probe))
             self._mark("before COMMIT")
+            self._primary.check(link.position)
         except Exception:
             if not connection.is_closed():
                 await transaction.rollback()
@@ -299,12 +346,16 @@ class PostgresStore:
 
     async def _link(self, lane: LaneName) -> Link:
         link = self._links.get(lane)
-        if link is not None and not link.connection.is_closed():
-            return link
+        if link is not None:
+            if not link.connection.is_closed() and self._primary.is_right(link.position):
+                return link
+            self._drop(lane)
         if self._is_closed:
             message = "The store is closed."
             raise Lost(message, reason="shutting_down")
-        link = self._links[lane] = Link(await self._connect(), pooled=self._pooled)
+        found = await self._connect()
+        link = Link(found.connection, pooled=self._pooled, position=found.position)
+        self._links[lane] = link
         await self._end_silent(lane, link)
         return link
 
@@ -354,7 +405,7 @@ class PostgresStore:
         """Run a statement that cannot be in a transaction, on a connection of its own."""
         (part,) = _STATEMENTS[name].parts
         try:
-            connection = await self._connect()
+            connection = (await self._connect()).connection
             try:
                 await connection.execute(part.text)
             finally:

@@ -24,7 +24,7 @@ from tenure.store.failure import Conflict, Lost, Refused, StoreError, StoreInUse
 from tenure.store.migration import Applied
 from tenure.store.sqlite.thread import CallThread
 from tenure.store.statement import Part
-from tenure.store.transaction import Body, LaneName, Probe, Row, Tx
+from tenure.store.transaction import Body, LaneName, Position, Probe, Row, Tx
 
 T = TypeVar("T")
 _STATEMENTS = statement.load("tenure.store.sqlite.sql", mark="?")
@@ -219,6 +219,11 @@ class SqliteStore:
     def is_far(self) -> bool:
         """A transaction is one way to the writer's thread, whatever it does."""
         return False
+
+    @property
+    def position(self) -> Position:
+        """A file has no copy that could be taken for it."""
+        return Position()
 
     async def open(self) -> None:
         """Open the file for this server alone and bring its schema up to date."""
