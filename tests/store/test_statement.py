@@ -30,7 +30,9 @@ INTEGERS: Final = re.compile(
     r"|token|amount|day|before_day|timeline)$",
 )
 IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id)$")
-BLOBS: Final = frozenset({"spec", "progress", "input", "output", "error", "digest", "value"})
+BLOBS: Final = frozenset(
+    {"spec", "progress", "input", "output", "error", "digest", "value", "body"}
+)
 DIGEST: Final = bytes(32)
 TEXTS: Final = {
     "state": "running",

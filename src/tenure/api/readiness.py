@@ -12,7 +12,10 @@ _SILENCE_MS: Final = 2_000
 
 
 class Readiness:
-    """Looks at when the heartbeat lane committed last; its probe does so even when it is idle."""
+    """Looks at when the heartbeat lane committed last, and whether the work lane can store work.
+
+    Probes and services do so even when a server is idle.
+    """
 
     def __init__(self, engine: Engine) -> None:
         """Look at ``engine``."""
@@ -31,4 +34,6 @@ class Readiness:
         if sight is None:
             return "starting"
         silent_ms = self._engine.clock.monotonic_ms() - sight.committed_at_mono_ms
-        return "store_away" if silent_ms > _SILENCE_MS else None
+        return self._engine.acceptance.problem or (
+            "store_away" if silent_ms > _SILENCE_MS else None
+        )

@@ -443,6 +443,10 @@ TLS_FILE_BYTES_MAX: Final = 1 * _MIB
 JSON_DEPTH_MAX: Final = 100
 # A load balancer asks each second or so, and must not wait for a store that is away.
 READY_MS_MAX: Final = 900
+# After a full disk: half of the largest payload must find room before the server says that it can
+# work; and how often that is tried.
+SPACE_PROBE_BYTES: Final = 1 * _MIB
+SPACE_PROBE_MS: Final = 1 * _SECOND_MS
 
 # The doctor: from when on something is worth a warning, and from when on it is a problem.
 

@@ -18,6 +18,7 @@ from tenure.core.sight import Sight
 from tenure.core.task_record import Task
 from tenure.engine import batch, part
 from tenure.engine import command as c
+from tenure.engine.acceptance import Acceptance
 from tenure.engine.alone import Shortcut
 from tenure.engine.cache import RowCache
 from tenure.engine.check import check
@@ -89,6 +90,7 @@ class Engine:
         self._listeners: list[Callable[[Task], None]] = []
         self._is_leaving = False
         self._secrets: Secrets | None = None
+        self.acceptance = Acceptance()
         self._store_time = StoreTime()
         self._shortcut = Shortcut(store, self._store_time)
         self._lanes: list[asyncio.Task[None]] = []
@@ -510,6 +512,7 @@ class Engine:
         self.directory.hear()
         log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
         self.meter.lost(lost.reason)
+        self.acceptance.lost(lost.reason)
         for _, future in entries:
             if not future.done():
                 future.set_exception(_unavailable(lost))
@@ -540,6 +543,7 @@ class Engine:
     def _remember(self, committed: batch.Committed) -> None:
         """Keep copies of what was written, and set the alarm for what is due first."""
         ws = committed.ws
+        self.acceptance.committed(ws)
         if committed.store_ahead_ms is not None:
             self._store_time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
             self._shortcut.learn(ws.rows.receivers)

@@ -21,7 +21,7 @@ async def is_up(call: Call[NoQuery, None]) -> Answer:
 
 
 async def is_ready(call: Call[NoQuery, None]) -> Answer:
-    """Answer while the server takes requests, its heartbeat lane commits and its store reads."""
+    """Answer while the server takes requests, its lanes commit and its store reads."""
     reason = call.desk.readiness.problem()
     if reason is not None:
         raise _not_ready("The server cannot take requests now.", reason)
@@ -54,7 +54,7 @@ OPERATIONS: Final = (
         path="/readyz",
         name="isReady",
         group="Server",
-        summary="The server can work: 503 while its store is away or while it stops.",
+        summary="The server can work: 503 while its store is away or full, or while it stops.",
         handle=is_ready,
         action=None,
         answer=view.HealthView,

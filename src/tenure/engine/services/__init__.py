@@ -12,6 +12,7 @@ from tenure.engine.services.key_use import KeyUse
 from tenure.engine.services.lease_judgement import LeaseJudgement
 from tenure.engine.services.retention import Retention
 from tenure.engine.services.server_row import ServerRow
+from tenure.engine.services.space_watch import SpaceWatch
 from tenure.engine.services.vacuum import Vacuum
 
 
@@ -27,5 +28,6 @@ def all_services() -> list[Job]:
         DeafWatch(),
         KeyUse(),
         Retention(),
+        SpaceWatch(),
         Vacuum(),
     ]

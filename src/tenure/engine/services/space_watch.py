@@ -1,0 +1,40 @@
+"""Looks whether there is space again after the storage was full: nobody may send work meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenure.core.limits import SPACE_PROBE_BYTES, SPACE_PROBE_MS
+from tenure.engine.service import Report
+from tenure.store.transaction import LaneName
+
+if TYPE_CHECKING:
+    from tenure.engine.engine import Engine
+    from tenure.store.transaction import Tx
+
+
+class SpaceWatch:
+    """Stores as much as a large task needs, and takes it away again."""
+
+    name = "space_watch"
+
+    def interval_ms(self, engine: Engine) -> int:
+        """Return how often it looks."""
+        del engine
+        return SPACE_PROBE_MS
+
+    async def run_once(self, engine: Engine) -> Report:
+        """Try, if the last batch found no space."""
+        if not engine.acceptance.has_no_space:
+            return Report()
+        # Random, so that no database makes it smaller.
+        body = engine.clock.random_bytes(SPACE_PROBE_BYTES)
+
+        async def fill(tx: Tx) -> None:
+            await tx.one("free_space")
+            await tx.one("reserve_space", body)
+
+        await engine.store.transaction(fill, LaneName.SERVICE)
+        await engine.store.transaction(lambda tx: tx.one("free_space"), LaneName.SERVICE)
+        engine.acceptance.found_space()
+        return Report(1)
