@@ -18,6 +18,7 @@ from tenure.api.http import body, openapi, strict_json
 from tenure.api.http.table import OPERATIONS
 from tenure.api.rate_limit import Allowance
 from tenure.api.rpc.boundary import Boundary, Context
+from tenure.api.rpc.doorkeeper import Doorkeeper
 from tenure.api.rpc.session import Session
 from tenure.api.rpc.task_service import TaskService
 from tenure.api.rpc.task_view import SpecReader
@@ -70,7 +71,11 @@ async def test_a_write_to_a_client_that_has_left_is_no_failure_of_the_server(
         except asyncio.CancelledError:
             await context.write(pb.WatchTasksResponse())
 
-    boundary = Boundary(lambda *told: codes.put_nowait(told[2]), Access(engine))
+    def count(*told: Any) -> None:
+        codes.put_nowait(told[2])
+
+    doorkeeper = Doorkeeper(Allowance(engine.clock).admission, count, engine.clock)
+    boundary = Boundary(count, Access(engine), doorkeeper)
     server = grpc.aio.server(interceptors=[boundary])
     handler = grpc.stream_stream_rpc_method_handler(
         watch, pb.WatchTasksRequest.FromString, pb.WatchTasksResponse.SerializeToString

@@ -339,8 +339,25 @@ POLLS_MAX: Final = 10_000
 WAITS_MAX: Final = 1_000
 # Whoever finds no place asks again after some time: places are kept for long.
 CROWD_RETRY_MS: Final = 5 * _SECOND_MS
-# Streams that one connection to gRPC may have open; its client keeps the others back.
-CONNECTION_STREAMS_MAX: Final = 1_000
+# Streams that one connection to gRPC may have open; its client keeps the others back. A worker has
+# one and some calls, a client one and its calls.
+CONNECTION_STREAMS_MAX: Final = 256
+# What gRPC takes in of a stream before somebody reads it: the default of HTTP/2. Its own is 4 MiB,
+# and grows. Larger messages cost their sender one more round trip.
+STREAM_WINDOW_BYTES: Final = 64 * _KIB
+# What a message or a body may take to arrive: 4 MiB over 4 Mbit/s. It has ended within 10 s then.
+MESSAGE_MS: Final = 9 * _SECOND_MS
+# Of callers without a key, together at most 64 MiB: ten messages of 4 MiB that are being read, and
+# the windows of 320 calls that wait for that. A message that is there is read in less than 1 ms.
+STRANGER_MESSAGES_MAX: Final = 10
+STRANGER_CALLS_MAX: Final = 320
+# While others wait, one of them has this long: 4 MiB over 134 Mbit/s.
+STRANGER_MESSAGE_MS: Final = 250
+# One client holds at most so many times as many places as are free: alone half of them, the next
+# one half of what is left. Ten greedy ones fill 1,000 places.
+CLIENT_SHARE: Final = 1
+# Addresses whose network was worked out; about 200 bytes each.
+ADDRESSES_REMEMBERED_MAX: Final = 4_096
 
 # Overload: when new work is refused. A wait that a user just does not notice.
 OVERLOAD_WAIT_MS: Final = 100

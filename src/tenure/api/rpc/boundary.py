@@ -1,10 +1,14 @@
-"""What stands around every gRPC call: its key, typed errors, deadlines, bad bytes, and counts."""
+"""What stands around every gRPC call: its key, typed errors, deadlines, bad bytes, and counts.
+
+The key comes first: of a call that is refused for it, no message is read.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -20,13 +24,17 @@ from tenure.api.access import (
 )
 from tenure.api.peer import rpc_address
 from tenure.api.rpc import error
+from tenure.api.rpc.doorkeeper import NEW_WORK, Doorkeeper
+from tenure.api.rpc.message_reader import MessageReader
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
 from tenure.api.rpc.permission import OPEN_METHODS, RULES, Rule, Scope
 from tenure.api.scope import scope
+from tenure.core import limits
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
 from tenure.core.permission import Action
 from tenure.core.principal import Principal
 from tenure.errors import (
+    DeadlineExceeded,
     InvalidArgument,
     TenureError,
     Unavailable,
@@ -61,10 +69,12 @@ def _safe(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
 class Boundary(grpc.aio.ServerInterceptor):
     """Wraps each handler once, when its method is first called."""
 
-    def __init__(self, count: Count, access: Access) -> None:
+    def __init__(self, count: Count, access: Access, doorkeeper: Doorkeeper) -> None:
         """Report each call to ``count``, and let in whom ``access`` lets in."""
         self._count = count
         self._access = access
+        self._doorkeeper = doorkeeper
+        self._reader = MessageReader()
         self._wrapped: dict[str, Handler] = {}
         self._unknown: Handler = grpc.stream_stream_rpc_method_handler(self._refuse_unknown)
 
@@ -88,28 +98,41 @@ class Boundary(grpc.aio.ServerInterceptor):
     def _wrap(self, handler: Handler, path: str) -> Handler:
         rule = None if path in OPEN_METHODS else RULES[path]
         is_ours = path.startswith("/tenure.v1.")
-        if rule is None and not is_ours:
-            return handler
-        assert handler.request_deserializer is not None
-        read = _safe(handler.request_deserializer)
         write = handler.response_serializer
-        method = path.rpartition("/")[2]
+        if rule is None and not is_ours:
+            return self._health(handler)
         if handler.unary_unary is not None:
-            unary = self._unary(handler.unary_unary, method, rule)
-            return grpc.unary_unary_rpc_method_handler(unary, read, write)
+            # As bytes, and by a method that looks like a stream: else gRPC reads the message first.
+            unary = self._unary(handler, path, rule)
+            return grpc.stream_unary_rpc_method_handler(unary, None, write)
         assert handler.stream_stream is not None
+        assert handler.request_deserializer is not None
         assert rule is not None
         handle = handler.stream_stream if is_ours else _written(handler.stream_stream)
-        stream = self._stream(handle, method, rule)
-        return grpc.stream_stream_rpc_method_handler(stream, read, write)
+        stream = self._stream(handle, path.rpartition("/")[2], rule)
+        return grpc.stream_stream_rpc_method_handler(
+            stream, _safe(handler.request_deserializer), write
+        )
 
-    def _unary(self, handle: Any, method: str, rule: Rule | None) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+    def _unary(self, handler: Handler, path: str, rule: Rule | None) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+        handle: Any = handler.unary_unary
+        assert handler.request_deserializer is not None
+        parse = _safe(handler.request_deserializer)
+        method = path.rpartition("/")[2]
         seconds = _SECONDS.get(method, CALL_MS / 1000)
         is_long = method in _SECONDS
+        is_new_work = path in NEW_WORK
 
-        async def call(request: object, context: Context) -> object:
-            async def answer() -> object:
+        async def call(requests: object, context: Context) -> object:
+            del requests
+            try:
                 principal = OPEN if rule is None else await self._admit(context, rule)
+                data = await self._reader.read(context, principal)
+            except Exception as problem:  # noqa: BLE001 (it is told in the way of all others)
+                return await self._guard(partial(_fail, problem), context, method)
+
+            async def answer() -> object:
+                request = parse(data)
                 if isinstance(request, _BadMessage):
                     raise _unreadable()
                 if rule is not None:
@@ -120,9 +143,34 @@ class Boundary(grpc.aio.ServerInterceptor):
                     async with self._access.guard(principal):
                         return await handle(request, context)
 
+            if is_new_work:
+                guarded = partial(self._guard, answer, context, method)
+                return await self._doorkeeper.serve(method, context, guarded)
             return await self._guard(answer, context, method)
 
         return call
+
+    def _health(self, handler: Handler) -> Handler:
+        """Return a handler of the health service, whose message is read as every other."""
+        handle: Any = handler.unary_unary or handler.unary_stream
+        assert handler.request_deserializer is not None
+        parse = handler.request_deserializer
+
+        async def call(requests: object, context: Context) -> object:
+            del requests
+            try:
+                request = parse(await self._reader.read(context, OPEN))
+            except TenureError as refusal:
+                return await context.abort_with_status(error.status(refusal))
+            except DecodeError:
+                return await context.abort_with_status(error.status(_unreadable()))
+            return await handle(request, context)
+
+        kind: Any = grpc.stream_stream_rpc_method_handler
+        if handler.unary_unary is not None:
+            kind = grpc.stream_unary_rpc_method_handler
+        made: Handler = kind(call, None, handler.response_serializer)
+        return made
 
     def _stream(self, handle: Any, method: str, rule: Rule) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
         async def call(requests: AsyncIterator[object], context: Context) -> None:
@@ -206,7 +254,11 @@ async def _checked(
     rule: Rule,
 ) -> AsyncIterator[object]:
     """Give the messages of a stream; the first says what the stream is about."""
-    first = await anext(requests, None)
+    try:
+        async with asyncio.timeout(limits.MESSAGE_MS / 1000):
+            first = await anext(requests, None)
+    except TimeoutError:
+        raise DeadlineExceeded("The first message did not arrive in time.") from None
     if first is None:
         return
     if isinstance(first, _BadMessage):
@@ -227,6 +279,10 @@ def _written(handle: Any) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
             await context.write(answer)
 
     return call
+
+
+async def _fail(problem: Exception) -> NoReturn:
+    raise problem
 
 
 def _unreadable() -> InvalidArgument:

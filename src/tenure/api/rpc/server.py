@@ -71,10 +71,11 @@ class RpcServer:
         self._watching: asyncio.Task[None] | None = None
         self._credentials: grpc.ServerCredentials | None = None
         limit = settings.body_bytes_max + _FRAME_ROOM
+        doorkeeper = Doorkeeper(allowance.admission, count, engine.clock)
         self._server = grpc.aio.server(
             interceptors=[
-                Doorkeeper(allowance.admission, count, engine.clock),
-                Boundary(count, Access(engine, allowance.refusals)),
+                doorkeeper,
+                Boundary(count, Access(engine, allowance.refusals), doorkeeper),
             ],
             options=[
                 ("grpc.max_receive_message_length", limit),
@@ -85,6 +86,9 @@ class RpcServer:
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.max_concurrent_streams", limits.CONNECTION_STREAMS_MAX),
+                # What nobody reads yet must stay small; it does not grow with the line either.
+                ("grpc.http2.lookahead_bytes", limits.STREAM_WINDOW_BYTES),
+                ("grpc.http2.bdp_probe", 0),
                 # None: a compressed message is unpacked whole before its size is looked at.
                 ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
                 ("grpc.server_handshake_timeout_ms", limits.TLS_HANDSHAKE_MS),

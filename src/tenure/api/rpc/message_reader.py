@@ -1,0 +1,145 @@
+"""Reads the message of a call: in bounded time, and of strangers only a few at a time.
+
+What nobody wants to read stays below a small window. But as soon as a message is wanted, gRPC takes
+in as much as its client has announced, and tells nobody how much there is so far. So it is the
+number of messages that is bounded: those of strangers wait for a place, each address in its turn,
+and one that comes slowly loses its place when others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import grpc
+
+from tenure.api.fair_share import SharedPlaces, client_of
+from tenure.core import limits
+from tenure.core.principal import Principal
+from tenure.errors import DeadlineExceeded, InvalidArgument, RateLimited
+
+if TYPE_CHECKING:
+    from tenure.api.rpc.boundary import Context
+
+
+class StrangerMessages:
+    """The messages of callers without a key that are being read, and the calls that wait."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.count = 0
+        self._waiting = SharedPlaces(limits.STRANGER_CALLS_MAX)
+        # Those who waited longest for their turn come first.
+        self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        # Until when each message that is being read may keep its place if others want it.
+        self._kept_until_s: dict[asyncio.Timeout, float] = {}
+
+    @property
+    def waiting_count(self) -> int:
+        """Return how many calls wait for a place."""
+        return self._waiting.count
+
+    @asynccontextmanager
+    async def place(self, client: str) -> AsyncIterator[None]:
+        """Read a message for as long as the block runs; wait for a place before."""
+        if self.count >= limits.STRANGER_MESSAGES_MAX:
+            await self._wait(client)
+        else:
+            self.count += 1
+        patience = asyncio.timeout(None)
+        now_s = asyncio.get_running_loop().time()
+        self._kept_until_s[patience] = now_s + limits.STRANGER_MESSAGE_MS / 1_000
+        try:
+            async with patience:
+                if self._lines:
+                    self._hurry()
+                yield
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise _crowded("The message came too slowly, and others wait to be read.") from None
+        finally:
+            del self._kept_until_s[patience]
+            self._leave()
+
+    def _hurry(self) -> None:
+        """Let those that are being read make room for those that wait."""
+        for patience, kept_until_s in self._kept_until_s.items():
+            if patience.when() is None:
+                patience.reschedule(kept_until_s)
+
+    async def _wait(self, client: str) -> None:
+        """Wait until a place was passed on to this call."""
+        if not self._waiting.has_room(client):
+            raise _crowded("Too many calls without an API key wait to be read.")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.take(client)
+        self._lines.setdefault(client, deque()).append(turn)
+        self._hurry()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            raise
+        finally:
+            self._waiting.leave(client)
+
+    def _leave(self) -> None:
+        """Pass a place on to the next address, or give it back."""
+        while self._lines:
+            client, line = self._lines.popitem(last=False)
+            turn = line.popleft()
+            if line:
+                self._lines[client] = line
+            # Those who went away stand in line until it is their turn.
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.count -= 1
+
+
+class MessageReader:
+    """Reads for all calls of a server."""
+
+    def __init__(self) -> None:
+        """Start with no message."""
+        self.strangers = StrangerMessages()
+
+    async def read(self, context: Context, principal: Principal) -> bytes:
+        """Return the one message of a call, as it was sent."""
+        try:
+            async with asyncio.timeout(limits.MESSAGE_MS / 1_000):
+                if principal.key_id:
+                    return await _receive(context)
+                async with self.strangers.place(_client(context)):
+                    return await _receive(context)
+        except TimeoutError:
+            message = "The message did not arrive in time. Send it faster, or in smaller parts."
+            raise DeadlineExceeded(message) from None
+
+
+def _crowded(message: str) -> RateLimited:
+    return RateLimited(
+        f"{message} Try again after the given time.", retry_after_ms=limits.OVERLOAD_RETRY_MS
+    )
+
+
+async def _receive(context: Context) -> bytes:
+    data = await context.read()
+    if data is grpc.aio.EOF:
+        raise InvalidArgument("The call has no message", field="request")
+    assert isinstance(data, bytes)
+    return data
+
+
+def _client(context: Context) -> str:
+    """Return what stands for the caller: ``ipv4:10.0.0.1:5000`` is one of several of its calls."""
+    kind, _, rest = context.peer().partition(":")
+    if kind not in {"ipv4", "ipv6"}:
+        return kind
+    return client_of(unquote(rest.rpartition(":")[0]).strip("[]"))
