@@ -423,6 +423,8 @@ DESCRIPTOR_LOOKS: Final = 3
 
 # Bodies in memory at once; more clients get 429 before theirs are read.
 HTTP_REQUESTS_MAX: Final = 1_000
+# Load balancers and scrapers have places of their own: they are answered in a full house, too.
+HTTP_PROBES_MAX: Final = 100
 # A waiting request costs a few KiB, a stream besides a read each WATCH_READ_MS.
 HTTP_WAITS_MAX: Final = 2_000
 HTTP_STREAMS_MAX: Final = 200

@@ -12,7 +12,7 @@ import structlog
 
 from tenure.api.http.app import Edge
 from tenure.api.http.body import EmptyBody
-from tenure.api.http.operation import Answer, Call, Desk, Gate, Operation
+from tenure.api.http.operation import Answer, Call, Desk, Operation, SharedGate
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.serving import Protocol
 from tenure.api.http.table import Table
@@ -68,7 +68,7 @@ class Plan:
 async def planned(world: World, *, requests: int = 10) -> AsyncIterator[tuple[Site, Plan, Desk]]:
     """Serve the bad handlers."""
     engine, plan = await world.start(), Plan()
-    gate = Gate(requests, "requests")
+    gate = SharedGate(requests, "requests")
     desk = Desk(engine, Readiness(engine), Metrics(), requests=gate)
     app = Edge(desk, Table(plan.operations()), ServerSettings())
     async with site_of(world, engine, app) as site:

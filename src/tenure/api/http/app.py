@@ -7,7 +7,7 @@ with an answer or an error of the one table; and its work is dropped when its cl
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +25,7 @@ from tenure.api.access import (
     note_refusal,
 )
 from tenure.api.admission import overloaded
+from tenure.api.fair_share import client_of
 from tenure.api.http import early_refusal, later
 from tenure.api.http.error import JSON, error_body, error_response, internal
 from tenure.api.http.operation import Call, Desk, Operation
@@ -258,19 +259,29 @@ class Edge:
         query = read_query(scope["query_string"], operation.query)
         namespace = read_namespace(exchange.headers, query)
         self._check_allowance(operation, principal, namespace)
-        gate = nullcontext() if operation.is_waiting else self._desk.requests
-        work = self._desk.allowance.admission.work() if operation.is_new_work else nullcontext()
+        work = self._desk.allowance.admission.work if operation.is_new_work else nullcontext
         deadline = asyncio.timeout(operation.deadline_ms / 1000)
         try:
-            with gate, work:
+            with self._gate(operation, principal, scope):
                 async with deadline:
-                    body = await exchange.incoming.read(operation)
+                    body = await _read_body(exchange.incoming, operation)
                     call = Call(self._desk, scope, namespace, exchange.path, query, body, principal)
-                    return await while_connected(exchange.receive, _run(operation, call))
+                    # Not before: a body that comes slowly is no work, and keeps none out.
+                    with work():
+                        return await while_connected(exchange.receive, _run(operation, call))
         except TimeoutError as error:
             if not deadline.expired():
                 raise
             raise (_SlowClient if exchange.incoming.is_pending else DeadlineExceeded) from error
+
+    def _gate(
+        self, operation: Operation, principal: Principal, scope: Scope
+    ) -> AbstractContextManager[None]:
+        """Return the place that a request takes among those of all keys, or else addresses."""
+        if operation.is_waiting:
+            return nullcontext()
+        gate = self._desk.probes if operation.is_probe else self._desk.requests
+        return gate.place(principal.key_id or _client(scope))
 
     def _check_allowance(self, operation: Operation, principal: Principal, namespace: str) -> None:
         """Refuse what is not the caller's, and what is too much, before anything is read."""
@@ -281,6 +292,20 @@ class Edge:
         if operation.is_list:
             # Lists of the whole server are counted for each key: nobody uses up those of others.
             self._desk.allowance.lists.take(namespace or principal.key_id)
+
+
+async def _read_body(incoming: Incoming, operation: Operation) -> Any:  # noqa: ANN401 (the type that the operation names)
+    try:
+        async with asyncio.timeout(limits.MESSAGE_MS / 1000):
+            return await incoming.read(operation)
+    except TimeoutError:
+        raise _SlowClient from None
+
+
+def _client(scope: Scope) -> str:
+    """Return what stands for a client without a key; a socket of this machine has no address."""
+    address = scope.get("client")
+    return client_of(address[0]) if address else ""
 
 
 async def _run(operation: Operation, call: Call[Any, Any]) -> Response:

@@ -47,6 +47,7 @@ OPERATIONS: Final = (
         summary="The process is up.",
         handle=is_up,
         action=None,
+        is_probe=True,
         answer=view.HealthView,
     ),
     Operation(
@@ -57,6 +58,7 @@ OPERATIONS: Final = (
         summary="The server can work: 503 while its store is away or full, or while it stops.",
         handle=is_ready,
         action=None,
+        is_probe=True,
         answer=view.HealthView,
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Scope
 
+from tenure.api.fair_share import SharedPlaces
 from tenure.api.http.error import JSON, RETRY_AFTER_MS
 from tenure.api.http.parameter import NoQuery
 from tenure.api.metric import Metrics
@@ -48,6 +50,32 @@ class Gate:
         self.count -= 1
 
 
+class SharedGate:
+    """Lets a bounded number of requests in at a time, and leaves some room to other clients."""
+
+    def __init__(self, most: int, what: str) -> None:
+        """Open for ``most`` at once."""
+        self._places = SharedPlaces(most)
+        self._what = what
+
+    @property
+    def count(self) -> int:
+        """Return how many are inside."""
+        return self._places.count
+
+    @contextmanager
+    def place(self, client: str) -> Iterator[None]:
+        """Stay inside for as long as the block runs, or be refused before anything was done."""
+        if not self._places.has_room(client):
+            message = f"The server has {self.count} {self._what}, too many of them yours. "
+            raise RateLimited(f"{message}Try again shortly.", retry_after_ms=RETRY_AFTER_MS)
+        self._places.take(client)
+        try:
+            yield
+        finally:
+            self._places.leave(client)
+
+
 @dataclass(frozen=True)
 class Desk:
     """What all requests of a server share: the engine, what is known of it, and the gates."""
@@ -55,7 +83,12 @@ class Desk:
     engine: Engine
     readiness: Readiness
     metrics: Metrics
-    requests: Gate = field(default_factory=lambda: Gate(limits.HTTP_REQUESTS_MAX, "requests"))
+    requests: SharedGate = field(
+        default_factory=lambda: SharedGate(limits.HTTP_REQUESTS_MAX, "requests")
+    )
+    probes: SharedGate = field(
+        default_factory=lambda: SharedGate(limits.HTTP_PROBES_MAX, "probes"),
+    )
     waits: Gate = field(default_factory=lambda: Gate(limits.HTTP_WAITS_MAX, "waiting requests"))
     streams: Gate = field(default_factory=lambda: Gate(limits.HTTP_STREAMS_MAX, "streams"))
     allowance: Allowance = field(default_factory=lambda: Allowance(SystemClock()))
@@ -119,6 +152,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     is_built: bool = True
     # A waiting request has a gate of its own, and ends when the key of its caller does.
     is_waiting: bool = False
+    # It asks how the server is, and has a gate of its own.
+    is_probe: bool = False
     # It brings new work, which is refused when the server is late with what it has.
     is_new_work: bool = False
     # It counts against the rate of lists.

@@ -73,6 +73,7 @@ OPERATIONS: Final = (
         handle=get_metrics,
         action=Action.READ,
         is_whole=True,
+        is_probe=True,
         media_type="text/plain",
     ),
     Operation(
