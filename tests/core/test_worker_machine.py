@@ -12,6 +12,7 @@ from tenure.core.worker import (
     DrainRequested,
     EndReason,
     HeldReleased,
+    KeyChanged,
     NewWorker,
     ReleaseHeld,
     SessionOpened,
@@ -27,6 +28,7 @@ from tenure.core.worker import (
     decide,
     hand_out_refusal,
     inactive,
+    speaker_refusal,
 )
 from tenure.errors import Rejection
 
@@ -42,6 +44,7 @@ NEW: Final = NewWorker(
     pid=1,
     software_version="2.0",
     labels={"zone": "b"},
+    key_id="key-a",
 )
 
 
@@ -67,6 +70,7 @@ STATUSES: Final = {"online": online, "draining": draining, "offline": offline}
 EVENTS: Final[list[WorkerEvent]] = [
     DrainRequested(),
     SessionOpened(),
+    KeyChanged("key-2"),
     WorkerEnded(EndReason.EVICTED),
     HeldReleased(),
 ]
@@ -76,8 +80,8 @@ EVENTS: Final[list[WorkerEvent]] = [
 @pytest.mark.parametrize(
     ("status", "taken"),
     [
-        ("online", {DrainRequested, SessionOpened, WorkerEnded}),
-        ("draining", {DrainRequested, SessionOpened, WorkerEnded}),
+        ("online", {DrainRequested, SessionOpened, KeyChanged, WorkerEnded}),
+        ("draining", {DrainRequested, SessionOpened, KeyChanged, WorkerEnded}),
         ("offline", {HeldReleased}),
     ],
 )
@@ -94,7 +98,7 @@ def test_every_status_meets_every_event(
         assert result.worker.status in RULES[type(event)].targets
     else:
         assert isinstance(result, Rejection)
-        is_call = isinstance(event, SessionOpened | WorkerEnded)
+        is_call = isinstance(event, SessionOpened | KeyChanged | WorkerEnded)
         assert result.code == ("worker_inactive" if is_call else "wrong_state")
 
 
@@ -201,3 +205,17 @@ def test_an_unknown_worker_is_inactive_for_an_unknown_reason() -> None:
 def test_no_impossible_worker_can_exist(changes: dict[str, Any]) -> None:
     with pytest.raises(AssertionError):
         replace(online(), **changes)
+
+
+def test_a_worker_belongs_to_the_key_that_it_was_registered_with_last() -> None:
+    worker = decided(online(), KeyChanged("key-b")).worker
+    assert (online().key_id, worker.key_id) == ("key-a", "key-b")
+    assert speaker_refusal(worker, "key-b") is None
+    refusal = speaker_refusal(worker, "key-a")
+    assert refusal is not None
+    assert (refusal.code, refusal.fields) == ("worker_inactive", {"reason": "other_key"})
+
+
+def test_administrators_speak_for_all_workers_and_each_key_for_those_of_nobody() -> None:
+    assert speaker_refusal(online(), None) is None
+    assert speaker_refusal(replace(online(), key_id=""), "key-b") is None

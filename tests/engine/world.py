@@ -430,6 +430,7 @@ class World:
 
     async def register(self, engine: Engine, *types: str, **changes: Any) -> c.Registration:
         namespace = changes.pop("namespace", NAMESPACE)
+        speaker = changes.pop("speaker", None)
         new = NewWorker(
             **{
                 "instance_key": self.clock.new_id(),
@@ -439,7 +440,7 @@ class World:
                 **changes,
             }
         )
-        command = c.RegisterWorker(namespace=namespace, new=new)
+        command = c.RegisterWorker(namespace=namespace, new=new, speaker=speaker)
         return cast("c.Registration", await engine.submit(command))
 
     async def worker(self, engine: Engine, *types: str, **changes: Any) -> str:

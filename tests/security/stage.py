@@ -119,13 +119,17 @@ class Stage:
 
     # -- Casts
 
-    async def cast(self, namespace: str = NAMESPACE) -> Cast:
-        """Make everything that a request can name, in a queue of its own."""
+    async def cast(self, namespace: str = NAMESPACE, owner: Who | None = None) -> Cast:
+        """Make everything that a request can name, in a queue of its own.
+
+        Its workers belong to the key of ``owner``, or to nobody, as on a server without keys.
+        """
         world, engine = self.world, self.engine
         number = next(self._numbers)
         queue, new = f"queue-{number}", f"new-{number}"
         here: Any = {"namespace": namespace}
         registered = {**here, "queue": queue, "instance_key": world.clock.new_id()}
+        registered["key_id"] = "" if owner is None else key_id(owner.authorization)
         worker = await world.worker(engine, name=f"name-{number}", **registered)
         registered["instance_key"] = world.clock.new_id()
         session_worker = await world.worker(engine, mode=WorkerMode.SESSION, **registered)

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescri
 
 import tenure.v1
 from tests.engine.world import OTHER_NAMESPACE
-from tests.security.row import OK, Place, Row, Where, filled, places
+from tests.security.row import OK, WORKERS, Place, Row, Where, filled, places
 from tests.security.rpc_table import ID_FIELDS, LATER_FIELDS, PLAIN_FIELDS, RPCS
 from tests.security.stage import Stage, expected
 
@@ -99,6 +99,35 @@ async def test_a_foreign_namespace_is_told_like_one_that_does_not_exist(
             if told.code == "not_found":
                 absent = await stage.rpc(method, filled(row.template, nothing), who)
                 assert told.text == absent.text, who.name
+
+
+# What workers say of themselves, and of what they hold.
+WORKER_CASES: Final = [
+    pytest.param(path, id=path.rpartition(".")[2])
+    for path, row in RPCS.items()
+    if row.roles == WORKERS
+    and row.answer == OK
+    and {each.name for each in places(row.template)} & {"worker", "session_worker"}
+]
+
+
+@shared
+@pytest.mark.parametrize("path", WORKER_CASES)
+async def test_a_worker_is_spoken_for_by_its_own_key_and_by_administrators(
+    stage: Stage, path: str
+) -> None:
+    row, method = RPCS[path], METHODS[path]
+    owner, others = stage.who("worker here"), stage.who("worker everywhere")
+    cast = await stage.cast(owner=owner)
+    before, rows = await stage.commit_count(), await stage.rows(cast.namespace)
+    got = await stage.rpc(method, filled(row.template, cast), others)
+    assert (got.code, '"reason": "other_key"' in got.raw) == ("worker_inactive", True), got.raw
+    assert await stage.commit_count() == before
+    assert await stage.rows(cast.namespace) == rows
+    for who in (owner, stage.who("admin here"), stage.who("admin everywhere")):
+        cast = await stage.cast(owner=owner)
+        got = await stage.rpc(method, filled(row.template, cast), who)
+        assert got.code == row.answer, (who.name, got.raw)
 
 
 def _bearing(row: Row) -> list[Place]:

@@ -40,7 +40,7 @@ _ATTEMPT: Final = (
 _WORKER: Final = (
     "SELECT id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots,"
     " name, hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms,"
-    " ended_at_ms, release_pending, version FROM workers WHERE id = ?"
+    " ended_at_ms, release_pending, version, key_id FROM workers WHERE id = ?"
 )
 _LEASES: Final = (
     "SELECT worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,"

@@ -215,6 +215,7 @@ async def test_the_database_repeats_the_invariants_of_a_worker(
         "ended_at_ms": None,
         "release_pending": False,
         "version": 0,
+        "key_id": "",
     }
     row = tuple({**good, **changes}.values())
     with pytest.raises(Refused):

@@ -181,6 +181,12 @@ def check_action(principal: Principal, action: Action, *, is_whole: bool = False
         raise PermissionDenied(message)
 
 
+def speaker() -> str | None:
+    """Return the key that has to be the worker's own in a worker's call; ``None`` needs not be."""
+    principal = PRINCIPAL.get()
+    return None if principal.may(Action.ADMIN) else principal.key_id
+
+
 def check_namespace(principal: Principal, namespace: str) -> None:
     """Refuse a namespace that is not the caller's, as if there were none of that name."""
     if not principal.sees(namespace):

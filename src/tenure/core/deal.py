@@ -25,6 +25,8 @@ class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     credit: int
     session_no: int = 0
     is_new: bool = False
+    # The API key of a new poll, which has to be its worker's.
+    speaker: str | None = None
 
 
 order = operator.attrgetter("priority", "run_at_ms", "id")

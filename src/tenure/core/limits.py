@@ -103,6 +103,11 @@ TYPES_PER_WORKER_MAX: Final = 1_000
 WORKER_SLOTS_DEFAULT: Final = 100
 # A worker's death puts all its tasks back: 20 release batches.
 WORKER_SLOTS_MAX: Final = 10_000
+# For so long a server believes that a worker belongs to the API key that it was seen with last; a
+# worker that polls is seen with each heartbeat.
+WORKER_KEY_KEPT_MS: Final = 30 * _SECOND_MS
+# Workers whose API keys a server remembers, about 1 KiB each; a fleet at one server.
+WORKER_KEYS_KEPT_MAX: Final = 10_000
 # A held set cannot be larger than the slots.
 HELD_SET_MAX: Final = WORKER_SLOTS_MAX
 # Below, one lost packet costs the lease; above, a dead worker keeps its tasks too long.

@@ -15,6 +15,9 @@ from msgspec.structs import replace
 from tenure.core.limits import DRAIN_DEADLINE_MS, WORKER_SLOTS_DEFAULT
 from tenure.errors import Rejection
 
+OTHER_KEY: Final = "other_key"
+"""Why a call for a worker is refused that belongs to another API key; the worker goes on."""
+
 
 class WorkerStatus(enum.StrEnum):
     """What may be done with a worker."""
@@ -43,7 +46,11 @@ class WorkerMode(enum.StrEnum):
 
 
 class NewWorker(msgspec.Struct, frozen=True, gc=False):
-    """A worker as it asks to be registered. ``instance_key`` makes the request repeatable."""
+    """A worker as it asks to be registered. ``instance_key`` makes the request repeatable.
+
+    It is a secret of the worker: whoever knows it may register the worker with another API key.
+    ``key_id`` is the key that it is registered with; a server without keys has none.
+    """
 
     instance_key: str
     queue: str
@@ -56,10 +63,11 @@ class NewWorker(msgspec.Struct, frozen=True, gc=False):
     software_version: str = ""
     labels: dict[str, str] = {}
     lease_ms: int = 0
+    key_id: str = ""
 
 
 class Worker(msgspec.Struct, frozen=True, gc=False):
-    """One registered incarnation."""
+    """One registered incarnation. ``key_id`` is the API key that it belongs to, if any."""
 
     id: str
     namespace: str
@@ -81,6 +89,7 @@ class Worker(msgspec.Struct, frozen=True, gc=False):
     ended_at_ms: int | None = None
     release_pending: bool = False
     version: int = 0
+    key_id: str = ""
 
     def __post_init__(self) -> None:
         """Assert what holds for every worker."""
@@ -112,11 +121,17 @@ class WorkerEnded(msgspec.Struct, frozen=True, gc=False):
     reason: EndReason
 
 
+class KeyChanged(msgspec.Struct, frozen=True, gc=False):
+    """The worker registered again with another API key: it belongs to that one now."""
+
+    key_id: str
+
+
 class HeldReleased(msgspec.Struct, frozen=True, gc=False):
     """A batch found nothing more that the offline worker held."""
 
 
-WorkerEvent = DrainRequested | SessionOpened | WorkerEnded | HeldReleased
+WorkerEvent = DrainRequested | SessionOpened | KeyChanged | WorkerEnded | HeldReleased
 
 
 class TellDrain(msgspec.Struct, frozen=True, gc=False):
@@ -161,6 +176,7 @@ _ACTIVE: Final = frozenset({_ON, _DRAIN})
 RULES: Final[dict[type[WorkerEvent], WorkerRule]] = {
     DrainRequested: WorkerRule(_ACTIVE, frozenset({_DRAIN})),
     SessionOpened: WorkerRule(_ACTIVE, _ACTIVE),
+    KeyChanged: WorkerRule(_ACTIVE, _ACTIVE),
     WorkerEnded: WorkerRule(_ACTIVE, frozenset({_OFF})),
     HeldReleased: WorkerRule(frozenset({_OFF}), frozenset({_OFF})),
 }
@@ -185,6 +201,8 @@ def _decide_accepted(worker: Worker, event: WorkerEvent, now_ms: int) -> WorkerD
         case SessionOpened():
             session_no = event.session_no or worker.session_no + 1
             return WorkerDecision(replace(worker, session_no=session_no))
+        case KeyChanged():
+            return WorkerDecision(replace(worker, key_id=event.key_id))
         case WorkerEnded():
             return _end(worker, event.reason, now_ms)
         case HeldReleased():
@@ -234,6 +252,21 @@ def inactive(worker_id: str, reason: EndReason | None) -> Rejection:
     )
 
 
+def speaker_refusal(worker: Worker, speaker: str | None) -> Rejection | None:
+    """Tell why an API key may not speak for a worker.
+
+    ``None`` may speak for all: an administrator, or anybody on a server without keys. A worker that
+    belongs to no key was registered before there were any; each key may speak for it.
+    """
+    if speaker is None or worker.key_id in {"", speaker}:
+        return None
+    return Rejection(
+        "worker_inactive",
+        f"Worker {worker.id} belongs to another API key. Register it again with its instance key.",
+        {"reason": OTHER_KEY},
+    )
+
+
 def hand_out_refusal(worker: Worker | None, worker_id: str) -> Rejection | None:
     """Tell why a worker may not get work; the row was read under its lock."""
     if worker is None or worker.status is _OFF:
@@ -265,4 +298,5 @@ def create(
         pid=new.pid,
         software_version=new.software_version,
         labels=new.labels,
+        key_id=new.key_id,
     )

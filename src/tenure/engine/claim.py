@@ -180,6 +180,7 @@ class _Choice:
                     credit=credit,
                     session_no=offer.session_no,
                     is_new=is_new,
+                    speaker=offer.speaker if is_new else None,
                 ),
             )
 
@@ -255,6 +256,8 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
     if worker is not None and worker.namespace != hand.namespace:
         worker = None
     refusal = worker_rules.hand_out_refusal(worker, hand.worker_id)
+    if worker is not None and hand.speaker is not None:
+        refusal = worker_rules.speaker_refusal(worker, hand.speaker) or refusal
     if refusal is not None:
         result.refused[hand.offer_id] = refusal.to_error()
         return False

@@ -1,4 +1,8 @@
-"""What can be asked of the engine: small immutable values, one answer each."""
+"""What can be asked of the engine: small immutable values, one answer each.
+
+The ``speaker`` of a worker's command is the API key that has to be the worker's own. ``None`` may
+speak for all: an administrator, the engine itself, or whoever was looked at before.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +83,7 @@ class ClaimTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     types: frozenset[str]
     max_tasks: int = 1
     wait_ms: int = LONG_POLL_MS
+    speaker: str | None = None
 
 
 class ConfirmTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -87,6 +92,7 @@ class ConfirmTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace: str
     worker_id: str | None
     items: tuple[TaskRef, ...]
+    speaker: str | None = None
 
 
 class TaskBeat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -105,6 +111,7 @@ class HeartbeatTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace: str
     worker_id: str | None
     items: tuple[TaskBeat, ...]
+    speaker: str | None = None
 
 
 class FinishKind(enum.StrEnum):
@@ -143,6 +150,7 @@ class FinishTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace: str
     worker_id: str | None
     items: tuple[Finish, ...]
+    speaker: str | None = None
 
 
 class CompleteById(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -221,6 +229,7 @@ class RegisterWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     namespace: str
     new: NewWorker
+    speaker: str | None = None
 
 
 class Registration(msgspec.Struct, frozen=True, gc=False):
@@ -243,6 +252,7 @@ class DrainWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     deadline_ms: int = DRAIN_DEADLINE_MS
     is_own: bool = False
     actor: str = ""
+    speaker: str | None = None
 
 
 class DeregisterWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -250,6 +260,7 @@ class DeregisterWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     namespace: str
     worker_id: str
+    speaker: str | None = None
 
 
 class EvictWorker(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -272,6 +283,7 @@ class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
     window: int
     sink: Sink
     session_no: int = 0
+    speaker: str | None = None
 
 
 class SessionAnswer(msgspec.Struct, frozen=True, gc=False):
@@ -416,6 +428,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     worker_id: str
     beat: Beat
     wants_cancels: bool = False
+    speaker: str | None = None
 
 
 class TouchServer(msgspec.Struct, frozen=True, gc=False, kw_only=True):

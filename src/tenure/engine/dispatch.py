@@ -95,6 +95,7 @@ class Dispatch:
                     types=command.types,
                     window=command.max_tasks,
                     sink=Poll(future, command.wait_ms),
+                    speaker=command.speaker,
                 )
                 self._polls[offer.id] = offer
         commands = [command for command, _ in entries]

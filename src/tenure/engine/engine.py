@@ -99,6 +99,7 @@ class Engine:
             store, clock, self.settings, meter=meter, lose=self._lose, pause=pause
         )
         self._sessions = self._heartbeats.sessions
+        self.worker_keys = self._heartbeats.worker_keys
         self._work = self._lane(self._run_work, weigh)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1)
         self._replicas = Replicas(store)
@@ -547,6 +548,7 @@ class Engine:
         if committed.store_ahead_ms is not None:
             self._store_time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
             self._shortcut.learn(ws.rows.receivers)
+            self.worker_keys.learn(ws.workers.values())
         dues = []
         for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
             self._cache.saved(tasks, are_new=are_new)

@@ -22,10 +22,11 @@ Placed = tuple[int, c.Heartbeat]
 
 
 class Beaten(msgspec.Struct, frozen=True):
-    """The answers of one heartbeat batch, and the store's time at its end."""
+    """The answers of one heartbeat batch, the store's time, and the workers that were read."""
 
     answers: list[object]
     now_ms: int
+    workers: dict[str, Worker]
 
 
 async def run(
@@ -42,24 +43,44 @@ async def run(
     now_ms = await tx.now_ms()
     waiting: list[Placed] = []
     touches: list[tuple[int, c.TouchServer]] = []
+    spoken_for: set[str] = set()
     for index, command in enumerate(commands):
         # First what nearly all are: the answer no takes three times as long.
         if isinstance(command, c.Heartbeat):
             asks = command.beat.lease_ms
             waiting.append((index, _granted(command, settings) if asks else command))
+            if command.speaker is not None:
+                spoken_for.add(command.worker_id)
         else:
             touches.append((index, command))
+    workers: dict[str, Worker] = {}
+    if spoken_for:
+        workers = {each.id: each for each in await table.read_workers(tx, spoken_for)}
+        waiting = [each for each in waiting if _is_its_own(each, workers, answers)]
     while waiting:
         # One heartbeat per worker and round: a second one meets the token that the first made.
         first: dict[str, Placed] = {}
         later = [each for each in waiting if first.setdefault(each[1].worker_id, each) is not each]
-        await _beat(tx, list(first.values()), now_ms, answers)
+        workers.update(await _beat(tx, list(first.values()), now_ms, answers))
         waiting = later
     for index, touch in touches:
         seen = (position.system_id, position.timeline)
         await tx.one("touch_server", touch.server_id, now_ms, *seen)
         answers[index] = now_ms
-    return Beaten(answers, now_ms)
+    return Beaten(answers, now_ms, workers)
+
+
+def _is_its_own(placed: Placed, workers: dict[str, Worker], answers: list[object]) -> bool:
+    """Tell whether a heartbeat comes with the API key of its worker; if not, answer it."""
+    index, command = placed
+    worker = workers.get(command.worker_id)
+    if worker is None or worker.namespace != command.namespace:
+        # There is no such worker here, as the lease will tell.
+        return True
+    refusal = worker_rules.speaker_refusal(worker, command.speaker)
+    if refusal is not None:
+        answers[index] = refusal.to_error()
+    return refusal is None
 
 
 def _granted(command: c.Heartbeat, settings: Settings) -> c.Heartbeat:
@@ -76,7 +97,8 @@ async def _beat(
     commands: Sequence[Placed],
     now_ms: int,
     answers: list[object],
-) -> None:
+) -> dict[str, Worker]:
+    """Renew, answer, and return the workers that were read for the answers."""
     renewed = {
         lease.worker_id: lease
         for lease in await table.beat_leases(
@@ -98,6 +120,7 @@ async def _beat(
             answers[index] = c.Renewed(lease, should_drain=is_draining, cancel=cancel)
         else:
             answers[index] = c.Renewed(lease)
+    return workers
 
 
 async def _look_closer(

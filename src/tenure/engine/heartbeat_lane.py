@@ -17,6 +17,7 @@ from tenure.engine.meter import Meter
 from tenure.engine.part import Haste
 from tenure.engine.session_watch import SessionWatch
 from tenure.engine.settings import Settings
+from tenure.engine.worker_key import WorkerKeys
 from tenure.store.failure import Blocked, Conflict, Lost
 from tenure.store.transaction import LaneName, Store, Tx
 
@@ -46,6 +47,7 @@ class HeartbeatRun:
         self._lose = lose
         self.sight: Sight | None = None
         self.sessions = SessionWatch()
+        self.worker_keys = WorkerKeys(clock)
         self._pause = pause
 
     async def run(self, entries: Sequence[BeatEntry], haste: Haste | None = None) -> None:
@@ -75,6 +77,7 @@ class HeartbeatRun:
             self._lose(entries, Lost("The batch failed.", reason="internal"))
             return
         self._see(beaten.now_ms)
+        self.worker_keys.learn(beaten.workers.values())
         await self._slow("after commit")
         for (command, future), answer in zip(entries, beaten.answers, strict=True):
             if future.cancelled():

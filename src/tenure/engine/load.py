@@ -126,6 +126,9 @@ async def _load_workers(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
     if needs.workers:
         locked = await table.lock_workers(tx, needs.workers)
         rows.workers.update((each.id, each) for each in locked)
+    if needs.spoken_for:
+        for worker in await table.read_workers(tx, needs.spoken_for):
+            rows.workers.setdefault(worker.id, worker)
     if needs.judge is not None:
         await _judge(tx, needs, rows, mono_ms)
 

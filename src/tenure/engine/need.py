@@ -18,7 +18,7 @@ class Needs(msgspec.Struct):
     ``finishes`` are the attempts that end. ``births`` are the ids of new tasks that have to be
     looked up; those in ``youth`` have not.
     ``administered`` namespaces are read even if they are known. Who changes access
-    (``locks_access``) does so alone.
+    (``locks_access``) does so alone. Workers that are only ``spoken_for`` are not locked.
     """
 
     queues: set[tuple[str, str]] = msgspec.field(default_factory=set)
@@ -33,6 +33,7 @@ class Needs(msgspec.Struct):
     births: set[TaskKey] = msgspec.field(default_factory=set)
     api_keys: set[str] = msgspec.field(default_factory=set)
     administered: set[str] = msgspec.field(default_factory=set)
+    spoken_for: set[str] = msgspec.field(default_factory=set)
     locks_access: bool = False
     counts_api_keys: bool = False
     youth: Youth = NOBODY
@@ -72,12 +73,23 @@ def _items(
         needs.tasks.add((namespace, item.task_id))
 
 
+def _report(needs: Needs, command: c.ConfirmTasks | c.HeartbeatTasks) -> None:
+    _items(needs, command)
+    _speaker(needs, command)
+
+
+def _speaker(needs: Needs, command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks) -> None:
+    if command.speaker is not None and command.worker_id is not None:
+        needs.spoken_for.add(command.worker_id)
+
+
 def _finish(needs: Needs, command: c.FinishTasks) -> None:
     namespace = command.namespace
     for item in command.items:
         key = (namespace, item.task_id)
         needs.tasks.add(key)
         needs.finishes.append((key, item.attempt))
+    _speaker(needs, command)
 
 
 def _complete(needs: Needs, command: c.CompleteById) -> None:
@@ -194,8 +206,8 @@ _ALL: Final = 2**31 - 1
 _BY_TYPE: Final[dict[type, Callable[[Needs, Any], None]]] = {
     c.EnqueueTasks: _enqueue,
     c.ClaimTasks: _nothing,
-    c.ConfirmTasks: _items,
-    c.HeartbeatTasks: _items,
+    c.ConfirmTasks: _report,
+    c.HeartbeatTasks: _report,
     c.FinishTasks: _finish,
     c.CompleteById: _complete,
     c.CancelTask: _task,

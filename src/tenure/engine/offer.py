@@ -37,6 +37,7 @@ class Offer(msgspec.Struct, kw_only=True):
     is_checked: bool = False
     is_draining: bool = False
     session_no: int = 0
+    speaker: str | None = None
     held: dict[str, int] = msgspec.field(default_factory=dict)
     told_cancels: dict[str, int] = msgspec.field(default_factory=dict)
 

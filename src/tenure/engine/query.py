@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tenure.core import api_key, check, cursor
 from tenure.core import health as health_rules
+from tenure.core import worker as worker_rules
 from tenure.core.api_key import ApiKey
 from tenure.core.attempt import Attempt, Outcome
 from tenure.core.audit import ALL_AUDIT, AuditFilter, AuditRecord
@@ -191,6 +192,24 @@ async def get_worker(
         return replace(view, held_count=held[worker_id].count)
 
     return await read(store, body)
+
+
+async def check_speaker(
+    store: Store,
+    *,
+    namespace: str,
+    worker_id: str,
+    speaker: str,
+) -> None:
+    """Refuse an API key that speaks for a worker of another one; there may be no such worker."""
+
+    async def body(tx: Tx) -> list[Worker]:
+        return await table.read_workers(tx, [worker_id])
+
+    for worker in await read(store, body):
+        refusal = worker_rules.speaker_refusal(worker, speaker)
+        if worker.namespace == namespace and refusal is not None:
+            raise refusal.to_error()
 
 
 async def list_workers(

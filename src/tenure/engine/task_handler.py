@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core import enqueue, task_event, youth
+from tenure.core import worker as worker_rules
 from tenure.core.attempt import Outcome
 from tenure.core.limits import KEY_KEPT_MS
 from tenure.core.retry import ErrorCategory, ErrorInfo
@@ -147,8 +148,24 @@ def _reported(task: Task) -> c.Reported:
 _PLAIN_REPORTS: Final = {state: c.Reported(state) for state in TaskState}
 
 
+def _check_speaker(
+    ws: WorkingSet,
+    command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks,
+) -> None:
+    """Refuse a key that reports for a worker of another one; one that is gone holds nothing."""
+    if command.speaker is None or command.worker_id is None:
+        return
+    worker = ws.workers.get(command.worker_id)
+    if worker is None or worker.namespace != command.namespace:
+        return
+    refusal = worker_rules.speaker_refusal(worker, command.speaker)
+    if refusal is not None:
+        raise refusal.to_error()
+
+
 def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer, ...]:
     """Note that a worker really holds its attempts."""
+    _check_speaker(ws, command)
     return tuple(
         _report(
             ws,
@@ -161,6 +178,7 @@ def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer
 
 def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAnswer, ...]:
     """Note that attempts make progress."""
+    _check_speaker(ws, command)
     return tuple(
         _report(
             ws,
@@ -179,6 +197,7 @@ def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAn
 
 def finish_tasks(ws: WorkingSet, command: c.FinishTasks) -> tuple[c.ItemAnswer, ...]:
     """Take in the ends of attempts; a repeated one gets its first answer again."""
+    _check_speaker(ws, command)
     namespace, worker_id = command.namespace, command.worker_id
     return tuple(
         [_finish(ws, (namespace, item.task_id), item, worker_id) for item in command.items],

@@ -18,7 +18,7 @@ from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.task_handler import not_found
 from tenure.engine.working_set import WorkingSet
-from tenure.errors import Rejection, WrongState
+from tenure.errors import AlreadyExists, Rejection, WrongState
 from tenure.store.table import TaskKey
 
 
@@ -32,9 +32,10 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
     known = [each for each in ws.workers.values() if each.namespace == command.namespace]
     for worker in known:
         if worker.instance_key == new.instance_key:
-            return _registered_again(ws, worker)
+            return _registered_again(ws, worker, new.key_id)
     for worker in known:
         if new.name and worker.name == new.name and worker.status is not WorkerStatus.OFFLINE:
+            _check_name(worker, command)
             _end(ws, worker.id, EndReason.SUPERSEDED)
     lease_ms = lease_rules.granted_lease_ms(
         new.lease_ms,
@@ -67,10 +68,25 @@ _DEFAULT_LEASES = {
 }
 
 
-def _registered_again(ws: WorkingSet, worker: Worker) -> c.Registration:
+def _check_name(worker: Worker, command: c.RegisterWorker) -> None:
+    """Refuse to supersede a worker of another key: that would end it as surely as a goodbye."""
+    if worker_rules.speaker_refusal(worker, command.speaker) is not None:
+        message = (
+            f"A live worker of another API key has the name {worker.name!r}. "
+            "Choose another name, or wait until that worker is offline."
+        )
+        raise AlreadyExists(message)
+
+
+def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> c.Registration:
+    """Answer as the first time. Who knows the instance key is the worker, with whatever API key."""
     lease = ws.leases.get(worker.id)
     if lease is None:
         raise worker_rules.inactive(worker.id, worker.end_reason).to_error()
+    if worker.key_id != key_id:
+        decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(key_id))
+        assert not isinstance(decision, Rejection)
+        worker = decision.worker
     return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
 
 
@@ -89,19 +105,32 @@ def _administered(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
     return worker
 
 
-def _calling(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
+def _calling(
+    ws: WorkingSet,
+    namespace: str,
+    worker_id: str,
+    speaker: str | None = None,
+) -> Worker:
     """Return the worker that speaks, or refuse one that is not active in this namespace."""
     worker = ws.workers.get(worker_id)
     if worker is None or worker.namespace != namespace:
         raise worker_rules.inactive(worker_id, None).to_error()
     if worker.status is WorkerStatus.OFFLINE:
         raise worker_rules.inactive(worker_id, worker.end_reason).to_error()
+    _check_speaker(worker, speaker)
     return worker
+
+
+def _check_speaker(worker: Worker, speaker: str | None) -> None:
+    refusal = worker_rules.speaker_refusal(worker, speaker)
+    if refusal is not None:
+        raise refusal.to_error()
 
 
 def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
     """Let a worker finish what it holds; the answer means that no later hand-out happens."""
     worker = _administered(ws, command.namespace, command.worker_id)
+    _check_speaker(worker, command.speaker)
     event = worker_rules.DrainRequested(command.deadline_ms)
     decision = ws.apply_worker(worker.id, event)
     if isinstance(decision, Rejection):
@@ -140,15 +169,16 @@ def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
     worker = ws.workers.get(command.worker_id)
     is_ours = worker is not None and worker.namespace == command.namespace
     if worker is not None and is_ours and worker.end_reason is EndReason.DEREGISTERED:
+        _check_speaker(worker, command.speaker)
         return worker
-    worker = _calling(ws, command.namespace, command.worker_id)
+    worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
     _end(ws, worker.id, EndReason.DEREGISTERED)
     return ws.workers[worker.id]
 
 
 def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
-    worker = _calling(ws, command.namespace, command.worker_id)
+    worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
     if not ws.rows.held.get(worker.id):
         # Who holds something may come back to finish it; nothing else is handed out.
         ws.check_enabled(command.namespace)

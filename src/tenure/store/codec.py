@@ -289,6 +289,7 @@ def worker_from(row: AnyRow) -> Worker:
         ended_at_ms=row[17],
         release_pending=bool(row[18]),
         version=row[19],
+        key_id=row[20],
     )
 
 
@@ -315,6 +316,7 @@ def worker_inserted(worker: Worker) -> tuple[object, ...]:
         worker.ended_at_ms,
         worker.release_pending,
         worker.version,
+        worker.key_id,
     )
 
 
@@ -329,6 +331,7 @@ def worker_updated(worker: Worker) -> tuple[object, ...]:
         worker.drain_at_ms,
         worker.ended_at_ms,
         worker.release_pending,
+        worker.key_id,
     )
 
 

@@ -133,7 +133,7 @@ def deaf_text(onlooker: Onlooker) -> str:
 
 
 def _lease_from(row: codec.AnyRow) -> Lease | None:
-    return None if row[20] is None else codec.lease_from(row[20:])
+    return None if row[21] is None else codec.lease_from(row[21:])
 
 
 async def list_online(

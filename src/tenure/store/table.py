@@ -191,9 +191,9 @@ async def share_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Receiver]:
 def _receiver(row: codec.AnyRow) -> Receiver:
     worker = codec.worker_from(row)
     queue = None
-    if row[20] is not None:
-        queue = Queue(worker.namespace, worker.queue, bool(row[20]), row[21])
-    return Receiver(worker, queue, row[22], row[23], row[24])
+    if row[21] is not None:
+        queue = Queue(worker.namespace, worker.queue, bool(row[21]), row[22])
+    return Receiver(worker, queue, row[23], row[24], row[25])
 
 
 async def read_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:

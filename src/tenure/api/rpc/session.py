@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import grpc
 import structlog
 
+from tenure.api.access import speaker
 from tenure.api.rate_limit import RateLimit
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.boundary import Context, shutting_down
@@ -129,6 +130,7 @@ class Session:
                 window=hello.window,
                 sink=self,
                 session_no=hello.session_no,
+                speaker=speaker(),
             ),
         )
         try:

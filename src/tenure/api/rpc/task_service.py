@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
+from tenure.api.access import speaker
 from tenure.api.rate_limit import Allowance
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.boundary import Context
@@ -269,6 +270,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             namespace=scope(request.namespace_id),
             worker_id=_worker_id(request.worker_id),
             items=task_view.refs(request.items),
+            speaker=self._speaker(request),
         )
         return pb.StartTasksResponse(results=await self._report(command))
 
@@ -282,6 +284,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             namespace=scope(request.namespace_id),
             worker_id=_worker_id(request.worker_id),
             items=tuple(task_view.beat(each) for each in request.items),
+            speaker=self._speaker(request),
         )
         return pb.HeartbeatTasksResponse(results=await self._report(command))
 
@@ -295,8 +298,20 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             namespace=scope(request.namespace_id),
             worker_id=_worker_id(request.worker_id),
             items=tuple(task_view.finish(each) for each in request.items),
+            speaker=self._speaker(request),
         )
         return pb.FinishTasksResponse(results=await self._report(command))
+
+    def _speaker(
+        self,
+        request: pb.StartTasksRequest
+        | pb.HeartbeatTasksRequest
+        | pb.FinishTasksRequest
+        | pb.CreateTaskTokenRequest,
+    ) -> str | None:
+        """Return the key that has to be the worker's own, unless that is known."""
+        namespace = scope(request.namespace_id)
+        return self._engine.worker_keys.unproven(namespace, request.worker_id, speaker())
 
     async def _report(
         self,
@@ -314,6 +329,14 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
     ) -> pb.CreateTaskTokenResponse:
         """Give the holder of a live attempt the token for its asynchronous completion."""
         namespace = scope(request.namespace_id)
+        by = self._speaker(request)
+        if by is not None:
+            await query.check_speaker(
+                self._engine.store,
+                namespace=namespace,
+                worker_id=_worker_id(request.worker_id),
+                speaker=by,
+            )
         task = await self._get(namespace, request.item.task_id)
         is_live = task.is_attempt_live and task.attempt == request.item.attempt
         if not is_live or task.worker_id != _worker_id(request.worker_id):

@@ -9,6 +9,7 @@ from google.protobuf import empty_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 import tenure
+from tenure.api.access import PRINCIPAL, speaker
 from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.rpc import task_view, worker_view
@@ -57,7 +58,9 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
     ) -> pb.RegisterWorkerResponse:
         """Register an incarnation; the same instance key again gives the same one."""
         namespace = scope(request.namespace_id)
-        command = c.RegisterWorker(namespace=namespace, new=self._new_worker(request))
+        command = c.RegisterWorker(
+            namespace=namespace, new=self._new_worker(request), speaker=speaker()
+        )
         self._allowance.registrations.take(namespace)
         made = cast("c.Registration", await self._engine.submit(command))
         return pb.RegisterWorkerResponse(
@@ -83,6 +86,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
             software_version=request.version,
             labels=dict(request.labels),
             lease_ms=worker_view.milliseconds(lease, "leaseDuration") if asked else 0,
+            key_id=PRINCIPAL.get().key_id,
         )
 
     async def WorkerHeartbeat(
@@ -101,6 +105,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
                 worker_id=worker_id,
                 beat=self._read_beat(request),
                 wants_cancels=True,
+                speaker=self._engine.worker_keys.unproven(namespace, worker_id, speaker()),
             ),
             bound=task_view.refs(request.bound_activities),
             unbound=task_view.refs(request.unbound_activities),
@@ -152,9 +157,12 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
                 worker_id=request.worker_id,
                 deadline_ms=deadline_ms,
                 is_own=True,
+                speaker=speaker(),
             )
         else:
-            command = c.DeregisterWorker(namespace=namespace, worker_id=request.worker_id)
+            command = c.DeregisterWorker(
+                namespace=namespace, worker_id=request.worker_id, speaker=speaker()
+            )
         await self._engine.submit(command)
         return empty_pb2.Empty()
 
@@ -223,6 +231,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
             types=frozenset(request.supported_workflow_types),
             max_tasks=request.max_tasks or 1,
             wait_ms=wait_ms,
+            speaker=speaker(),
         )
         with self._allowance.polls.place(command.namespace):
             given = await self._claim(command)

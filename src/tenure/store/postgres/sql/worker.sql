@@ -88,7 +88,7 @@ RETURNING CAST(id AS text);
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
     status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text),
-    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version
+    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version, key_id
 FROM workers
 WHERE namespace = :namespace
   AND (
@@ -98,16 +98,16 @@ WHERE namespace = :namespace
 ORDER BY id
 FOR UPDATE;
 
--- name: insert_workers(id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version)
+-- name: insert_workers(id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version, key_id)
 INSERT INTO workers (
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
     hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
-    release_pending, version
+    release_pending, version, key_id
 )
 SELECT
     id, namespace, queue, CAST(types AS jsonb), instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version,
     CAST(labels AS jsonb), session_no, end_reason, drain_at_ms, ended_at_ms, release_pending,
-    version
+    version, key_id
 FROM unnest(
     CAST(:id AS uuid[]), CAST(:namespace AS text[]), CAST(:queue AS text[]),
     CAST(:types AS text[]), CAST(:instance_key AS text[]), CAST(:registered_at_ms AS bigint[]),
@@ -115,11 +115,11 @@ FROM unnest(
     CAST(:name AS text[]), CAST(:hostname AS text[]), CAST(:pid AS integer[]),
     CAST(:software_version AS text[]), CAST(:labels AS text[]), CAST(:session_no AS integer[]),
     CAST(:end_reason AS text[]), CAST(:drain_at_ms AS bigint[]), CAST(:ended_at_ms AS bigint[]),
-    CAST(:release_pending AS boolean[]), CAST(:version AS integer[])
+    CAST(:release_pending AS boolean[]), CAST(:version AS integer[]), CAST(:key_id AS text[])
 ) AS g (
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
     hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
-    release_pending, version
+    release_pending, version, key_id
 );
 
 -- name: list_online_workers(server_id, after_id, amount)
@@ -142,7 +142,7 @@ SELECT
     CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.instance_key,
     w.registered_at_ms, w.status, w.mode, w.slots, w.name, w.hostname, w.pid,
     w.software_version, CAST(w.labels AS text), w.session_no, w.end_reason, w.drain_at_ms,
-    w.ended_at_ms, w.release_pending, w.version, CAST(l.worker_id AS text), l.namespace,
+    w.ended_at_ms, w.release_pending, w.version, w.key_id, CAST(l.worker_id AS text), l.namespace,
     CAST(l.server_id AS text), l.lease_until_ms, l.lease_ms, l.token, l.beat_at_ms,
     l.previous_beat_at_ms, l.total_completed, l.total_failed, l.active_count, l.loop_lag_ms,
     l.stuck_count, l.suspect_until_ms, l.failures
@@ -181,7 +181,7 @@ LIMIT CAST(:amount AS integer);
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
     status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text),
-    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version
+    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version, key_id
 FROM workers
 WHERE id = ANY(CAST(:id AS uuid[]))
 ORDER BY workers.id
@@ -225,7 +225,7 @@ WHERE w.status IS DISTINCT FROM 'online'
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
     status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text),
-    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version
+    session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version, key_id
 FROM workers
 WHERE id = ANY(CAST(:id AS uuid[]))
 ORDER BY workers.id;
@@ -245,14 +245,14 @@ SELECT
     CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.instance_key,
     w.registered_at_ms, w.status, w.mode, w.slots, w.name, w.hostname, w.pid,
     w.software_version, CAST(w.labels AS text), w.session_no, w.end_reason, w.drain_at_ms,
-    w.ended_at_ms, w.release_pending, w.version, q.is_paused, q.concurrency_max,
+    w.ended_at_ms, w.release_pending, w.version, w.key_id, q.is_paused, q.concurrency_max,
     l.beat_at_ms, l.lease_ms,
     CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
 FROM locked AS w
 LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
 LEFT JOIN leases AS l ON l.worker_id = w.id;
 
--- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending)
+-- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, key_id)
 UPDATE workers AS w
 SET status = g.status,
     session_no = g.session_no,
@@ -260,13 +260,16 @@ SET status = g.status,
     drain_at_ms = g.drain_at_ms,
     ended_at_ms = g.ended_at_ms,
     release_pending = g.release_pending,
+    key_id = g.key_id,
     version = g.version + 1
 FROM unnest(
     CAST(:id AS uuid[]), CAST(:version AS integer[]), CAST(:status AS text[]),
     CAST(:session_no AS integer[]), CAST(:end_reason AS text[]), CAST(:drain_at_ms AS bigint[]),
-    CAST(:ended_at_ms AS bigint[]), CAST(:release_pending AS boolean[])
+    CAST(:ended_at_ms AS bigint[]), CAST(:release_pending AS boolean[]),
+    CAST(:key_id AS text[])
 ) AS g (
-    id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending
+    id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending,
+    key_id
 )
 WHERE w.id = g.id AND w.version = g.version
 RETURNING CAST(w.id AS text);

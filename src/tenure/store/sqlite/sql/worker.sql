@@ -96,7 +96,7 @@ RETURNING id;
 SELECT
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
     hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
-    release_pending, version
+    release_pending, version, key_id
 FROM workers
 WHERE namespace = :namespace
   AND (
@@ -105,16 +105,16 @@ WHERE namespace = :namespace
   )
 ORDER BY id;
 
--- name: insert_workers(id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version)
+-- name: insert_workers(id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name, hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, version, key_id)
 INSERT INTO workers (
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
     hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
-    release_pending, version
+    release_pending, version, key_id
 )
 VALUES (
     :id, :namespace, :queue, :types, :instance_key, :registered_at_ms, :status, :mode, :slots,
     :name, :hostname, :pid, :software_version, :labels, :session_no, :end_reason, :drain_at_ms,
-    :ended_at_ms, :release_pending, :version
+    :ended_at_ms, :release_pending, :version, :key_id
 );
 
 -- name: list_online_workers(server_id, after_id, amount)
@@ -134,7 +134,7 @@ LIMIT :amount;
 SELECT
     w.id, w.namespace, w.queue, w.types, w.instance_key, w.registered_at_ms, w.status, w.mode,
     w.slots, w.name, w.hostname, w.pid, w.software_version, w.labels, w.session_no,
-    w.end_reason, w.drain_at_ms, w.ended_at_ms, w.release_pending, w.version, l.worker_id,
+    w.end_reason, w.drain_at_ms, w.ended_at_ms, w.release_pending, w.version, w.key_id, l.worker_id,
     l.namespace, l.server_id, l.lease_until_ms, l.lease_ms, l.token, l.beat_at_ms,
     l.previous_beat_at_ms, l.total_completed, l.total_failed, l.active_count, l.loop_lag_ms,
     l.stuck_count, l.suspect_until_ms, l.failures
@@ -180,7 +180,7 @@ LIMIT :amount;
 SELECT
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
     hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
-    release_pending, version
+    release_pending, version, key_id
 FROM workers
 WHERE id = :id;
 
@@ -212,7 +212,7 @@ WHERE w.status IS NOT 'online'
 SELECT
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
     hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms, ended_at_ms,
-    release_pending, version
+    release_pending, version, key_id
 FROM workers
 WHERE id = :id;
 
@@ -221,14 +221,14 @@ WHERE id = :id;
 SELECT
     w.id, w.namespace, w.queue, w.types, w.instance_key, w.registered_at_ms, w.status, w.mode,
     w.slots, w.name, w.hostname, w.pid, w.software_version, w.labels, w.session_no,
-    w.end_reason, w.drain_at_ms, w.ended_at_ms, w.release_pending, w.version, q.is_paused,
+    w.end_reason, w.drain_at_ms, w.ended_at_ms, w.release_pending, w.version, w.key_id, q.is_paused,
     q.concurrency_max, l.beat_at_ms, l.lease_ms, NULL
 FROM workers AS w
 LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
 LEFT JOIN leases AS l ON l.worker_id = w.id
 WHERE w.id = :id;
 
--- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending)
+-- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, key_id)
 UPDATE workers
 SET status = :status,
     session_no = :session_no,
@@ -236,5 +236,6 @@ SET status = :status,
     drain_at_ms = :drain_at_ms,
     ended_at_ms = :ended_at_ms,
     release_pending = :release_pending,
+    key_id = :key_id,
     version = :version + 1
 WHERE id = :id AND version = :version;
