@@ -1,4 +1,4 @@
-"""Certificates replaced and keys revoked under load: who is concerned, how soon, and who is not."""
+"""Certificates and keys replaced and revoked under load: whom it concerns, and how soon."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.soak.result import Result
 from tests.soak.rolling import judge
 from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
+from tests.wire.journal import wait_for
 from tests.wire.process import Process
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -28,7 +29,12 @@ BATCH: Final = 10
 SERVERS: Final = {"sqlite": 1, "postgres": 2}
 CERTIFICATE_S: Final = 1.0
 STREAMS_S: Final = 2.0
+# A heartbeat, by which a worker that polls and has nothing to say finds out.
+NEW_KEY_S: Final = 12.0
 _OUTAGE: Final = "goes on trying"
+# What a poll is told that waits with the old key; it is asked for again with the new one.
+_OLD_KEY: Final = "has expired or was revoked"
+_NEW_KEY: Final = "is registered with a new API key"
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -66,20 +72,22 @@ class _Rotation:
         self._size = size
         self._authority = Authority(stage.folder)
         self._pair = Pair(stage.folder, "server").write(self._authority.issue())
+        self._key_file = stage.folder / "worker.key"
         self._handles: list[Handle[None]] = []
         self._complaints: list[str] = []
         self._certificate_s: list[float] = []
         self._ends_s: list[float] = []
+        self._keys_s: list[float] = []
 
     async def play(self, dialect: str) -> list[Result]:
         admin_key = await self._first_key()
         tls = ("--tls-cert", str(self._pair.certificate), "--tls-key", str(self._pair.key))
         servers = [await self._stage.server(*tls) for _ in range(SERVERS[dialect])]
         doors = [self._door(each, admin_key) for each in servers]
-        worker_key = await doors[0].new_key("worker")
+        self._write_key(await doors[0].new_key("worker"))
         client_key = await doors[0].new_key("client")
         workers = [
-            await self._worker(servers[number % len(servers)], mode, worker_key)
+            await self._worker(servers[number % len(servers)], mode)
             for number, mode in enumerate(self._size.modes)
         ]
         async with (
@@ -87,8 +95,10 @@ class _Rotation:
             self._kept(client, doors, client_key) as kept,
         ):
             load = asyncio.ensure_future(self._load(client))
-            for _ in range(self._size.rounds):
+            for number in range(self._size.rounds):
                 await self._revoke(client, doors)
+                if number % 2:
+                    await self._change_key(doors[0], workers)
                 await self._replace(doors, servers, client_key)
                 await asyncio.sleep(self._size.round_s)
             load.cancel()
@@ -97,7 +107,7 @@ class _Rotation:
                 self._complaints.append(f"the load ended with {error}")
             self._complaints += [f"{each} was cut off: {each.how}" for each in kept if each.is_over]
             self._complaints += await judge(self._handles, workers)
-        self._complaints += ["a worker lost its server" for each in workers if _OUTAGE in each.log]
+        self._complaints += ["a worker lost its server" for each in workers if _is_cut_off(each)]
         return self._results(f"rotation, {dialect}", len(kept))
 
     def _results(self, name: str, kept_count: int) -> list[Result]:
@@ -114,6 +124,12 @@ class _Rotation:
                 f"{name}: the end of {len(self._ends_s)} streams of revoked keys",
                 STREAMS_S,
                 max(self._ends_s),
+                scale,
+            ),
+            bound(
+                f"{name}: {len(self._size.modes)} workers with a new key",
+                NEW_KEY_S,
+                max(self._keys_s),
                 scale,
             ),
             spotless(
@@ -139,8 +155,9 @@ class _Rotation:
     def _door(self, server: ServerProcess, admin_key: str) -> Door:
         return Door(server.grpc, server.http, self._authority.file, admin_key)
 
-    async def _worker(self, server: ServerProcess, mode: str, key: str) -> SdkWorker:
-        options = ("--api-key", key, "--tls-ca", str(self._authority.file))
+    async def _worker(self, server: ServerProcess, mode: str) -> SdkWorker:
+        files = (str(self._key_file), str(self._authority.file))
+        options = ("--api-key-file", files[0], "--tls-ca", files[1])
         return await SdkWorker.start(self._stage, server.grpc, mode=mode, options=options)
 
     def _client(self, server: ServerProcess, key: str) -> Client:
@@ -202,6 +219,26 @@ class _Rotation:
                     await stream.ended_s()
             self._complaints += [f"{each} was opened again" for each in again if each.was_open]
 
+    async def _change_key(self, door: Door, workers: Sequence[SdkWorker]) -> None:
+        """Give the workers a new key while they work, and revoke the old one."""
+        old, told = self._key_file.read_text(), [each.log.count(_NEW_KEY) for each in workers]
+        began_s = time.monotonic()
+        self._write_key(await door.new_key("worker"))
+        for worker, count in zip(workers, told, strict=True):
+            await wait_for(
+                lambda worker=worker, count=count: worker.log.count(_NEW_KEY) > count,  # type: ignore[misc]  # the defaults bind these
+                PATIENCE_S,
+                "a worker with its new key",
+            )
+        self._keys_s.append(time.monotonic() - began_s)
+        await door.revoke(old)
+
+    def _write_key(self, key: str) -> None:
+        """Write a key as a secret is mounted: whole, and at once."""
+        new = self._key_file.with_suffix(".new")
+        new.write_text(key)
+        new.replace(self._key_file)
+
     async def _replace(
         self, doors: Sequence[Door], servers: Sequence[ServerProcess], client_key: str
     ) -> None:
@@ -219,3 +256,7 @@ class _Rotation:
         for server in servers:
             async with self._client(server, client_key) as client:
                 await (await client.enqueue(sdk_activity.nap, 0)).result(timeout=PATIENCE_S)
+
+
+def _is_cut_off(worker: SdkWorker) -> bool:
+    return any(_OUTAGE in line and _OLD_KEY not in line for line in worker.log.splitlines())

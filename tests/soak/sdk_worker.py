@@ -7,6 +7,7 @@ import asyncio
 import importlib
 import logging
 import os
+from pathlib import Path
 
 from tenure import TLS, Worker
 from tests.soak.sdk_activity import JOURNAL
@@ -20,6 +21,7 @@ if __name__ == "__main__":
     parser.add_argument("--processes", type=int)
     parser.add_argument("--journal", required=True)
     parser.add_argument("--api-key")
+    parser.add_argument("--api-key-file", type=Path)
     parser.add_argument("--tls-ca")
     said = parser.parse_args()
     os.environ[JOURNAL] = said.journal
@@ -30,7 +32,7 @@ if __name__ == "__main__":
         max_concurrent=said.slots,
         max_processes=said.processes,
         mode=said.mode,
-        api_key=said.api_key,
+        api_key=said.api_key or said.api_key_file,
         tls=TLS(ca=said.tls_ca) if said.tls_ca else None,
     )
     asyncio.run(worker.run())

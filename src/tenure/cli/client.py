@@ -18,7 +18,7 @@ from tenure.cli.request import Completion, DrainChoice, EnqueueOptions, TaskQuer
 from tenure.cli.rpc_failure import NOT_CONNECTED, failure_of
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.engine.clock import SystemClock
-from tenure.sdk.target import find_api_key
+from tenure.sdk.api_key import find_api_key
 from tenure.sdk.tls import TLS, credentials
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_pb2, worker_pb2

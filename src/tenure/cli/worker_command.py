@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
@@ -33,6 +34,7 @@ _IN_CODE: Final = (
     "health",
     "drain_deadline_ms",
     "api_key",
+    "api_key_file",
     "is_tls",
     "tls_ca",
     "tls_cert",
@@ -57,6 +59,7 @@ class _Options(TypedDict):
     is_quiet: bool
     is_verbose: bool
     api_key: str
+    api_key_file: Path | None
     tls: TLS | None
 
 
@@ -81,6 +84,14 @@ class _Options(TypedDict):
     help="The namespace, as NAME or TENANT/WORKSPACE.",
 )
 @target_option
+@click.option(
+    "--api-key-file",
+    envvar="TENURE_API_KEY_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A file with the API key; another key that is written into it is used from then on.",
+)
 @click.option(
     "--max-concurrent",
     type=click.IntRange(1),
@@ -169,7 +180,7 @@ def _made(module: str, activities: list[object], options: _Options) -> Worker:
             mode="poll" if options["mode"] == "poll" else "session",
             health=options["health"],
             drain_deadline=options["drain_deadline_ms"] / 1_000,
-            api_key=options["api_key"],
+            api_key=options["api_key"] or options["api_key_file"] or "",
             tls=options["tls"] or False,
         )
     except (ValueError, TypeError) as error:

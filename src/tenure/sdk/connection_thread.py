@@ -12,12 +12,14 @@ import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
+from tenure.sdk.api_key import find_api_key
 from tenure.sdk.duration import Duration
 from tenure.sdk.event_loop import new_event_loop
-from tenure.sdk.target import check_client, find_api_key, split_targets
+from tenure.sdk.target import check_client, split_targets
 from tenure.sdk.tls import TLS, resolve
 
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ class Anchor:
         target: str | Sequence[str] | None,
         namespace: str,
         timeout: Duration,
-        api_key: str | None,
+        api_key: str | Path | None,
         tls: TLS | bool | None,
         **others: object,
     ) -> None:

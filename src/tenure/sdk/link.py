@@ -12,6 +12,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -19,8 +20,9 @@ from google.protobuf.message import Message
 from tenure import __version__
 from tenure.errors import ERRORS, TenureError, Unavailable
 from tenure.sdk import lineage, refusal
+from tenure.sdk.api_key import ApiKey
 from tenure.sdk.relayed import RelayedConnection, RelayProcess
-from tenure.sdk.target import find_api_key, split_targets
+from tenure.sdk.target import split_targets
 from tenure.sdk.tls import TLS, credentials, is_exposed
 from tenure.transport import grpc
 
@@ -122,7 +124,7 @@ class Link:
         self,
         targets: str | Sequence[str] | None,
         *,
-        api_key: str | None = None,
+        api_key: str | Path | None = None,
         tls: TLS | None = None,
         keep_alive_s: float = 0.0,
     ) -> None:
@@ -133,10 +135,9 @@ class Link:
         """
         self.targets = split_targets(targets)
         self._options = (*_OPTIONS, *_keep_alive(keep_alive_s))
-        key = find_api_key(api_key)
-        self._metadata = (("authorization", f"Bearer {key}"),) if key else None
+        self.api_key = ApiKey(api_key)
         self._tls = tls
-        if is_exposed(self.targets, key, tls):
+        if is_exposed(self.targets, self.api_key.text, tls):
             log.warning(
                 "The API key goes to %s without TLS: others on the network can read it. "
                 "Use TLS if the server offers it: tls=True, or TENURE_TLS=1.",
@@ -190,7 +191,7 @@ class Link:
     ) -> Response:
         """Call once and return the answer. A target that does not answer is left for the next."""
         connection = self._connection()
-        call = connection.unary(method)(request, timeout=timeout_s, metadata=self._metadata)
+        call = connection.unary(method)(request, timeout=timeout_s, metadata=self.api_key.metadata)
         try:
             answer: Response = await call
         except grpc.aio.AioRpcError as error:
@@ -239,7 +240,8 @@ class Link:
     def stream(self, method: Method[Request, Response]) -> Stream[Request, Response]:
         """Open a stream in both directions to the present target."""
         connection = self._connection()
-        return Stream(self, connection, connection.stream(method)(metadata=self._metadata))
+        call = connection.stream(method)(metadata=self.api_key.metadata)
+        return Stream(self, connection, call)
 
     async def move(self, failed: AnyConnection) -> None:
         """Go to the next target, or to the same again, unless somebody has done so already."""

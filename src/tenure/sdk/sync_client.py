@@ -15,6 +15,7 @@ from tenure.sdk.connection_thread import Anchor, Inbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from tenure.core.task_record import TaskState
     from tenure.sdk.client.completion import Completion
@@ -158,7 +159,7 @@ class SyncClient:
         target: str | Sequence[str] | None = None,
         *,
         namespace: str = "default",
-        api_key: str | None = None,
+        api_key: str | Path | None = None,
         tls: TLS | bool | None = None,
         codec: Codec | None = None,
         timeout: Duration = "30s",
@@ -166,7 +167,8 @@ class SyncClient:
         """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
 
         Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
-        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY.
+        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY, or in the
+        file TENURE_API_KEY_FILE. A ``Path`` is read again when it gets a new key.
         ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
         certificate of this client. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and
         _KEY say it.

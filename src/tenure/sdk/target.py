@@ -12,7 +12,6 @@ from tenure.sdk.duration import Duration, duration_ms
 
 DEFAULT_TARGET: Final = "127.0.0.1:7301"
 _VARIABLE: Final = "TENURE_TARGET"
-_KEY_VARIABLE: Final = "TENURE_API_KEY"
 
 
 def split_targets(targets: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -36,19 +35,6 @@ def _check_target(target: str) -> None:
         raise ValueError(f"{target!r} is a URL. Give the gRPC address of a server as host:port.")
     if not target.startswith("unix:") and not target.rpartition(":")[2].isdigit():
         raise ValueError(f"{target!r} has no port. Write host:port, such as {DEFAULT_TARGET}.")
-
-
-def find_api_key(given: str | None) -> str:
-    """Return the API key to send, or nothing; None is that of the environment, if it has one.
-
-    A ``ValueError`` says that a text cannot be a key, and never what the text is.
-    """
-    if given is None:
-        given = os.environ.get(_KEY_VARIABLE, "")
-    key = given.strip()
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise ValueError("api_key must be a key as the server gave it: tnr_, an id and a secret.")
-    return key
 
 
 def check_client(target: str | Sequence[str] | None, namespace: str, timeout: Duration) -> None:

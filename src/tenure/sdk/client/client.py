@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from tenure.core import check
@@ -52,7 +53,7 @@ class Client:
         target: str | Sequence[str] | None = None,
         *,
         namespace: str = "default",
-        api_key: str | None = None,
+        api_key: str | Path | None = None,
         tls: TLS | bool | None = None,
         codec: Codec | None = None,
         timeout: Duration = "30s",
@@ -60,7 +61,8 @@ class Client:
         """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
 
         Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
-        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY.
+        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY, or in the
+        file TENURE_API_KEY_FILE. A ``Path`` is read again when it gets a new key.
         ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
         certificate of this client. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and
         _KEY say it.

@@ -271,7 +271,7 @@ class Connection:
             else:
                 self._outage.over()
                 self._was_registered = True
-                return self._begin(answer, first_at_s, executor)
+                return self._begin(request, answer, first_at_s, executor)
         return None
 
     def _registration(self) -> workflow_pb.RegisterWorkerRequest:
@@ -298,6 +298,7 @@ class Connection:
 
     def _begin(
         self,
+        request: workflow_pb.RegisterWorkerRequest,
         answer: workflow_pb.RegisterWorkerResponse,
         sent_at_s: float,
         executor: Executor,
@@ -313,6 +314,7 @@ class Connection:
         self._me = Incarnation(
             answer.worker_id, self._setup, self._link, executor, heart, self._vitals
         )
+        self._me.registration = request
         self._me.drain_bell = self._bell
         log.info(
             "Registered as worker %s at %s for queue %s with %d slots.",

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from tenure.core.worker import OTHER_KEY
 from tenure.errors import (
     ERRORS,
     PermissionDenied,
@@ -19,7 +20,7 @@ from tenure.errors import (
 )
 from tenure.sdk import refusal
 from tenure.sdk.context import StopReason
-from tenure.sdk.link import Backoff, Link
+from tenure.sdk.link import Backoff, Link, Method
 from tenure.sdk.worker import method
 from tenure.sdk.worker.bell import Bell
 from tenure.sdk.worker.heart import Heart
@@ -33,6 +34,8 @@ from tenure.v1.error_pb2 import ErrorDetail
 
 log = logging.getLogger("tenure.worker")
 
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 Item = TypeVar("Item", task_pb2.TaskRef, task_pb2.TaskBeat, task_pb2.TaskFinish)
 
 # After a suspend no timer of the loop is on time: the lease is looked at this often.
@@ -69,6 +72,8 @@ class Incarnation:
         vitals: Vitals,
     ) -> None:
         self.worker_id = worker_id
+        # What it was registered with, to do so again with another API key.
+        self.registration = workflow_pb.RegisterWorkerRequest()
         self.setup = setup
         self.link = link
         self.heart = heart
@@ -214,6 +219,28 @@ class Incarnation:
         taken = max(self.vitals.stuck_count, self._leftover_count)
         return max(0, self.setup.max_concurrent - taken)
 
+    # -- Calls
+
+    async def ask(
+        self, which: Method[Request, Response], request: Request, *, timeout_s: float
+    ) -> Response:
+        """Call once; with a new API key the worker makes itself known before."""
+        try:
+            return await self.link.ask(which, request, timeout_s=timeout_s)
+        except WorkerInactive as over:
+            await self.register_again(over)
+        return await self.link.ask(which, request, timeout_s=timeout_s)
+
+    async def register_again(self, over: WorkerInactive | None = None) -> None:
+        """Let the worker belong to the present API key; what it holds goes on.
+
+        ``over`` is the refusal that asks for it; any other one is raised as it is.
+        """
+        if over is not None and reason_of(over) != OTHER_KEY:
+            raise over
+        await self.link.ask(method.REGISTER, self.registration, timeout_s=method.CALL_S)
+        log.info("Worker %s is registered with a new API key.", self.worker_id)
+
     # -- The end
 
     def begin_drain(self, deadline_in_s: float | None = None) -> None:
@@ -253,7 +280,7 @@ class Incarnation:
         backoff = Backoff()
         while True:
             try:
-                await self.link.ask(method.DEREGISTER, request, timeout_s=method.CALL_S)
+                await self.ask(method.DEREGISTER, request, timeout_s=method.CALL_S)
             except TenureError as error:
                 if not is_passing(error):
                     raise
@@ -293,14 +320,14 @@ class Incarnation:
         request = task_pb.StartTasksRequest(
             namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
         )
-        answer = await self.link.ask(method.START_TASKS, request, timeout_s=method.CALL_S)
+        answer = await self.ask(method.START_TASKS, request, timeout_s=method.CALL_S)
         self._take_results(items, answer.results)
 
     async def _beat_tasks(self, items: Sequence[task_pb2.TaskBeat]) -> None:
         request = task_pb.HeartbeatTasksRequest(
             namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
         )
-        answer = await self.link.ask(method.HEARTBEAT_TASKS, request, timeout_s=method.CALL_S)
+        answer = await self.ask(method.HEARTBEAT_TASKS, request, timeout_s=method.CALL_S)
         self._take_results(items, answer.results)
 
     def _take_results(
@@ -319,7 +346,7 @@ class Incarnation:
         request = task_pb.FinishTasksRequest(
             namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
         )
-        answer = await self.link.ask(method.FINISH_TASKS, request, timeout_s=method.CALL_S)
+        answer = await self.ask(method.FINISH_TASKS, request, timeout_s=method.CALL_S)
         for item, result in zip(items, answer.results, strict=True):
             error = result.error if result.HasField("error") else None
             self.answered((item.task_id, item.attempt), error)

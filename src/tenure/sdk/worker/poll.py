@@ -88,7 +88,7 @@ class PollMode:
         )
         try:
             timeout_s = POLL_MS / 1_000 + method.CALL_S
-            answer = await me.link.ask(method.POLL, request, timeout_s=timeout_s)
+            answer = await me.ask(method.POLL, request, timeout_s=timeout_s)
         except WorkerDraining:
             me.begin_drain()
             return
@@ -102,7 +102,7 @@ class PollMode:
         await asyncio.sleep(heart.due_in_s())
         request = self._make_beat()
         try:
-            answer = await me.link.ask(method.HEARTBEAT, request, timeout_s=heart.patience_s)
+            answer = await me.ask(method.HEARTBEAT, request, timeout_s=heart.patience_s)
         except TokenMismatch as error:
             me.ledger.put_unbound(request.unbound_activities)
             heart.mismatched(str(error.fields["current_token"]))

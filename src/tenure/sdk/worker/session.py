@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from tenure.errors import TenureError, Unavailable, WorkerInactive
 from tenure.sdk import refusal
 from tenure.sdk.link import Stream
 from tenure.sdk.worker import method
-from tenure.sdk.worker.incarnation import Incarnation, is_passing
+from tenure.sdk.worker.incarnation import Incarnation, is_denied, is_passing
 from tenure.sdk.worker.outage import Outage
 from tenure.sdk.worker.together import run_together
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2
+
+log = logging.getLogger("tenure.worker")
 
 Wire = Stream[pb.ClientFrame, pb.ServerFrame]
 
@@ -22,6 +25,10 @@ WELCOME_S: Final = 5.0
 GOODBYE_S: Final = 5.0
 # How often it is looked at whether this thread can run at all.
 GUARD_S: Final = 1.0
+
+
+class _KeyReplaced(Exception):  # noqa: N818 (not an error: the session is opened again)
+    """There is a new API key, and the session was opened with the old one."""
 
 
 class SessionMode:
@@ -33,6 +40,7 @@ class SessionMode:
         self._session_no = 0
         self._said_goodbye = False
         self._window = 0
+        self._key_number = 0
         self._unbound: list[task_pb2.TaskRef] = []
 
     async def serve(self) -> None:
@@ -41,8 +49,10 @@ class SessionMode:
         while True:
             try:
                 await self._stream()
-            except WorkerInactive:
-                raise
+            except _KeyReplaced:
+                continue
+            except WorkerInactive as over:
+                await self._register_again(over)
             except TenureError as error:
                 me.is_connected = False
                 await asyncio.sleep(self._outage.pause_s(error))
@@ -51,7 +61,17 @@ class SessionMode:
             finally:
                 me.is_connected = False
 
+    async def _register_again(self, over: WorkerInactive) -> None:
+        """Go on with a new API key, unless the incarnation is over."""
+        try:
+            await self._me.register_again(over)
+        except WorkerInactive:
+            raise
+        except TenureError as error:
+            await asyncio.sleep(self._outage.pause_s(error))
+
     async def _stream(self) -> None:
+        self._key_number = self._me.link.api_key.look()
         stream = self._me.link.stream(method.OPEN_SESSION)
         try:
             await self._greet(stream)
@@ -184,14 +204,30 @@ class SessionMode:
         raise await self._give_up(stream, "did not end the session")
 
     async def _guard(self, stream: Wire) -> None:
-        """Leave a server that does not answer heartbeats, or does not read."""
+        """Leave a server that does not answer heartbeats or does not read; follow a new key."""
         heart = self._me.heart
         while left_s := heart.overdue_in_s():
             pause_s, began_s = min(left_s, GUARD_S), heart.clock()
             await asyncio.sleep(pause_s)
             heart.starved(heart.clock() - began_s - pause_s)
+            if self._me.link.api_key.look() != self._key_number:
+                await self._follow_key()
         heart.unanswered()
         raise await self._give_up(stream, "did not answer a heartbeat")
+
+    async def _follow_key(self) -> None:
+        """Open the session again with a new API key, before the old one is revoked."""
+        number = self._me.link.api_key.look()
+        try:
+            await self._me.register_again()
+        except TenureError as error:
+            if is_denied(error):
+                self._key_number = number
+                log.warning("The session goes on with the old API key: %s", error.message)
+            elif not is_passing(error):
+                raise
+            return
+        raise _KeyReplaced
 
     def _next_frame(self) -> pb.ClientFrame | None:
         """Return everything that is to be said now, in one frame."""

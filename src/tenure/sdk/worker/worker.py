@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import Context, copy_context
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal
 
@@ -49,7 +50,8 @@ class Worker:
     for a sign of life before it gives the tasks to others (unset, the server chooses).
     ``drain_deadline`` is how long running tasks may take after the worker was asked to stop.
     ``health`` is the ``host:port`` for probes: ``/livez`` and ``/readyz``. ``api_key`` is for
-    servers that ask for one; unset, it is that of the variable TENURE_API_KEY.
+    servers that ask for one; unset, it is that of the variable TENURE_API_KEY, or in the file that
+    TENURE_API_KEY_FILE names. A ``Path`` is read again when it gets a new key.
     ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
     certificate of this worker. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and _KEY
     say it.
@@ -72,7 +74,7 @@ class Worker:
         drain_deadline: Duration = "5m",
         health: str | None = None,
         codec: Codec | None = None,
-        api_key: str | None = None,
+        api_key: str | Path | None = None,
         tls: TLS | bool | None = None,
     ) -> None:
         """Check everything that can be checked here; ``run`` connects.
