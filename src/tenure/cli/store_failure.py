@@ -9,10 +9,11 @@ import apsw
 from tenure.cli.exit_code import EXIT_CODES, ExitCode
 from tenure.cli.failure import CliError
 from tenure.errors import TenureError
-from tenure.store.failure import SchemaError, StoreError, StoreInUseError
+from tenure.store.failure import MISCONFIGURED, Lost, SchemaError, StoreError, StoreInUseError
 from tenure.store.location import shown
 
 _LOOK: Final = "Check --store, and that the database is there and may be used by you."
+_POOLED: Final = "Start the server with --pooled, or name PostgreSQL itself with --store."
 
 
 def failure_of(error: Exception, url: str) -> CliError | None:
@@ -30,6 +31,8 @@ def failure_of(error: Exception, url: str) -> CliError | None:
         )
     if isinstance(error, StoreInUseError | SchemaError):
         return CliError(str(error), why=f"The store is {where}.", exit_code=ExitCode.CONFLICT)
+    if isinstance(error, Lost) and error.reason == MISCONFIGURED:
+        return _unreachable(where, str(error), _POOLED)
     if isinstance(error, StoreError):
         return _unreachable(where, str(error))
     if isinstance(error, apsw.Error):
@@ -71,10 +74,10 @@ def _of_postgres(error: Exception, where: str) -> CliError | None:
     return None
 
 
-def _unreachable(where: str, why: str) -> CliError:
+def _unreachable(where: str, why: str, hint: str = _LOOK) -> CliError:
     return CliError(
         f"The store {where} cannot be used.",
         why=why.rstrip(".") + ".",
-        hint=_LOOK,
+        hint=hint,
         exit_code=ExitCode.UNREACHABLE,
     )

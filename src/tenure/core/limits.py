@@ -286,6 +286,10 @@ NEW_WORK_SHARE_MAX: Final = 0.8
 JUDGED_BATCH_MAX: Final = 5_000
 # Between two scans from the very head of a line a hundred times the time of the last one passes.
 FULL_CLAIM_BUDGET: Final = 100
+# Where nobody can tell of work such scans are the only way to find it: a tenth of the time.
+UNTOLD_CLAIM_BUDGET: Final = 10
+# Of the pace of the fallback poll, which is spread by a tenth: so each poll may scan from the head.
+FULL_CLAIM_PACE: Final = 0.85
 # Hints for other replicas are sent together: inside the transactions they would queue up.
 NOTIFY_MS: Final = 20
 # PostgreSQL refuses a hint of 8,000 bytes; one of each kind takes at most five of these.

@@ -142,6 +142,7 @@ class Dispatch:
             claims.seen,
             mono_ms=self._clock.monotonic_ms(),
             took_ms=claims.took_ms,
+            is_told=self._replicas.is_told,
         )
         ws = committed.ws
         for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):

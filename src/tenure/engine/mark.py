@@ -3,7 +3,8 @@
 For each (queue, type, priority) a low-water mark lies at or before every claimable fresh task that
 this server knows of, so that a claim does not read the entries of finished tasks that a long-open
 snapshot keeps in the index. What other servers put below a mark is found by a look from the very
-head of the line, which comes each second, or as seldom as a hundred times its own duration.
+head of the line, which comes each second, or as seldom as a hundred times its own duration; each
+half second, or ten times, where nobody can tell of work.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import msgspec
 from tenure.core.limits import (
     FALLBACK_POLL_MS,
     FULL_CLAIM_BUDGET,
+    FULL_CLAIM_PACE,
+    NEWS_POLL_MS,
     PRIORITY_MAX,
     PRIORITY_MIN,
     SOLE_BYTES_MAX,
     SUSPECTS_CLAIMED_MAX,
+    UNTOLD_CLAIM_BUDGET,
 )
 from tenure.core.task_record import Line, Task
 from tenure.store.table import Demand
@@ -92,8 +96,9 @@ class Marks:
         *,
         mono_ms: int,
         took_ms: int,
+        is_told: bool = True,
     ) -> None:
-        """Take in what a committed claim has seen."""
+        """Take in what a committed claim has seen; ``is_told``: others tell of their work."""
         seen: dict[tuple[LineKey, Line, int], tuple[int, Mark]] = {}
         for task in tasks:
             priority = task.priority if task.line is Line.FRESH else PRIORITY_MIN
@@ -121,8 +126,7 @@ class Marks:
             else:
                 line.maybe_fresh.discard(demand.priority_min)
             if mono_ms >= line.full_look_at_mono_ms:
-                pause_ms = max(FALLBACK_POLL_MS, FULL_CLAIM_BUDGET * took_ms)
-                line.full_look_at_mono_ms = mono_ms + pause_ms
+                line.full_look_at_mono_ms = mono_ms + _pause_ms(took_ms, is_told=is_told)
 
     def left(self, task: Task, *, is_new: bool = False) -> None:
         """Note a claimable task that a committed batch left in the store."""
@@ -165,6 +169,13 @@ class Marks:
 def _whole(key: LineKey, line: Line, amount: int) -> Demand:
     """Return the probe of a line that is read from its head, over all priorities."""
     return _demand(key, line, PRIORITY_MIN, PRIORITY_MAX, _HEAD, amount)
+
+
+def _pause_ms(took_ms: int, *, is_told: bool) -> int:
+    """Return how long after a look from the head the next one may come."""
+    poll_ms = FALLBACK_POLL_MS if is_told else NEWS_POLL_MS
+    budget = FULL_CLAIM_BUDGET if is_told else UNTOLD_CLAIM_BUDGET
+    return max(round(FULL_CLAIM_PACE * poll_ms), budget * took_ms)
 
 
 def _demand(

@@ -73,6 +73,11 @@ class Replicas:
         self._events_wanted: asyncio.TimerHandle | None = None
         self.is_event_wanted = False
 
+    @property
+    def is_told(self) -> bool:
+        """Tell whether this server hears of work elsewhere, or there is no other server."""
+        return self._store.is_listening or not self._store.is_shared
+
     def tell(self, group: Group) -> None:
         """Tell of work in a queue, soon."""
         self._add(Kind.QUEUE, f"{group[0]} {group[1]}")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+MISCONFIGURED: Final = "store_misconfigured"
+"""The reason of a loss that no waiting mends."""
+
 
 class StoreError(Exception):
     """A transaction did not happen."""

@@ -16,8 +16,11 @@ class ClaimFallback:
     name = "claim_fallback"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return the pace of the fallback."""
-        return engine.settings.fallback_poll_ms
+        """Return the pace of the fallback; where nobody can tell of work it is the only way."""
+        settings = engine.settings
+        if engine.store.is_listening or not engine.store.is_shared:
+            return settings.fallback_poll_ms
+        return min(settings.fallback_poll_ms, settings.news_poll_ms)
 
     async def run_once(self, engine: Engine) -> Report:
         """Touch every queue for which somebody waits."""

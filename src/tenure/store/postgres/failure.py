@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import asyncpg
 
-from tenure.store.failure import Blocked, Conflict, Lost, Refused
+from tenure.store.failure import MISCONFIGURED, Blocked, Conflict, Lost, Refused
 
 _CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
@@ -25,6 +27,17 @@ _LOSSES = (
     OSError,
 )
 
+# What a pooler in transaction mode refuses or forgets: settings of a session, named statements.
+_POOLER = (
+    asyncpg.ProtocolViolationError,
+    asyncpg.InvalidSQLStatementNameError,
+    asyncpg.DuplicatePreparedStatementError,
+)
+_POOLED: Final = (
+    "It seems that a pooler in transaction mode, such as pgbouncer, stands before PostgreSQL: "
+    "start the server with --pooled (TENURE_POOLED=1), or connect to PostgreSQL itself."
+)
+
 
 def translated(error: BaseException) -> BaseException:
     """Return the store's own failure for an error, or the error itself."""
@@ -36,6 +49,8 @@ def translated(error: BaseException) -> BaseException:
         return Lost("The database has no space left.", reason="storage_full")
     if isinstance(error, _REFUSALS):
         return Refused(type(error).__name__)
+    if isinstance(error, _POOLER):
+        return Lost(f"{error}. {_POOLED}", reason=MISCONFIGURED)
     if isinstance(error, TimeoutError):
         return Lost("PostgreSQL does not answer in time.", reason="store_slow")
     if isinstance(error, _LOSSES):
