@@ -57,7 +57,8 @@ async def run(context: Context) -> dict[str, float]:
 class Client:
     """Enqueues, and hears of results over one stream."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, idle_count: int = IDLE_COUNT) -> None:
+        self._idle_count = idle_count
         self._tasks: Any = task_service_pb2_grpc.TaskServiceStub(channel)
         self._watch: Any = self._tasks.WatchTasks()
         self._ids = SystemClock()
@@ -100,7 +101,7 @@ class Client:
     async def idle(self) -> list[float]:
         """Run tasks one after the other and return how long each took."""
         took = []
-        for _ in range(IDLE_COUNT):
+        for _ in range(self._idle_count):
             task_id = self._ids.new_id()
             self._left = 1
             self._all_done.clear()
