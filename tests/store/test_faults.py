@@ -6,6 +6,7 @@ import asyncio
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
+from tenure.core.limits import READ_POOL_SIZE
 from tenure.store import table
 from tenure.store.failure import Lost, Refused, StoreInUseError
 from tenure.store.postgres import PostgresStore
@@ -466,6 +468,27 @@ async def test_a_read_on_sqlite_has_a_time_limit(
     assert failure.value.reason == "read_timeout"
     ((queue, *_),) = await sqlite_store.read(lambda tx: tx.one("count_tasks", NAMESPACE, ""))
     assert queue == QUEUE
+
+
+async def test_a_lookup_does_not_wait_for_any_number_of_scans(store: Store) -> None:
+    is_over = threading.Event()
+
+    async def hold(tx: Tx) -> None:
+        await tx.one("read_namespaces", NAMESPACE if store.dialect == "sqlite" else [NAMESPACE])
+        if store.dialect == "sqlite":
+            is_over.wait(60)
+        else:
+            await asyncio.to_thread(is_over.wait, 60)
+
+    scans = [asyncio.ensure_future(store.scan(hold)) for _ in range(READ_POOL_SIZE + 2)]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(30):
+            assert await store.read(lambda tx: table.read_namespaces(tx, ["x/y"])) == []
+        assert not any(scan.done() for scan in scans)
+    finally:
+        is_over.set()
+        await asyncio.gather(*scans)
 
 
 async def test_servers_hear_what_others_tell_and_not_what_they_say_themselves(dsn: str) -> None:

@@ -273,6 +273,9 @@ CONNECT_SECONDS_MAX: Final = 5.0
 OTHER_HOSTS_SECONDS_MAX: Final = 1.0
 # Lists and lookups share few connections, so that they never crowd out the lanes.
 READ_POOL_SIZE: Final = 4
+# Lists and counts at the same time; the other connections are for lookups, which never wait for
+# them: the result that somebody waits for is one.
+SCANS_MAX: Final = 2
 # A server that could not commit a heartbeat for SIGHT_STALL_MS is blind, so it probes more often.
 SIGHT_PROBE_MS: Final = 400
 # How often leases are scanned, and retention looks for what is old.

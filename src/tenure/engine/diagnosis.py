@@ -148,10 +148,10 @@ class _Look:
 
     async def _look_at_store(self) -> None:
         store = self._engine.store
-        settings = await store.read(reads.read_settings)
-        size_bytes = await store.read(reads.read_size)
-        applied = await store.read(reads.list_applied)
-        servers = await store.read(reads.list_servers)
+        settings = await store.scan(reads.read_settings)
+        size_bytes = await store.scan(reads.read_size)
+        applied = await store.scan(reads.list_applied)
+        servers = await store.scan(reads.list_servers)
         disk = await asyncio.to_thread(_read_disk, settings.get("file", ""))
         self.findings += [
             rules.check_durability(store.dialect, settings),
@@ -170,11 +170,11 @@ class _Look:
         now_ms, extent = self.store_now_ms, self._question.extent
         onlooker = Onlooker(now_ms, self._engine.deaf)
         before_ms = fleet_rules.stuck_before_ms(now_ms)
-        read = self._engine.store.read
-        healths = await read(lambda tx: reads.count_fleet(tx, extent, onlooker))
-        sdks = await read(lambda tx: reads.count_sdks(tx, extent))
-        leases = await read(lambda tx: reads.list_stuck_leases(tx, extent, before_ms=before_ms))
-        unreleased = await read(lambda tx: reads.list_unreleased(tx, extent, before_ms=before_ms))
+        scan = self._engine.store.scan
+        healths = await scan(lambda tx: reads.count_fleet(tx, extent, onlooker))
+        sdks = await scan(lambda tx: reads.count_sdks(tx, extent))
+        leases = await scan(lambda tx: reads.list_stuck_leases(tx, extent, before_ms=before_ms))
+        unreleased = await scan(lambda tx: reads.list_unreleased(tx, extent, before_ms=before_ms))
         self.findings += [
             *fleet_rules.check_health(healths),
             *fleet_rules.check_sdks(sdks, server_version=self._question.version),
@@ -185,12 +185,12 @@ class _Look:
     async def _look_at_work(self) -> None:
         now_ms, extent = self.store_now_ms, self._question.extent
         before_ms = fleet_rules.stuck_before_ms(now_ms)
-        read = self._engine.store.read
-        overdue = await read(lambda tx: reads.list_overdue(tx, extent, before_ms=before_ms))
-        heads = await read(
+        scan = self._engine.store.scan
+        overdue = await scan(lambda tx: reads.list_overdue(tx, extent, before_ms=before_ms))
+        heads = await scan(
             lambda tx: listing.list_waiting(tx, amount=extent.amount, scope=extent.namespaces)
         )
-        offered = await read(lambda tx: reads.list_offered(tx, extent))
+        offered = await scan(lambda tx: reads.list_offered(tx, extent))
         oldest: dict[tuple[str, str, str], int] = {}
         for head in heads:
             if not head.is_paused and not self._engine.directory.is_disabled(head.namespace):

@@ -67,7 +67,7 @@ async def explain_task(
             holder=holder,
         )
 
-    facts = await query.read(store, body)
+    facts = await query.scan(store, body)
     return Explanation(facts.task.id, facts.task.state, rules.explain(facts))
 
 

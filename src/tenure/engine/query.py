@@ -1,7 +1,8 @@
 """The reads: one task, lists with cursors, attempts, workers with their health, queue counts.
 
-They run on the store's readers, apart from the lanes, and see what was committed. What belongs to
-another namespace is not found, in the same words as if it did not exist.
+They run on the store's readers, apart from the lanes, and see what was committed. Lists and counts
+are scans, of which few run at a time; lookups never wait for them. What belongs to another
+namespace is not found, in the same words as if it did not exist.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ async def list_tasks(
             return found, None
         return found, await listing.count_tasks(tx, namespace, where, amount=COUNTED_MAX + 1)
 
-    found, total = await read(store, body)
+    found, total = await scan(store, body)
     return _page(found, place, total, lambda task: task.id)
 
 
@@ -235,7 +236,7 @@ async def list_workers(
         most = COUNTED_MAX + 1
         return views, await listing.count_workers(tx, namespace, where, onlooker, amount=most)
 
-    views, total = await read(store, body)
+    views, total = await scan(store, body)
     return _page(views, place, total, lambda view: view.worker.id)
 
 
@@ -250,7 +251,7 @@ async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
         queue = known[0] if known else Queue(namespace, name)
         return QueueView(queue, counts.get(name, {}))
 
-    return await read(store, body)
+    return await scan(store, body)
 
 
 async def check_namespace(store: Store, *, namespace: str) -> None:
@@ -272,7 +273,7 @@ async def list_queues(store: Store, *, namespace: str) -> tuple[QueueView, ...]:
             for name in sorted(queues.keys() | counts.keys())
         )
 
-    return await read(store, body)
+    return await scan(store, body)
 
 
 async def list_namespaces(
@@ -291,7 +292,7 @@ async def list_namespaces(
         found = await table.read_namespaces(tx, wanted)
         return sorted(found, key=lambda namespace: namespace.name)[: place.part.amount]
 
-    return _page(await read(store, body), place, None, lambda namespace: namespace.name)
+    return _page(await scan(store, body), place, None, lambda namespace: namespace.name)
 
 
 async def get_namespace(
@@ -322,7 +323,7 @@ async def list_keys(
     place = _place(_scope_text(namespaces), "keys", page, first=_NEWEST_KEY)
     created_at, _, key_id = place.part.position.partition(" ")
     part = KeyPlace(int(created_at), key_id, place.part.amount)
-    found = await read(store, lambda tx: access_table.list_keys(tx, namespaces, part))
+    found = await scan(store, lambda tx: access_table.list_keys(tx, namespaces, part))
     return _page(found, place, None, lambda key: f"{key.created_at_ms} {key.id}")
 
 
@@ -364,7 +365,7 @@ async def list_audit(
             amount=part.amount,
         )
 
-    return _page(await read(store, body), place, None, lambda record: record.id)
+    return _page(await scan(store, body), place, None, lambda record: record.id)
 
 
 def _scope_text(namespaces: Sequence[str]) -> str:
@@ -450,10 +451,22 @@ def _page(
 
 
 async def read(store: Store, body: Body[T]) -> T:
-    """Read, and say what a failure of the store means for the caller."""
+    """Look up a few rows, and say what a failure of the store means for the caller."""
     try:
         return await store.read(body)
     except StoreError as error:
-        reason = error.reason if isinstance(error, Lost) else "conflict"
-        message = f"The store is not available ({reason}). Try again."
-        raise Unavailable(message, reason=reason, retry_after_ms=RETRY_AFTER_MS) from error
+        raise _unavailable(error) from error
+
+
+async def scan(store: Store, body: Body[T]) -> T:
+    """Read many rows, and say what a failure of the store means for the caller."""
+    try:
+        return await store.scan(body)
+    except StoreError as error:
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: StoreError) -> Unavailable:
+    reason = error.reason if isinstance(error, Lost) else "conflict"
+    message = f"The store is not available ({reason}). Try again."
+    return Unavailable(message, reason=reason, retry_after_ms=RETRY_AFTER_MS)

@@ -10,7 +10,7 @@ import msgspec
 from tenure.core.limits import LINES_SEEN_MAX
 from tenure.core.task_record import TaskState
 from tenure.engine.offer import Group
-from tenure.engine.query import read
+from tenure.engine.query import scan
 from tenure.store import listing
 from tenure.store.listing import Onlooker
 from tenure.store.transaction import Store, Tx
@@ -46,7 +46,7 @@ async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
             await listing.count_healths(tx, Onlooker(now_ms, deaf)),
         )
 
-    return await read(store, body)
+    return await scan(store, body)
 
 
 async def _oldest_waiting(tx: Tx, now_ms: int) -> dict[Group, int]:

@@ -107,7 +107,14 @@ class Store(Protocol):
         ...
 
     async def read(self, body: Body[T]) -> T:
-        """Run a body that only reads, apart from the lanes and with a time limit."""
+        """Run a body that only looks up a few rows, apart from the lanes and with a time limit."""
+        ...
+
+    async def scan(self, body: Body[T]) -> T:
+        """Run a body that reads many rows; few run at a time, and ``read`` never waits for them.
+
+        All its statements see the same state of the database.
+        """
         ...
 
     async def maintain(self, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
@@ -24,6 +24,7 @@ from tenure.core.limits import (
     LOCK_WAIT_MS,
     READ_POOL_SIZE,
     READ_SECONDS_MAX,
+    SCANS_MAX,
     SERVICE_SECONDS_MAX,
 )
 from tenure.store import migration, statement
@@ -35,6 +36,7 @@ from tenure.store.postgres.primary import Found, Primary
 from tenure.store.transaction import Body, LaneName, Position, Probe, Row
 
 T = TypeVar("T")
+_Isolation = Literal["read_committed", "repeatable_read"]
 Connection = asyncpg.Connection
 _STATEMENTS = statement.load("tenure.store.postgres.sql", mark="$")
 _MIGRATIONS = migration.load("tenure.store.postgres.migrations")
@@ -150,6 +152,7 @@ class PostgresStore:
         # Backends that did not answer in time, of connections that were dropped.
         self._silent_pids: dict[LaneName, int] = {}
         self._pool: asyncpg.Pool | None = None
+        self._scans = asyncio.Semaphore(SCANS_MAX)
         self._is_closed = False
         self._channel = None if pooled else Channel(self._open_channel)
 
@@ -383,23 +386,41 @@ class PostgresStore:
             link.connection.terminate()
 
     async def read(self, body: Body[T]) -> T:
-        """Run a body that only reads on the pool."""
-        pool = self._pool
-        if pool is None or self._is_closed:
-            message = "The store is closed."
-            raise Lost(message, reason="shutting_down")
+        """Run a body that looks up a few rows on the pool."""
         try:
-            async with (
-                pool.acquire(timeout=READ_SECONDS_MAX) as connection,
-                connection.transaction(readonly=True),
-            ):
-                # A pool lends its connections for a moment only: nothing is prepared by name.
-                return await body(PostgresTx(Link(connection, pooled=True), self._probe))
+            return await self._read(body)
         except Exception as error:
             failure = translated(error)
             if failure is error:
                 raise
             raise failure from error
+
+    async def scan(self, body: Body[T]) -> T:
+        """Run a body that reads many rows on the pool, of which lookups keep a part."""
+        try:
+            async with asyncio.timeout(READ_SECONDS_MAX):
+                await self._scans.acquire()
+            try:
+                return await self._read(body, isolation="repeatable_read")
+            finally:
+                self._scans.release()
+        except Exception as error:
+            failure = translated(error)
+            if failure is error:
+                raise
+            raise failure from error
+
+    async def _read(self, body: Body[T], isolation: _Isolation = "read_committed") -> T:
+        pool = self._pool
+        if pool is None or self._is_closed:
+            message = "The store is closed."
+            raise Lost(message, reason="shutting_down")
+        async with (
+            pool.acquire(timeout=READ_SECONDS_MAX) as connection,
+            connection.transaction(readonly=True, isolation=isolation),
+        ):
+            # A pool lends its connections for a moment only: nothing is prepared by name.
+            return await body(PostgresTx(Link(connection, pooled=True), self._probe))
 
     async def maintain(self, name: str) -> None:
         """Run a statement that cannot be in a transaction, on a connection of its own."""

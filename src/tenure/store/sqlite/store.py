@@ -1,4 +1,4 @@
-"""SQLite through apsw: WAL, every commit on disk, one writer thread and one reader thread.
+"""SQLite through apsw: WAL, every commit on disk; a thread for writes, lookups and scans each.
 
 ``transaction`` sends the whole body to the writer, where ``tx`` never suspends and one
 ``send(None)`` runs it to its end. ``inline`` does the same on the caller's thread: the simulation.
@@ -198,8 +198,11 @@ class SqliteStore:
         self._lock_file: int | None = None
         self._connection: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
+        self._scanner: apsw.Connection | None = None
         self._write_thread = None if inline else CallThread("tenure-sqlite-writer")
         self._read_thread = None if inline else CallThread("tenure-sqlite-reader")
+        # One: a second scan at the same time would take the last core from the writer.
+        self._scan_thread = None if inline else CallThread("tenure-sqlite-scanner")
 
     @property
     def _is_file(self) -> bool:
@@ -234,8 +237,10 @@ class SqliteStore:
     def _open(self) -> None:
         self._connection = self._connect()
         self._reader = self._connect()
+        self._scanner = self._connect()
         self._migrate(self._connection)
-        self._reader.pragma("query_only", 1)
+        for reader in (self._reader, self._scanner):
+            reader.pragma("query_only", 1)
 
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
@@ -286,13 +291,13 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Close the connections and let others have the file."""
-        for thread in (self._write_thread, self._read_thread):
+        for thread in (self._write_thread, self._read_thread, self._scan_thread):
             if thread is not None:
                 thread.stop()
-        for connection in (self._reader, self._connection):
+        for connection in (self._scanner, self._reader, self._connection):
             if connection is not None:
                 connection.close()
-        self._connection = self._reader = None
+        self._connection = self._reader = self._scanner = None
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None
@@ -341,15 +346,26 @@ class SqliteStore:
             self._probe(point)
 
     async def read(self, body: Body[T]) -> T:
-        """Run a body that only reads on the reader, with a time limit."""
-        reader = self._reader
+        """Run a body that looks up a few rows on the reader, with a time limit."""
+        return await self._read_on(self._read_thread, self._reader, body)
+
+    async def scan(self, body: Body[T]) -> T:
+        """Run a body that reads many rows, one after the other, with a time limit."""
+        return await self._read_on(self._scan_thread, self._scanner, body)
+
+    async def _read_on(
+        self,
+        thread: CallThread | None,
+        reader: apsw.Connection | None,
+        body: Body[T],
+    ) -> T:
         if reader is None:
             message = "The store is closed."
             raise Lost(message, reason="shutting_down")
-        if self._read_thread is None:
+        if thread is None:
             return self._read(reader, body)
         deadline = time.monotonic() + READ_SECONDS_MAX
-        return await self._read_thread.call(lambda: self._read_until(deadline, reader, body))
+        return await thread.call(lambda: self._read_until(deadline, reader, body))
 
     def _read_until(self, deadline: float, reader: apsw.Connection, body: Body[T]) -> T:
         # The statement looks at the time itself: an alarm from outside might ring between two
