@@ -21,11 +21,16 @@ def test_a_queue_is_shown_with_its_tasks_by_type_and_state(run: Run, queue: str)
         "concurrencyMax": 0,
         "counts": {"PENDING": 3},
         "types": {"mail": {"PENDING": 2}, "post": {"PENDING": 1}},
+        "isCountExact": True,
     }
-    (row,) = [row for row in run("queues", "ls").stdout.splitlines() if row.startswith(f"{queue} ")]
+    (row,) = [
+        row
+        for row in run("queues", "ls", "--all").stdout.splitlines()
+        if row.startswith(f"{queue} ")
+    ]
     assert row.split() == [queue, "no", "none", "3", "0", "0", "0", "0", "0"]
-    assert shown in read(run("queues", "ls", "-o", "json"))["queues"]
-    lines = run("queues", "ls", "-o", "jsonl").stdout.splitlines()
+    assert shown in read(run("queues", "ls", "--all", "-o", "json"))["queues"]
+    lines = run("queues", "ls", "--all", "-o", "jsonl").stdout.splitlines()
     assert shown in [json.loads(line) for line in lines]
 
 
@@ -49,3 +54,15 @@ def test_a_limit_that_is_no_limit_is_refused(run: Run, queue: str, limit: str) -
 
 def test_the_names_in_json_are_those_of_http() -> None:
     assert set(QueueView.__struct_encode_fields__) == set(QueueItem.__struct_encode_fields__)
+
+
+def test_queues_are_listed_page_by_page(run: Run, queue: str) -> None:
+    for number in range(3):
+        run("queues", "limit", f"{queue}-{number}", "1")
+    first = read(run("queues", "ls", "--limit", "1", "-o", "json"))
+    assert len(first["queues"]) == 1
+    rest = run("queues", "ls", "--all", "--page-token", first["nextPageToken"], "-o", "jsonl")
+    names = [first["queues"][0]["name"]]
+    names += [json.loads(line)["name"] for line in rest.stdout.splitlines()]
+    assert sorted(set(names)) == sorted(names)
+    assert {f"{queue}-{number}" for number in range(3)} <= set(names)

@@ -149,3 +149,33 @@ def test_a_small_terminal_shows_as_much_as_fits() -> None:
     assert "over" in text
     assert "\x1b" not in text
     assert "per second: enqueued -" in text
+
+
+def test_counts_that_stopped_have_a_plus() -> None:
+    many = TopQueue(
+        name="many",
+        pending=10_000,
+        running=0,
+        others=0,
+        is_count_exact=False,
+        paused=False,
+        concurrency_max=0,
+    )
+    frame = Frame(
+        target="t",
+        namespace="n",
+        at="now",
+        live_count=10_000,
+        is_live_count_exact=False,
+        queues=[many],
+        has_more_queues=True,
+        workers=[],
+    )
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as captured:
+        console.print(drawn(frame))
+    text = captured.get()
+    assert "live tasks 10,000+ " in text
+    assert text.count("10,000+") == 2
+    assert "0+" not in text.replace("10,000+", "")
+    assert "… and more: tenure queues ls --all" in text

@@ -37,6 +37,11 @@ async def listed_workers(engine: Engine, **options: Any) -> query.Page[query.Wor
     return await query.list_workers(engine.store, **fields)
 
 
+async def listed_queues(engine: Engine, **options: Any) -> query.Page[query.QueueView]:
+    fields = {"namespace": NAMESPACE, "page": page(), **options}
+    return await query.list_queues(engine.store, **fields)
+
+
 async def worker_ids(engine: Engine, deaf: Collection[str] = (), **chosen: Any) -> list[str]:
     where = WorkerFilter(**chosen)
     found = await listed_workers(engine, page=page(100), where=where, deaf=deaf)
@@ -398,6 +403,45 @@ class TestWorkers:
                 await query.get_worker(engine.store, namespace=namespace, worker_id=worker_id)
 
 
+class TestBounds:
+    async def test_a_page_that_found_little_says_where_to_go_on(
+        self,
+        world: World,
+        engine: Engine,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        rare = await world.add(engine, 2, type="sms")
+        await world.add(engine, 9)
+        monkeypatch.setattr(query, "LISTED_SEEN_MAX", 4)
+        monkeypatch.setattr(query, "COUNTED_MAX", 4)
+        request = query.PageRequest(cursor_key=CURSOR_KEY, wants_total=True)
+        first = await listed(engine, type="sms", page=request)
+        assert (first.items, first.total_count, first.is_total_exact) == ((), 0, False)
+        assert first.next_page_token
+        assert await all_pages(engine, 5, type="sms") == sorted(rare, reverse=True)
+        assert (await listed(engine, page=request)).total_count == 4
+
+    async def test_workers_behind_many_others_are_found_page_by_page(
+        self,
+        world: World,
+        engine: Engine,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        first = await world.worker(engine, queue="rare")
+        for _ in range(5):
+            await world.worker(engine)
+        monkeypatch.setattr(query, "LISTED_SEEN_MAX", 2)
+        where = WorkerFilter(queue="rare")
+        token, found, pages = "", [], 0
+        while token or not pages:
+            some = await listed_workers(engine, page=page(0, token), where=where)
+            found += [view.worker.id for view in some.items]
+            token = some.next_page_token
+            pages += 1
+        assert found == [first]
+        assert pages > 1
+
+
 class TestQueues:
     async def test_queues_have_brakes_and_counts_by_type_and_state(
         self,
@@ -409,7 +453,7 @@ class TestQueues:
         await world.add(engine, 3)
         await world.add(engine, 2, type="sms")
         await world.claim(engine, worker, max_tasks=1)
-        queues = await query.list_queues(engine.store, namespace=NAMESPACE)
+        queues = (await listed_queues(engine)).items
         assert [view.queue.name for view in queues] == ["default", "empty"]
         assert queues[0].queue == Queue(NAMESPACE, "default")
         assert queues[0].counts == {
@@ -418,7 +462,63 @@ class TestQueues:
         }
         assert queues[0].count(TaskState.PENDING) == 4
         assert (queues[1].queue.is_paused, queues[1].counts) == (True, {})
-        assert await query.list_queues(engine.store, namespace=OTHER_NAMESPACE) == ()
+        assert (await listed_queues(engine, namespace=OTHER_NAMESPACE)).items == ()
+
+    async def test_queues_come_page_by_page_whatever_makes_them_known(
+        self,
+        world: World,
+        engine: Engine,
+    ) -> None:
+        worker = await world.worker(engine, queue="e")
+        for name in "gec":
+            await world.add(engine, queue=name)
+        await world.claim(engine, worker, queue="e", max_tasks=1)
+        await world.add(engine, queue="b", run_at_ms=world.clock.now_ms() + 60_000)
+        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="d", is_paused=True))
+        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="c", concurrency_max=1))
+        names: list[str] = []
+        token = ""
+        while True:
+            found = await listed_queues(engine, page=page(2, token))
+            assert len(found.items) <= 2
+            names += [view.queue.name for view in found.items]
+            if not found.next_page_token:
+                break
+            token = found.next_page_token
+        assert names == ["b", "c", "d", "e", "g"]
+        with pytest.raises(InvalidArgument):
+            await listed_queues(engine, namespace=OTHER_NAMESPACE, page=page(2, token))
+
+    async def test_counting_stops_at_a_limit_and_says_so(
+        self,
+        world: World,
+        engine: Engine,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        await world.add(engine, 3, queue="few")
+        await world.add(engine, 9, queue="many")
+        monkeypatch.setattr(query, "COUNTED_MAX", 4)
+        few, many = (await listed_queues(engine)).items
+        assert (few.count(TaskState.PENDING), few.is_exact) == (3, True)
+        assert (many.count(TaskState.PENDING), many.is_exact) == (4, False)
+
+    async def test_a_page_of_queues_ends_when_it_has_counted_enough(
+        self,
+        world: World,
+        engine: Engine,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        for name in "abcde":
+            await world.add(engine, 2, queue=name)
+        monkeypatch.setattr(query, "QUEUES_COUNTED_AT_ONCE", 1)
+        monkeypatch.setattr(query, "QUEUE_ROWS_MAX", 3)
+        found = await listed_queues(engine)
+        assert [view.queue.name for view in found.items] == ["a", "b"]
+        found = await listed_queues(engine, page=page(0, found.next_page_token))
+        assert [view.queue.name for view in found.items] == ["c", "d"]
+        found = await listed_queues(engine, page=page(0, found.next_page_token))
+        assert [view.queue.name for view in found.items] == ["e"]
+        assert not found.next_page_token
 
     async def test_one_queue_is_there_even_if_nobody_has_used_it(
         self,

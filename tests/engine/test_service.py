@@ -252,5 +252,5 @@ async def test_counts_of_queues_are_read(world: World, engine: Engine) -> None:
     worker = await world.worker(engine)
     await world.add(engine, 3)
     await world.claim(engine, worker, max_tasks=1)
-    (view,) = await query.list_queues(engine.store, namespace=NAMESPACE)
+    view = await query.get_queue(engine.store, namespace=NAMESPACE, name="default")
     assert (view.count(TaskState.PENDING), view.count(TaskState.DISPATCHED)) == (2, 1)

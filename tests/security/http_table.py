@@ -75,7 +75,7 @@ ROUTES: Final[dict[str, Row]] = {
     "POST /v1/workers:drain": Row(
         ADMINS, _at("/v1/workers:drain", {"labels": {"zone": "none"}}), is_change=True
     ),
-    "GET /v1/queues": Row(READERS, _at("/v1/queues")),
+    "GET /v1/queues": Row(READERS, _at("/v1/queues", pageSize=1, pageToken="$queue_cursor")),
     "GET /v1/queues/{queue}": Row(READERS, _at(_QUEUE)),
     "PUT /v1/queues/{queue}": Row(ADMINS, _at(_QUEUE, {"paused": True}), is_change=True),
     "POST /v1/queues/{queue}/pause": Row(ADMINS, _at(f"{_QUEUE}/pause"), is_change=True),

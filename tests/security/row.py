@@ -66,6 +66,7 @@ class Cast:
     task_token: str
     task_cursor: str
     worker_cursor: str
+    queue_cursor: str
     # Of one's own: not used by anybody yet. Of somebody else: in use there.
     new_task: str
     new_idempotency: str

@@ -152,6 +152,10 @@ class Stage:
         workers = await query.list_workers(
             engine.store, namespace=namespace, page=page, where=WorkerFilter(queue=queue)
         )
+        # A first page has a next one when there are two of them.
+        braked = c.SetQueue(namespace=namespace, name=f"{queue}-braked", concurrency_max=1)
+        await engine.submit(braked)
+        queues = await query.list_queues(engine.store, namespace=namespace, page=page)
         key, now_ms = engine.secrets.token_key, engine.clock.now_ms()
         return Cast(
             namespace=namespace,
@@ -166,6 +170,7 @@ class Stage:
             task_token=task_view.completion_token(key, task, now_ms),
             task_cursor=tasks.next_page_token,
             worker_cursor=workers.next_page_token,
+            queue_cursor=queues.next_page_token,
             new_task=world.clock.new_id(),
             new_idempotency=new,
             new_instance=world.clock.new_id(),
@@ -219,6 +224,7 @@ class Stage:
             task_token=cursor,
             task_cursor=cursor,
             worker_cursor=cursor,
+            queue_cursor=cursor,
             new_task=new_id(),
             new_idempotency=f"new-{number}",
             new_instance=new_id(),

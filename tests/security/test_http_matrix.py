@@ -115,6 +115,7 @@ TOLD: Final = {
     "namespace": {"not_found", "permission_denied"},
     "task_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
+    "queue_cursor": {"invalid_argument"},
     "queue": {"invalid_argument", OK},
     "key": {"not_found", OK},
     "worker": {"not_found"},

@@ -69,7 +69,7 @@ async def _say_everything(lobby: Lobby) -> None:
         value = FORGED.replace("\n", "").replace("\r", "").replace("\0", "").encode()
         headers = {header.encode(): value, b"authorization": bearer(key)["authorization"].encode()}
         await lobby.site.client.get("/v1/tasks", headers=headers)
-    lobby.world.faults.raise_at("list_tasks", RuntimeError(FORGED))
+    lobby.world.faults.raise_at("find_live_tasks", RuntimeError(FORGED))
     await lobby.http("GET", "/v1/tasks", key)
 
 
@@ -96,13 +96,13 @@ async def test_weakness_error_bodies_with_traces_statements_or_paths(lobby: Lobb
     said = []
     for point, method, body in (
         ("insert_tasks", "POST", {"json": TASK}),
-        ("list_tasks", "GET", {}),
+        ("find_live_tasks", "GET", {}),
     ):
         lobby.world.faults.raise_at(point, RuntimeError(inner))
         answer = await lobby.http(method, "/v1/tasks", key, **body)
         assert answer.json()["error"] == "unavailable"
         said.append(answer.text + str(answer.headers))
-    lobby.world.faults.raise_at("list_tasks", OSError(5, inner, "/etc/passwd"))
+    lobby.world.faults.raise_at("find_live_tasks", OSError(5, inner, "/etc/passwd"))
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await lobby.wire.tasks.ListTasks(
             task_pb.ListTasksRequest(namespace_id=NAMESPACE), metadata=shown(key)

@@ -145,6 +145,7 @@ TOLD: Final = {
     "namespace": {"not_found", "permission_denied", "ok"},
     "task_cursor": {"invalid_argument"},
     "worker_cursor": {"invalid_argument"},
+    "queue_cursor": {"invalid_argument"},
     "queue": {"invalid_argument", OK},
     "worker": {"not_found", "worker_inactive", "attempt_mismatch", OK},
     "session_worker": {"not_found", "worker_inactive"},

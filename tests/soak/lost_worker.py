@@ -8,10 +8,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 
+from tenure.core.filter import TaskFilter
 from tenure.core.lease import Beat
 from tenure.core.task_record import NewTask, Spec, TaskState
 from tenure.core.worker import NewWorker, WorkerMode, WorkerStatus
@@ -20,9 +21,11 @@ from tenure.engine import query
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
+from tenure.store import listing, task_list
+from tenure.store.listing import Slice
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
-from tenure.store.transaction import Store
+from tenure.store.transaction import Store, Tx
 from tests.postgres import PostgresServer
 from tests.soak.result import Result
 
@@ -224,27 +227,30 @@ async def _wait_offline(store: Store, worker_id: str) -> float:
 
 async def _wait_pending(store: Store, count: int) -> float:
     while True:
-        for view in await query.list_queues(store, namespace=NAMESPACE):
-            if view.queue.name == HELD_QUEUE and view.count(TaskState.PENDING) == count:
-                return time.monotonic()
+        depths = await store.read(
+            lambda tx: listing.count_depths(tx, NAMESPACE, [HELD_QUEUE], amount=2 * count)
+        )
+        if depths.get(HELD_QUEUE, {}).get(TaskState.PENDING) == count:
+            return time.monotonic()
         await asyncio.sleep(0.05)
 
 
 async def _outcomes(store: Store) -> int:
     """Count the attempts that ended because their worker was lost."""
 
-    async def body(tx: Any) -> int:
-        ids = [row[0] for row in await tx.one("list_tasks", *_ALL_HELD)]
-        found = 0
-        while ids:
-            keys = [(NAMESPACE, each, 1) for each in ids]
-            ended = await tx.each("load_ended", keys)
+    async def body(tx: Tx) -> int:
+        found, position = 0, listing.NEWEST
+        while True:
+            part = Slice(position, 2 * _PART, _PART)
+            page = await task_list.find_tasks(tx, NAMESPACE, _ALL_HELD, part)
+            ended = await tx.each("load_ended", [(NAMESPACE, each, 1) for each in page.ids])
             found += sum(row[3] == "worker_lost" for row in ended)
-            place = (*_ALL_HELD[:4], ids[-1], _ALL_HELD[5])
-            ids = [row[0] for row in await tx.one("list_tasks", *place)]
-        return found
+            if page.end_id is None:
+                return found
+            position = page.end_id
 
     return await store.read(body)
 
 
-_ALL_HELD: Final = (NAMESPACE, HELD_QUEUE, "", "", "ffffffff-ffff-ffff-ffff-ffffffffffff", 1_000)
+_PART: Final = 1_000
+_ALL_HELD: Final = TaskFilter(queue=HELD_QUEUE)

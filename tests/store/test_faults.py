@@ -461,13 +461,12 @@ async def test_a_read_on_sqlite_has_a_time_limit(
 
     async def endless(tx: Tx) -> None:
         while True:
-            await tx.one("count_tasks", NAMESPACE, "")
+            await tx.one("count_queue_tasks", NAMESPACE, QUEUE, 5_000)
 
     with pytest.raises(Lost) as failure:
         await sqlite_store.read(endless)
     assert failure.value.reason == "read_timeout"
-    ((queue, *_),) = await sqlite_store.read(lambda tx: tx.one("count_tasks", NAMESPACE, ""))
-    assert queue == QUEUE
+    assert await sqlite_store.read(lambda tx: table.read_namespaces(tx, ["x/y"])) == []
 
 
 async def test_a_lookup_does_not_wait_for_any_number_of_scans(store: Store) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from tenure.core.filter import TaskFilter
 from tenure.core.queue import Queue
-from tenure.core.task_record import Line, Task, TaskState
-from tenure.store import listing, table
-from tenure.store.listing import Held, Slice
-from tenure.store.transaction import Store
+from tenure.core.task_record import Line, Reason, Task, TaskState
+from tenure.store import listing, table, task_list
+from tenure.store.listing import Held, Slice, Total
+from tenure.store.transaction import Store, Tx
 from tests.store.rows import (
     HIGHEST_ID,
     LOWEST_ID,
@@ -40,8 +42,23 @@ async def page(
     **chosen: Any,
 ) -> list[Task]:
     part = Slice(before_id, amount)
-    where = TaskFilter(**chosen)
-    return await store.read(lambda tx: listing.list_tasks(tx, NAMESPACE, where, part))
+    return (await look(store, TaskFilter(**chosen), part))[0]
+
+
+async def look(store: Store, where: TaskFilter, part: Slice) -> tuple[list[Task], str | None]:
+    """Return the tasks of a page, and where the look for them ended too early."""
+
+    async def body(tx: Tx) -> tuple[list[Task], str | None]:
+        found = await task_list.find_tasks(tx, NAMESPACE, where, part)
+        return await task_list.load_tasks(tx, NAMESPACE, found.ids), found.end_id
+
+    return await store.scan(body)
+
+
+async def count_listed(store: Store, where: TaskFilter, amount: int) -> Total:
+    return await store.scan(
+        lambda tx: task_list.count_tasks(tx, NAMESPACE, where, amount=amount),
+    )
 
 
 async def finish(store: Store, *tasks: Task) -> None:
@@ -60,13 +77,13 @@ async def test_live_and_finished_tasks_come_in_one_order_newest_first(store: Sto
     assert all((task.finished_at_ms is None) == (task.id not in done) for task in found)
 
 
-async def test_a_listed_task_has_all_its_fields(store: Store) -> None:
+async def test_a_listed_task_has_all_its_fields_but_its_payloads(store: Store) -> None:
     task = held(1, labels={"a": "b"}, input=b"in", due_at_ms=5, is_guarded=True)
     await insert(store, task, held(2))
     await finish(store, held(2))
     finished, listed = await page(store)
-    assert listed == task
-    assert finished.output == b"done"
+    assert listed == replace(task, input=None)
+    assert finished == replace(finished_from(held(2)), input=None, output=None, version=1)
 
 
 async def test_filters_leave_out_what_does_not_fit(store: Store) -> None:
@@ -84,10 +101,7 @@ async def test_filters_leave_out_what_does_not_fit(store: Store) -> None:
     async def ids(**chosen: Any) -> list[str]:
         found = [task.id for task in await page(store, **chosen)]
         where = TaskFilter(**chosen)
-        count = await store.read(
-            lambda tx: listing.count_tasks(tx, NAMESPACE, where, amount=100),
-        )
-        assert count == len(found)
+        assert await count_listed(store, where, 100) == Total(len(found), is_exact=True)
         return found
 
     assert await ids(queue="other") == [task_id(2)]
@@ -201,12 +215,107 @@ async def test_a_total_counts_no_further_than_it_is_told(store: Store) -> None:
     await insert(store, *tasks)
     await finish(store, *tasks[:3])
 
-    async def count(amount: int) -> int:
-        return await store.read(
-            lambda tx: listing.count_tasks(tx, NAMESPACE, TaskFilter(), amount=amount),
-        )
+    async def count(amount: int, **chosen: Any) -> tuple[int, bool]:
+        total = await count_listed(store, TaskFilter(**chosen), amount)
+        return total.count, total.is_exact
 
-    assert [await count(amount) for amount in (2, 5, 6, 7)] == [2, 5, 6, 6]
+    # Each table is looked at so far.
+    assert await count(2) == (4, False)
+    assert await count(3) == (6, False)
+    assert await count(4) == (6, True)
+    assert await count(2, state=TaskState.SUCCEEDED, type="sms") == (0, False)
+    assert await count(2, state=TaskState.FAILED) == (0, True)
+    assert await count(4, state=TaskState.RUNNING) == (3, True)
+    assert await count(3, state=TaskState.RUNNING) == (3, False)
+    assert await count(4, queue=QUEUE, type="sms") == (0, True)
+    assert await count(3, queue=QUEUE, state=TaskState.RUNNING) == (3, False)
+
+
+STATES: Final = (
+    pending,
+    held,
+    lambda number, **fields: pending(number, line=Line.NONE, **fields),
+    lambda number, **fields: pending(number, state=TaskState.PAUSED, line=Line.NONE, **fields),
+)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_short_looks_find_what_long_ones_find_also_while_tasks_move(
+    store: Store,
+    seed: int,
+) -> None:
+    random_ = random.Random(seed)
+    tasks = [
+        random_.choice(STATES)(
+            number,
+            queue=random_.choice(["default", "default", "rare"]),
+            type=random_.choice(["mail", "sms"]),
+        )
+        for number in range(1, 81)
+    ]
+    await insert(store, *tasks)
+    gone = [each for each in tasks if each.worker_id is not None and random_.random() < 0.5]
+    ends = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED]
+    done = {each.id: finished_as(each, random_.choice(ends)) for each in gone}
+    await store.transaction(lambda tx: table.finish_tasks(tx, list(done.values())))
+    states = [None, *ends, TaskState.PENDING, TaskState.RUNNING, TaskState.PAUSED]
+    for state in states:
+        where = TaskFilter(
+            state=state,
+            queue=random_.choice(["", "rare", "none"]),
+            type=random_.choice(["", "sms"]),
+        )
+        now = (done.get(each.id, each) for each in tasks)
+        expected = sorted((each.id for each in now if passes(where, each)), reverse=True)
+        assert await all_ids(store, where, random_) == expected, where
+        total = await count_listed(store, where, 1_000)
+        assert total == Total(len(expected), is_exact=True)
+    # A filter that no move touches: a task that ends between two pages is neither lost nor doubled.
+    moving = [each for each in tasks if each.worker_id is not None and each.id not in done]
+    expected = sorted((each.id for each in tasks if each.type == "sms"), reverse=True)
+    assert await all_ids(store, TaskFilter(type="sms"), random_, moving=moving) == expected
+
+
+def passes(where: TaskFilter, task: Task) -> bool:
+    return (
+        where.state in {None, task.state}
+        and where.queue in {"", task.queue}
+        and where.type in {"", task.type}
+    )
+
+
+def finished_as(task: Task, state: TaskState) -> Task:
+    done = finished_from(task)
+    if state is TaskState.SUCCEEDED:
+        return done
+    reason = Reason.RETRIES_EXHAUSTED if state is TaskState.FAILED else None
+    return replace(done, state=state, output=None, progress=replace(done.progress, reason=reason))
+
+
+async def all_ids(
+    store: Store,
+    where: TaskFilter,
+    random_: random.Random,
+    *,
+    moving: Sequence[Task] = (),
+) -> list[str]:
+    """Return the ids of all pages of any size and any reach."""
+    ids: list[str] = []
+    position = HIGHEST_ID
+    left = list(moving)
+    while True:
+        part = Slice(position, random_.randint(1, 6), random_.randint(1, 9))
+        found, end_id = await look(store, where, part)
+        ids += [task.id for task in found]
+        if len(found) == part.amount:
+            position = found[-1].id
+        elif end_id is not None:
+            assert end_id < position
+            position = end_id
+        else:
+            return ids
+        random_.shuffle(left)
+        await finish(store, *[left.pop() for _ in range(min(3, len(left)))])
 
 
 async def test_online_workers_come_in_the_order_of_their_ids(store: Store) -> None:

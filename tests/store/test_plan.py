@@ -21,7 +21,6 @@ from tenure.store.postgres.store import LANE_SETTINGS
 from tenure.store.sqlite import SqliteStore
 from tests.store.rows import (
     DAY_MS,
-    HIGHEST_ID,
     LOWEST_ID,
     NAMESPACE,
     NOW,
@@ -340,24 +339,6 @@ async def test_a_lookup_in_history_asks_each_day_by_its_index(planner: Planner) 
             or node.get("Relation Name") == "history_default"
             for node in scans
         )
-
-
-@pytest.mark.parametrize("state", ["pending", "succeeded"])
-async def test_a_list_of_one_state_searches_the_table_that_has_it(
-    planner: Planner,
-    state: str,
-) -> None:
-    newer = (ROWS // 2, ROWS)
-    older = (1, ROWS // 2 - 1)
-    tasks, finished = (older, newer) if state == "pending" else (newer, older)
-    await planner.lane.execute(rows(*tasks))
-    await planner.lane.execute(rows(*finished, sql=FINISH_ROWS))
-    await planner.lane.execute("ANALYZE tasks, history")
-    values = (NAMESPACE, "", "", state, HIGHEST_ID, 20)
-    (part,) = POSTGRES["list_tasks"].parts
-    plan = await _explained(planner.pooled, part.text, *values)
-    assert plan["Actual Rows"] == 20
-    assert all(rows_looked_at(node) <= 100 for node in nodes(plan))
 
 
 LEASES: Final = 10_000

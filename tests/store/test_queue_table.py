@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tenure.core.queue import Namespace, Queue
-from tenure.store import table
+from tenure.store import listing, table
+from tenure.store.listing import Slice
 from tenure.store.transaction import Store
 from tests.store.rows import NAMESPACE, NOW
 
@@ -16,8 +17,10 @@ async def test_a_queue_comes_back_as_it_was_saved(store: Store) -> None:
     await store.transaction(lambda tx: table.save_queues(tx, [MAIL, SMS, foreign]))
     asked = [(NAMESPACE, "mail"), (NAMESPACE, "sms"), (NAMESPACE, "unknown")]
     assert await store.transaction(lambda tx: table.lock_queues(tx, asked)) == [MAIL, SMS]
-    rows = await store.read(lambda tx: tx.one("list_queues", NAMESPACE, ""))
-    assert [row[1] for row in rows] == ["mail", "sms"]
+    names = await store.read(lambda tx: listing.find_queues(tx, NAMESPACE, Slice("", 10)))
+    assert names == ["mail", "sms"]
+    found = await store.read(lambda tx: listing.read_queues(tx, NAMESPACE, ["sms", "unknown"]))
+    assert found == [SMS]
 
 
 async def test_saving_a_queue_again_raises_its_version(store: Store) -> None:

@@ -49,11 +49,11 @@ TEXTS: Final = {
     "scope": "[]",
 }
 # How many of the last parameters are the same for all rows.
-SHARED: Final = {"beat_leases": 1}
+SHARED: Final = {"count_depths": 1, "count_queue_tasks": 1, "beat_leases": 1}
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})
 # SQLite has an injected clock, and no locks and partitions.
-NOTHING_TO_DO: Final = ("now_ms", "lock_migrations", "ensure_days", "drop_days")
+NOTHING_TO_DO: Final = ("now_ms", "lock_migrations", "ensure_days", "drop_days", "set_plans")
 
 
 def dummy(name: str, parameter: str) -> object:

@@ -19,7 +19,7 @@ from tenure.core.task_record import (
     TaskKind,
     TaskState,
 )
-from tenure.store import table
+from tenure.store import listing, table
 from tenure.store.failure import FenceLost, Refused
 from tenure.store.transaction import Store, Tx
 from tests.store.rows import (
@@ -386,12 +386,27 @@ async def test_what_is_being_cancelled_is_told_per_worker(store: Store) -> None:
 
 async def test_tasks_are_counted_by_queue_type_and_state(store: Store) -> None:
     await insert(store, pending(1), pending(2), held(3), pending(4, type="sms", queue="other"))
-    rows = await store.read(lambda tx: tx.one("count_tasks", NAMESPACE, ""))
-    assert [tuple(row) for row in rows] == [
-        (QUEUE, "mail", "pending", 2),
-        (QUEUE, "mail", "running", 1),
-        ("other", "sms", "pending", 1),
-    ]
+    await insert(
+        store,
+        pending(5, line=Line.NONE),
+        pending(6, state=TaskState.PAUSED, line=Line.NONE),
+        pending(7, namespace="x/y"),
+    )
+    names = [QUEUE, "other", "unknown"]
+    pending_, running, paused = TaskState.PENDING, TaskState.RUNNING, TaskState.PAUSED
+    assert await store.read(lambda tx: listing.count_queues(tx, NAMESPACE, names, amount=100)) == {
+        QUEUE: {"mail": {pending_: 3, running: 1, paused: 1}},
+        "other": {"sms": {pending_: 1}},
+    }
+    assert await store.read(lambda tx: listing.count_depths(tx, NAMESPACE, names, amount=100)) == {
+        QUEUE: {pending_: 3, running: 1, paused: 1},
+        "other": {pending_: 1},
+    }
+    few = await store.read(lambda tx: listing.count_queues(tx, NAMESPACE, names, amount=2))
+    assert sum(few[QUEUE]["mail"].values()) == 2
+    assert few[QUEUE]["mail"][running] == 1
+    found = await store.read(lambda tx: listing.find_busy_namespaces(tx, after="", amount=10))
+    assert set(found) == {NAMESPACE, "x/y"}
 
 
 async def test_ended_attempts_come_back_by_number_or_all_in_order(store: Store) -> None:

@@ -13,7 +13,7 @@ from tenure.core.queue import Queue
 from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.store import listing, table
 from tenure.store.failure import FenceLost, Refused
-from tenure.store.listing import Onlooker, Slice
+from tenure.store.listing import Onlooker, Slice, Total
 from tenure.store.transaction import Store
 from tests.store.rows import (
     HIGHEST_ID,
@@ -59,7 +59,7 @@ async def ids_of(
 ) -> list[str]:
     part = Slice(before_id, amount)
     where = WorkerFilter(**chosen)
-    found = await store.read(
+    found, _ = await store.read(
         lambda tx: listing.list_workers(tx, NAMESPACE, where, part, Onlooker(NOW)),
     )
     return [each.id for each, _ in found]
@@ -269,3 +269,30 @@ async def test_the_control_group_are_other_workers_of_the_queue(store: Store) ->
     await store.transaction(lambda tx: table.mark_ends_explained(tx, [worker_id(2)]))
     assert await count() == ControlGroup(2, 2)
     assert (await count(seen_max=1)).live_count == 1
+
+
+async def test_a_list_of_workers_looks_at_so_many_and_goes_on_behind_them(store: Store) -> None:
+    await add(store, *(worker(number, queue="ab"[number % 5 == 0]) for number in range(1, 21)))
+    where = WorkerFilter(queue="b")
+
+    async def look(position: str) -> tuple[list[str], str | None]:
+        part = Slice(position, 10, 3)
+        found, end_id = await store.scan(
+            lambda tx: listing.list_workers(tx, NAMESPACE, where, part, Onlooker(NOW)),
+        )
+        return [each.id for each, _ in found], end_id
+
+    looks = [await look(HIGHEST_ID)]
+    while (end_id := looks[-1][1]) is not None:
+        looks.append(await look(end_id))
+    found = [[int(each[-4:], 16) for each in ids] for ids, _ in looks]
+    assert found == [[20], [15], [], [10], [], [5], []]
+
+    async def count(amount: int) -> Total:
+        return await store.read(
+            lambda tx: listing.count_workers(tx, NAMESPACE, where, Onlooker(NOW), amount=amount),
+        )
+
+    assert await count(21) == Total(4, is_exact=True)
+    assert await count(20) == Total(4, is_exact=False)
+    assert await count(6) == Total(2, is_exact=False)

@@ -273,15 +273,15 @@ class Client:
             self.now_ms(),
         )
 
-    def list_queues(self) -> list[view.QueueView]:
-        """Return the queues that have settings or live tasks."""
-        request = admin_pb.ListQueuesRequest(namespace_id=self.namespace)
-        return [
-            view.queue(each)
-            for each in self._call(
-                self._admin.ListQueues, request, admin_pb.ListQueuesResponse
-            ).queues
-        ]
+    def list_queues(self, page_token: str, limit: int) -> tuple[list[view.QueueView], str]:
+        """Return a page of the queues that have settings or live tasks, and the next token."""
+        request = admin_pb.ListQueuesRequest(
+            namespace_id=self.namespace,
+            page_size=min(limit, PAGE_SIZE_MAX),
+            page_token=page_token,
+        )
+        answer = self._call(self._admin.ListQueues, request, admin_pb.ListQueuesResponse)
+        return [view.queue(each) for each in answer.queues], answer.next_page_token
 
     def get_queue(self, name: str) -> view.QueueView:
         """Return a queue."""

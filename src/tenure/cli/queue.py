@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
+from typing_extensions import Unpack
 
 from tenure.cli import parameter
 from tenure.cli.invocation import Invocation, with_server
@@ -27,7 +28,7 @@ def _columns() -> Sequence[Column[QueueView]]:
     from tenure.cli.output import Column  # noqa: PLC0415 (not for --help)
 
     def count(state: str) -> Column[QueueView]:
-        return Column(state, lambda queue: queue.counts.get(state, 0))
+        return Column(state, lambda queue: _count_text(queue, queue.counts.get(state, 0)))
 
     return (
         Column("QUEUE", lambda queue: queue.name),
@@ -37,20 +38,23 @@ def _columns() -> Sequence[Column[QueueView]]:
     )
 
 
-@queues.command("ls", short_help="List queues.", epilog=examples("tenure queues ls -o json"))
+def _count_text(queue: QueueView, count: int) -> str:
+    """Return a count; with a plus where counting stopped."""
+    return f"{count}+" if count and not queue.is_count_exact else str(count)
+
+
+@queues.command("ls", short_help="List queues.", epilog=examples("tenure queues ls --all -o json"))
+@parameter.page_options
 @with_server
-def list_(call: Invocation) -> None:
-    """List the queues that have settings or live tasks, with the number of tasks by state."""
-    found = call.client.list_queues()
-    if call.output.form == "jsonl":
-        for queue in found:
-            call.output.write(queue)
-    elif call.output.form == "json":
-        call.output.write({"queues": found})
-    elif found:
-        call.output.table(_columns(), found)
-    else:
-        call.output.note("There are no queues yet; the first task of a queue makes it.")
+def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
+    """List the queues that have settings or live tasks, with the number of tasks by state.
+
+    Of a queue 10,000 tasks are counted; 10000+ means at least so many.
+    """
+    from tenure.cli import listing  # noqa: PLC0415 (not for --help)
+
+    shown = listing.Listing("queues", "tenure queues ls", call.client.list_queues)
+    listing.show(call.output, shown, page, _columns)
 
 
 @queues.command(short_help="Show one queue.", epilog=examples("tenure queues show images"))
@@ -74,7 +78,7 @@ def _facts(queue: QueueView) -> Iterator[tuple[str, object]]:
     yield "limit", queue.concurrency_max or parameter.NO_LIMIT
     for name, counts in {"all types": queue.counts, **queue.types}.items():
         shown = [
-            f"{counts[state]} {state.lower()}"
+            f"{_count_text(queue, counts[state])} {state.lower()}"
             for state in parameter.LIVE_STATES
             if counts.get(state)
         ]

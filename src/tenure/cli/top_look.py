@@ -38,6 +38,7 @@ class TopQueue(View, frozen=True, kw_only=True):
     pending: int
     running: int
     others: int
+    is_count_exact: bool = True
     paused: bool
     concurrency_max: int
     oldest_waiting_ms: int | None = None
@@ -68,7 +69,9 @@ class Frame(View, frozen=True, kw_only=True):
     started_per_s: float | None = None
     finished_per_s: float | None = None
     live_count: int
+    is_live_count_exact: bool = True
     queues: list[TopQueue]
+    has_more_queues: bool = False
     workers: list[TopWorker]
     has_more_workers: bool = False
 
@@ -95,7 +98,7 @@ class Looker:
     def look(self) -> Frame:
         """Return what is there now; without the metrics there are no rates."""
         client = self._call.client
-        queues = client.list_queues()
+        queues, queue_token = client.list_queues("", PAGE_SIZE_MAX)
         workers, has_more = self._workers()
         now_ms = client.now_ms()
         counted = self._count()
@@ -107,7 +110,9 @@ class Looker:
             version=None if counted is None else counted.version,
             **self._rates(counted),
             live_count=sum(sum(each.counts.values()) for each in queues),
+            is_live_count_exact=not queue_token and all(each.is_count_exact for each in queues),
             queues=[_queue(each, oldest.get(each.name)) for each in queues],
+            has_more_queues=bool(queue_token),
             workers=[_worker(each, now_ms) for each in workers],
             has_more_workers=has_more,
         )
@@ -179,6 +184,7 @@ def _queue(queue: QueueView, oldest_ms: int | None) -> TopQueue:
         pending=pending,
         running=running,
         others=sum(queue.counts.values()) - pending - running,
+        is_count_exact=queue.is_count_exact,
         paused=queue.paused,
         concurrency_max=queue.concurrency_max,
         oldest_waiting_ms=oldest_ms if pending else None,

@@ -122,7 +122,7 @@ def drawn(
     if trouble:
         parts.append(Text(escaped(trouble), style="red"))
     parts += [Text(""), table(_queue_columns(), queues)]
-    parts += _more(len(frame.queues) - len(queues), "queues", has_more=False)
+    parts += _more(len(frame.queues) - len(queues), "queues", has_more=frame.has_more_queues)
     parts += [Text(""), table(_worker_columns(passed_ms), workers)]
     parts += _more(len(frame.workers) - len(workers), "workers", has_more=frame.has_more_workers)
     return Group(*parts)
@@ -141,7 +141,8 @@ def _head(frame: Frame) -> RenderableType:
         ("finished", frame.finished_per_s),
     )
     shown = ", ".join(f"{name} {_rate(value)}" for name, value in rates)
-    head.append(f"live tasks {frame.live_count:,}  per second: {shown}")
+    more = "" if frame.is_live_count_exact else "+"
+    head.append(f"live tasks {frame.live_count:,}{more}  per second: {shown}")
     return head
 
 
@@ -161,13 +162,17 @@ def _more(count: int, what: str, *, has_more: bool) -> list[RenderableType]:
 def _queue_columns() -> Sequence[Column[TopQueue]]:
     return (
         Column("QUEUE", lambda queue: queue.name),
-        Column("PENDING", lambda queue: f"{queue.pending:,}"),
-        Column("RUNNING", lambda queue: f"{queue.running:,}"),
-        Column("OTHERS", lambda queue: f"{queue.others:,}"),
+        Column("PENDING", lambda queue: _count(queue, queue.pending)),
+        Column("RUNNING", lambda queue: _count(queue, queue.running)),
+        Column("OTHERS", lambda queue: _count(queue, queue.others)),
         Column("HELD", lambda queue: "PAUSED" if queue.paused else "no"),
         Column("LIMIT", lambda queue: queue.concurrency_max or _NO_LIMIT),
         Column("OLDEST", lambda queue: _duration(queue.oldest_waiting_ms)),
     )
+
+
+def _count(queue: TopQueue, count: int) -> str:
+    return f"{count:,}+" if count and not queue.is_count_exact else f"{count:,}"
 
 
 def _worker_columns(passed_ms: int) -> Sequence[Column[TopWorker]]:

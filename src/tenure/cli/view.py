@@ -162,6 +162,7 @@ class QueueView(View, frozen=True):
     concurrency_max: int
     counts: dict[str, int]
     types: dict[str, dict[str, int]]
+    is_count_exact: bool
 
 
 def task(message: task_pb2.Task) -> TaskView:
@@ -375,4 +376,5 @@ def queue(message: admin_service_pb2.Queue) -> QueueView:
         concurrency_max=message.concurrency_max,
         counts=counts,
         types=types,
+        is_count_exact=message.is_count_exact,
     )

@@ -2,7 +2,7 @@
 
 A cursor is version, signature and position. Namespace and query are signed but not contained, so a
 cursor of another tenant or of another filter does not verify. The position is readable to whoever
-decodes it: it must hold nothing that the page itself did not show.
+decodes it: it must hold nothing that the caller may not see.
 """
 
 import base64

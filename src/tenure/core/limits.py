@@ -82,6 +82,20 @@ DEAF_WATCHED_MAX: Final = 1_000
 DEAF_WATCH_MS: Final = 3 * _SECOND_MS
 # Nobody needs an exact total beyond; counting every row of a large table takes seconds.
 COUNTED_MAX: Final = 10_000
+# Rows that one page of a list looks at, some milliseconds; a page that finds less than it may have
+# says where to go on.
+LISTED_SEEN_MAX: Final = 10_000
+# Tasks that are counted for one page of queues, and queues between two looks at that number: some
+# ten milliseconds. The page ends then, and says where to go on.
+QUEUE_ROWS_MAX: Final = 50_000
+QUEUES_COUNTED_AT_ONCE: Final = 5
+# Tasks of one queue that are counted for metrics: a tenth of a second. A gauge that stands still
+# there says enough.
+DEPTH_COUNTED_MAX: Final = 1_000_000
+# Tasks that one read of a sample counts, if there are several queues, and queues between two looks
+# at that number.
+SAMPLE_ROWS_MAX: Final = 100_000
+SAMPLE_QUEUES_AT_ONCE: Final = 20
 # Tasks that an explanation counts before one, and of what it names the first few.
 AHEAD_COUNTED_MAX: Final = 1_000
 EXPLAINED_MAX: Final = 10

@@ -74,7 +74,7 @@ async def explain_task(
 async def _unheld_facts(tx: Tx, task: Task, onlooker: Onlooker) -> Facts:
     """Read what a task that nobody holds will meet on its way to a worker."""
     namespaces = await table.read_namespaces(tx, [task.namespace])
-    known = await listing.list_queues(tx, task.namespace, name=task.queue)
+    known = await listing.read_queues(tx, task.namespace, [task.queue])
     facts = Facts(
         task=task,
         now_ms=onlooker.now_ms,

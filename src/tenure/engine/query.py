@@ -22,30 +22,35 @@ from tenure.core.audit import ALL_AUDIT, AuditFilter, AuditRecord
 from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
 from tenure.core.health import Health
 from tenure.core.lease import Lease
-from tenure.core.limits import COUNTED_MAX, INSTANT_MS_MAX
+from tenure.core.limits import (
+    COUNTED_MAX,
+    INSTANT_MS_MAX,
+    LISTED_SEEN_MAX,
+    QUEUE_ROWS_MAX,
+    QUEUES_COUNTED_AT_ONCE,
+)
 from tenure.core.queue import Namespace, Queue
 from tenure.core.retry import ErrorInfo
 from tenure.core.task_record import Task, TaskState
 from tenure.core.worker import Worker
 from tenure.errors import NotFound, Unavailable
-from tenure.store import access_table, listing, table
+from tenure.store import access_table, listing, table, task_list
 from tenure.store.access_table import KeyPlace
 from tenure.store.failure import Lost, StoreError
-from tenure.store.listing import Onlooker, Slice
+from tenure.store.listing import NEWEST, Onlooker, Slice, Total
 from tenure.store.transaction import Body, Store, Tx
 
 T = TypeVar("T")
 RETRY_AFTER_MS: Final = 500
-# Behind every id that exists: lists go from the newest to the oldest.
-_NEWEST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _NEWEST_KEY: Final = f"{INSTANT_MS_MAX + 1} "
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
     """Some items of a list, newest first; an empty token means that there are no more.
 
-    ``total_count`` is there when it was asked for. Counting stops at a limit: then there are at
-    least so many.
+    One page looks at a limited number of rows, so that it may be short, or even empty, while there
+    is a next one. ``total_count`` is there when it was asked for. Counting stops at a limit: then
+    there are at least so many.
     """
 
     items: tuple[T, ...]
@@ -87,10 +92,14 @@ class WorkerView(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """A queue with its brakes and how many live tasks it has, by type and state."""
+    """A queue with its brakes and how many live tasks it has, by type and state.
+
+    Counting stops at a limit: then there are at least so many, and types may be missing.
+    """
 
     queue: Queue
     counts: dict[str, dict[TaskState, int]]
+    is_exact: bool = True
 
     def count(self, state: TaskState) -> int:
         """Return how many tasks of any type are in a state."""
@@ -115,15 +124,16 @@ async def list_tasks(
     query = query_text("tasks", where.checked())
     place = _place(namespace, query, page)
 
-    async def body(tx: Tx) -> tuple[list[Task], int | None]:
+    async def body(tx: Tx) -> _Read[Task]:
         await _check_namespace(tx, namespace)
-        found = await listing.list_tasks(tx, namespace, where, place.part)
-        if not page.wants_total:
-            return found, None
-        return found, await listing.count_tasks(tx, namespace, where, amount=COUNTED_MAX + 1)
+        found = await task_list.find_tasks(tx, namespace, where, place.part)
+        tasks = await task_list.load_tasks(tx, namespace, found.ids)
+        total = None
+        if page.wants_total:
+            total = await task_list.count_tasks(tx, namespace, where, amount=COUNTED_MAX + 1)
+        return _Read(tasks, total, found.end_id)
 
-    found, total = await scan(store, body)
-    return _page(found, place, total, lambda task: task.id)
+    return _page(await scan(store, body), place, lambda task: task.id)
 
 
 async def list_attempts(
@@ -226,18 +236,18 @@ async def list_workers(
     query = query_text("workers", where.checked())
     place = _place(namespace, query, page)
 
-    async def body(tx: Tx) -> tuple[list[WorkerView], int | None]:
+    async def body(tx: Tx) -> _Read[WorkerView]:
         await _check_namespace(tx, namespace)
         onlooker = Onlooker(await tx.now_ms(), deaf)
-        found = await listing.list_workers(tx, namespace, where, place.part, onlooker)
+        found, end_id = await listing.list_workers(tx, namespace, where, place.part, onlooker)
         views = [_view(worker, lease, onlooker) for worker, lease in found]
-        if not page.wants_total:
-            return views, None
-        most = COUNTED_MAX + 1
-        return views, await listing.count_workers(tx, namespace, where, onlooker, amount=most)
+        total = None
+        if page.wants_total:
+            most = COUNTED_MAX + 1
+            total = await listing.count_workers(tx, namespace, where, onlooker, amount=most)
+        return _Read(views, total, end_id)
 
-    views, total = await scan(store, body)
-    return _page(views, place, total, lambda view: view.worker.id)
+    return _page(await scan(store, body), place, lambda view: view.worker.id)
 
 
 async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
@@ -246,10 +256,7 @@ async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
 
     async def body(tx: Tx) -> QueueView:
         await _check_namespace(tx, namespace)
-        known = await listing.list_queues(tx, namespace, name=name)
-        counts = await listing.count_queues(tx, namespace, name=name)
-        queue = known[0] if known else Queue(namespace, name)
-        return QueueView(queue, counts.get(name, {}))
+        return (await _queue_views(tx, namespace, [name]))[0]
 
     return await scan(store, body)
 
@@ -260,20 +267,38 @@ async def check_namespace(store: Store, *, namespace: str) -> None:
     await read(store, lambda tx: _check_namespace(tx, namespace))
 
 
-async def list_queues(store: Store, *, namespace: str) -> tuple[QueueView, ...]:
-    """Return the queues that have settings or live tasks, by name."""
+async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Page[QueueView]:
+    """Return the queues that have settings or live tasks, by name in the order of the store."""
     namespace = check.namespace(namespace)
+    place = _place(namespace, "queues", page, first="")
 
-    async def body(tx: Tx) -> tuple[QueueView, ...]:
+    async def body(tx: Tx) -> _Read[QueueView]:
         await _check_namespace(tx, namespace)
-        queues = {each.name: each for each in await listing.list_queues(tx, namespace)}
-        counts = await listing.count_queues(tx, namespace)
-        return tuple(
-            QueueView(queues.get(name) or Queue(namespace, name), counts.get(name, {}))
-            for name in sorted(queues.keys() | counts.keys())
-        )
+        names = await listing.find_queues(tx, namespace, place.part)
+        wanted = names[: place.size]
+        views: list[QueueView] = []
+        counted = 0
+        while len(views) < len(wanted) and counted < QUEUE_ROWS_MAX:
+            some = wanted[len(views) : len(views) + QUEUES_COUNTED_AT_ONCE]
+            found = await _queue_views(tx, namespace, some)
+            counted += sum(view.count(state) for view in found for state in TaskState)
+            views += found
+        is_whole = len(views) == len(names)
+        return _Read(views, None, None if is_whole else views[-1].queue.name)
 
-    return await scan(store, body)
+    return _page(await scan(store, body), place, lambda view: view.queue.name)
+
+
+async def _queue_views(tx: Tx, namespace: str, names: Sequence[str]) -> list[QueueView]:
+    known = {each.name: each for each in await listing.read_queues(tx, namespace, names)}
+    found = await listing.count_queues(tx, namespace, names, amount=COUNTED_MAX)
+    views = []
+    for name in names:
+        counts = found.get(name, {})
+        counted = sum(count for states in counts.values() for count in states.values())
+        queue = known.get(name) or Queue(namespace, name)
+        views.append(QueueView(queue, counts, is_exact=counted < COUNTED_MAX))
+    return views
 
 
 async def list_namespaces(
@@ -292,7 +317,8 @@ async def list_namespaces(
         found = await table.read_namespaces(tx, wanted)
         return sorted(found, key=lambda namespace: namespace.name)[: place.part.amount]
 
-    return _page(await scan(store, body), place, None, lambda namespace: namespace.name)
+    found = _Read(await scan(store, body))
+    return _page(found, place, lambda namespace: namespace.name)
 
 
 async def get_namespace(
@@ -324,7 +350,7 @@ async def list_keys(
     created_at, _, key_id = place.part.position.partition(" ")
     part = KeyPlace(int(created_at), key_id, place.part.amount)
     found = await scan(store, lambda tx: access_table.list_keys(tx, namespaces, part))
-    return _page(found, place, None, lambda key: f"{key.created_at_ms} {key.id}")
+    return _page(_Read(found), place, lambda key: f"{key.created_at_ms} {key.id}")
 
 
 async def get_key(store: Store, *, key_id: str, namespaces: Sequence[str] = ()) -> ApiKey:
@@ -365,7 +391,8 @@ async def list_audit(
             amount=part.amount,
         )
 
-    return _page(await scan(store, body), place, None, lambda record: record.id)
+    found = _Read(await scan(store, body))
+    return _page(found, place, lambda record: record.id)
 
 
 def _scope_text(namespaces: Sequence[str]) -> str:
@@ -409,6 +436,14 @@ def _view(worker: Worker, lease: Lease | None, onlooker: Onlooker) -> WorkerView
     return WorkerView(worker, lease, health)
 
 
+class _Read(msgspec.Struct, Generic[T], frozen=True):
+    """What was read of a list: rows, the total if it was wanted, and where an early end was."""
+
+    found: Sequence[T]
+    total: Total | None = None
+    end: str | None = None
+
+
 class _Place(msgspec.Struct, frozen=True):
     """A page of a list: what its cursors are bound to, and the rows to read for it."""
 
@@ -419,35 +454,33 @@ class _Place(msgspec.Struct, frozen=True):
     part: Slice
 
 
-def _place(namespace: str, query: str, page: PageRequest, *, first: str = _NEWEST) -> _Place:
+def _place(namespace: str, query: str, page: PageRequest, *, first: str = NEWEST) -> _Place:
     """Return where a page is; one row more than asked for tells whether there is a next one."""
     size = check.page_size(page.size)
     position = first
     if page.token:
         position = cursor.decode(page.cursor_key, page.token, namespace=namespace, query=query)
-    part = Slice(position, size + 1)
+    part = Slice(position, size + 1, LISTED_SEEN_MAX)
     return _Place(namespace, query, page.cursor_key, size, part)
 
 
-def _page(
-    found: Sequence[T],
-    place: _Place,
-    total: int | None,
-    position: Callable[[T], str],
-) -> Page[T]:
+def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T]:
     """Cut what was read to the page, with the cursor of the next one."""
-    items = tuple(found[: place.size])
+    items = tuple(read.found[: place.size])
+    end = read.end if len(read.found) <= place.size else position(items[-1])
     token = ""
-    if len(found) > place.size:
+    if end is not None:
         token = cursor.encode(
             place.cursor_key,
             namespace=place.namespace,
             query=place.query,
-            position=position(items[-1]),
+            position=end,
         )
+    total = read.total
     if total is None:
         return Page(items, token)
-    return Page(items, token, min(total, COUNTED_MAX), is_total_exact=total <= COUNTED_MAX)
+    is_exact = total.is_exact and total.count <= COUNTED_MAX
+    return Page(items, token, min(total.count, COUNTED_MAX), is_total_exact=is_exact)
 
 
 async def read(store: Store, body: Body[T]) -> T:

@@ -7,16 +7,26 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.limits import LINES_SEEN_MAX
+from tenure.core.limits import (
+    DEPTH_COUNTED_MAX,
+    LINES_SEEN_MAX,
+    PAGE_SIZE_MAX,
+    SAMPLE_QUEUES_AT_ONCE,
+    SAMPLE_ROWS_MAX,
+)
 from tenure.core.task_record import TaskState
 from tenure.engine.offer import Group
 from tenure.engine.query import scan
 from tenure.store import listing
-from tenure.store.listing import Onlooker
+from tenure.store.listing import Onlooker, Slice
 from tenure.store.transaction import Store, Tx
 
 GROUPS_MAX: Final = 10_000
 """Groups of one count that are read; a deployment with more queues sees the first of them."""
+
+
+# What some queues have by state, and the last of them if there are more.
+_Depths = tuple[dict[str, dict[TaskState, int]], str | None]
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -36,17 +46,65 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
-    """Read a sample of all namespaces, within the time limit of reads."""
+    """Read a sample of all namespaces, by short reads that leave room for others in between."""
 
     async def body(tx: Tx) -> Sample:
         now_ms = await tx.now_ms()
-        return Sample(
-            await listing.count_depths(tx, amount=GROUPS_MAX),
-            await _oldest_waiting(tx, now_ms),
-            await listing.count_healths(tx, Onlooker(now_ms, deaf)),
-        )
+        oldest = await _oldest_waiting(tx, now_ms)
+        return Sample(depths, oldest, await listing.count_healths(tx, Onlooker(now_ms, deaf)))
 
+    depths = await _depths(store)
     return await scan(store, body)
+
+
+async def _depths(store: Store) -> dict[Group, dict[TaskState, int]]:
+    depths: dict[Group, dict[TaskState, int]] = {}
+    after = ""
+    while namespaces := await _read_busy(store, after):
+        for namespace in namespaces:
+            await _add_depths(store, namespace, depths)
+            if len(depths) >= GROUPS_MAX:
+                return depths
+        after = namespaces[-1]
+    return depths
+
+
+async def _read_busy(store: Store, after: str) -> list[str]:
+    return await scan(
+        store,
+        lambda tx: listing.find_busy_namespaces(tx, after=after, amount=PAGE_SIZE_MAX),
+    )
+
+
+async def _add_depths(
+    store: Store,
+    namespace: str,
+    depths: dict[Group, dict[TaskState, int]],
+) -> None:
+    """Count the live tasks of a namespace by queue and state, some queues with each read."""
+    after: str | None = ""
+    while after is not None and len(depths) < GROUPS_MAX:
+        found, after = await _read_depths(store, namespace, after)
+        depths.update({(namespace, queue): counts for queue, counts in found.items()})
+
+
+async def _read_depths(store: Store, namespace: str, after: str) -> _Depths:
+    return await scan(store, lambda tx: _some_depths(tx, namespace, after))
+
+
+async def _some_depths(tx: Tx, namespace: str, after: str) -> _Depths:
+    """Count until the read has taken its part of the time."""
+    names = await listing.find_queues(tx, namespace, Slice(after, PAGE_SIZE_MAX))
+    found: dict[str, dict[TaskState, int]] = {}
+    counted = at = 0
+    while at < len(names) and counted < SAMPLE_ROWS_MAX:
+        some = names[at : at + SAMPLE_QUEUES_AT_ONCE]
+        counts = await listing.count_depths(tx, namespace, some, amount=DEPTH_COUNTED_MAX)
+        counted += sum(count for states in counts.values() for count in states.values())
+        found |= counts
+        at += len(some)
+    is_whole = at == len(names) and len(names) < PAGE_SIZE_MAX
+    return found, None if is_whole else names[at - 1]
 
 
 async def _oldest_waiting(tx: Tx, now_ms: int) -> dict[Group, int]:

@@ -1,26 +1,49 @@
-"""The lists and their totals: filters in, records out, newest first."""
+"""Lists and counts of workers, queues and lines: filters in, records out."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
-from tenure.core.filter import TaskFilter, WorkerFilter
+from tenure.core.filter import WorkerFilter
 from tenure.core.lease import Lease
+from tenure.core.limits import LISTED_SEEN_MAX
 from tenure.core.queue import Namespace, Queue
-from tenure.core.task_record import Task, TaskState
+from tenure.core.task_record import TaskState
 from tenure.core.worker import Worker
 from tenure.store import codec
-from tenure.store.transaction import Tx
+from tenure.store.transaction import Row, Tx
+
+# Columns of a listed worker: behind its own those of its lease, and how it was found.
+_LEASE, _IS_LISTED, _PLACE = 21, 36, 37
+# Behind every id that exists: lists go from the newest to the oldest.
+NEWEST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
-    """What stands in front of a page in its list, and how many rows the page may have."""
+    """What stands in front of a page in its list, and how many rows the page may have.
+
+    So many rows at the most are looked at for it, whether they pass the filter or not.
+    """
 
     position: str
     amount: int
+    seen_max: int = LISTED_SEEN_MAX
+
+
+class Total(msgspec.Struct, frozen=True, gc=False):
+    """How many there are, or at least are."""
+
+    count: int
+    is_exact: bool
+
+
+def total_from(rows: Sequence[Row], amount: int) -> Total:
+    """Make a total from how many pass a filter among those that were looked at."""
+    listed, seen = cast("tuple[int, int]", tuple(rows[0]))
+    return Total(listed, seen < amount)
 
 
 class Onlooker(msgspec.Struct, frozen=True, gc=False):
@@ -66,34 +89,19 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     concurrency_max: int
 
 
-async def list_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> list[Task]:
-    """Return tasks, live and finished."""
-    given = _task_parameters(namespace, where)
-    rows = await tx.one("list_tasks", *given, part.position, part.amount)
-    return [codec.listed_from(row) for row in rows]
-
-
-async def count_tasks(tx: Tx, namespace: str, where: TaskFilter, *, amount: int) -> int:
-    """Count what the list has, up to ``amount``."""
-    rows = await tx.one("count_listed_tasks", *_task_parameters(namespace, where), amount)
-    return cast("int", rows[0][0])
-
-
-def _task_parameters(namespace: str, where: TaskFilter) -> tuple[object, ...]:
-    return namespace, where.queue, where.type, where.state or ""
-
-
 async def list_workers(
     tx: Tx,
     namespace: str,
     where: WorkerFilter,
     part: Slice,
     onlooker: Onlooker,
-) -> list[tuple[Worker, Lease | None]]:
-    """Return workers with the leases of those that are active."""
-    given = _worker_parameters(namespace, where, onlooker)
-    rows = await tx.one("list_workers", *given, part.position, part.amount)
-    return [(codec.worker_from(row), _lease_from(row)) for row in rows]
+) -> tuple[list[tuple[Worker, Lease | None]], str | None]:
+    """Return workers with the leases of the active ones, and where the look ended too early."""
+    given = (*_worker_parameters(namespace, where, onlooker), part.position, part.seen_max)
+    rows: list[codec.AnyRow] = list(await tx.one("list_workers", *given, part.amount))
+    found = [(codec.worker_from(row), _lease_from(row)) for row in rows if row[_IS_LISTED]]
+    is_cut = bool(rows) and rows[-1][_PLACE] == part.seen_max
+    return found, rows[-1][0] if is_cut else None
 
 
 async def count_workers(
@@ -103,11 +111,10 @@ async def count_workers(
     onlooker: Onlooker,
     *,
     amount: int,
-) -> int:
-    """Count what the list has, up to ``amount``."""
+) -> Total:
+    """Count what the list has among the newest ``amount`` workers."""
     given = _worker_parameters(namespace, where, onlooker)
-    rows = await tx.one("count_listed_workers", *given, amount)
-    return cast("int", rows[0][0])
+    return total_from(await tx.one("count_listed_workers", *given, amount), amount)
 
 
 def _worker_parameters(
@@ -133,7 +140,7 @@ def deaf_text(onlooker: Onlooker) -> str:
 
 
 def _lease_from(row: codec.AnyRow) -> Lease | None:
-    return None if row[21] is None else codec.lease_from(row[21:])
+    return None if row[_LEASE] is None else codec.lease_from(row[_LEASE:_IS_LISTED])
 
 
 async def list_online(
@@ -177,14 +184,18 @@ def _head_from(row: codec.AnyRow) -> Head:
 
 async def count_depths(
     tx: Tx,
+    namespace: str,
+    names: Iterable[str],
     *,
     amount: int,
-) -> dict[tuple[str, str], dict[TaskState, int]]:
-    """Count live tasks by (namespace, queue) and state; ``amount`` groups at the most."""
-    depths: dict[tuple[str, str], dict[TaskState, int]] = {}
-    for row in await tx.one("count_depths", amount):
-        namespace, queue, state, count = cast("tuple[str, str, str, int]", tuple(row))
-        depths.setdefault((namespace, queue), {})[TaskState(state)] = count
+) -> dict[str, dict[TaskState, int]]:
+    """Count live tasks by queue and state; of one queue and kind ``amount`` at the most."""
+    depths: dict[str, dict[TaskState, int]] = {}
+    for row in await tx.each("count_depths", [(namespace, name) for name in names], amount):
+        queue, state, count = cast("tuple[str, str, int]", tuple(row))
+        if count:
+            counts = depths.setdefault(queue, {})
+            counts[TaskState(state)] = counts.get(TaskState(state), 0) + count
     return depths
 
 
@@ -194,20 +205,33 @@ async def count_healths(tx: Tx, onlooker: Onlooker) -> dict[tuple[str, str], int
     return {cast("tuple[str, str]", (row[0], row[1])): cast("int", row[2]) for row in rows}
 
 
-async def list_queues(tx: Tx, namespace: str, *, name: str = "") -> list[Queue]:
-    """Return the queues that have settings, by name."""
-    return [codec.queue_from(row) for row in await tx.one("list_queues", namespace, name)]
+async def find_queues(tx: Tx, namespace: str, part: Slice) -> list[str]:
+    """Return the names of queues that have settings or live tasks, in the order of the store."""
+    rows = await tx.one("find_queues", namespace, part.position, part.amount)
+    return [cast("str", row[0]) for row in rows]
+
+
+async def find_busy_namespaces(tx: Tx, *, after: str, amount: int) -> list[str]:
+    """Return the namespaces that have live tasks, in the order of the store."""
+    return [cast("str", row[0]) for row in await tx.one("find_busy_namespaces", after, amount)]
+
+
+async def read_queues(tx: Tx, namespace: str, names: Iterable[str]) -> list[Queue]:
+    """Return those of some queues that have settings."""
+    rows = await tx.each("read_queues", [(namespace, name) for name in names])
+    return [codec.queue_from(row) for row in rows]
 
 
 async def count_queues(
     tx: Tx,
     namespace: str,
+    names: Iterable[str],
     *,
-    name: str = "",
+    amount: int,
 ) -> dict[str, dict[str, dict[TaskState, int]]]:
-    """Count live tasks by queue, type and state."""
+    """Count live tasks by queue, type and state; of one queue ``amount`` at the most."""
     counts: dict[str, dict[str, dict[TaskState, int]]] = {}
-    for row in await tx.one("count_tasks", namespace, name):
+    for row in await tx.each("count_queue_tasks", [(namespace, name) for name in names], amount):
         queue, type_, state, count = cast("tuple[str, str, str, int]", tuple(row))
         counts.setdefault(queue, {}).setdefault(type_, {})[TaskState(state)] = count
     return counts

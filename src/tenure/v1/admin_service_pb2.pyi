@@ -196,10 +196,13 @@ class Queue(google.protobuf.message.Message):
     IS_PAUSED_FIELD_NUMBER: builtins.int
     CONCURRENCY_MAX_FIELD_NUMBER: builtins.int
     TYPES_FIELD_NUMBER: builtins.int
+    IS_COUNT_EXACT_FIELD_NUMBER: builtins.int
     name: builtins.str
     is_paused: builtins.bool
     concurrency_max: builtins.int
     """0 = no limit"""
+    is_count_exact: builtins.bool
+    """False when counting stopped: there are at least so many, perhaps of more types."""
     @property
     def types(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TypeCount]:
         """Live tasks by type."""
@@ -211,8 +214,9 @@ class Queue(google.protobuf.message.Message):
         is_paused: builtins.bool = ...,
         concurrency_max: builtins.int = ...,
         types: collections.abc.Iterable[Global___TypeCount] | None = ...,
+        is_count_exact: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["concurrency_max", b"concurrency_max", "is_paused", b"is_paused", "name", b"name", "types", b"types"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["concurrency_max", b"concurrency_max", "is_count_exact", b"is_count_exact", "is_paused", b"is_paused", "name", b"name", "types", b"types"]) -> None: ...
 
 Global___Queue: typing_extensions.TypeAlias = Queue
 
@@ -260,13 +264,20 @@ class ListQueuesRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
+    page_size: builtins.int
+    """0 = 20"""
+    page_token: builtins.str
     def __init__(
         self,
         *,
         namespace_id: builtins.str = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
 
 Global___ListQueuesRequest: typing_extensions.TypeAlias = ListQueuesRequest
 
@@ -275,14 +286,18 @@ class ListQueuesResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     QUEUES_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """Empty on the last page; a page may be short and not be the last."""
     @property
     def queues(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Queue]: ...
     def __init__(
         self,
         *,
         queues: collections.abc.Iterable[Global___Queue] | None = ...,
+        next_page_token: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["queues", b"queues"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "queues", b"queues"]) -> None: ...
 
 Global___ListQueuesResponse: typing_extensions.TypeAlias = ListQueuesResponse
 

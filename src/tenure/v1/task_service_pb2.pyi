@@ -168,9 +168,13 @@ class ListTasksResponse(google.protobuf.message.Message):
     TASKS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     TOTAL_COUNT_FIELD_NUMBER: builtins.int
+    IS_TOTAL_EXACT_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
+    """Empty on the last page; a page may be short, or have no task, and not be the last."""
     total_count: builtins.int
     """When asked for; at most 10,000 are counted."""
+    is_total_exact: builtins.bool
+    """Of a total_count: false when counting stopped, so that there are at least so many."""
     @property
     def tasks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.Task]: ...
     def __init__(
@@ -179,9 +183,10 @@ class ListTasksResponse(google.protobuf.message.Message):
         tasks: collections.abc.Iterable[tenure.v1.task_pb2.Task] | None = ...,
         next_page_token: builtins.str = ...,
         total_count: builtins.int | None = ...,
+        is_total_exact: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_total_count", b"_total_count", "total_count", b"total_count"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_total_count", b"_total_count", "next_page_token", b"next_page_token", "tasks", b"tasks", "total_count", b"total_count"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_total_count", b"_total_count", "is_total_exact", b"is_total_exact", "next_page_token", b"next_page_token", "tasks", b"tasks", "total_count", b"total_count"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_total_count", b"_total_count"]) -> typing.Literal["total_count"] | None: ...
 
 Global___ListTasksResponse: typing_extensions.TypeAlias = ListTasksResponse

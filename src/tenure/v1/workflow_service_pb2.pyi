@@ -374,8 +374,12 @@ class ListWorkersResponse(google.protobuf.message.Message):
     WORKERS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     TOTAL_COUNT_FIELD_NUMBER: builtins.int
+    IS_TOTAL_EXACT_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
+    """Empty on the last page; a page may be short, or have no worker, and not be the last."""
     total_count: builtins.int
+    is_total_exact: builtins.bool
+    """False when counting stopped, so that there are at least so many."""
     @property
     def workers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.worker_pb2.Worker]: ...
     def __init__(
@@ -384,8 +388,9 @@ class ListWorkersResponse(google.protobuf.message.Message):
         workers: collections.abc.Iterable[tenure.v1.worker_pb2.Worker] | None = ...,
         next_page_token: builtins.str = ...,
         total_count: builtins.int = ...,
+        is_total_exact: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "total_count", b"total_count", "workers", b"workers"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_total_exact", b"is_total_exact", "next_page_token", b"next_page_token", "total_count", b"total_count", "workers", b"workers"]) -> None: ...
 
 Global___ListWorkersResponse: typing_extensions.TypeAlias = ListWorkersResponse
 

@@ -17,11 +17,24 @@ async def test_a_queue_is_shown_with_its_brakes_and_its_live_tasks(site: Site) -
         "concurrencyMax": 5,
         "counts": {"PENDING": 1, "DISPATCHED": 1},
         "types": {"call": {"PENDING": 1}, "mail": {"DISPATCHED": 1}},
+        "isCountExact": True,
     }
     assert await site.call("GET", "/v1/queues/default") == shown
     assert await site.call("GET", "/v1/queues") == {"queues": [shown]}
     unused = await site.call("GET", "/v1/queues/unused")
     assert (unused["paused"], unused["counts"]) == (False, {})
+
+
+async def test_queues_come_page_by_page(site: Site) -> None:
+    for name in ("c", "a", "b"):
+        await site.enqueue(queue=name)
+    first = await site.call("GET", "/v1/queues?pageSize=2")
+    rest = await site.call("GET", f"/v1/queues?pageToken={first['nextPageToken']}")
+    names = [each["name"] for page in (first, rest) for each in page["queues"]]
+    assert names == ["a", "b", "c"]
+    assert "nextPageToken" not in rest
+    refused = await site.refused("GET", "/v1/queues?pageToken=x")
+    assert refused == (400, "invalid_argument", {"field": "pageToken"})
 
 
 async def test_a_queue_is_paused_and_resumed(site: Site) -> None:

@@ -41,14 +41,19 @@ class Scoped(NoQuery, frozen=True):
     ] = ""
 
 
-class Paged(Scoped, frozen=True):
-    """A list."""
+class QueueListQuery(Scoped, frozen=True):
+    """Which page of the queues."""
 
     page_size: Annotated[int, Meta(description=f"0 is 20, at most {PAGE_SIZE_MAX}", ge=0)] = 0
     page_token: Annotated[
         str,
         Meta(description="nextPageToken of the page before", max_length=PAGE_TOKEN_LENGTH_MAX),
     ] = ""
+
+
+class Paged(QueueListQuery, frozen=True):
+    """A list."""
+
     total_count: Annotated[bool, Meta(description="Also count all that match")] = False
 
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from tenure.api.http import view
 from tenure.api.http.body import EmptyBody, QueueBody
 from tenure.api.http.operation import Answer, Call, Operation
-from tenure.api.http.parameter import Scoped
+from tenure.api.http.parameter import QueueListQuery, Scoped
 from tenure.core.permission import Action
 from tenure.engine import command as c
 from tenure.engine import query
@@ -18,10 +18,15 @@ from tenure.errors import InvalidArgument
 _QUEUE: Final = "/v1/queues/{queue}"
 
 
-async def list_queues(call: Call[Scoped, None]) -> Answer:
-    """Show the queues of a namespace."""
-    found = await query.list_queues(call.engine.store, namespace=call.namespace)
-    return Answer(view.QueueListView(queues=[view.queue(each) for each in found]))
+async def list_queues(call: Call[QueueListQuery, None]) -> Answer:
+    """Show a page of the queues of a namespace."""
+    page = query.PageRequest(
+        cursor_key=call.engine.secrets.cursor_key,
+        size=call.query.page_size,
+        token=call.query.page_token,
+    )
+    found = await query.list_queues(call.engine.store, namespace=call.namespace, page=page)
+    return Answer(view.queue_list(found))
 
 
 async def get_queue(call: Call[Scoped, None]) -> Answer:
@@ -88,7 +93,7 @@ OPERATIONS: Final = (
         handle=list_queues,
         is_list=True,
         action=Action.READ,
-        query=Scoped,
+        query=QueueListQuery,
         answer=view.QueueListView,
         errors=("not_found",),
     ),

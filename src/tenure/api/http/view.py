@@ -34,7 +34,9 @@ StateName = Annotated[str, _names(TaskState)]
 OutcomeName = Annotated[str, _names(Outcome)]
 StatusName = Annotated[str, _names(WorkerStatus)]
 _COUNT: Final = "Present when totalCount=true"
-_EXACT: Final = "False when counting stopped at totalCount"
+_EXACT: Final = "False when counting stopped: there are at least so many"
+_COUNT_EXACT: Final = "False when counting stopped: at least so many, perhaps of more types"
+_NEXT: Final = "Not there on the last page; a page may be short, or empty, and not the last"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -148,7 +150,7 @@ class TaskListView(View, frozen=True):
     """A page of tasks, newest first."""
 
     tasks: list[TaskView]
-    next_page_token: str | UnsetType = UNSET
+    next_page_token: Annotated[str, Meta(description=_NEXT)] | UnsetType = UNSET
     total_count: Annotated[int, Meta(description=_COUNT)] | UnsetType = UNSET
     is_total_exact: Annotated[bool, Meta(description=_EXACT)] | UnsetType = UNSET
 
@@ -216,7 +218,7 @@ class WorkerListView(View, frozen=True):
     """A page of workers, newest first."""
 
     workers: list[WorkerItem]
-    next_page_token: str | UnsetType = UNSET
+    next_page_token: Annotated[str, Meta(description=_NEXT)] | UnsetType = UNSET
     total_count: Annotated[int, Meta(description=_COUNT)] | UnsetType = UNSET
     is_total_exact: Annotated[bool, Meta(description=_EXACT)] | UnsetType = UNSET
 
@@ -235,12 +237,14 @@ class QueueItem(View, frozen=True):
     concurrency_max: int
     counts: dict[str, int] = {}
     types: dict[str, dict[str, int]] = {}
+    is_count_exact: Annotated[bool, Meta(description=_COUNT_EXACT)] = True
 
 
 class QueueListView(View, frozen=True):
-    """The queues that have settings or live tasks, by name."""
+    """A page of the queues that have settings or live tasks, by name."""
 
     queues: list[QueueItem]
+    next_page_token: Annotated[str, Meta(description=_NEXT)] | UnsetType = UNSET
 
 
 class NamespaceItem(View, frozen=True):
@@ -502,7 +506,13 @@ def queue(view: QueueView) -> QueueItem:
         concurrency_max=view.queue.concurrency_max,
         counts={state.upper(): count for state, count in totals.items() if count},
         types=types,
+        is_count_exact=view.is_exact,
     )
+
+
+def queue_list(page: Page[QueueView]) -> QueueListView:
+    """Show a page of queues."""
+    return QueueListView(queues=[queue(each) for each in page.items], **_page(page))
 
 
 def namespace(item: Namespace) -> NamespaceItem:

@@ -95,8 +95,15 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         """List the queues that have settings or live tasks."""
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
-        views = await query.list_queues(self._engine.store, namespace=namespace)
-        return pb.ListQueuesResponse(queues=[worker_view.queue(each) for each in views])
+        page = await query.list_queues(
+            self._engine.store,
+            namespace=namespace,
+            page=self._page(request.page_size, request.page_token),
+        )
+        return pb.ListQueuesResponse(
+            queues=[worker_view.queue(each) for each in page.items],
+            next_page_token=page.next_page_token,
+        )
 
     async def GetQueue(
         self,

@@ -149,6 +149,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             tasks=[task_view.shown(task, with_payload=False) for task in page.items],
             next_page_token=page.next_page_token,
             total_count=page.total_count,
+            is_total_exact=page.total_count is not None and page.is_total_exact,
         )
 
     async def ListAttempts(

@@ -121,4 +121,5 @@ def queue(view: QueueView) -> admin_service_pb2.Queue:
             )
             for type_, counts in sorted(view.counts.items())
         ],
+        is_count_exact=view.is_exact,
     )

@@ -197,6 +197,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
             workers=[worker_view.shown(each) for each in page.items],
             next_page_token=page.next_page_token,
             total_count=page.total_count or 0,
+            is_total_exact=page.is_total_exact,
         )
 
     async def GetWorker(

@@ -54,7 +54,15 @@ LANE_SETTINGS = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
-_READ_SETTINGS = {"application_name": "tenure", "jit": "off"}
+# The same for lists and counts. Without statistics a list in the order of an index was sorted from
+# end to end, whatever its limit (a million tasks: 0.45 s then, 2 ms so).
+READ_SETTINGS = {
+    "application_name": "tenure",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+}
 
 
 def _lane_settings() -> dict[str, str]:
@@ -202,7 +210,7 @@ class PostgresStore:
         found = await self._primary.connect(
             lambda dsn: self._open_one(
                 dsn,
-                _READ_SETTINGS,
+                READ_SETTINGS,
                 command_timeout=READ_SECONDS_MAX,
                 **options,
             ),
@@ -420,7 +428,11 @@ class PostgresStore:
             connection.transaction(readonly=True, isolation=isolation),
         ):
             # A pool lends its connections for a moment only: nothing is prepared by name.
-            return await body(PostgresTx(Link(connection, pooled=True), self._probe))
+            tx = PostgresTx(Link(connection, pooled=True), self._probe)
+            if self._pooled and isolation == "repeatable_read":
+                # The settings of a session are not ours behind a pooler.
+                await tx.one("set_plans")
+            return await body(tx)
 
     async def maintain(self, name: str) -> None:
         """Run a statement that cannot be in a transaction, on a connection of its own."""

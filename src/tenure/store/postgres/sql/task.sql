@@ -30,12 +30,6 @@ CROSS JOIN LATERAL (
     FOR UPDATE SKIP LOCKED
 ) AS t;
 
--- name: count_depths(amount)
-SELECT namespace, queue, state, count(*)
-FROM tasks
-GROUP BY namespace, queue, state
-LIMIT CAST(:amount AS integer);
-
 -- name: count_held(namespace, queue)
 SELECT d.namespace, d.queue, t.held
 FROM unnest(CAST(:namespace AS text[]), CAST(:queue AS text[])) AS d (namespace, queue)
@@ -44,45 +38,6 @@ CROSS JOIN LATERAL (
     FROM tasks AS c
     WHERE c.worker_id IS NOT NULL AND c.namespace = d.namespace AND c.queue = d.queue
 ) AS t;
-
--- name: count_listed_tasks(namespace, queue, type, state, amount)
--- Counts what list_tasks would list, and stops at an amount: a total of millions helps nobody.
-SELECT count(*)
-FROM (
-    SELECT 1
-    FROM (
-        SELECT * FROM (
-            SELECT 1
-            FROM tasks
-            WHERE namespace = :namespace
-              AND (CAST(:queue AS text) = '' OR queue = :queue)
-              AND (CAST(:type AS text) = '' OR type = :type)
-              AND (CAST(:state AS text) = '' OR state = :state)
-              AND CAST(:state AS text) NOT IN ('succeeded', 'failed', 'cancelled')
-            LIMIT CAST(:amount AS integer)
-        ) AS live
-        UNION ALL
-        SELECT * FROM (
-            SELECT 1
-            FROM history
-            WHERE namespace = :namespace
-              AND (CAST(:queue AS text) = '' OR queue = :queue)
-              AND (CAST(:type AS text) = '' OR type = :type)
-              AND (CAST(:state AS text) = '' OR state = :state)
-              AND CAST(:state AS text) IN ('', 'succeeded', 'failed', 'cancelled')
-            LIMIT CAST(:amount AS integer)
-        ) AS finished
-    ) AS both_tables
-    LIMIT CAST(:amount AS integer)
-) AS listed;
-
--- name: count_tasks(namespace, queue)
-SELECT queue, type, state, count(*)
-FROM tasks
-WHERE namespace = :namespace
-  AND (CAST(:queue AS text) = '' OR queue = :queue)
-GROUP BY queue, type, state
-ORDER BY queue, type, state;
 
 -- name: count_worker_held(namespace, queue, worker_id)
 SELECT CAST(d.worker_id AS text), t.held, t.handed_at_ms
@@ -187,50 +142,6 @@ SELECT
     version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
     CAST(labels AS jsonb), spec, progress, input
 FROM unnest(CAST(:rows AS insert_tasks_row[])) AS g;
-
--- name: list_tasks(namespace, queue, type, state, before_id, amount)
--- Newest first by id over both tables, so that a row that moves between two pages is neither
--- doubled nor missed. An empty text means no filter; a state picks its table, so that the other one
--- is not searched from end to end for what it never has.
-SELECT *
-FROM (
-    (
-        SELECT
-            CAST(id AS text) AS id, namespace, queue, type, state, line, priority,
-            created_at_ms, run_at_ms, attempt, version, CAST(worker_id AS text) AS worker_id,
-            handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
-            CAST(labels AS text) AS labels, spec, progress, input,
-            CAST(NULL AS bytea) AS output, CAST(NULL AS bigint) AS finished_at_ms
-        FROM tasks
-        WHERE namespace = :namespace
-          AND id < CAST(:before_id AS uuid)
-          AND (CAST(:queue AS text) = '' OR queue = :queue)
-          AND (CAST(:type AS text) = '' OR type = :type)
-          AND (CAST(:state AS text) = '' OR state = :state)
-          AND CAST(:state AS text) NOT IN ('succeeded', 'failed', 'cancelled')
-        ORDER BY namespace DESC, tasks.id DESC
-        LIMIT CAST(:amount AS integer)
-    )
-    UNION ALL
-    (
-        SELECT
-            CAST(id AS text) AS id, namespace, queue, type, state, 0, priority,
-            created_at_ms, run_at_ms, attempt, version, CAST(worker_id AS text) AS worker_id,
-            handed_at_ms, session_no, last_outcome, NULL, false,
-            CAST(labels AS text) AS labels, spec, progress, input, output, finished_at_ms
-        FROM history
-        WHERE namespace = :namespace
-          AND id < CAST(:before_id AS uuid)
-          AND (CAST(:queue AS text) = '' OR queue = :queue)
-          AND (CAST(:type AS text) = '' OR type = :type)
-          AND (CAST(:state AS text) = '' OR state = :state)
-          AND CAST(:state AS text) IN ('', 'succeeded', 'failed', 'cancelled')
-        ORDER BY namespace DESC, history.id DESC
-        LIMIT CAST(:amount AS integer)
-    )
-) AS both_tables
-ORDER BY id DESC
-LIMIT CAST(:amount AS integer);
 
 -- name: list_waiting(amount)
 -- The head of every line that has a claimable task, one index probe each: how long the first one

@@ -48,31 +48,35 @@ FROM (
 GROUP BY j.status, j.health;
 
 -- name: count_listed_workers(namespace, queue, status, software_version, labels, health, deaf, now_ms, amount)
--- Counts what list_workers would list, and stops at an amount.
-SELECT count(*)
+-- Counts what list_workers would list among the newest workers, and how many were looked at.
+SELECT count(*) FILTER (WHERE j.is_listed), count(*)
 FROM (
-    SELECT 1
-    FROM workers AS w
+    SELECT
+        (CAST(:queue AS text) = '' OR w.queue = :queue)
+        AND (CAST(:status AS text) = '' OR w.status = :status)
+        AND (CAST(:software_version AS text) = '' OR w.software_version = :software_version)
+        AND w.labels @> CAST(:labels AS jsonb)
+        AND (
+            CAST(:health AS text) = ''
+            OR :health = CASE
+                WHEN l.worker_id IS NULL THEN ''
+                WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+                WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
+                WHEN l.loop_lag_ms > 1000 THEN 'blocked'
+                WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'
+                WHEN l.stuck_count > 0 THEN 'stuck'
+                ELSE 'healthy'
+            END
+        ) AS is_listed
+    FROM (
+        SELECT *
+        FROM workers
+        WHERE namespace = :namespace
+        ORDER BY namespace DESC, id DESC
+        LIMIT CAST(:amount AS integer)
+    ) AS w
     LEFT JOIN leases AS l ON l.worker_id = w.id
-    WHERE w.namespace = :namespace
-      AND (CAST(:queue AS text) = '' OR w.queue = :queue)
-      AND (CAST(:status AS text) = '' OR w.status = :status)
-      AND (CAST(:software_version AS text) = '' OR w.software_version = :software_version)
-      AND w.labels @> CAST(:labels AS jsonb)
-      AND (
-        CAST(:health AS text) = ''
-        OR :health = CASE
-            WHEN l.worker_id IS NULL THEN ''
-            WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
-            WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
-            WHEN l.loop_lag_ms > 1000 THEN 'blocked'
-            WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'
-            WHEN l.stuck_count > 0 THEN 'stuck'
-            ELSE 'healthy'
-        END
-      )
-    LIMIT CAST(:amount AS integer)
-) AS listed;
+) AS j;
 
 -- name: delete_offline_workers(before_ms, amount)
 DELETE FROM workers
@@ -135,9 +139,10 @@ WHERE l.server_id = CAST(:server_id AS uuid)
 ORDER BY l.worker_id
 LIMIT CAST(:amount AS integer);
 
--- name: list_workers(namespace, queue, status, software_version, labels, health, deaf, now_ms, before_id, amount)
+-- name: list_workers(namespace, queue, status, software_version, labels, health, deaf, now_ms, before_id, seen_max, amount)
 -- With the leases in the same look, so that a worker is listed under the health it is shown with;
--- a test compares the CASE with core.health.judge. An empty text means no filter.
+-- a test compares the CASE with core.health.judge. An empty text means no filter. So many rows are
+-- looked at and no more, as in find_live_tasks.
 SELECT
     CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.instance_key,
     w.registered_at_ms, w.status, w.mode, w.slots, w.name, w.hostname, w.pid,
@@ -145,27 +150,35 @@ SELECT
     w.ended_at_ms, w.release_pending, w.version, w.key_id, CAST(l.worker_id AS text), l.namespace,
     CAST(l.server_id AS text), l.lease_until_ms, l.lease_ms, l.token, l.beat_at_ms,
     l.previous_beat_at_ms, l.total_completed, l.total_failed, l.active_count, l.loop_lag_ms,
-    l.stuck_count, l.suspect_until_ms, l.failures
-FROM workers AS w
+    l.stuck_count, l.suspect_until_ms, l.failures, f.is_listed, w.place
+FROM (
+    SELECT *, row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
+    FROM workers
+    WHERE namespace = :namespace AND id < CAST(:before_id AS uuid)
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS w
 LEFT JOIN leases AS l ON l.worker_id = w.id
-WHERE w.namespace = :namespace
-  AND (CAST(:queue AS text) = '' OR w.queue = :queue)
-  AND (CAST(:status AS text) = '' OR w.status = :status)
-  AND (CAST(:software_version AS text) = '' OR w.software_version = :software_version)
-  AND w.labels @> CAST(:labels AS jsonb)
-  AND (
-    CAST(:health AS text) = ''
-    OR :health = CASE
-        WHEN l.worker_id IS NULL THEN ''
-        WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
-        WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
-        WHEN l.loop_lag_ms > 1000 THEN 'blocked'
-        WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'
-        WHEN l.stuck_count > 0 THEN 'stuck'
-        ELSE 'healthy'
-    END
-  )
-  AND w.id < CAST(:before_id AS uuid)
+CROSS JOIN LATERAL (
+    SELECT
+        (CAST(:queue AS text) = '' OR w.queue = :queue)
+        AND (CAST(:status AS text) = '' OR w.status = :status)
+        AND (CAST(:software_version AS text) = '' OR w.software_version = :software_version)
+        AND w.labels @> CAST(:labels AS jsonb)
+        AND (
+            CAST(:health AS text) = ''
+            OR :health = CASE
+                WHEN l.worker_id IS NULL THEN ''
+                WHEN l.suspect_until_ms IS NOT NULL THEN 'suspect'
+                WHEN CAST(:now_ms AS bigint) - l.beat_at_ms >= 2 * greatest(1, l.lease_ms / 3) THEN 'late'
+                WHEN l.loop_lag_ms > 1000 THEN 'blocked'
+                WHEN CAST(:deaf AS jsonb) @> to_jsonb(CAST(w.id AS text)) THEN 'deaf'
+                WHEN l.stuck_count > 0 THEN 'stuck'
+                ELSE 'healthy'
+            END
+        ) AS is_listed
+) AS f
+WHERE f.is_listed OR w.place = CAST(:seen_max AS integer)
 ORDER BY w.id DESC
 LIMIT CAST(:amount AS integer);
 

@@ -14,55 +14,10 @@ WHERE line > 0
 ORDER BY namespace, queue, type, line, priority, run_at_ms, id
 LIMIT :amount;
 
--- name: count_depths(amount)
-SELECT namespace, queue, state, count(*)
-FROM tasks
-GROUP BY namespace, queue, state
-LIMIT :amount;
-
 -- name: count_held(namespace, queue)
 SELECT :namespace, :queue, count(*)
 FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL AND namespace = :namespace AND queue = :queue;
-
--- name: count_listed_tasks(namespace, queue, type, state, amount)
--- Counts what list_tasks would list, and stops at an amount: a total of millions helps nobody.
-SELECT count(*)
-FROM (
-    SELECT 1
-    FROM (
-        SELECT * FROM (
-            SELECT 1
-            FROM tasks
-            WHERE namespace = :namespace
-              AND (:queue = '' OR queue = :queue)
-              AND (:type = '' OR type = :type)
-              AND (:state = '' OR state = :state)
-              AND :state NOT IN ('succeeded', 'failed', 'cancelled')
-            LIMIT :amount
-        ) AS live
-        UNION ALL
-        SELECT * FROM (
-            SELECT 1
-            FROM history
-            WHERE namespace = :namespace
-              AND (:queue = '' OR queue = :queue)
-              AND (:type = '' OR type = :type)
-              AND (:state = '' OR state = :state)
-              AND :state IN ('', 'succeeded', 'failed', 'cancelled')
-            LIMIT :amount
-        ) AS finished
-    ) AS both_tables
-    LIMIT :amount
-) AS listed;
-
--- name: count_tasks(namespace, queue)
-SELECT queue, type, state, count(*)
-FROM tasks
-WHERE namespace = :namespace
-  AND (:queue = '' OR queue = :queue)
-GROUP BY queue, type, state
-ORDER BY queue, type, state;
 
 -- name: count_worker_held(namespace, queue, worker_id)
 SELECT :worker_id, count(*), coalesce(max(handed_at_ms), 0)
@@ -147,49 +102,6 @@ VALUES (
     :attempt, :version, :worker_id, :handed_at_ms, :session_no, :last_outcome, :due_at_ms,
     :is_guarded, :labels, :spec, :progress, :input
 );
-
--- name: list_tasks(namespace, queue, type, state, before_id, amount)
--- Newest first by id over both tables, so that a row that moves between two pages is neither
--- doubled nor missed. An empty text means no filter; a state picks its table, so that the other one
--- is not searched from end to end for what it never has.
-SELECT *
-FROM (
-    SELECT *
-    FROM (
-        SELECT
-            id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
-            attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms,
-            is_guarded, labels, spec, progress, input, NULL, NULL
-        FROM tasks
-        WHERE namespace = :namespace
-          AND id < :before_id
-          AND (:queue = '' OR queue = :queue)
-          AND (:type = '' OR type = :type)
-          AND (:state = '' OR state = :state)
-          AND :state NOT IN ('succeeded', 'failed', 'cancelled')
-        ORDER BY id DESC
-        LIMIT :amount
-    )
-    UNION ALL
-    SELECT *
-    FROM (
-        SELECT
-            id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms,
-            attempt, version, worker_id, handed_at_ms, session_no, last_outcome, NULL, 0,
-            labels, spec, progress, input, output, finished_at_ms
-        FROM history
-        WHERE namespace = :namespace
-          AND id < :before_id
-          AND (:queue = '' OR queue = :queue)
-          AND (:type = '' OR type = :type)
-          AND (:state = '' OR state = :state)
-          AND :state IN ('', 'succeeded', 'failed', 'cancelled')
-        ORDER BY id DESC
-        LIMIT :amount
-    )
-)
-ORDER BY id DESC
-LIMIT :amount;
 
 -- name: list_waiting(amount)
 -- The head of every line that has a claimable task, one index probe each: how long the first one

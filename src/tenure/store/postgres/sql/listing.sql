@@ -1,0 +1,179 @@
+-- name: count_finished_tasks(namespace, queue, type, state, seen_max)
+-- As count_live_tasks.
+SELECT count(*) FILTER (WHERE s.is_listed), count(*)
+FROM (
+    SELECT
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed
+    FROM history
+    WHERE namespace = :namespace
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s;
+
+-- name: count_live_tasks(namespace, queue, type, state, seen_max)
+-- What find_live_tasks would find among the newest rows, and how many rows were looked at.
+SELECT count(*) FILTER (WHERE s.is_listed), count(*)
+FROM (
+    SELECT
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed
+    FROM tasks
+    WHERE namespace = :namespace
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s;
+
+-- name: count_unsuccessful_tasks(namespace, queue, type, state, seen_max)
+-- As count_live_tasks, over the index of what failed or was cancelled.
+SELECT count(*) FILTER (WHERE s.is_listed), count(*)
+FROM (
+    SELECT
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed
+    FROM history
+    WHERE state <> 'succeeded' AND namespace = :namespace
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s;
+
+-- name: find_finished_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- As find_live_tasks.
+SELECT CAST(s.id AS text), s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed,
+        row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
+    FROM history
+    WHERE namespace = :namespace AND id < CAST(:before_id AS uuid)
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s
+WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
+LIMIT CAST(:amount AS integer);
+
+-- name: find_held_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- Of the tasks that workers hold, if these are few: the first row says how many were looked at.
+WITH seen AS MATERIALIZED (
+    SELECT id, queue, type, state
+    FROM tasks
+    WHERE worker_id IS NOT NULL AND namespace = :namespace
+    LIMIT CAST(:seen_max AS integer)
+)
+SELECT '', count(*) FROM seen
+UNION ALL
+(
+    SELECT CAST(id AS text), 0
+    FROM seen
+    WHERE id < CAST(:before_id AS uuid)
+      AND (CAST(:queue AS text) = '' OR queue = :queue)
+      AND (CAST(:type AS text) = '' OR type = :type)
+      AND (CAST(:state AS text) = '' OR state = :state)
+    ORDER BY seen.id DESC
+    LIMIT CAST(:amount AS integer)
+);
+
+-- name: find_live_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- Newest first by id. An empty text means no filter. So many rows are looked at and no more; the
+-- last of them is among the result in any case, so that the next page begins behind it.
+SELECT CAST(s.id AS text), s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed,
+        row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
+    FROM tasks
+    WHERE namespace = :namespace AND id < CAST(:before_id AS uuid)
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s
+WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
+LIMIT CAST(:amount AS integer);
+
+-- name: find_queue_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- Of the live tasks of a queue, if these are few: the first row says how many were looked at.
+WITH seen AS MATERIALIZED (
+    (
+        SELECT id, type, state
+        FROM tasks
+        WHERE worker_id IS NOT NULL AND namespace = :namespace AND queue = :queue
+    )
+    UNION ALL
+    (
+        SELECT id, type, state
+        FROM tasks
+        WHERE line = 0 AND worker_id IS NULL AND namespace = :namespace AND queue = :queue
+    )
+    UNION ALL
+    (
+        SELECT id, type, 'pending'
+        FROM tasks
+        WHERE line > 0 AND namespace = :namespace AND queue = :queue
+    )
+    LIMIT CAST(:seen_max AS integer)
+)
+SELECT '', count(*) FROM seen
+UNION ALL
+(
+    SELECT CAST(id AS text), 0
+    FROM seen
+    WHERE id < CAST(:before_id AS uuid)
+      AND (CAST(:type AS text) = '' OR type = :type)
+      AND (CAST(:state AS text) = '' OR state = :state)
+    ORDER BY seen.id DESC
+    LIMIT CAST(:amount AS integer)
+);
+
+-- name: find_unsuccessful_tasks(namespace, queue, type, state, before_id, seen_max, amount)
+-- As find_live_tasks, over the index of what failed or was cancelled.
+SELECT CAST(s.id AS text), s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed,
+        row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
+    FROM history
+    WHERE state <> 'succeeded' AND namespace = :namespace AND id < CAST(:before_id AS uuid)
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s
+WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
+LIMIT CAST(:amount AS integer);
+
+-- name: list_finished_tasks(namespace, id)
+-- Without payloads: a page may have many of them, and no list shows any.
+SELECT
+    CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, 0, t.priority, t.created_at_ms,
+    t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text), t.handed_at_ms, t.session_no,
+    t.last_outcome, NULL, false, CAST(t.labels AS text), t.spec, t.progress, NULL, NULL,
+    t.finished_at_ms
+FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
+CROSS JOIN LATERAL (
+    SELECT * FROM history AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
+) AS t;
+
+-- name: list_live_tasks(namespace, id)
+-- Without payloads, as list_finished_tasks.
+SELECT
+    CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
+    t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
+    t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
+    CAST(t.labels AS text), t.spec, t.progress, NULL
+FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
+CROSS JOIN LATERAL (
+    SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
+) AS t;
+
+-- name: set_plans()
+-- For one transaction what READ_SETTINGS are for a session.
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true);
