@@ -15,6 +15,7 @@ from tests.soak import (
     fuzz_grpc,
     fuzz_http,
     graceful_stop,
+    heavy_readers,
     lost_beats,
     lost_reply,
     lost_worker,
@@ -58,6 +59,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "curl": curl.run,
     "fleet": fleet.run,
     "overload": overload.run,
+    "heavy_readers": heavy_readers.run,
     # What nobody would send on purpose.
     "fuzz_http": fuzz_http.run,
     "fuzz_grpc": fuzz_grpc.run,
