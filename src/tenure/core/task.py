@@ -11,8 +11,8 @@ from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
-from tenure.core import crash_guard, deadline, retry
-from tenure.core.attempt import CHARGES, EXPIRED, Attempt, Charge, Outcome
+from tenure.core import attempt_end, crash_guard, deadline, retry
+from tenure.core.attempt import CHARGES, EXPIRED, Charge, Outcome
 from tenure.core.crash_guard import Loss
 from tenure.core.limits import (
     INTERRUPTIONS_MAX,
@@ -56,7 +56,6 @@ from tenure.core.task_record import (
     NO_PROGRESS,
     TERMINAL,
     Line,
-    Progress,
     Reason,
     Task,
     TaskKind,
@@ -225,10 +224,12 @@ def _defer(task: Task, now_ms: int) -> Task:
 def _yield(task: Task, event: AttemptYielded, now_ms: int) -> Decision:
     if event.wake_seq < task.progress.wake_seq or task.progress.pause_wanted:
         return _return(task, Outcome.YIELDED, now_ms, now_ms)
-    ended = _end_attempt(task, Outcome.YIELDED)
+    ended = attempt_end.end_attempt(task, Outcome.YIELDED)
     progress = replace(ended.progress, wake_at_ms=event.wake_at_ms)
     waiting = replace(ended, state=TaskState.WAITING, worker_id=None, progress=progress)
-    return Decision(_armed(waiting), ended=_ended(task, waiting, Outcome.YIELDED, None, now_ms))
+    return Decision(
+        _armed(waiting), ended=attempt_end.record(task, waiting, Outcome.YIELDED, None, now_ms)
+    )
 
 
 def _wake(task: Task, now_ms: int) -> Decision:
@@ -415,7 +416,7 @@ def _return(
     error: ErrorInfo | None = None,
 ) -> Decision:
     """End the live attempt and let the task wait for its next one."""
-    ended = _end_attempt(task, outcome)
+    ended = attempt_end.end_attempt(task, outcome)
     if task.progress.pause_wanted:
         progress = replace(ended.progress, pause_wanted=False)
         paused = _armed(
@@ -427,9 +428,9 @@ def _return(
                 progress=progress,
             ),
         )
-        return Decision(paused, ended=_ended(task, paused, outcome, error, now_ms))
+        return Decision(paused, ended=attempt_end.record(task, paused, outcome, error, now_ms))
     back = _ready(ended, run_at_ms, now_ms=now_ms, keep_order=run_at_ms <= now_ms)
-    record = _ended(task, back.task, outcome, error, now_ms)
+    record = attempt_end.record(task, back.task, outcome, error, now_ms)
     effects = back.effects
     if outcome is Outcome.TIMED_OUT and task.worker_id is not None:
         effects = (*effects, TellStop(task.worker_id, task.id, task.attempt))
@@ -489,7 +490,7 @@ def _finish(  # noqa: PLR0913 (the parts of one terminal outcome)
 ) -> Decision:
     """Give the task its one terminal outcome."""
     was_live = task.is_attempt_live
-    progress = _ended_progress(task, outcome) if was_live else task.progress
+    progress = attempt_end.ended_progress(task, outcome) if was_live else task.progress
     if reason is not None or error is not None:
         progress = replace(progress, reason=reason, error=error or progress.error)
     finished = replace(
@@ -512,46 +513,6 @@ def _finish(  # noqa: PLR0913 (the parts of one terminal outcome)
 
 
 _REPORTED: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RELEASED})
-
-
-def _end_attempt(task: Task, outcome: Outcome) -> Task:
-    return replace(task, last_outcome=outcome, progress=_ended_progress(task, outcome))
-
-
-def _ended_progress(task: Task, outcome: Outcome) -> Progress:
-    progress = task.progress
-    if progress is NO_PROGRESS:
-        return progress
-    # Losses and missed deliveries count in a row: any other outcome resets them.
-    is_loss = CHARGES[outcome] is Charge.INTERRUPTIONS
-    is_missed = outcome is Outcome.UNDELIVERED
-    return replace(
-        progress if is_loss else crash_guard.cleared(progress),
-        is_async=False,
-        grace_at_ms=0,
-        undelivered_count=progress.undelivered_count if is_missed else 0,
-        avoid_worker_id=progress.avoid_worker_id if is_missed else None,
-    )
-
-
-def _ended(
-    task: Task,
-    after: Task,
-    outcome: Outcome,
-    error: ErrorInfo | None,
-    now_ms: int,
-) -> Attempt:
-    return Attempt(
-        namespace=task.namespace,
-        task_id=task.id,
-        number=task.attempt,
-        outcome=outcome,
-        worker_id=task.worker_id,
-        handed_at_ms=task.handed_at_ms,
-        ended_at_ms=now_ms,
-        state_after=after.state,
-        error=error,
-    )
 
 
 def _armed(task: Task) -> Task:
