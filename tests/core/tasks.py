@@ -99,6 +99,17 @@ def running(at_ms: int = T0, **changes: Any) -> Task:
     return confirmed(handed(fresh(**changes), at_ms), at_ms)
 
 
+def running_exclusively(at_ms: int = T0, **changes: Any) -> Task:
+    task = handed(fresh(**changes), at_ms)
+    return after(task, report(Confirmed, task, is_exclusive=True), at_ms)
+
+
+def held_exclusively(until_ms: int, lease_ms: int = 15_000, **changes: Any) -> Task:
+    """Return an exclusive task whose worker was taken offline before its lease was over."""
+    lost = WorkerLost(worker_id=WORKER, lease_until_ms=until_ms, lease_ms=lease_ms)
+    return after(running_exclusively(**changes), lost)
+
+
 def running_run(**changes: Any) -> Task:
     return confirmed(handed(fresh_run(**changes)))
 
@@ -189,10 +200,13 @@ STATES: Final[dict[str, Callable[[], Task]]] = {
     "dispatched, guarded for the last time": lambda: handed(guarded(4)),
     "running": running,
     "running, to be paused": lambda: pausing(running()),
+    "running exclusively": running_exclusively,
+    "running exclusively, of a lost worker": lambda: held_exclusively(T0 + 10_000),
     "running run": running_run,
     "running run, to be paused": lambda: pausing(running_run()),
     "cancelling, not told": cancelling,
     "cancelling, grace runs": cancelling_told,
+    "cancelling exclusively": lambda: cancelled(running_exclusively()),
     "cancelling, completed from elsewhere": lambda: cancelled(waiting_async()),
     "cancelling run in its clean-up": lambda: confirmed(handed(cancelled(waiting_run()))),
     "waiting run": waiting_run,

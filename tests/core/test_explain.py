@@ -48,6 +48,7 @@ from tests.core.tasks import (
     due,
     fresh,
     handed,
+    held_exclusively,
     report,
     running,
     waiting_async,
@@ -403,6 +404,13 @@ class TestHeld:
         reason = only(running(), holder=replace(self.HOLDER, health=Health.LATE))
         assert reason.message.endswith("That worker seems to be late.")
         assert f"tenure workers show {WORKER}" in reason.advice
+
+    def test_exclusive_work_of_a_worker_that_is_gone_waits_for_the_end_of_its_lease(self) -> None:
+        task = held_exclusively(until_ms=T0 + 15_000)
+        reason = only(task, holder=Holder(WORKER, "alice", WorkerStatus.OFFLINE))
+        at = instant_text(T0 + 15_650)
+        assert f"is held exclusively until {at}" in reason.message
+        assert reason.evidence["heldUntil"] == at
 
     @pytest.mark.parametrize(
         "holder", [None, Holder(WORKER, "alice", WorkerStatus.OFFLINE)], ids=["no row", "offline"]

@@ -103,7 +103,10 @@ def right_reports(kind: type[TaskEvent], task: Task) -> list[TaskEvent]:
 
 OTHERS: Final[dict[type[TaskEvent], Callable[[Task], list[TaskEvent]]]] = {
     HandedOut: lambda _: [HandedOut(worker_id=OTHER, session_no=2)],
-    WorkerLost: lambda task: [WorkerLost(worker_id=task.worker_id or WORKER)],
+    WorkerLost: lambda task: [
+        WorkerLost(worker_id=task.worker_id or WORKER, lease_until_ms=T0 + each, lease_ms=each)
+        for each in (0, 9_000)
+    ],
     CancelRequested: lambda _: [CancelRequested(reason="enough")],
     PauseRequested: lambda _: [PauseRequested()],
     ResumeRequested: lambda _: [ResumeRequested()],

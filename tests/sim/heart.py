@@ -19,7 +19,7 @@ class Heart:
 
     def __init__(self, *, uses_deltas: bool, drift: float) -> None:
         self._uses_deltas = uses_deltas
-        self._drift = drift
+        self.drift = drift
         self._token = 0
         self._unsure: Counts | None = None
         self._told = (0, 0)
@@ -42,7 +42,7 @@ class Heart:
         self._renew(registration.lease, sent_at_ms)
 
     def _renew(self, lease: Lease, sent_at_ms: float) -> None:
-        self.fence_at_ms = sent_at_ms + (lease.lease_ms - FENCE_MARGIN_MS) / self._drift
+        self.fence_at_ms = sent_at_ms + (lease.lease_ms - FENCE_MARGIN_MS) / self.drift
 
     def request(
         self,

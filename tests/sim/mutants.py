@@ -10,12 +10,12 @@ from unittest import mock
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core import deadline, sight, task, youth
+from tenure.core import deadline, exclusive, sight, task, youth
 from tenure.core import queue as queue_rules
 from tenure.core.deadline import _BY_STATE
 from tenure.core.deal import _Deal
 from tenure.core.lease import Lease, SessionLost, StaleServer
-from tenure.core.task_event import HandedOut
+from tenure.core.task_event import HandedOut, WorkerLost
 from tenure.core.task_record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import WorkerStatus
 from tenure.core.youth import Youth
@@ -55,6 +55,10 @@ PAUSING: Final = Faults(
 JUMPING: Final = Faults(jump_rate=0.5, jump_ahead_ms=30_000, pause_share=0.3, slow_share=0.2)
 CUTTING: Final = Faults(
     partition_rate=1.5, partition_ms=4_000, session_break_rate=1.0, engine_stop_rate=0.3
+)
+# Workers that cannot be told are taken offline long before their leases are over.
+ENDING: Final = Faults(
+    evict_rate=1.5, supersede_rate=0.5, partition_rate=2.0, partition_ms=4_000, slow_share=0.2
 )
 LATE: Final = Faults(slow_share=0.3, slow_ms=3_000, evict_rate=1.0, duplicated=0.3)
 LAGGING: Final = Faults(jump_rate=0.5, jump_ahead_ms=30_000, pause_share=0.9, pause_ms=400)
@@ -339,6 +343,21 @@ def _foreign_worker(_original: Function) -> Function:
     return lambda ws, _namespace, worker_id: ws.workers[worker_id]
 
 
+def _exclusive_cut_early(original: Function) -> Function:
+    return lambda row, event, now_ms: original(row, replace(event, lease_ms=0), now_ms)
+
+
+def _no_exclusive_margin(_original: Function) -> Function:
+    return lambda _row, _period_ms: 0
+
+
+def _lease_not_kept(_original: Function) -> Function:
+    async def changed(_tx: Any, _worker_ids: Any) -> None:
+        return None
+
+    return changed
+
+
 # -- Hand-outs ------------------------------------------------------------------------------------
 
 
@@ -530,6 +549,9 @@ def _list() -> list[Mutant]:
         m("server_not_spared", StaleServer, "spared_until_ms", _server_not_spared, CRASHING),
         m("no_suspect_grace", WorkingSet, "suspect", _no_grace, DYING),
         m("release_left_by_crash", HeldRelease, "run_once", _release_left, LEAVING),
+        m("exclusive_cut_early", task.DECIDERS, WorkerLost, _exclusive_cut_early, ENDING),
+        m("exclusive_without_margin", exclusive, "margin_ms", _no_exclusive_margin, CUTTING),
+        m("ended_lease_not_kept", table, "keep_leases", _lease_not_kept, ENDING),
         m("foreign_worker", worker_handler, "_administered", _foreign_worker, CALM),
         m("drain_ignored", claim, "_may_receive", _drain_ignored, DRAINING),
         m("old_session_served", claim, "_may_receive", _old_session_served, CUTTING),

@@ -100,6 +100,7 @@ class TaskRules:
             return
         key = (new.namespace, new.id)
         self._handed_at_ms[key] = self._world.now_ms
+        self._world.exclusive.handed(new)
         worker = self._checker.workers.may_receive(new.worker_id)
         fits = worker.queue == new.queue and worker.namespace == new.namespace
         if worker.mode == "session" and new.session_no != worker.session_no:

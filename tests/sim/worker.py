@@ -12,6 +12,7 @@ from tenure.core.worker import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInactive
+from tests.sim import exclusive
 from tests.sim.heart import Heart
 from tests.sim.ledger import HeartbeatCall
 from tests.sim.network import NoAnswer, Session
@@ -29,8 +30,14 @@ FINAL = ("superseded", "evicted")
 class Held:
     """An attempt that the process has, from its delivery to the acknowledgement of its end."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, worker_id: str) -> None:
         self.task = task
+        self.worker_id = worker_id
+        self.is_exclusive = task.type == exclusive.TYPE
+        self.is_asking = False
+        # Of exclusive work: when the accepted question, and the last accepted report, was sent.
+        self.asked_at_ms = self.heard_at_ms = 0.0
+        self.fenced_at_ms: float | None = None
         self.ref = c.TaskRef(task.id, task.attempt)
         self.is_started = False
         self.is_long = False
@@ -55,6 +62,7 @@ class WorkerProcess:
         self._seen: set[c.TaskRef] = set()
         self.heart = Heart(uses_deltas=self._random.random() < 0.4, drift=drift)
         self.is_draining = self.is_over = self.is_paused = False
+        self._paused_at_ms = 0.0
         self._stash: list[Callable[[], None]] = []
         self._session: Session | None = None
         self._session_count = 0
@@ -130,6 +138,7 @@ class WorkerProcess:
         """Stand still, like a process that got SIGSTOP."""
         self._world.note(f"worker {short(self.worker_id or '')} stands still")
         self.is_paused = True
+        self._paused_at_ms = self._world.now_ms
         self._go.clear()
 
     def go_on(self) -> None:
@@ -137,6 +146,13 @@ class WorkerProcess:
         if self.is_paused:
             self.is_paused = False
             self._go.set()
+            for held in [each for each in self.held.values() if each.is_exclusive]:
+                if self.is_running(held) and self._world.now_ms >= self._stops_at_ms(held):
+                    self._stop_in_time(held)
+                    # Since then it has done nothing.
+                    held.fenced_at_ms = self._paused_at_ms
+                elif self.is_running(held):
+                    self._world.exclusive.went_on(self, held)
             stash, self._stash = self._stash, []
             for action in stash:
                 action()
@@ -264,7 +280,7 @@ class WorkerProcess:
         """Start what came while the lease seemed to lapse."""
         for held in list(self.held.values()):
             if not held.is_started and not held.is_over and not self.is_fenced:
-                self._start(held)
+                self._begin(held)
 
     def _obey(
         self,
@@ -411,12 +427,74 @@ class WorkerProcess:
         if ref in self._seen or self.worker_id is None:
             return
         self._seen.add(ref)
-        held = self.held[ref] = Held(task)
+        held = self.held[ref] = Held(task, self.worker_id)
         self._world.note(f"worker {short(self.worker_id)} got task {short(task.id)}#{task.attempt}")
         if self.is_draining:
             self._finish(held, c.FinishKind.RELEASED)
         elif not self.is_fenced:
+            self._begin(held)
+
+    def _begin(self, held: Held) -> None:
+        if not held.is_exclusive:
             self._start(held)
+        elif not held.is_asking:
+            held.is_asking = True
+            self._world.spawn(self._ask(held))
+
+    async def _ask(self, held: Held) -> None:
+        """Start exclusive work once the server knows that it is exclusive."""
+        refs = (held.ref,)
+        while self._is_current(held):
+            sent_at_ms = self._world.now_ms
+            command = c.ConfirmTasks(
+                namespace=self.namespace,
+                worker_id=held.worker_id,
+                items=refs,
+                exclusive=frozenset(refs),
+            )
+            try:
+                answers: tuple[c.ItemAnswer, ...] = await self._call(command)
+            except (NoAnswer, TenureError):
+                await self._sleep(60)
+                continue
+            if not self._is_current(held):
+                break
+            if not isinstance(answers[0], c.Reported):
+                self._obey(refs, ())
+                break
+            held.asked_at_ms = held.heard_at_ms = sent_at_ms
+            if self._world.now_ms < self._stops_at_ms(held):
+                self._start(held)
+                self._world.exclusive.begun(self, held)
+                self._world.spawn(self._guard(held))
+                break
+            await self._sleep(60)
+        held.is_asking = False
+
+    def _stops_at_ms(self, held: Held) -> float:
+        """Return when exclusive work has to stop if nobody is heard, by the own clock."""
+        spec, drift = held.task.spec, self.heart.drift
+        stops_at_ms = min(self.heart.fence_at_ms, held.asked_at_ms + spec.start_to_close_ms / drift)
+        if spec.heartbeat_timeout_ms:
+            stops_at_ms = min(stops_at_ms, held.heard_at_ms + spec.heartbeat_timeout_ms / drift)
+        return stops_at_ms
+
+    async def _guard(self, held: Held) -> None:
+        while self.is_running(held):
+            left_ms = self._stops_at_ms(held) - self._world.now_ms
+            if left_ms > 0:
+                await self._sleep(left_ms)
+            else:
+                self._stop_in_time(held)
+
+    def _stop_in_time(self, held: Held) -> None:
+        self._world.note(f"worker {short(held.worker_id)} stops exclusive {short(held.task.id)}")
+        held.fenced_at_ms = self._world.now_ms
+        self._finish(held, c.FinishKind.RELEASED)
+
+    def is_running(self, held: Held) -> bool:
+        """Tell whether the code of an attempt runs here."""
+        return held.is_started and self._is_current(held)
 
     def _start(self, held: Held) -> None:
         held.is_started = True
@@ -472,11 +550,13 @@ class WorkerProcess:
             self._soon(held.task.spec.heartbeat_timeout_ms / 3, self._beat_task, held)
 
     async def _send_beat(self, held: Held, command: c.HeartbeatTasks) -> None:
+        sent_at_ms = self._world.now_ms
         try:
             answers: tuple[c.ItemAnswer, ...] = await self._call(command)
         except (NoAnswer, TenureError):
             return
         if isinstance(answers[0], c.Reported):
+            held.heard_at_ms = max(held.heard_at_ms, sent_at_ms)
             if answers[0].should_cancel:
                 self._cancel(held.ref)
         else:

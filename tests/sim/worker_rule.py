@@ -65,7 +65,8 @@ class WorkerRules:
 
     def _check_holds_nothing(self, worker_id: str) -> None:
         for task in self._checker.live.values():
-            if task.worker_id == worker_id:
+            is_kept = task.progress.release_at_ms > 0
+            if task.worker_id == worker_id and not is_kept:
                 message = f"worker {short(worker_id)} is released but holds {short(task.id)}"
                 self._world.fail(Violation(message, worker_id, task.id))
 

@@ -15,7 +15,7 @@ from tenure.engine import command as c
 from tenure.engine.settings import Settings
 from tenure.testing.clock import LoopClock
 from tenure.testing.loop import SimulatedLoop
-from tests.sim import noise
+from tests.sim import exclusive, noise
 from tests.sim.chaos import Chaos
 from tests.sim.checker import Checker
 from tests.sim.client import Client
@@ -47,13 +47,14 @@ class World:
         self.path = f"file:/sim-{next(_numbers)}?vfs=memdb"
         self.settings = self._settings()
         self.has_hints = self._setup.random() < 0.5
-        self.types = ("alpha", "beta", "gamma")
+        self.types = ("alpha", "beta", exclusive.TYPE)
         self.queues = {NAMESPACES[0]: ("fast", "slow"), NAMESPACES[1]: ("fast",)}
         self._ids = itertools.count(1)
         self.checker = Checker(self)
         self.ledger = Ledger(self)
         self.network = Network(self)
         self.waits = Waits(self)
+        self.exclusive = exclusive.ExclusiveRuns(self)
         self.servers: list[Server] = []
         self.workers: list[WorkerProcess] = []
         self.clients: list[Client] = []

@@ -10,6 +10,7 @@ from tests.soak import (
     crash_guard,
     curl,
     drain,
+    exclusive_cut,
     fleet,
     fuzz_decoders,
     fuzz_grpc,
@@ -72,4 +73,5 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "rotation": rotation.run,
     # All of it together, at random.
     "campaign": campaign.run,
+    "exclusive_cut": exclusive_cut.run,
 }

@@ -90,4 +90,21 @@ async def kill_worker(milliseconds: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-ACTIVITIES = [nap, nap_in_thread, climb, hold_gil, block_loop, kill_worker]
+@activity(start_to_close="1h", exclusive=True)
+async def walk(seconds: float) -> None:
+    """Do what nobody else may do meanwhile; only the first attempt takes so long."""
+    for _ in range(int(seconds / STEP_S) if activity.info().attempt == 1 else 1):
+        note("step")
+        await asyncio.sleep(STEP_S)
+
+
+@activity(start_to_close="1h", exclusive=True, executor="process")
+def walk_in_process(seconds: float) -> None:
+    """Do the same in a process of its own, and hear of no stop."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for _ in range(int(seconds / STEP_S) if activity.info().attempt == 1 else 1):
+        note("step")
+        time.sleep(STEP_S)
+
+
+ACTIVITIES = [nap, nap_in_thread, climb, hold_gil, block_loop, kill_worker, walk, walk_in_process]

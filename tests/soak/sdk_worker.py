@@ -19,6 +19,7 @@ if __name__ == "__main__":
     parser.add_argument("--slots", type=int, default=10)
     parser.add_argument("--activities", metavar="MODULE", default="tests.soak.sdk_activity")
     parser.add_argument("--processes", type=int)
+    parser.add_argument("--queue", default="default")
     parser.add_argument("--journal", required=True)
     parser.add_argument("--api-key")
     parser.add_argument("--api-key-file", type=Path)
@@ -31,6 +32,7 @@ if __name__ == "__main__":
         activities=importlib.import_module(said.activities).ACTIVITIES,
         max_concurrent=said.slots,
         max_processes=said.processes,
+        queue=said.queue,
         mode=said.mode,
         api_key=said.api_key or said.api_key_file,
         tls=TLS(ca=said.tls_ca) if said.tls_ca else None,

@@ -27,6 +27,9 @@ def ended_progress(task: Task, outcome: Outcome) -> Progress:
         progress if is_loss else crash_guard.cleared(progress),
         is_async=False,
         grace_at_ms=0,
+        exclusive_at_ms=0,
+        release_at_ms=0,
+        release_lease_ms=0,
         undelivered_count=progress.undelivered_count if is_missed else 0,
         avoid_worker_id=progress.avoid_worker_id if is_missed else None,
     )

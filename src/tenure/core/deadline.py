@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tenure.core import exclusive
 from tenure.core.task_record import Line, Progress, Spec, Task, TaskState
 
 
@@ -25,21 +26,27 @@ class Kind(enum.Enum):
     START_TO_CLOSE = enum.auto()
     SCHEDULE_TO_START = enum.auto()
     SCHEDULE_TO_CLOSE = enum.auto()
+    RELEASE = enum.auto()
 
 
-SIGHTED: Final = frozenset({Kind.DELIVERY, Kind.HEARTBEAT, Kind.CANCEL_GRACE})
+SIGHTED: Final = frozenset({Kind.DELIVERY, Kind.HEARTBEAT, Kind.CANCEL_GRACE, Kind.RELEASE})
 
 
 class Deadline(msgspec.Struct, frozen=True, gc=False):
-    """An instant and the length of the period that ends there."""
+    """An instant and the length of the period that ends there.
+
+    Only who has been sighted for all of that period may judge those that are ``is_sighted``.
+    """
 
     kind: Kind
     at_ms: int
     period_ms: int
+    is_sighted: bool = False
 
     def judged_at_ms(self, *, now_ms: int, sighted_ms: int) -> int:
         """Return the earliest instant at which this may be judged."""
-        if self.kind not in SIGHTED or sighted_ms >= self.period_ms:
+        is_sighted = self.is_sighted or self.kind in SIGHTED
+        if not is_sighted or sighted_ms >= self.period_ms:
             return self.at_ms
         return max(self.at_ms, now_ms + self.period_ms - sighted_ms)
 
@@ -65,9 +72,13 @@ def _dispatched(task: Task, spec: Spec, _progress: Progress) -> list[Deadline]:
 def _running(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
     found = _start_to_close(task, spec)
     if spec.heartbeat_timeout_ms:
-        heard_at_ms = max(progress.confirmed_at_ms, progress.beat_at_ms)
+        heard_at_ms = max(progress.confirmed_at_ms, progress.exclusive_at_ms, progress.beat_at_ms)
         period_ms = spec.heartbeat_timeout_ms
-        found.append(Deadline(Kind.HEARTBEAT, heard_at_ms + period_ms, period_ms))
+        at_ms = heard_at_ms + period_ms + exclusive.margin_ms(task, period_ms)
+        found.append(Deadline(Kind.HEARTBEAT, at_ms, period_ms))
+    if progress.release_at_ms:
+        lease_ms = progress.release_lease_ms
+        found.append(Deadline(Kind.RELEASE, progress.release_at_ms, lease_ms))
     return found
 
 
@@ -89,7 +100,13 @@ def _start_to_close(task: Task, spec: Spec) -> list[Deadline]:
     period_ms = spec.start_to_close_ms
     if not period_ms:
         return []
-    return [Deadline(Kind.START_TO_CLOSE, task.handed_at_ms + period_ms, period_ms)]
+    since_ms = task.progress.exclusive_at_ms
+    if not since_ms:
+        return [Deadline(Kind.START_TO_CLOSE, task.handed_at_ms + period_ms, period_ms)]
+    # Its code starts after the confirmation. A clock that was set must not end it too early; a
+    # worker that is alive ends it in time by itself.
+    at_ms = since_ms + period_ms + exclusive.margin_ms(task, period_ms)
+    return [Deadline(Kind.START_TO_CLOSE, at_ms, period_ms, is_sighted=True)]
 
 
 def _none(_task: Task, _spec: Spec, _progress: Progress) -> list[Deadline]:

@@ -33,6 +33,7 @@ _DEADLINES: Final = {
     deadline.Kind.START_TO_CLOSE: "startToCloseAt",
     deadline.Kind.SCHEDULE_TO_START: "scheduleToStartAt",
     deadline.Kind.SCHEDULE_TO_CLOSE: "scheduleToCloseAt",
+    deadline.Kind.RELEASE: "heldUntil",
 }
 
 
@@ -264,6 +265,12 @@ def _holder_evidence(facts: Facts) -> dict[str, str]:
 def _holder_ill(facts: Facts) -> str:
     """Return what is wrong with the worker that has the task."""
     holder = facts.holder
+    until_ms = facts.task.progress.release_at_ms
+    if until_ms:
+        return (
+            f"That worker is gone; the task is held exclusively until {instant_text(until_ms)}, "
+            "because the worker may run it until shortly before."
+        )
     if holder is None or holder.status is WorkerStatus.OFFLINE:
         return "That worker is gone; the task is put back within a moment."
     if holder.health is None or holder.health is Health.HEALTHY:

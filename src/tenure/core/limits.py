@@ -144,6 +144,12 @@ SUSPECT_GRACE_MS: Final = 3 * _SECOND_MS
 # Below, a worker that is alive has no time to come back; above, its lease is over sooner.
 SUSPECT_GRACE_MS_MIN: Final = 100
 SUSPECT_GRACE_MS_MAX: Final = 15 * _SECOND_MS
+# Exclusive work is given away so much later than its worker stops it by its own clock.
+EXCLUSIVE_MARGIN_MS: Final = 1 * _SECOND_MS
+# Exclusive work in a process that is told to stop and does not is killed within it.
+EXCLUSIVE_KILL_MS: Final = 500
+# The clocks of a worker and of the store differ by no more than one part in so many.
+CLOCK_DRIFT_PARTS: Final = 100
 # When more sessions than both of these end at once, the network failed, not the workers.
 MASS_CLOSE_SESSIONS_MIN: Final = 10
 MASS_CLOSE_SHARE: Final = 0.1

@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
-from tenure.core import attempt_end, crash_guard, deadline, retry
+from tenure.core import attempt_end, crash_guard, deadline, exclusive, retry
 from tenure.core.attempt import CHARGES, EXPIRED, Charge, Outcome
 from tenure.core.crash_guard import Loss
 from tenure.core.limits import (
@@ -56,6 +56,7 @@ from tenure.core.task_record import (
     NO_PROGRESS,
     TERMINAL,
     Line,
+    Progress,
     Reason,
     Task,
     TaskKind,
@@ -190,6 +191,13 @@ def _confirm(task: Task, now_ms: int) -> Task:
     return _armed(replace(task, state=state, progress=progress))
 
 
+def _confirmed(task: Task, event: Confirmed, now_ms: int) -> Decision:
+    confirmed = _confirm(task, now_ms)
+    if event.is_exclusive and confirmed.worker_id is not None:
+        confirmed = _armed(exclusive.confirmed(confirmed, now_ms))
+    return Decision(confirmed)
+
+
 def _heartbeat(task: Task, event: Heartbeaten, now_ms: int) -> Task:
     confirmed = _confirm(task, now_ms)
     old = confirmed.progress
@@ -293,6 +301,9 @@ def _due(task: Task, event: Due, now_ms: int) -> Decision:
             return _wake(task, now_ms)
         case deadline.Kind.DELIVERY:
             return _undelivered(task, now_ms)
+        case deadline.Kind.RELEASE:
+            # What the loss means for the crash guard was noted when its worker was lost.
+            return _lose(task, Outcome.WORKER_LOST, None, now_ms)
         case deadline.Kind.CANCEL_GRACE:
             return _cancel_overdue(task, now_ms)
         case deadline.Kind.SCHEDULE_TO_START | deadline.Kind.SCHEDULE_TO_CLOSE:
@@ -360,16 +371,14 @@ def _give_up_reason(error: ErrorInfo, task: Task, timeout: deadline.Kind | None)
     return Reason.RETRIES_EXHAUSTED if is_retryable else Reason.NON_RETRYABLE
 
 
-def _lose(task: Task, outcome: Outcome, loss: Loss, now_ms: int) -> Decision:
-    """End an attempt whose worker is gone or no longer knows it."""
+def _lose(task: Task, outcome: Outcome, loss: Loss | None, now_ms: int) -> Decision:
+    """End an attempt whose worker is gone or no longer knows it; ``None`` if that was noted."""
     assert CHARGES[outcome] is Charge.INTERRUPTIONS
     if task.is_cancel_requested:
         return _finish(task, TaskState.CANCELLED, now_ms, outcome)
-    interruptions = task.progress.interruption_count + 1
-    progress = replace(
-        crash_guard.after_loss(task.progress, loss, held_ms=max(0, now_ms - task.handed_at_ms)),
-        interruption_count=interruptions,
-    )
+    progress = task.progress if loss is None else _with_loss(task, loss, now_ms)
+    interruptions = progress.interruption_count + 1
+    progress = replace(progress, interruption_count=interruptions)
     lost = replace(task, progress=progress)
     if crash_guard.is_poisoned(progress):
         message = (
@@ -383,6 +392,20 @@ def _lose(task: Task, outcome: Outcome, loss: Loss, now_ms: int) -> Decision:
         error = ErrorInfo(ErrorCategory.INFRASTRUCTURE, message)
         return _fail(lost, Reason.INTERRUPTIONS_EXHAUSTED, outcome, error, now_ms)
     return _return(lost, outcome, now_ms + crash_guard.backoff_ms(progress), now_ms)
+
+
+def _lose_worker(task: Task, event: WorkerLost, now_ms: int) -> Decision:
+    if not exclusive.is_held(task, event):
+        return _lose(task, Outcome.WORKER_LOST, event.loss, now_ms)
+    held = exclusive.held(task, event)
+    if held is task:
+        return Decision(task)
+    return Decision(_armed(replace(held, progress=_with_loss(held, event.loss, now_ms))))
+
+
+def _with_loss(task: Task, loss: Loss, now_ms: int) -> Progress:
+    held_ms = max(0, now_ms - task.handed_at_ms)
+    return crash_guard.after_loss(task.progress, loss, held_ms=held_ms)
 
 
 def _undelivered(task: Task, now_ms: int) -> Decision:
@@ -529,7 +552,7 @@ def _rearmed(task: Task, now_ms: int, sighted_ms: int) -> Task:
 # Each takes the event beside it; a table cannot say so to mypy.
 DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     HandedOut: _hand_out,
-    Confirmed: lambda task, _, now_ms: Decision(_confirm(task, now_ms)),
+    Confirmed: _confirmed,
     Heartbeaten: lambda task, event, now_ms: Decision(_heartbeat(task, event, now_ms)),
     AttemptSucceeded: _succeed,
     AttemptFailed: lambda task, event, now_ms: _fail_attempt(
@@ -543,7 +566,7 @@ DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     AttemptYielded: _yield,
     DeliveryMissed: lambda task, _, now_ms: _undelivered(task, now_ms),
     TaskLost: lambda task, _, now_ms: _lose(task, Outcome.LOST_TASK, Loss(at_ms=now_ms), now_ms),
-    WorkerLost: lambda task, event, now_ms: _lose(task, Outcome.WORKER_LOST, event.loss, now_ms),
+    WorkerLost: _lose_worker,
     CancelRequested: _cancel,
     CancelSignalled: lambda task, _, now_ms: Decision(_signal(task, now_ms)),
     PauseRequested: lambda task, _, _now_ms: Decision(_pause(task)),

@@ -28,7 +28,12 @@ class HandedOut(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Confirmed(Report, frozen=True, kw_only=True, gc=False):
-    """The worker really holds the attempt (start report or binding)."""
+    """The worker really holds the attempt (start report or binding).
+
+    An exclusive one starts after the answer, and runs beside no other attempt.
+    """
+
+    is_exclusive: bool = False
 
 
 class Heartbeaten(Report, frozen=True, kw_only=True, gc=False):
@@ -85,9 +90,14 @@ class TaskLost(Report, frozen=True, kw_only=True, gc=False):
 
 
 class WorkerLost(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The worker that holds the task is gone, and with it all that it held."""
+    """The worker that holds the task is gone, and with it all that it held.
+
+    Perhaps its lease is not over; without a lease it has said itself that it is done.
+    """
 
     worker_id: str
+    lease_until_ms: int = 0
+    lease_ms: int = 0
     loss: Loss = Loss()
 
 

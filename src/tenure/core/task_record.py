@@ -158,6 +158,9 @@ class Progress(
         "reason": "r",
         "error": "e",
         "output_encoding": "oe",
+        "exclusive_at_ms": "x",
+        "release_at_ms": "xr",
+        "release_lease_ms": "xl",
     },
 ):
     """What happened so far; stored as one value, because no statement looks inside.
@@ -165,6 +168,8 @@ class Progress(
     ``output_encoding`` is set only where the output is encoded otherwise than the input.
     ``loss_count``, ``alone_count`` and ``counted_count`` are worker losses in a row: all of them,
     those without another suspect, those that count towards POISONED (see ``crash_guard``).
+    ``exclusive_at_ms`` is when the live attempt was confirmed as exclusive. ``release_at_ms`` is
+    until when it is held for a worker that is gone, whose lease was ``release_lease_ms`` long.
     """
 
     confirmed_at_ms: int = 0
@@ -193,6 +198,9 @@ class Progress(
     reason: Reason | None = None
     error: ErrorInfo | None = None
     output_encoding: str = ""
+    exclusive_at_ms: int = 0
+    release_at_ms: int = 0
+    release_lease_ms: int = 0
 
 
 NO_PROGRESS: Final = Progress()

@@ -60,7 +60,7 @@ RULES: Final[dict[type[TaskEvent], Rule]] = {
     AttemptYielded: _rule(frozenset({_D, _R, _C}), _P, _W, _H),
     DeliveryMissed: _rule(frozenset({_D}), _P, _H),
     TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
-    WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
+    WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _R, _C, _H, _F, _X),
     CancelRequested: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _C, _W, _H, _X),
     CancelSignalled: _rule(frozenset({_C}), _C),
     PauseRequested: _rule(frozenset({_P, _D, _R, _W, _H}), _D, _R, _W, _H),

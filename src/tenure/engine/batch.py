@@ -289,6 +289,14 @@ async def _save_workers(tx: Tx, ws: WorkingSet) -> None:
         await table.insert_workers(tx, list(ws.new_workers.values()))
     if ws.explained_ends:
         await table.mark_ends_explained(tx, ws.explained_ends)
+    await _save_leases(tx, ws)
+
+
+async def _save_leases(tx: Tx, ws: WorkingSet) -> None:
+    if ws.kept_leases:
+        await table.keep_leases(tx, ws.kept_leases)
+    if ws.forgotten_leases:
+        await table.drop_ended_leases(tx, ws.forgotten_leases)
     if ws.dropped_leases:
         await table.drop_leases(tx, ws.dropped_leases)
     if ws.new_leases:

@@ -87,11 +87,12 @@ class ClaimTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ConfirmTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The worker really holds these attempts."""
+    """The worker really holds these attempts; some of them are ``exclusive``."""
 
     namespace: str
     worker_id: str | None
     items: tuple[TaskRef, ...]
+    exclusive: frozenset[TaskRef] = frozenset()
     speaker: str | None = None
 
 
@@ -161,11 +162,15 @@ class CompleteById(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Reported(msgspec.Struct, frozen=True, gc=False):
-    """An accepted report: where the task stands now, and whether it shall be cancelled."""
+    """An accepted report: where the task stands now, and whether it shall be cancelled.
+
+    Whoever runs an exclusive attempt has to know that it was accepted.
+    """
 
     state: TaskState
     should_cancel: bool = False
     cancel_reason: str = ""
+    is_exclusive: bool = False
 
 
 ItemAnswer = Reported | Rejection
@@ -415,10 +420,14 @@ class ReleaseHeldTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class WorkDone(msgspec.Struct, frozen=True, gc=False):
-    """How many rows a service's command changed, and whether more may be left."""
+    """How many rows a service's command changed, and whether more may be left.
+
+    ``kept_count`` were looked at and stay as they are, for now.
+    """
 
     count: int
     has_more: bool = False
+    kept_count: int = 0
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -375,9 +375,9 @@ class Dispatch:
         if not is_told:
             self._replicas.tell_worker(worker_id)
 
-    def _release(self, worker_id: str) -> None:
+    def _release(self, worker_id: str, kept_count: int = 0) -> None:
         """Put back what an offline worker held; the service does it if this is lost."""
-        amount = self._settings.work_batch_max
+        amount = self._settings.work_batch_max + kept_count
         future = self.post(c.ReleaseHeldTasks(worker_id=worker_id, amount=amount))
         if future is not None:
             future.add_done_callback(lambda done: self._released(worker_id, done))
@@ -387,7 +387,7 @@ class Dispatch:
             return
         answer = done.result()
         if isinstance(answer, c.WorkDone) and answer.has_more:
-            self._release(worker_id)
+            self._release(worker_id, answer.kept_count)
 
     def post(self, command: c.WorkCommand) -> asyncio.Future[object] | None:
         """Submit a command of our own; refused ones are made up for by timers and services."""

@@ -41,6 +41,7 @@ class Rows(msgspec.Struct):
     ended: dict[tuple[str, str, int], Attempt] = msgspec.field(default_factory=dict)
     workers: dict[str, Worker] = msgspec.field(default_factory=dict)
     leases: dict[str, Lease] = msgspec.field(default_factory=dict)
+    ended_leases: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
     keys: dict[tuple[str, str], Key] = msgspec.field(default_factory=dict)
     queues: dict[tuple[str, str], Queue] = msgspec.field(default_factory=dict)
     namespaces: set[str] = msgspec.field(default_factory=set)
@@ -77,8 +78,7 @@ async def load(
     await _load_workers(tx, needs, rows, mono_ms)
     if receivers:
         await _load_receivers(tx, rows, receivers, known)
-    if needs.leases:
-        await _load_leases(tx, needs, rows)
+    await _load_leases(tx, needs, rows)
     if needs.keys:
         keys = await table.lock_keys(tx, needs.keys)
         rows.keys = {(each.namespace, each.key): each for each in keys}
@@ -149,8 +149,11 @@ async def _load_receivers(
 
 
 async def _load_leases(tx: Tx, needs: Needs, rows: Rows) -> None:
-    leases = await table.read_leases(tx, needs.leases)
-    rows.leases = {each.worker_id: each for each in leases}
+    if needs.leases:
+        leases = await table.read_leases(tx, needs.leases)
+        rows.leases = {each.worker_id: each for each in leases}
+    if needs.ended_leases:
+        rows.ended_leases = await table.read_ended_leases(tx, needs.ended_leases)
 
 
 async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
@@ -182,6 +185,7 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
         )
         if reason is not None:
             over.append((each.lease, reason))
+    await table.keep_leases(tx, [each.worker_id for each, _ in over])
     gone = await table.delete_leases(tx, [each for each, _ in over])
     rows.judged = {each.worker_id: reason for each, reason in over if each.worker_id in gone}
 

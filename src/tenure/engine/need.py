@@ -27,6 +27,7 @@ class Needs(msgspec.Struct):
     tasks: set[TaskKey] = msgspec.field(default_factory=set)
     namespaces: set[str] = msgspec.field(default_factory=set)
     leases: set[str] = msgspec.field(default_factory=set)
+    ended_leases: set[str] = msgspec.field(default_factory=set)
     held_of: dict[str, int] = msgspec.field(default_factory=dict)
     registrations: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
     finishes: list[tuple[TaskKey, int]] = msgspec.field(default_factory=list)
@@ -194,6 +195,7 @@ def _judge(needs: Needs, command: c.JudgeLeases) -> None:
 
 def _release(needs: Needs, command: c.ReleaseHeldTasks) -> None:
     needs.workers.add(command.worker_id)
+    needs.ended_leases.add(command.worker_id)
     needs.held_of[command.worker_id] = command.amount
 
 

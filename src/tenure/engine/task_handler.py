@@ -139,6 +139,13 @@ def _report(ws: WorkingSet, key: TaskKey, event: TaskEvent) -> c.ItemAnswer:
 
 
 def _reported(task: Task) -> c.Reported:
+    if task.progress.exclusive_at_ms:
+        return c.Reported(
+            task.state,
+            should_cancel=task.is_cancel_requested,
+            cancel_reason=task.progress.cancel_reason,
+            is_exclusive=True,
+        )
     if task.is_cancel_requested and task.state not in TERMINAL:
         reason = task.progress.cancel_reason
         return c.Reported(task.state, should_cancel=True, cancel_reason=reason)
@@ -170,7 +177,11 @@ def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer
         _report(
             ws,
             (command.namespace, item.task_id),
-            task_event.Confirmed(attempt=item.attempt, worker_id=command.worker_id),
+            task_event.Confirmed(
+                attempt=item.attempt,
+                worker_id=command.worker_id,
+                is_exclusive=item in command.exclusive,
+            ),
         )
         for item in command.items
     )

@@ -94,7 +94,8 @@ def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
     decision = ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
     if isinstance(decision, Rejection):
         return decision
-    ws.drop_lease(worker_id)
+    # Only who says itself that it is done has stopped for sure.
+    ws.drop_lease(worker_id, is_kept=reason is not EndReason.DEREGISTERED)
     return None
 
 
@@ -337,10 +338,16 @@ def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> c.WorkDone:
 
 
 def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
-    """End a bounded number of attempts of an offline worker, each exactly once."""
+    """End a bounded number of attempts of an offline worker, each exactly once.
+
+    Exclusive ones stay with it until its lease would have been over; their own timers end them.
+    """
     worker = ws.workers.get(command.worker_id)
     if worker is None or not worker.release_pending:
         return c.WorkDone(0)
+    lease_until_ms, lease_ms = ws.rows.ended_leases.get(worker.id, (0, 0))
+    if worker.end_reason is EndReason.DEREGISTERED:
+        lease_until_ms = lease_ms = 0
     held = ws.rows.held.get(worker.id, [])
     assert worker.ended_at_ms is not None
     loss = crash_guard.loss_of(
@@ -348,14 +355,19 @@ def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
         at_ms=worker.ended_at_ms,
         control=ws.rows.control.get(worker.id, ControlGroup()),
     )
+    lost = task_event.WorkerLost(
+        worker_id=worker.id, lease_until_ms=lease_until_ms, lease_ms=lease_ms, loss=loss
+    )
     for key in held:
-        ws.apply(key, task_event.WorkerLost(worker_id=worker.id, loss=loss))
+        ws.apply(key, lost)
         if crash_guard.explains_death(ws.tasks[key].progress):
             ws.explained_ends.add(worker.id)
+    kept_count = sum(ws.tasks[key].progress.release_at_ms > 0 for key in held)
     has_more = len(held) >= command.amount
     if not has_more:
         ws.apply_worker(worker.id, worker_rules.HeldReleased())
-    return c.WorkDone(len(held), has_more=has_more)
+        ws.forgotten_leases.add(worker.id)
+    return c.WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)
 
 
 def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:

@@ -50,6 +50,8 @@ class WorkingSet:
         self.leases: dict[str, Lease] = dict(rows.leases)
         self.new_leases: dict[str, Lease] = {}
         self.dropped_leases: set[str] = set()
+        self.kept_leases: set[str] = set()
+        self.forgotten_leases: set[str] = set()
         self.suspected_leases: dict[str, Lease] = {}
         self.resumed_leases: dict[str, Lease] = {}
         self.failed_leases: list[str] = []
@@ -123,11 +125,13 @@ class WorkingSet:
         self.leases[worker.id] = lease
         self.new_leases[worker.id] = lease
 
-    def drop_lease(self, worker_id: str) -> None:
-        """End the lease of a worker that goes offline."""
+    def drop_lease(self, worker_id: str, *, is_kept: bool) -> None:
+        """End the lease of a worker that goes offline; it is kept in mind if work may go on."""
         self.leases.pop(worker_id, None)
         if self.new_leases.pop(worker_id, None) is None:
             self.dropped_leases.add(worker_id)
+            if is_kept:
+                self.kept_leases.add(worker_id)
 
     def suspect(self, worker_id: str, event: lease_rules.SessionLost) -> None:
         """Start the grace of a worker whose connection broke."""

@@ -315,6 +315,22 @@ async def delete_leases(tx: Tx, leases: Sequence[Lease]) -> set[str]:
     return {cast("str", row[0]) for row in rows}
 
 
+async def keep_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
+    """Note the leases of workers that are about to go offline, as they are now."""
+    await tx.each("keep_leases", [(each,) for each in sorted(worker_ids)])
+
+
+async def read_ended_leases(tx: Tx, worker_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return until when the lease of each offline worker would have lasted, and its length."""
+    rows = await tx.each("read_ended_leases", [(each,) for each in sorted(worker_ids)])
+    return {cast("str", row[0]): (cast("int", row[1]), cast("int", row[2])) for row in rows}
+
+
+async def drop_ended_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
+    """Forget the leases of workers that hold nothing more."""
+    await tx.each("drop_ended_leases", [(each,) for each in sorted(worker_ids)])
+
+
 async def drop_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
     """Delete the leases of workers that end for another reason than silence."""
     await tx.each("drop_leases", [(each,) for each in sorted(worker_ids)])

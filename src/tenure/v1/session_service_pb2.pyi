@@ -236,8 +236,8 @@ class ServerFrame(google.protobuf.message.Message):
 
     @property
     def acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Ack]:
-        """Answers to finished items, and to started and beating ones that were refused. A few of them may
-        wait some milliseconds for the next frame.
+        """Answers to finished items, to started and beating ones that were refused, and to those of
+        exclusive attempts. A few of them may wait some milliseconds for the next frame.
         """
 
     @property
@@ -279,6 +279,7 @@ class Welcome(google.protobuf.message.Message):
     STOP_FIELD_NUMBER: builtins.int
     CANCEL_FIELD_NUMBER: builtins.int
     WINDOW_FIELD_NUMBER: builtins.int
+    HOLDS_EXCLUSIVE_FIELD_NUMBER: builtins.int
     token: builtins.str
     lease_duration_ms: builtins.int
     heartbeat_interval_ms: builtins.int
@@ -286,6 +287,8 @@ class Welcome(google.protobuf.message.Message):
     server_id: builtins.str
     window: builtins.int
     """The window that was granted: never above max_concurrent."""
+    holds_exclusive: builtins.bool
+    """The server knows exclusive attempts and answers their start reports and heartbeats."""
     @property
     def stop(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]: ...
     @property
@@ -301,8 +304,9 @@ class Welcome(google.protobuf.message.Message):
         stop: collections.abc.Iterable[tenure.v1.task_pb2.TaskRef] | None = ...,
         cancel: collections.abc.Iterable[Global___CancelRequest] | None = ...,
         window: builtins.int = ...,
+        holds_exclusive: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["cancel", b"cancel", "heartbeat_interval_ms", b"heartbeat_interval_ms", "lease_duration_ms", b"lease_duration_ms", "server_id", b"server_id", "session_no", b"session_no", "stop", b"stop", "token", b"token", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancel", b"cancel", "heartbeat_interval_ms", b"heartbeat_interval_ms", "holds_exclusive", b"holds_exclusive", "lease_duration_ms", b"lease_duration_ms", "server_id", b"server_id", "session_no", b"session_no", "stop", b"stop", "token", b"token", "window", b"window"]) -> None: ...
 
 Global___Welcome: typing_extensions.TypeAlias = Welcome
 

@@ -134,15 +134,22 @@ class TaskRef(google.protobuf.message.Message):
 
     TASK_ID_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
+    EXCLUSIVE_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
+    exclusive: builtins.bool
+    """Only in a start report: no other worker may run the task while this attempt may still run. Its
+    code starts after the answer that says so. If its worker is lost, the attempt is given away
+    when the lease is over, and a second or more after its other timeouts.
+    """
     def __init__(
         self,
         *,
         task_id: builtins.str = ...,
         attempt: builtins.int = ...,
+        exclusive: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "exclusive", b"exclusive", "task_id", b"task_id"]) -> None: ...
 
 Global___TaskRef: typing_extensions.TypeAlias = TaskRef
 

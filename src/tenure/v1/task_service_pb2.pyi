@@ -715,9 +715,12 @@ class ReportResult(google.protobuf.message.Message):
     SHOULD_CANCEL_FIELD_NUMBER: builtins.int
     CANCEL_REASON_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    EXCLUSIVE_FIELD_NUMBER: builtins.int
     state: tenure.v1.task_pb2.TaskState.ValueType
     should_cancel: builtins.bool
     cancel_reason: builtins.str
+    exclusive: builtins.bool
+    """The server holds the attempt as exclusive. A server that does not know the flag never says so."""
     @property
     def error(self) -> tenure.v1.error_pb2.ErrorDetail: ...
     def __init__(
@@ -727,9 +730,10 @@ class ReportResult(google.protobuf.message.Message):
         should_cancel: builtins.bool = ...,
         cancel_reason: builtins.str = ...,
         error: tenure.v1.error_pb2.ErrorDetail | None = ...,
+        exclusive: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cancel_reason", b"cancel_reason", "error", b"error", "should_cancel", b"should_cancel", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancel_reason", b"cancel_reason", "error", b"error", "exclusive", b"exclusive", "should_cancel", b"should_cancel", "state", b"state"]) -> None: ...
 
 Global___ReportResult: typing_extensions.TypeAlias = ReportResult
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import json
 import sys
@@ -477,3 +478,59 @@ async def test_methods_of_an_instance_use_what_it_holds() -> None:
     async with Rig(payments) as rig:
         method: Activity[..., str] = payments.price
         assert output_of(await rig.run(method, 3)) == "3 EUR True"
+
+
+@activity(start_to_close="30s", exclusive=True)
+async def only_one_that_stays() -> None:
+    GATES["entered"].set()
+    while not GATES["leave"].is_set():
+        with contextlib.suppress(asyncio.CancelledError):
+            await GATES["leave"].wait()
+
+
+@pytest.mark.parametrize("reason", [StopReason.LOST_LEASE, StopReason.TIMED_OUT])
+async def test_exclusive_work_that_does_not_stop_is_handed_back_when_it_has_ended(
+    reason: StopReason,
+) -> None:
+    async with Rig(only_one_that_stays) as rig:
+        task = await rig.start(only_one_that_stays)
+        await GATES["entered"].wait()
+        if reason is StopReason.LOST_LEASE:
+            await rig.call(rig.executor.stop_exclusive)
+        else:
+            await rig.call(rig.executor.time_out, task.task_id, task.attempt)
+        await until(lambda: rig.reporter.stuck_counts == [1])
+        assert rig.executor.exclusive_count == 1
+        assert rig.reporter.finishes() == []
+        GATES["leave"].set()
+        # It came to its end in spite of the stop.
+        assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_SUCCEEDED
+        assert rig.executor.exclusive_count == 0
+
+
+@activity(start_to_close="30s", exclusive=True)
+async def step_by_step(times: int) -> int:
+    for number in range(times):
+        SEEN.append(number)
+        GATES["entered"].set()
+        await GATES["leave"].wait()
+    return times
+
+
+async def test_exclusive_work_takes_no_step_when_the_lease_may_be_over() -> None:
+    async with Rig(step_by_step) as rig:
+        task = await rig.start(step_by_step, 2)
+        await GATES["entered"].wait()
+        rig.executor.is_fenced = lambda: True
+        GATES["leave"].set()
+        assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_RELEASED
+        assert SEEN == [0]
+
+
+async def test_exclusive_work_with_a_certain_lease_returns_its_result() -> None:
+    async with Rig(step_by_step, only_one) as rig:
+        GATES["leave"].set()
+        assert output_of(await rig.run(step_by_step, 3)) == 3
+        stopped = await rig.start(only_one)
+        await rig.stop(stopped)
+        assert (await rig.finish_of(stopped)).kind == task_pb2.FINISH_KIND_CANCELLED

@@ -60,10 +60,13 @@ class FakeExecutor:
 
     def __init__(self) -> None:
         self.worker_id = ""
+        self.is_fenced: Callable[[], bool] = bool
         self.started: list[task_pb2.AssignedTask] = []
         self.running: dict[tuple[str, int], task_pb2.AssignedTask] = {}
         self.stopped: list[tuple[str, int, StopReason]] = []
         self.exclusive_stops = 0
+        self.exclusive_types: frozenset[str] = frozenset()
+        self.timed_out: list[tuple[str, int]] = []
         self.hand_backs = 0
         self.is_closed = False
         # Activities that take their time to stop.
@@ -90,6 +93,13 @@ class FakeExecutor:
 
     def stop_exclusive(self) -> None:
         self.exclusive_stops += 1
+
+    def time_out(self, task_id: str, attempt: int) -> None:
+        self.timed_out.append((task_id, attempt))
+
+    @property
+    def exclusive_count(self) -> int:
+        return sum(each.type in self.exclusive_types for each in self.running.values())
 
     def hand_back(self) -> None:
         self.hand_backs += 1

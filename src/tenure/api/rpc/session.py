@@ -195,6 +195,7 @@ class Session:
                     for ref in answer.cancel
                 ],
                 window=min(self._hello.window, answer.worker.slots),
+                holds_exclusive=True,
             ),
         )
 
@@ -270,7 +271,10 @@ class Session:
         """Submit what a frame says of attempts: started, then beating, then finished."""
         if frame.started:
             started = list(task_view.refs(frame.started))
-            self._submit(pb.REPORT_KIND_STARTED, started, self._confirm)
+            exclusive = task_view.exclusive_refs(frame.started)
+            self._submit(
+                pb.REPORT_KIND_STARTED, started, lambda items: self._confirm(items, exclusive)
+            )
         if frame.task_beats:
             beats = [task_view.beat(each) for each in frame.task_beats]
             self._submit(pb.REPORT_KIND_BEAT, beats, self._beat_tasks)
@@ -288,11 +292,14 @@ class Session:
         if items:
             self._submit(pb.REPORT_KIND_FINISHED, items, self._finish_tasks)
 
-    def _confirm(self, items: tuple[c.TaskRef, ...]) -> c.WorkCommand:
+    def _confirm(
+        self, items: tuple[c.TaskRef, ...], exclusive: frozenset[c.TaskRef]
+    ) -> c.WorkCommand:
         return c.ConfirmTasks(
             namespace=self._namespace,
             worker_id=self._worker_id,
             items=items,
+            exclusive=exclusive,
         )
 
     def _beat_tasks(self, items: tuple[c.TaskBeat, ...]) -> c.WorkCommand:
@@ -339,18 +346,12 @@ class Session:
             self._outbox.put_acks([_ack(kind, item, failure) for item in items])
             return
         answers = cast("Sequence[c.ItemAnswer]", done.result())
+        told = list(zip(items, answers, strict=True))
         is_finish = kind == pb.REPORT_KIND_FINISHED
-        acks = []
-        cancel = []
-        for item, answer in zip(items, answers, strict=True):
-            if isinstance(answer, Rejection):
-                acks.append(_ack(kind, item, answer))
-            elif is_finish:
-                state = task_view.STATES[answer.state]
-                made = pb.Ack(task_id=item.task_id, attempt=item.attempt, kind=kind, state=state)
-                acks.append(made)
-            elif answer.should_cancel:
-                cancel.append(c.TaskRef(item.task_id, item.attempt))
+        acks = [
+            _answer(kind, item, answer) for item, answer in told if is_finish or _is_awaited(answer)
+        ]
+        cancel = [] if is_finish else _cancels(told)
         if acks:
             self._outbox.put_acks(acks)
         if cancel:
@@ -423,6 +424,32 @@ def _drain_frame(drain_at_ms: int | None, now_ms: int) -> pb.Drain:
     if drain_at_ms is None:
         return pb.Drain(deadline_in_ms=limits.DRAIN_DEADLINE_MS)
     return pb.Drain(deadline_in_ms=max(0, drain_at_ms - now_ms))
+
+
+def _is_awaited(answer: c.ItemAnswer) -> bool:
+    """Tell whether a worker has to hear of what began or beat: of most it need not."""
+    return answer.is_exclusive if isinstance(answer, c.Reported) else True
+
+
+def _cancels(
+    told: Sequence[tuple[c.TaskRef | c.TaskBeat | c.Finish, c.ItemAnswer]],
+) -> list[c.TaskRef]:
+    return [
+        c.TaskRef(item.task_id, item.attempt)
+        for item, answer in told
+        if isinstance(answer, c.Reported) and answer.should_cancel
+    ]
+
+
+def _answer(
+    kind: pb.ReportKind.ValueType,
+    item: c.TaskRef | c.TaskBeat | c.Finish,
+    answer: c.ItemAnswer,
+) -> pb.Ack:
+    if isinstance(answer, Rejection):
+        return _ack(kind, item, answer)
+    state = task_view.STATES[answer.state]
+    return pb.Ack(task_id=item.task_id, attempt=item.attempt, kind=kind, state=state)
 
 
 def _ack(

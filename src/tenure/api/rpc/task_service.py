@@ -272,6 +272,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             worker_id=_worker_id(request.worker_id),
             items=task_view.refs(request.items),
             speaker=self._speaker(request),
+            exclusive=task_view.exclusive_refs(request.items),
         )
         return pb.StartTasksResponse(results=await self._report(command))
 

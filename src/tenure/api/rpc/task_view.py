@@ -103,6 +103,11 @@ def refs(messages: Iterable[task_pb2.TaskRef]) -> tuple[c.TaskRef, ...]:
     return tuple(c.TaskRef(each.task_id, each.attempt) for each in messages)
 
 
+def exclusive_refs(messages: Iterable[task_pb2.TaskRef]) -> frozenset[c.TaskRef]:
+    """Return those of the attempts beside which no other may run."""
+    return frozenset(c.TaskRef(each.task_id, each.attempt) for each in messages if each.exclusive)
+
+
 def beat(message: task_pb2.TaskBeat) -> c.TaskBeat:
     """Return the heartbeat of an attempt."""
     return c.TaskBeat(
@@ -386,4 +391,5 @@ def report(answer: c.ItemAnswer) -> task_service_pb2.ReportResult:
         state=STATES[answer.state],
         should_cancel=answer.should_cancel,
         cancel_reason=answer.cancel_reason,
+        exclusive=answer.is_exclusive,
     )

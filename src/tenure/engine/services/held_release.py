@@ -31,7 +31,17 @@ class HeldRelease:
         )
         count = 0
         for worker_id in workers:
-            command = c.ReleaseHeldTasks(worker_id=worker_id, amount=RELEASE_BATCH_MAX)
-            done = cast("c.WorkDone", await engine.submit(command))
-            count += done.count
+            count += await _release(engine, worker_id)
         return Report(count, has_more=bool(count))
+
+
+async def _release(engine: Engine, worker_id: str) -> int:
+    """Release a batch; what stays with the worker for now does not count as one."""
+    kept_count = 0
+    while True:
+        amount = RELEASE_BATCH_MAX + kept_count
+        command = c.ReleaseHeldTasks(worker_id=worker_id, amount=amount)
+        done = cast("c.WorkDone", await engine.submit(command))
+        if done.count or not done.has_more:
+            return done.count
+        kept_count = done.kept_count

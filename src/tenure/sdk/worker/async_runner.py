@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import types
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import Context
 from typing import Any
 
-from tenure.sdk.context import enter
+from tenure.sdk.context import StopReason, enter
 from tenure.sdk.definition import Activity
 from tenure.sdk.worker import attempt
 from tenure.sdk.worker.attempt import Ending
@@ -66,7 +67,8 @@ class AsyncExecution(Execution):
         try:
             if self.stop_reason is None:
                 arguments = attempt.arguments_of(self.task, self.activity, self.converter)
-                result: Any = await self.activity.invoke(arguments)  # type: ignore[misc]
+                called: Any = self.activity.invoke(arguments)
+                result = await (_guarded(self, called) if self.is_exclusive else called)
                 ending = attempt.succeeded(self.task, result, self.converter)
         except asyncio.CancelledError as error:
             # Without a reason it comes from inside: user code cancelled itself, and has failed.
@@ -79,6 +81,30 @@ class AsyncExecution(Execution):
             ending = attempt.ended_by(self.task, error, self.converter)
         self._task = None
         self.end(ending)
+
+
+@types.coroutine
+def _guarded(execution: AsyncExecution, called: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401
+    """Run exclusive code; before each step look whether it may: the process may have stood still.
+
+    Its connection would tell it a moment later, and one step too late.
+    """
+    steps = called.__await__()
+    step: Callable[[Any], Any] = steps.send
+    value: Any = None
+    while True:
+        if execution.stop_reason is None and execution.site.is_fenced():
+            execution.stop_reason = StopReason.LOST_LEASE
+            step, value = steps.throw, asyncio.CancelledError()
+        try:
+            awaited = step(value)
+        except StopIteration as end:
+            return end.value
+        try:
+            value = yield awaited
+            step = steps.send
+        except BaseException as error:  # noqa: BLE001 (whatever it is, it is for that code)
+            step, value = steps.throw, error
 
 
 class AsyncRunner:

@@ -311,6 +311,7 @@ class Connection:
             sent_at_s=sent_at_s,
         )
         executor.worker_id = answer.worker_id
+        executor.is_fenced = lambda: heart.is_fenced
         self._me = Incarnation(
             answer.worker_id, self._setup, self._link, executor, heart, self._vitals
         )
@@ -401,12 +402,23 @@ class Connection:
     async def _leave(self, me: Incarnation) -> None:
         """End for good: report what is left, and deregister."""
         flush_s = FLUSH_S
+        stuck_count = 0
         if not me.is_drained:
             flush_s = FAREWELL_S
+            stuck_count = me.exclusive_count
             me.abandon()
         try:
             async with asyncio.timeout(flush_s):
                 await me.settle()
+                if stuck_count:
+                    # Who says goodbye has stopped for sure.
+                    log.error(
+                        "Worker %s ends while %d exclusive task(s) do not stop: others run them "
+                        "when its lease is over.",
+                        me.worker_id,
+                        stuck_count,
+                    )
+                    return
                 await me.deregister()
         except (TenureError, TimeoutError) as error:
             is_refused = isinstance(error, TenureError) and is_denied(error)

@@ -42,6 +42,7 @@ class Site(msgspec.Struct, kw_only=True):
     namespace: str = ""
     worker_id: str = ""
     clock: Callable[[], float] = time.monotonic
+    is_fenced: Callable[[], bool] = bool
     live: dict[Ref, Execution] = {}
 
 
@@ -68,6 +69,10 @@ class Execution(ActivityContext):
         )
         self.grace_ends_at_s: float | None = None
         self.is_over = False
+        self.is_exclusive = activity.traits.is_exclusive
+        # Of what was abandoned: whether its end was told already, and how it ended after all.
+        self.is_reported = False
+        self.late_ending: Ending = None
         self._pulse: Pulse | None = None
 
     # What the activity asks.
@@ -126,6 +131,7 @@ class Execution(ActivityContext):
     def end(self, ending: Ending) -> None:
         """Report how user code ended, unless its end was reported without it; from any thread."""
         if not self.take():
+            self.late_ending = ending
             self.site.on_late(self)
             return
         self.report(ending)

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from tenure.core.limits import EXCLUSIVE_KILL_MS
 from tenure.sdk.context import StopReason
 from tenure.sdk.definition import Activity
 from tenure.sdk.payload import Converter
@@ -27,6 +28,8 @@ from tenure.v1 import task_pb2
 
 # Timeouts are in seconds, and every execution is looked at: 1,000 of them take half a millisecond.
 _SWEEP_S: Final = 0.1
+# What does not stop is killed in the sweep after this: the server counts on it.
+_EXCLUSIVE_GRACE_S: Final = EXCLUSIVE_KILL_MS / 1_000 - _SWEEP_S
 # By these the server has ended the attempt itself, and waits for no report.
 _OVER: Final = frozenset({StopReason.TIMED_OUT, StopReason.LOST_LEASE})
 _log = logging.getLogger("tenure.worker")
@@ -89,6 +92,9 @@ class TaskExecutor:
         self._abandoned: set[Execution] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._is_handing_back = False
+        self.exclusive_types = frozenset(
+            each for each in registry.types if registry.get(each).traits.is_exclusive
+        )
         context = context or copy_context()
         limit = settings.max_concurrent
         self._threads = ThreadRunner(limit, context)
@@ -107,6 +113,11 @@ class TaskExecutor:
         return len(self._live) + len(self._abandoned)
 
     @property
+    def exclusive_count(self) -> int:
+        """How many exclusive attempts still run, abandoned ones too."""
+        return sum(each.is_exclusive for each in (*self._live.values(), *self._abandoned))
+
+    @property
     def worker_id(self) -> str:
         """For which worker the activities run."""
         return self._site.worker_id
@@ -114,6 +125,15 @@ class TaskExecutor:
     @worker_id.setter
     def worker_id(self, worker_id: str) -> None:
         self._site.worker_id = worker_id
+
+    @property
+    def is_fenced(self) -> Callable[[], bool]:
+        """Tells whether the lease may be over."""
+        return self._site.is_fenced
+
+    @is_fenced.setter
+    def is_fenced(self, is_fenced: Callable[[], bool]) -> None:
+        self._site.is_fenced = is_fenced
 
     def start(self, task: task_pb2.AssignedTask) -> None:
         """Run an attempt; its end is reported whatever happens."""
@@ -145,8 +165,14 @@ class TaskExecutor:
         It is released: if the lease has survived, another worker starts it again.
         """
         for execution in list(self._live.values()):
-            if execution.activity.traits.is_exclusive:
-                execution.stop(StopReason.LOST_LEASE)
+            if execution.is_exclusive:
+                execution.stop(StopReason.LOST_LEASE, grace_s=_EXCLUSIVE_GRACE_S)
+
+    def time_out(self, task_id: str, attempt: int) -> None:
+        """Stop an exclusive attempt whose time is over as far as this worker can know."""
+        execution = self._live.get((task_id, attempt))
+        if execution is not None:
+            execution.stop(StopReason.TIMED_OUT, grace_s=_EXCLUSIVE_GRACE_S)
 
     def hand_back(self) -> None:
         """Stop everything because the worker ends; what has not ended is released."""
@@ -192,9 +218,11 @@ class TaskExecutor:
             execution.stop_reason,
         )
         # After a cancel it is the server that says so: CANCEL_TIMEOUT. It cannot say so to a worker
-        # that ends.
-        if execution.stop_reason is not StopReason.CANCELLED or self._is_handing_back:
+        # that ends. Exclusive work is handed back when it has really ended, or with the lease.
+        is_cancel = execution.stop_reason is StopReason.CANCELLED
+        if self._is_handing_back if is_cancel else not execution.is_exclusive:
             execution.report(None)
+            execution.is_reported = True
         self._reporter.stuck(len(self._abandoned))
 
     def _on_late(self, execution: Execution) -> None:
@@ -208,6 +236,8 @@ class TaskExecutor:
     def _free(self, execution: Execution) -> None:
         if execution in self._abandoned:
             self._abandoned.discard(execution)
+            if execution.is_exclusive and not execution.is_reported:
+                execution.report(execution.late_ending)
             self._reporter.stuck(len(self._abandoned))
 
     def _async_names(self) -> list[str]:

@@ -24,7 +24,7 @@ from tenure.sdk.link import Backoff, Link, Method
 from tenure.sdk.worker import method
 from tenure.sdk.worker.bell import Bell
 from tenure.sdk.worker.heart import Heart
-from tenure.sdk.worker.ledger import Ledger, Ref, Reports
+from tenure.sdk.worker.ledger import Held, Ledger, Ref, Reports
 from tenure.sdk.worker.seam import Executor
 from tenure.sdk.worker.vital import Vitals
 from tenure.v1 import task_pb2
@@ -40,6 +40,8 @@ Item = TypeVar("Item", task_pb2.TaskRef, task_pb2.TaskBeat, task_pb2.TaskFinish)
 
 # After a suspend no timer of the loop is on time: the lease is looked at this often.
 WATCH_S: Final = 1.0
+# While exclusive work runs: nothing else tells that the machine was suspended.
+WATCH_EXCLUSIVE_S: Final = 0.1
 _LEAST_S: Final = 0.005
 
 
@@ -86,6 +88,9 @@ class Incarnation:
         self.drain_deadline_at_s: float | None = None
         self.drain_bell = Bell()
         self.is_connected = False
+        # The server answers whether an exclusive attempt may start. One in poll mode always does.
+        self.holds_exclusive = True
+        self._watch_bell = Bell()
         # The server has refused its API key since a drain was asked for.
         self.is_denied = False
         self._executor = executor
@@ -94,6 +99,7 @@ class Incarnation:
         # What an earlier incarnation was told to stop may still take its time to do so.
         self._leftover_count = executor.active_count
         self._wakes_at_s = -math.inf
+        self._has_warned = False
 
     # -- Delivery
 
@@ -106,8 +112,11 @@ class Incarnation:
         now_s = self.clock()
         ledger = self.ledger
         if not (self.heart.is_fenced or self.is_draining or self._is_handed_back):
+            exclusive_types = self._executor.exclusive_types
             for task in tasks:
-                if ledger.begin(task, now_s):
+                if exclusive_types and task.type in exclusive_types:
+                    self._deliver_exclusive(task, now_s)
+                elif ledger.begin(task, now_s):
                     self._start(task)
         else:
             self._keep(tasks, now_s)
@@ -130,6 +139,50 @@ class Incarnation:
                 self.ledger.release(held.ref)
             else:
                 self.ledger.wait(held)
+
+    def _deliver_exclusive(self, task: task_pb2.AssignedTask, now_s: float) -> None:
+        held = self.ledger.deliver(task, now_s)
+        if held is not None:
+            self._ask(held)
+
+    def _ask(self, held: Held) -> None:
+        """Start an exclusive attempt when the server knows that it is one."""
+        if self.holds_exclusive:
+            self.ledger.ask(held)
+            self.bell.ring()
+        else:
+            self._warn_of_old_server()
+            self._start(self.ledger.start(held, self.clock()))
+
+    def start_asked(self) -> None:
+        """Start what waits for the word of a server that will not give it."""
+        for held in self.ledger.take_asked():
+            self._ask(held)
+
+    def accepted(self, ref: Ref, *, is_exclusive: bool) -> None:
+        """Start an exclusive attempt of which the server knows now."""
+        now_s = self.clock()
+        held = self.ledger.accept(ref, now_s)
+        self.bell.ring()
+        if held is None:
+            return
+        if not is_exclusive:
+            self._warn_of_old_server()
+        if self.heart.is_fenced or self._is_handed_back:
+            self.ledger.exclusives.drop(ref)
+            self.ledger.wait(held)
+            return
+        self._start(self.ledger.start(held, now_s))
+        self._watch_bell.ring()
+
+    def _warn_of_old_server(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "The server at %s does not know exclusive activities: cut off from it, this worker "
+                "may run one for some seconds beside another worker. Update the server.",
+                self.link.target,
+            )
 
     def _start(self, task: task_pb2.AssignedTask) -> None:
         try:
@@ -185,14 +238,20 @@ class Incarnation:
         if not self._is_handed_back:
             now_s = self.clock()
             for held in self.ledger.take_waiting():
-                self._start(self.ledger.start(held, now_s))
+                if held.task is not None and held.task.type in self._executor.exclusive_types:
+                    self._ask(held)
+                else:
+                    self._start(self.ledger.start(held, now_s))
 
     async def watch(self) -> None:
         """Look at the lease: as soon as it may be over, nothing that is exclusive goes on."""
         while True:
-            in_s = self.heart.fenced_in_s
-            await asyncio.sleep(min(WATCH_S, max(in_s, _LEAST_S)) if in_s else WATCH_S)
+            await self._watch_bell.wait(self._watch_again_in_s())
             self._count_leftovers()
+            for ref in self.ledger.exclusives.overdue(self.clock()):
+                self.ledger.exclusives.drop(ref)
+                log.warning("Exclusive task %s is out of time and is stopped.", ref[0])
+                self._executor.time_out(*ref)
             if self.heart.is_fenced and not self._is_fenced:
                 self._is_fenced = True
                 log.warning(
@@ -201,6 +260,18 @@ class Incarnation:
                     self.worker_id,
                 )
                 self._executor.stop_exclusive()
+
+    @property
+    def exclusive_count(self) -> int:
+        """How many exclusive attempts still run."""
+        return self._executor.exclusive_count
+
+    def _watch_again_in_s(self) -> float:
+        in_s = self.heart.fenced_in_s or WATCH_S
+        exclusives = self.ledger.exclusives
+        if exclusives.is_any_running:
+            in_s = min(in_s, exclusives.fence_at_s() - self.clock(), WATCH_EXCLUSIVE_S)
+        return min(WATCH_S, max(in_s, _LEAST_S))
 
     @property
     def active_count(self) -> int:
@@ -321,26 +392,35 @@ class Incarnation:
             namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
         )
         answer = await self.ask(method.START_TASKS, request, timeout_s=method.CALL_S)
-        self._take_results(items, answer.results)
+        self._take_results(
+            items,
+            answer.results,
+            lambda ref, result: self.accepted(ref, is_exclusive=result.exclusive),
+        )
 
     async def _beat_tasks(self, items: Sequence[task_pb2.TaskBeat]) -> None:
         request = task_pb.HeartbeatTasksRequest(
             namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
         )
         answer = await self.ask(method.HEARTBEAT_TASKS, request, timeout_s=method.CALL_S)
-        self._take_results(items, answer.results)
+        self._take_results(
+            items, answer.results, lambda ref, _: self.ledger.exclusives.beat_accepted(ref)
+        )
 
     def _take_results(
         self,
         items: Iterable[task_pb2.TaskRef | task_pb2.TaskBeat],
         results: Iterable[task_pb.ReportResult],
+        accept: Callable[[Ref, task_pb.ReportResult], None],
     ) -> None:
         for item, result in zip(items, results, strict=True):
             ref = (item.task_id, item.attempt)
             if result.HasField("error"):
                 self.refused(ref, result.error)
-            elif result.should_cancel:
+                continue
+            if result.should_cancel:
                 self.cancel([ref])
+            accept(ref, result)
 
     async def _finish_tasks(self, items: Sequence[task_pb2.TaskFinish]) -> None:
         request = task_pb.FinishTasksRequest(

@@ -18,6 +18,7 @@ from tenure.core.retry import ErrorCategory
 from tenure.errors import ERRORS
 from tenure.sdk.context import StopReason
 from tenure.sdk.failure import make_error
+from tenure.sdk.worker.exclusive import Exclusives
 from tenure.v1 import task_pb2
 from tenure.v1.error_pb2 import ErrorDetail
 
@@ -82,6 +83,7 @@ class Ledger:
         self._unsent: deque[Held] = deque()
         self._again: deque[tuple[float, Held]] = deque()
         self._unbound: dict[Ref, None] = {}
+        self.exclusives = Exclusives()
         self.completed_total = 0
         self.failed_total = 0
 
@@ -132,6 +134,32 @@ class Ledger:
         self._young.append(held)
         return held.task
 
+    def ask(self, held: Held) -> None:
+        """Ask the server whether an exclusive attempt may start."""
+        assert held.task is not None
+        held.is_confirmed = True
+        self.exclusives.ask(held.ref, held.task)
+        self._confirm[held.ref] = None
+
+    def accept(self, ref: Ref, now_s: float) -> Held | None:
+        """Take the word that an exclusive attempt may start; None if that is too late."""
+        held = self._held.get(ref)
+        if held is None or not self.exclusives.is_asked(ref):
+            return None
+        if not self.exclusives.accept(ref, now_s):
+            self._confirm[ref] = None
+            return None
+        return held
+
+    def take_asked(self) -> list[Held]:
+        """Take out what waits for the word of a server that will not give it."""
+        asked = self.exclusives.asked()
+        for ref in asked:
+            self.exclusives.drop(ref)
+            self._confirm.pop(ref, None)
+            self._held[ref].is_confirmed = False
+        return [self._held[ref] for ref in asked]
+
     # -- What execution says
 
     def finish(self, finish: task_pb2.TaskFinish) -> None:
@@ -145,6 +173,7 @@ class Ledger:
         elif kind == _FAILED:
             self.failed_total += 1
         held.finish, held.task = finish, None
+        self.exclusives.drop(held.ref)
         held.size = finish.ByteSize()
         self._unsent.append(held)
         if held.size > _REPORT_BYTES_MAX:
@@ -175,7 +204,8 @@ class Ledger:
         held = self._held.get(ref)
         if held is None or held.finish is not None:
             return False
-        if self._waiting.pop(ref, None) is not None:
+        if self._waiting.pop(ref, None) is not None or self.exclusives.is_asked(ref):
+            self._confirm.pop(ref, None)
             self.finish(_end(ref, _CANCELLED))
             return False
         return True
@@ -188,7 +218,7 @@ class Ledger:
         held = self._held.get(ref)
         if held is None or held.finish is not None:
             return None
-        is_running = ref not in self._waiting
+        is_running = ref not in self._waiting and not self.exclusives.is_asked(ref)
         self._drop(held)
         return _why(held, now_s) if is_running else None
 
@@ -224,9 +254,13 @@ class Ledger:
             is_cancel = error.state == "CANCELLED"
             self._drop(held)
             return StopReason.CANCELLED if is_cancel else _why(held, now_s)
+        self.exclusives.beat_refused(ref)
         if _is_retryable(error):
             held.beat_again = self._sent_beats.pop(ref, None) or self._passed_beats.pop(ref, None)
             self._again.append((now_s + _pause_s(error), held))
+        elif self.exclusives.is_asked(ref):
+            # Without the server's word it never starts here.
+            self.release(ref)
         return None
 
     # -- Reports
@@ -236,9 +270,8 @@ class Ledger:
         self._ripen(now_s)
         if not (self._unsent or self._beats or self._confirm):
             return None
-        started = [task_pb2.TaskRef(task_id=ref[0], attempt=ref[1]) for ref in self._confirm]
-        self._confirm.clear()
-        beats, size = self._take_beats(bytes_max) if self._beats else ([], 0)
+        started = self._take_started(now_s) if self._confirm else []
+        beats, size = self._take_beats(bytes_max, now_s) if self._beats else ([], 0)
         # Heartbeats stay before the ends, also when they fill the frame.
         finished = [] if self._beats else self._take_finished(bytes_max - size)
         return Reports(started, beats, finished)
@@ -266,6 +299,8 @@ class Ledger:
 
     def send_again(self) -> None:
         """A new connection: say all that was not answered on the old one."""
+        self.exclusives.disconnected()
+        self._confirm.update(dict.fromkeys(self.exclusives.asked()))
         for _, held in self._again:
             if not held.is_over:
                 self._repeat(held)
@@ -285,6 +320,7 @@ class Ledger:
             key = (beat.task_id, beat.attempt)
             if key in self._held:
                 self._beats.setdefault(key, beat)
+                self.exclusives.beat_unanswered(key)
         for finish in reports.finished:
             held = self._held.get((finish.task_id, finish.attempt))
             if held is not None:
@@ -305,10 +341,12 @@ class Ledger:
         """Hand back everything that was not started."""
         for held in self.take_waiting():
             self.release(held.ref)
+        for held in self.take_asked():
+            self.release(held.ref)
 
     def abandon(self) -> list[Ref]:
         """Forget what has not ended; return what of it runs."""
-        for held in self.take_waiting():
+        for held in (*self.take_waiting(), *self.take_asked()):
             self._drop(held)
         running = [held for held in self._held.values() if held.finish is None]
         for held in running:
@@ -341,7 +379,17 @@ class Ledger:
         elif beat is None:
             self._confirm[held.ref] = None
 
-    def _take_beats(self, bytes_max: int) -> tuple[list[task_pb2.TaskBeat], int]:
+    def _take_started(self, now_s: float) -> list[task_pb2.TaskRef]:
+        taken = []
+        for ref in self._confirm:
+            is_exclusive = ref in self.exclusives
+            if is_exclusive:
+                self.exclusives.sent(ref, now_s)
+            taken.append(task_pb2.TaskRef(task_id=ref[0], attempt=ref[1], exclusive=is_exclusive))
+        self._confirm.clear()
+        return taken
+
+    def _take_beats(self, bytes_max: int, now_s: float) -> tuple[list[task_pb2.TaskBeat], int]:
         taken: list[task_pb2.TaskBeat] = []
         size = 0
         while self._beats and size < bytes_max:
@@ -349,6 +397,7 @@ class Ledger:
             beat = self._beats.pop(ref)
             size += beat.ByteSize()
             self._sent_beats[ref] = beat
+            self.exclusives.beat_sent(ref, now_s)
             taken.append(beat)
         return taken, size
 
@@ -381,6 +430,7 @@ class Ledger:
         held.is_over = True
         ref = held.ref
         del self._held[ref]
+        self.exclusives.drop(ref)
         # Most attempts are in none of these.
         for others in (self._waiting, self._confirm, self._beats):
             if others:

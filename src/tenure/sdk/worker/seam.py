@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from tenure.sdk.context import StopReason
@@ -31,10 +32,12 @@ class Reporter(Protocol):
 class Executor(Protocol):
     """What the connection asks of execution; on the connection's loop only.
 
-    ``worker_id`` is what activities see of the incarnation that they run for.
+    ``worker_id`` is what activities see of the incarnation that they run for. ``is_fenced`` tells
+    whether its lease may be over; exclusive work asks it from its own thread.
     """
 
     worker_id: str
+    is_fenced: Callable[[], bool]
 
     def start(self, task: task_pb2.AssignedTask) -> None:
         """Run an attempt; its end is reported whatever happens."""
@@ -44,8 +47,22 @@ class Executor(Protocol):
         """Ask an attempt to stop; after its grace it is not asked any more."""
         ...
 
+    @property
+    def exclusive_types(self) -> frozenset[str]:
+        """Which types must not run beside another attempt of the same task."""
+        ...
+
+    @property
+    def exclusive_count(self) -> int:
+        """How many exclusive attempts still run, abandoned ones too."""
+        ...
+
     def stop_exclusive(self) -> None:
         """Stop what must not run when the lease may be over."""
+        ...
+
+    def time_out(self, task_id: str, attempt: int) -> None:
+        """Stop an exclusive attempt whose time is over as far as this worker can know."""
         ...
 
     def hand_back(self) -> None:

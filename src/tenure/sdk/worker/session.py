@@ -20,6 +20,7 @@ log = logging.getLogger("tenure.worker")
 
 Wire = Stream[pb.ClientFrame, pb.ServerFrame]
 
+_STARTED: Final = pb.REPORT_KIND_STARTED
 _FINISHED: Final = pb.REPORT_KIND_FINISHED
 WELCOME_S: Final = 5.0
 GOODBYE_S: Final = 5.0
@@ -109,10 +110,13 @@ class SessionMode:
         if frame.HasField("welcome"):
             welcome = frame.welcome
             me.heart.resume(welcome.token, interval_ms=welcome.heartbeat_interval_ms)
+            me.holds_exclusive = welcome.holds_exclusive
             me.ledger.send_again()
             me.ledger.put_unbound(self._unbound)
             me.stop(welcome.stop)
             me.cancel((each.task_id, each.attempt) for each in welcome.cancel)
+            if not me.holds_exclusive:
+                me.start_asked()
         self._obey(frame)
 
     async def _give_up(self, stream: Wire, what: str) -> TenureError:
@@ -162,6 +166,10 @@ class SessionMode:
                 answer(ref, ack.error)
             elif ack.kind == _FINISHED:
                 acknowledge(ref)
+            elif ack.kind == _STARTED:
+                me.accepted(ref, is_exclusive=True)
+            else:
+                me.ledger.exclusives.beat_accepted(ref)
         if has_news:
             me.bell.ring()
 

@@ -65,6 +65,11 @@ WHERE l.worker_id = ANY (ARRAY[g.worker_id])
   AND g.lease_until_ms = abs(g.lease_until_ms)
 RETURNING CAST(l.worker_id AS text);
 
+-- name: drop_ended_leases(worker_id)
+DELETE FROM ended_leases
+WHERE worker_id = ANY (CAST(:worker_id AS uuid[]))
+RETURNING CAST(worker_id AS text);
+
 -- name: drop_leases(worker_id)
 DELETE FROM leases AS l
 WHERE l.worker_id = ANY (CAST(:worker_id AS uuid[]))
@@ -94,6 +99,18 @@ FROM unnest(
     previous_beat_at_ms
 );
 
+-- name: keep_leases(worker_id)
+-- Before they are deleted. Locked, because a heartbeat in between would have the last word.
+INSERT INTO ended_leases AS e (worker_id, lease_until_ms, lease_ms)
+SELECT l.worker_id, l.lease_until_ms, l.lease_ms
+FROM leases AS l
+WHERE l.worker_id = ANY (CAST(:worker_id AS uuid[]))
+ORDER BY l.worker_id
+FOR UPDATE
+ON CONFLICT (worker_id) DO UPDATE
+SET lease_until_ms = excluded.lease_until_ms, lease_ms = excluded.lease_ms
+RETURNING CAST(e.worker_id AS text);
+
 -- name: load_lapsed(now_ms, amount)
 -- A bounded scan without an index by design: see the table.
 SELECT
@@ -105,6 +122,11 @@ FROM leases AS l
 LEFT JOIN servers AS s ON s.id = l.server_id
 WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms
 LIMIT CAST(:amount AS integer);
+
+-- name: read_ended_leases(worker_id)
+SELECT CAST(worker_id AS text), lease_until_ms, lease_ms
+FROM ended_leases
+WHERE worker_id = ANY (CAST(:worker_id AS uuid[]));
 
 -- name: read_leases(worker_id)
 SELECT

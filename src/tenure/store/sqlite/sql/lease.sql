@@ -42,6 +42,9 @@ WHERE worker_id = :worker_id
   AND suspect_until_ms IS :suspect_until_ms
 RETURNING worker_id;
 
+-- name: drop_ended_leases(worker_id)
+DELETE FROM ended_leases WHERE worker_id = :worker_id RETURNING worker_id;
+
 -- name: drop_leases(worker_id)
 DELETE FROM leases WHERE worker_id = :worker_id RETURNING worker_id;
 
@@ -59,6 +62,16 @@ VALUES (
     :previous_beat_at_ms, 0, 0, 0, 0, 0, 0
 );
 
+-- name: keep_leases(worker_id)
+-- Before they are deleted; a heartbeat in between would have the last word.
+INSERT INTO ended_leases (worker_id, lease_until_ms, lease_ms)
+SELECT worker_id, lease_until_ms, lease_ms
+FROM leases
+WHERE worker_id = :worker_id
+ON CONFLICT (worker_id) DO UPDATE
+SET lease_until_ms = excluded.lease_until_ms, lease_ms = excluded.lease_ms
+RETURNING worker_id;
+
 -- name: load_lapsed(now_ms, amount)
 -- A bounded scan without an index by design: see the table.
 SELECT
@@ -69,6 +82,9 @@ FROM leases AS l
 LEFT JOIN servers AS s ON s.id = l.server_id
 WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms
 LIMIT :amount;
+
+-- name: read_ended_leases(worker_id)
+SELECT worker_id, lease_until_ms, lease_ms FROM ended_leases WHERE worker_id = :worker_id;
 
 -- name: read_leases(worker_id)
 SELECT
