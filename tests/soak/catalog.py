@@ -34,6 +34,7 @@ from tests.soak import (
     server_restart,
     sqlite_kill,
     store_outage,
+    stubborn_drain,
 )
 from tests.soak.campaign import scene as campaign
 from tests.soak.result import Scenario
@@ -74,4 +75,5 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     # All of it together, at random.
     "campaign": campaign.run,
     "exclusive_cut": exclusive_cut.run,
+    "stubborn_drain": stubborn_drain.run,
 }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import functools
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -107,4 +110,64 @@ def walk_in_process(seconds: float) -> None:
         time.sleep(STEP_S)
 
 
-ACTIVITIES = [nap, nap_in_thread, climb, hold_gil, block_loop, kill_worker, walk, walk_in_process]
+@activity(start_to_close="1h", executor="process")
+def ignore_stops(seconds: float) -> None:
+    """Run in a process, with another one below it, and hear of no stop."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note("start", str(os.getpid()))
+    if activity.info().attempt == 1:
+        below = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"])
+        note("below", str(below.pid))
+        _sleep_in_c(seconds)
+
+
+@activity(start_to_close="1h")
+def block_in_c(seconds: float) -> None:
+    """Block a thread where no exception of Python reaches it."""
+    note("start")
+    if activity.info().attempt == 1:
+        _sleep_in_c(seconds)
+
+
+@activity(start_to_close="1h")
+async def swallow_stops(seconds: float) -> None:
+    """Go on after each cancellation."""
+    note("start")
+    while activity.info().attempt == 1:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            note("swallowed")
+
+
+@activity(start_to_close="1h", exclusive=True)
+async def swallow_stops_exclusively(seconds: float) -> None:
+    """Go on after each cancellation, with what nobody else may do meanwhile."""
+    steps = int(seconds / STEP_S) if activity.info().attempt == 1 else 1
+    for _ in range(steps):
+        note("step")
+        try:
+            await asyncio.sleep(STEP_S)
+        except asyncio.CancelledError:
+            note("swallowed")
+
+
+def _sleep_in_c(seconds: float) -> None:
+    """Sleep until the time is over, whatever signal comes."""
+    left = int(seconds)
+    while left > 0:
+        left = ctypes.CDLL(None).sleep(left)
+
+
+STUBBORN = [ignore_stops, block_in_c, swallow_stops, swallow_stops_exclusively]
+ACTIVITIES = [
+    *STUBBORN,
+    nap,
+    nap_in_thread,
+    climb,
+    hold_gil,
+    block_loop,
+    kill_worker,
+    walk,
+    walk_in_process,
+]

@@ -20,6 +20,7 @@ if __name__ == "__main__":
     parser.add_argument("--activities", metavar="MODULE", default="tests.soak.sdk_activity")
     parser.add_argument("--processes", type=int)
     parser.add_argument("--queue", default="default")
+    parser.add_argument("--drain-deadline", default="5m")
     parser.add_argument("--journal", required=True)
     parser.add_argument("--api-key")
     parser.add_argument("--api-key-file", type=Path)
@@ -33,6 +34,7 @@ if __name__ == "__main__":
         max_concurrent=said.slots,
         max_processes=said.processes,
         queue=said.queue,
+        drain_deadline=said.drain_deadline,
         mode=said.mode,
         api_key=said.api_key or said.api_key_file,
         tls=TLS(ca=said.tls_ca) if said.tls_ca else None,

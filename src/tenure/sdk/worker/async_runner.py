@@ -59,6 +59,16 @@ class AsyncExecution(Execution):
         self._is_cancelled = True
         self._task.cancel()
 
+    def forsake(self) -> None:
+        """Let the loop end without this task, whose code goes on after each cancellation."""
+        self._runner.post(self._unregister)
+
+    def _unregister(self) -> None:
+        if self._task is not None:
+            # Documented for those who make tasks of their own. A runner that ends its loop would
+            # cancel the task and wait for its end, which never comes.
+            asyncio._unregister_task(self._task)  # noqa: SLF001 (a documented name)
+
     async def run(self) -> None:
         """Run the activity from its input to its report: the body of the task."""
         enter(self)

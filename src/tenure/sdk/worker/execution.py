@@ -117,6 +117,9 @@ class Execution(ActivityContext):
         """End user code that has not given way; tell whether that is possible."""
         return False
 
+    def forsake(self) -> None:
+        """Let the process end although user code still runs."""
+
     def tick(self) -> None:
         """Send a heartbeat that has waited long enough."""
         if self._pulse is not None:

@@ -191,6 +191,8 @@ class TaskExecutor:
         for execution in list(self._live.values()):
             execution.take()
             execution.stop(StopReason.WORKER_SHUTDOWN)
+        for execution in self._abandoned:
+            execution.forsake()
         self._threads.close()
         await asyncio.to_thread(self._processes.close)
 

@@ -173,7 +173,7 @@ class Child:
         with self._lock:
             if number in (None, self._number):
                 self._is_killed = True
-                self._process.kill()
+                self._kill()
 
     def wait(self) -> int:
         """Make sure that the process is gone; return its exit code, negative for a signal."""
@@ -183,8 +183,14 @@ class Child:
         try:
             return self._process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._kill()
             return self._process.wait()
+
+    def _kill(self) -> None:
+        """Kill the process with all that it has started, unless those left its group."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def bury(self) -> None:
         """End the process and all that belongs to it."""
