@@ -15,6 +15,7 @@ __all__ = [
     "ERRORS",
     "AlreadyExists",
     "AttemptMismatch",
+    "DataDamaged",
     "DeadlineExceeded",
     "ErrorSpec",
     "IdempotencyConflict",
@@ -179,6 +180,13 @@ class DeadlineExceeded(TenureError):
     code = "deadline_exceeded"
 
 
+class DataDamaged(TenureError):
+    """Stored data is not as it was written, and is not served. Restore it, or enqueue anew."""
+
+    code = "data_damaged"
+    field_names = ("reason",)
+
+
 class Unavailable(TenureError):
     """The server cannot answer now. Try again after the given delay; repeating is safe."""
 
@@ -216,6 +224,7 @@ ERRORS: dict[str, ErrorSpec] = {
         ErrorSpec("RESOURCE_EXHAUSTED", 413, False, PayloadTooLarge),
         ErrorSpec("RESOURCE_EXHAUSTED", 429, True, RateLimited),
         ErrorSpec("INVALID_ARGUMENT", 415, False, UnsupportedMediaType),
+        ErrorSpec("DATA_LOSS", 409, False, DataDamaged),
         ErrorSpec("DEADLINE_EXCEEDED", 504, True, DeadlineExceeded),
         ErrorSpec("UNAVAILABLE", 503, True, Unavailable),
     )

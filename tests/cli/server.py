@@ -39,6 +39,7 @@ class ServerProcess:
         command: Sequence[str] = CLI,
     ) -> None:
         self._log = log
+        self.store_url = store_url
         arguments = ["server", "--store", store_url, "--http", http, "--grpc", grpc]
         arguments += options
         with log.open("ab") as errors:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.cli.conftest import Run, eventually, read
@@ -54,6 +55,28 @@ def test_an_output_means_the_same_and_disturbs_no_terminal(
             assert "é😀" in shown
             found = json.loads(shown)
             assert (found if form == "table" else found["output"]) == value
+
+
+def test_a_damaged_output_ends_the_wait_with_exit_code_1(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    arguments = ("tasks", "enqueue", "echo", "--queue", queue, "--input", "1000000001", "--wait")
+    with SmallWorker(server.grpc, queue):
+        task_id = read(run(*arguments, "-o", "json"))["taskId"]
+    connection = apsw.Connection(server.store_url.removeprefix("sqlite:///"))
+    connection.set_busy_timeout(5_000)
+    connection.execute(
+        "UPDATE history SET output = CAST('9000000001' AS BLOB) WHERE id = ?", (task_id,)
+    )
+    connection.close()
+    result = run("tasks", "wait", task_id)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"The stored output of task {task_id} is damaged" in result.stderr
+    shown = run("tasks", "show", task_id)
+    assert "output (left out)" in shown.stdout
+    assert "9000000001" not in shown.stdout
+    retried = run("tasks", "wait", task_id, "-o", "json")
+    assert (retried.exit_code, json.loads(retried.stdout)["tasks"][0]["damaged"]) == (1, ["output"])
 
 
 def test_an_output_of_another_encoding_is_shown_as_base64_with_its_name(

@@ -27,6 +27,7 @@ PROMISED: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "payload_too_large": ("RESOURCE_EXHAUSTED", 413, ("limit",)),
     "rate_limited": ("RESOURCE_EXHAUSTED", 429, ("retryAfterMs",)),
     "unsupported_media_type": ("INVALID_ARGUMENT", 415, ()),
+    "data_damaged": ("DATA_LOSS", 409, ("reason",)),
     "deadline_exceeded": ("DEADLINE_EXCEEDED", 504, ()),
     "unavailable": ("UNAVAILABLE", 503, ("reason", "retryAfterMs")),
 }

@@ -22,6 +22,7 @@ from tenure.core.task_event import (
     CancelRequested,
     CancelSignalled,
     Confirmed,
+    DamageFound,
     DeliveryMissed,
     Due,
     HandedOut,
@@ -74,6 +75,7 @@ REFUSED_WHEN_TERMINAL: Final[dict[type[TaskEvent], str]] = {
     PauseRequested: "wrong_state",
     ResumeRequested: "wrong_state",
     Terminated: "task_already_terminal",
+    DamageFound: "wrong_state",
     Woken: "wrong_state",
     Due: "wrong_state",
 }
@@ -111,6 +113,7 @@ OTHERS: Final[dict[type[TaskEvent], Callable[[Task], list[TaskEvent]]]] = {
     PauseRequested: lambda _: [PauseRequested()],
     ResumeRequested: lambda _: [ResumeRequested()],
     Terminated: lambda _: [Terminated()],
+    DamageFound: lambda _: [DamageFound(message="input")],
     Woken: lambda _: [Woken()],
     Due: lambda _: [Due(sighted_ms=0), Due(sighted_ms=SIGHTED)],
 }
@@ -144,7 +147,7 @@ def is_taken(kind: type[TaskEvent], state: str, task: Task) -> bool:
         return task.state is not TaskState.CANCELLING
     if kind is ResumeRequested:
         return task.state is TaskState.PAUSED or state.endswith("to be paused")
-    return kind in {CancelRequested, Terminated, Woken, Due}
+    return kind in {CancelRequested, Terminated, DamageFound, Woken, Due}
 
 
 def refusal_of_the_present_attempt(kind: type[TaskEvent], task: Task) -> str:

@@ -21,6 +21,7 @@ from tenure.core.task_event import (
     CancelRequested,
     CancelSignalled,
     Confirmed,
+    DamageFound,
     DeliveryMissed,
     Due,
     HandedOut,
@@ -114,6 +115,7 @@ class Life:
             PauseRequested: PauseRequested,
             ResumeRequested: ResumeRequested,
             Terminated: Terminated,
+            DamageFound: lambda: DamageFound(message="input"),
             Woken: Woken,
             Due: lambda: Due(sighted_ms=rng.choice([0, 100, 400, SIGHTED]), jitter=rng.random()),
         }

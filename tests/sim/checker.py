@@ -26,16 +26,19 @@ Key = tuple[str, str]
 _TASK: Final = (
     "SELECT id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,"
     " version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,"
-    " spec, progress, input FROM tasks WHERE namespace = ? AND id = ?"
+    " spec, progress, input, input_checksum, progress_checksum"
+    " FROM tasks WHERE namespace = ? AND id = ?"
 )
 _FINISHED: Final = (
     "SELECT id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt,"
     " version, worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress,"
-    " input, output, finished_at_ms FROM history WHERE namespace = ? AND id = ?"
+    " input, input_checksum, progress_checksum, output, output_checksum, finished_at_ms"
+    " FROM history WHERE namespace = ? AND id = ?"
 )
 _ATTEMPT: Final = (
     "SELECT namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms,"
-    " state_after, error FROM attempts WHERE namespace = ? AND task_id = ? AND number = ?"
+    " state_after, error, error_checksum FROM attempts"
+    " WHERE namespace = ? AND task_id = ? AND number = ?"
 )
 _WORKER: Final = (
     "SELECT id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots,"

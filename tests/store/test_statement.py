@@ -26,7 +26,7 @@ PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in
 
 # What a parameter is made of, by its name; every other one is a text.
 INTEGERS: Final = re.compile(
-    r"_ms$|_count$|_max$|_min$|^(completed|failed|line|priority|attempt|version|worker_version|session_no|slots|pid|number"
+    r"_ms$|_count$|_checksum$|_max$|_min$|^(completed|failed|line|priority|attempt|version|worker_version|session_no|slots|pid|number"
     r"|token|amount|day|before_day|timeline)$",
 )
 IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id)$")

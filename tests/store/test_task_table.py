@@ -298,6 +298,8 @@ async def test_the_database_repeats_the_invariants_of_a_task(
         "spec": b"\x80",
         "progress": None,
         "input": None,
+        "input_checksum": None,
+        "progress_checksum": None,
     }
     with pytest.raises(Refused):
         await store.transaction(

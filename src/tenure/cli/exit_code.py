@@ -46,6 +46,7 @@ EXIT_CODES: Final[dict[str, ExitCode]] = {
     "payload_too_large": ExitCode.USAGE,
     "rate_limited": ExitCode.UNREACHABLE,
     "unsupported_media_type": ExitCode.USAGE,
+    "data_damaged": ExitCode.FAILED,
     "deadline_exceeded": ExitCode.UNREACHABLE,
     "unavailable": ExitCode.UNREACHABLE,
 }

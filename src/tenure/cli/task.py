@@ -120,7 +120,7 @@ def _wait(
     (task,) = wait.for_tasks(call, [task_id], timeout_ms)
     wait.show_result(call.output, task)
     good = {"SUCCEEDED", "CANCELLED"} if is_cancel_wanted else {"SUCCEEDED"}
-    if task.state not in good:
+    if task.state not in good or wait.is_output_lost(task):
         raise click.exceptions.Exit(1)
 
 
@@ -362,7 +362,7 @@ def wait_(call: Invocation, *, task_ids: tuple[str, ...], timeout_ms: int | None
 
     ended = wait.for_tasks(call, list(dict.fromkeys(task_ids)), timeout_ms)
     wait.show_results(call, ended)
-    if any(task.state != "SUCCEEDED" for task in ended):
+    if any(task.state != "SUCCEEDED" or wait.is_output_lost(task) for task in ended):
         raise click.exceptions.Exit(1)
 
 

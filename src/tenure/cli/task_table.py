@@ -62,6 +62,7 @@ def facts(task: TaskView, now_ms: int) -> Iterator[tuple[str, object]]:
     if task.error is not None:
         kind = f"{task.error.type}: " if task.error.type else ""
         yield "error", f"{kind}{task.error.message} ({task.error.category})"
+    yield "damaged", damage_text(task)
     yield "progress", progress_text(task)
     yield "type", task.type
     yield "queue", task.queue
@@ -110,6 +111,11 @@ def _timeouts(task: TaskView) -> str:
 def labels_text(labels: dict[str, str]) -> str:
     """Return labels as they are written on the command line."""
     return ", ".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+
+def damage_text(task: TaskView) -> str | None:
+    """Return what the server left out because it is not as it was stored."""
+    return f"{', '.join(task.damaged)} (left out)" if task.damaged else None
 
 
 def payload_text(payload: msgspec.Raw | None, other: str | None) -> Lines | None:

@@ -89,6 +89,7 @@ class TaskView(View, frozen=True, kw_only=True):
     output: msgspec.Raw | None = None
     output_base64: str | None = None
     output_encoding: str | None = None
+    damaged: list[str] | None = None
     heartbeat_details: msgspec.Raw | None = None
     heartbeat_details_base64: str | None = None
 
@@ -187,6 +188,7 @@ def task(message: task_pb2.Task) -> TaskView:
         **_instants(message),
         **_payload("input", message.input, options.encoding),
         **_output(message),
+        damaged=list(message.damaged) or None,
         **_payload("heartbeat_details", message.heartbeat_details, options.encoding),
     )
 

@@ -160,6 +160,11 @@ def _go_on(tasks: Sequence[TaskView]) -> str:
     return "Wait again: tenure tasks wait " + " ".join(task.task_id for task in tasks)
 
 
+def is_output_lost(task: TaskView) -> bool:
+    """Tell whether the server could not say with what a task succeeded."""
+    return "output" in (task.damaged or ())
+
+
 def show_result(output: Output, task: TaskView) -> None:
     """Write how one task ended: its output to stdout, the rest beside it."""
     if not output.is_table:
@@ -168,6 +173,8 @@ def show_result(output: Output, task: TaskView) -> None:
     text = payload_text(task.output, task.output_base64)
     if text is not None:
         output.lines(text)
+    elif is_output_lost(task):
+        output.note(f"Error: The stored output of task {task.task_id} is damaged: it is not shown.")
     took = ""
     if task.finished_at is not None:
         took = f" after {age_text(task.created_at, parse_instant_ms(task.finished_at))}"

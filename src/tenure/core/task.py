@@ -39,6 +39,7 @@ from tenure.core.task_event import (
     CancelRequested,
     CancelSignalled,
     Confirmed,
+    DamageFound,
     DeliveryMissed,
     Due,
     HandedOut,
@@ -171,9 +172,8 @@ def _succeed(task: Task, event: AttemptSucceeded, now_ms: int) -> Decision:
     return _finish(task, _SUCCEEDED, now_ms, _SUCCESS, event.output)
 
 
-def _terminate(task: Task, event: Terminated, now_ms: int) -> Decision:
-    error = ErrorInfo(ErrorCategory.CANCELLED, event.message)
-    return _fail(task, Reason.TERMINATED, Outcome.CANCELLED, error, now_ms)
+def _terminate(task: Task, event: Terminated | DamageFound, now_ms: int) -> Decision:
+    return _fail(task, event.reason, Outcome.CANCELLED, event.error, now_ms)
 
 
 def _confirm(task: Task, now_ms: int) -> Task:
@@ -573,5 +573,6 @@ DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     ResumeRequested: lambda task, _, now_ms: _resume(task, now_ms),
     Woken: lambda task, _, now_ms: _wake(task, now_ms),
     Terminated: _terminate,
+    DamageFound: _terminate,
     Due: _due,
 }

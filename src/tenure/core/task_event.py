@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core.crash_guard import Loss
-from tenure.core.retry import ErrorInfo
+from tenure.core.retry import ErrorCategory, ErrorInfo
+from tenure.core.task_record import Reason
 
 
 class Report(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -120,6 +121,35 @@ class Terminated(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     message: str = "Terminated by an operator."
 
+    @property
+    def reason(self) -> Reason:
+        """Return why the task fails."""
+        return Reason.TERMINATED
+
+    @property
+    def error(self) -> ErrorInfo:
+        """Return what is known of the failure."""
+        return ErrorInfo(ErrorCategory.CANCELLED, self.message)
+
+
+class DamageFound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Stored parts of the task are not as they were written."""
+
+    message: str
+
+    @property
+    def reason(self) -> Reason:
+        """Return why the task fails: no attempt can change what is stored.
+
+        Not a reason of its own, which servers of earlier versions could not read.
+        """
+        return Reason.NON_RETRYABLE
+
+    @property
+    def error(self) -> ErrorInfo:
+        """Return what is known of the failure."""
+        return ErrorInfo(ErrorCategory.DATA_QUALITY, self.message, type="DataDamaged")
+
 
 class Woken(msgspec.Struct, frozen=True, gc=False):
     """Something that a run may wait for has happened."""
@@ -150,6 +180,7 @@ TaskEvent = (
     | PauseRequested
     | ResumeRequested
     | Terminated
+    | DamageFound
     | Woken
     | Due
 )

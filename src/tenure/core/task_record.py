@@ -211,7 +211,8 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     """One task as it is stored; ``version`` fences every write of its row.
 
     ``worker_id`` is who holds the task; of a finished task, who held it last.
-    ``last_outcome`` is how the attempt that ended last did end.
+    ``last_outcome`` is how the attempt that ended last did end. ``damaged`` names the stored parts
+    that were not as they were written, and so are not here.
     """
 
     id: str
@@ -237,6 +238,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     input: bytes | None = None
     output: bytes | None = None
     finished_at_ms: int | None = None
+    damaged: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Assert what holds for every task in every state."""

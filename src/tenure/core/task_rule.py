@@ -16,6 +16,7 @@ from tenure.core.task_event import (
     CancelRequested,
     CancelSignalled,
     Confirmed,
+    DamageFound,
     DeliveryMissed,
     Due,
     HandedOut,
@@ -67,5 +68,6 @@ RULES: Final[dict[type[TaskEvent], Rule]] = {
     ResumeRequested: _rule(frozenset({_H, _D, _R, _W}), _P, _D, _R, _W),
     Woken: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H),
     Terminated: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
+    DamageFound: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
     Due: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H, _F, _X),
 }

@@ -20,7 +20,7 @@ from tenure.core import worker as worker_rules
 from tenure.core.crash_guard import Suspects
 from tenure.core.deal import Hand
 from tenure.core.limits import WORK_BATCH_MAX
-from tenure.core.task_effect import Decision
+from tenure.core.task_effect import Decision, WakeQueue
 from tenure.core.task_event import HandedOut
 from tenure.core.task_record import ATTEMPT_HELD, Task
 from tenure.core.worker import Worker
@@ -313,11 +313,11 @@ def _ready_tasks(
     """Return what may be dealt: claimed rows that this batch left alone, and its fresh tasks."""
     ready: dict[Group, list[Task]] = {}
     for task in seen:
-        key = (task.namespace, task.id)
-        if key not in ws.tasks:
-            ws.tasks[key] = task
-        if ws.tasks[key].line:
-            ready.setdefault((task.namespace, task.queue), []).append(ws.tasks[key])
+        known = ws.tasks.setdefault((task.namespace, task.id), task)
+        if task.damaged:
+            _refuse_damaged(ws, task)
+        elif known.line:
+            ready.setdefault((task.namespace, task.queue), []).append(known)
     if plan.is_direct and ws.new_tasks:
         groups = {(hand.namespace, hand.queue) for hand in plan.hands}
         for task in ws.new_tasks.values():
@@ -325,6 +325,14 @@ def _ready_tasks(
             if task.line and group in groups:
                 ready.setdefault(group, []).append(task)
     return ready
+
+
+def _refuse_damaged(ws: WorkingSet, task: Task) -> None:
+    """End a task that nobody may get; whoever might have got it looks for the next one."""
+    key = (task.namespace, task.id)
+    if key not in ws.changed_tasks:
+        ws.fail_damaged(key)
+        ws.effects.append(WakeQueue(task.namespace, task.queue))
 
 
 async def _free_slots(

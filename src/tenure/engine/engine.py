@@ -24,6 +24,7 @@ from tenure.engine.cache import RowCache
 from tenure.engine.check import check
 from tenure.engine.claim import ClaimPlan
 from tenure.engine.clock import Clock
+from tenure.engine.damage_log import note_damage
 from tenure.engine.directory import Directory
 from tenure.engine.dispatch import Dispatch
 from tenure.engine.event_feed import EventFeed
@@ -520,6 +521,7 @@ class Engine:
 
     async def _after_commit(self, entries: Sequence[WorkEntry], committed: batch.Committed) -> None:
         """Phase 6, and only now: deliveries, answers, effects."""
+        note_damage(committed.ws.damaged)
         self._remember(committed)
         self._dispatch.learn(committed)
         # Workers first: whoever enqueued waits for them, and not they for the answer.

@@ -33,6 +33,7 @@ from tenure.core.queue import Namespace, Queue
 from tenure.core.retry import ErrorInfo
 from tenure.core.task_record import Task, TaskState
 from tenure.core.worker import Worker
+from tenure.engine.damage_log import note_damage
 from tenure.errors import NotFound, Unavailable
 from tenure.store import access_table, listing, table, task_list
 from tenure.store.access_table import KeyPlace
@@ -109,7 +110,9 @@ class QueueView(msgspec.Struct, frozen=True):
 async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
     """Return a task, live or finished."""
     key = (check.namespace(namespace), check.task_id(task_id, "taskId"))
-    return await read(store, lambda tx: find_task(tx, key))
+    task = await read(store, lambda tx: find_task(tx, key))
+    note_damage((task,))
+    return task
 
 
 async def list_tasks(
@@ -133,7 +136,9 @@ async def list_tasks(
             total = await task_list.count_tasks(tx, namespace, where, amount=COUNTED_MAX + 1)
         return _Read(tasks, total, found.end_id)
 
-    return _page(await scan(store, body), place, lambda task: task.id)
+    found = await scan(store, body)
+    note_damage(found.found)
+    return _page(found, place, lambda task: task.id)
 
 
 async def list_attempts(

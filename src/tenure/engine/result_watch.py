@@ -17,6 +17,7 @@ from tenure.core import check
 from tenure.core.limits import WANT_RESULTS_MS, WATCH_IDS_MAX, WATCH_ROWS_MAX
 from tenure.core.task_record import Task
 from tenure.engine.clock import Clock
+from tenure.engine.damage_log import note_damage
 from tenure.engine.lookout import Lookout
 from tenure.engine.replica import Replicas
 from tenure.engine.settings import Settings
@@ -145,6 +146,7 @@ class ResultWatch:
         live = await self._store.read(lambda tx: news.find_tasks(tx, keys))
         for some in _chunks([key for key in keys if key not in live], WATCH_ROWS_MAX):
             found = await self._store.read(lambda tx, some=some: table.load_history(tx, some))  # type: ignore[misc]  # bound early
+            note_damage(found)
             finished = {(task.namespace, task.id): task for task in found}
             for key in some:
                 self._answer(key, finished.get(key) or _not_found(key))

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenure.core import enqueue, task_event, youth
+from tenure.core import damage, enqueue, task_event, youth
 from tenure.core import worker as worker_rules
 from tenure.core.attempt import Outcome
 from tenure.core.limits import KEY_KEPT_MS
@@ -361,6 +361,8 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
         raise not_found("Task", command.task_id)
     if old.state not in TERMINAL:
         raise wrong_state(old).to_error()
+    if damage.is_request_lost(old):
+        raise damage.refusal(old).to_error()
     known = ws.tasks.get((command.namespace, command.new_task_id))
     if known is not None:
         if known.spec.retry_of != old.id:

@@ -5,6 +5,7 @@ A later command sees what an earlier one did. Nothing here touches the database.
 
 from __future__ import annotations
 
+from tenure.core import damage
 from tenure.core import lease as lease_rules
 from tenure.core import task as task_rules
 from tenure.core import worker as worker_rules
@@ -14,7 +15,7 @@ from tenure.core.audit import AuditAction, AuditRecord
 from tenure.core.lease import Lease
 from tenure.core.queue import Namespace, Queue, namespace_disabled
 from tenure.core.task_effect import Decision, Effect, FollowUp
-from tenure.core.task_event import TaskEvent
+from tenure.core.task_event import DamageFound, TaskEvent
 from tenure.core.task_record import Task
 from tenure.core.worker import Worker, WorkerDecision, WorkerEffect, WorkerEvent
 from tenure.engine.clock import Clock
@@ -43,6 +44,7 @@ class WorkingSet:
         self.effects: list[AnyEffect] = []
         self.follow_ups: list[FollowUp] = []
         self.doubtful: set[TaskKey] = set()
+        self.damaged: list[Task] = []
         self.workers: dict[str, Worker] = dict(rows.workers)
         self.changed_workers: dict[str, Worker] = {}
         self.new_workers: dict[str, Worker] = {}
@@ -95,7 +97,17 @@ class WorkingSet:
             self.effects += decision.effects
         if decision.follow_ups:
             self.follow_ups += decision.follow_ups
-        return decision
+        return self._spared(key, decision) if decision.task.damaged else decision
+
+    def _spared(self, key: TaskKey, decision: Decision) -> Decision | Rejection:
+        """Let a damaged task go on if it can."""
+        return self.fail_damaged(key) if damage.must_fail(decision.task) else decision
+
+    def fail_damaged(self, key: TaskKey) -> Decision | Rejection:
+        """End a task of which a stored part is damaged."""
+        task = self.tasks[key]
+        self.damaged.append(task)
+        return self.apply(key, DamageFound(message=damage.describe(task.damaged)))
 
     def find_ended(self, key: TaskKey, number: int) -> Attempt | None:
         """Return the record of an attempt that this batch has ended: a report may come twice."""

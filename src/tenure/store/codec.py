@@ -1,4 +1,8 @@
-"""Between rows and records. Both databases give the same columns in the same order."""
+"""Between rows and records. Both databases give the same columns in the same order.
+
+What was damaged in the store is never decoded: whatever is wrong with a row is raised, and
+``damaged_row`` makes what can be made of it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from tenure.core.attempt import Attempt, Outcome
+from tenure.core.checksum import checksum, is_sound, is_version_sound, versioned
 from tenure.core.lease import Lease
 from tenure.core.limits import SPECS_REMEMBERED_MAX
 from tenure.core.queue import Namespace, Queue
-from tenure.core.retry import ErrorInfo
+from tenure.core.retry import ErrorCategory, ErrorInfo
 from tenure.core.task_record import NO_PROGRESS, Line, Progress, Spec, Task, TaskState
 from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
 
@@ -30,55 +35,84 @@ _decode_spec = msgspec.msgpack.Decoder(Spec).decode
 _decode_progress = msgspec.msgpack.Decoder(Progress).decode
 _decode_error = msgspec.msgpack.Decoder(ErrorInfo).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
+DAMAGED_ERROR: Final = ErrorInfo(
+    ErrorCategory.DATA_QUALITY, "The stored error is damaged.", type="DataDamaged"
+)
 _decode_types = msgspec.json.Decoder(tuple[str, ...]).decode
 _encode_json = msgspec.json.Encoder().encode
 
-# Tasks of one type nearly always share their spec: each is decoded and encoded once.
-_specs: dict[bytes, Spec] = {}
-_spec_bytes: dict[int, tuple[Spec, bytes]] = {}
+# Tasks of one type nearly always share their spec: each is decoded and encoded once. Its checksum
+# is where that of the input starts, so that a change of either is found.
+_specs: dict[bytes, tuple[Spec, int]] = {}
+_spec_bytes: dict[int, tuple[Spec, bytes, int]] = {}
 
 
-def spec_from(data: bytes) -> Spec:
-    """Decode a spec, once for all tasks that share it."""
-    spec = _specs.get(data)
-    if spec is None:
+class DamagedError(Exception):
+    """A stored part is not as it was written."""
+
+
+def spec_from(data: bytes) -> tuple[Spec, int]:
+    """Decode a spec, once for all tasks that share it, and return it with its checksum."""
+    known = _specs.get(data)
+    if known is None:
         if len(_specs) >= SPECS_REMEMBERED_MAX:
             _specs.clear()
-        spec = _specs[data] = _decode_spec(data)
-    return spec
+        known = _specs[data] = (_decode_spec(data), checksum(data))
+    return known
 
 
-def spec_to(spec: Spec) -> bytes:
+def spec_to(spec: Spec) -> tuple[Spec, bytes, int]:
     """Encode a spec, once for all tasks that share it; the entry keeps its identity unique."""
     known = _spec_bytes.get(id(spec))
-    if known is not None:
-        return known[1]
-    if len(_spec_bytes) >= SPECS_REMEMBERED_MAX:
-        _spec_bytes.clear()
-    data = _encode(spec)
-    _spec_bytes[id(spec)] = (spec, data)
-    return data
+    if known is None:
+        if len(_spec_bytes) >= SPECS_REMEMBERED_MAX:
+            _spec_bytes.clear()
+        data = _encode(spec)
+        known = _spec_bytes[id(spec)] = (spec, data, checksum(data))
+    return known
 
 
-def progress_from(data: bytes | None) -> Progress:
-    """Make the progress of a task from its column."""
+def progress_from(row: AnyRow) -> Progress:
+    """Decode the progress of a row if it is as it was written."""
+    return progress_of(row[19], version=row[10], stored=row[22])
+
+
+def progress_of(data: bytes | None, *, version: int, stored: int | None) -> Progress:
+    """Decode a progress if it is what its checksum says for this version of its row."""
+    if not is_version_sound(data, version, stored):
+        raise DamagedError
     return NO_PROGRESS if data is None else _decode_progress(data)
+
+
+def _progress_to(progress: Progress, version: int) -> tuple[bytes, int]:
+    """Encode a progress for a version of its row, and return it with its checksum."""
+    data = _encode(progress)
+    return data, versioned(data, version)
+
+
+def labels_from(text: str | None) -> dict[str, str] | None:
+    """Read the labels of a task."""
+    return None if text is None else _decode_labels(text)
 
 
 def task_from(row: AnyRow) -> Task:
     """Make a live task from its row."""
+    spec, spec_checksum = spec_from(row[18])
+    stored = row[21]
+    if stored is not None and stored != checksum(row[20] or b"", spec_checksum):
+        raise DamagedError
     labels = row[17]
     return Task(
         id=row[0],
         namespace=row[1],
         queue=row[2],
         type=row[3],
-        spec=spec_from(row[18]),
+        spec=spec,
         state=_STATES[row[4]],
         line=_LINES[row[5]],
         created_at_ms=row[7],
         run_at_ms=row[8],
-        progress=progress_from(row[19]),
+        progress=NO_PROGRESS if row[19] is row[22] is None else progress_from(row),
         priority=row[6],
         attempt=row[9],
         version=row[10],
@@ -95,23 +129,29 @@ def task_from(row: AnyRow) -> Task:
 
 def listed_from(row: AnyRow) -> Task:
     """Make a live or finished task from a row that has the columns of both."""
-    return task_from(row) if row[22] is None else finished_from(row)
+    return task_from(row) if row[25] is None else finished_from(row)
 
 
 def finished_from(row: AnyRow) -> Task:
     """Make a finished task from its row in history."""
+    spec, spec_checksum = spec_from(row[18])
+    stored = row[21]
+    if stored is not None and stored != checksum(row[20] or b"", spec_checksum):
+        raise DamagedError
+    if not is_sound(row[23], row[24]):
+        raise DamagedError
     labels = row[17]
     return Task(
         id=row[0],
         namespace=row[1],
         queue=row[2],
         type=row[3],
-        spec=spec_from(row[18]),
+        spec=spec,
         state=_STATES[row[4]],
         line=Line.NONE,
         created_at_ms=row[7],
         run_at_ms=row[8],
-        progress=progress_from(row[19]),
+        progress=NO_PROGRESS if row[19] is row[22] is None else progress_from(row),
         priority=row[6],
         attempt=row[9],
         version=row[10],
@@ -121,13 +161,17 @@ def finished_from(row: AnyRow) -> Task:
         last_outcome=_OUTCOMES[row[14]],
         labels=None if labels is None else _decode_labels(labels),
         input=row[20],
-        output=row[21],
-        finished_at_ms=row[22],
+        output=row[23],
+        finished_at_ms=row[25],
     )
 
 
 def task_inserted(task: Task) -> tuple[object, ...]:
-    """Return the parameters of ``insert_tasks``."""
+    """Return the parameters of ``insert_tasks``, which are a row as it will be read."""
+    _, spec, spec_checksum = spec_to(task.spec)
+    progress = progress_checksum = None
+    if task.progress is not NO_PROGRESS:
+        progress, progress_checksum = _progress_to(task.progress, task.version)
     return (
         task.id,
         task.namespace,
@@ -147,14 +191,19 @@ def task_inserted(task: Task) -> tuple[object, ...]:
         task.due_at_ms,
         task.is_guarded,
         None if task.labels is None else labels_to(task.labels),
-        spec_to(task.spec),
-        None if task.progress is NO_PROGRESS else _encode(task.progress),
+        spec,
+        progress,
         task.input,
+        checksum(task.input or b"", spec_checksum),
+        progress_checksum,
     )
 
 
 def task_updated(task: Task) -> tuple[object, ...]:
     """Return the parameters of ``update_tasks``; ``version`` is the one that was read."""
+    progress = progress_checksum = None
+    if task.progress is not NO_PROGRESS:
+        progress, progress_checksum = _progress_to(task.progress, task.version + 1)
     return (
         task.namespace,
         task.id,
@@ -169,12 +218,16 @@ def task_updated(task: Task) -> tuple[object, ...]:
         task.last_outcome,
         task.due_at_ms,
         task.is_guarded,
-        None if task.progress is NO_PROGRESS else _encode(task.progress),
+        progress,
+        progress_checksum,
     )
 
 
 def task_finished(task: Task) -> tuple[object, ...]:
     """Return the parameters of ``finish_tasks``; ``version`` is the one that was read."""
+    progress = progress_checksum = None
+    if task.progress is not NO_PROGRESS:
+        progress, progress_checksum = _progress_to(task.progress, task.version + 1)
     return (
         task.namespace,
         task.id,
@@ -184,13 +237,19 @@ def task_finished(task: Task) -> tuple[object, ...]:
         task.worker_id,
         task.last_outcome,
         task.finished_at_ms,
-        None if task.progress is NO_PROGRESS else _encode(task.progress),
+        progress,
         task.output,
+        progress_checksum,
+        checksum(task.output or b""),
     )
 
 
 def history_inserted(task: Task) -> tuple[object, ...]:
     """Return the parameters of ``insert_history``: a task that was never live in the store."""
+    _, spec, spec_checksum = spec_to(task.spec)
+    progress = progress_checksum = None
+    if task.progress is not NO_PROGRESS:
+        progress, progress_checksum = _progress_to(task.progress, task.version)
     return (
         task.id,
         task.namespace,
@@ -207,11 +266,14 @@ def history_inserted(task: Task) -> tuple[object, ...]:
         task.session_no,
         task.last_outcome,
         None if task.labels is None else labels_to(task.labels),
-        spec_to(task.spec),
-        None if task.progress is NO_PROGRESS else _encode(task.progress),
+        spec,
+        progress,
         task.input,
         task.output,
         task.finished_at_ms,
+        checksum(task.input or b"", spec_checksum),
+        progress_checksum,
+        checksum(task.output or b""),
     )
 
 
@@ -236,8 +298,7 @@ def names_to(names: Sequence[str]) -> str:
 
 
 def attempt_from(row: AnyRow) -> Attempt:
-    """Make an ended attempt from its row."""
-    error = row[8]
+    """Make an ended attempt from its row; a damaged error is not shown."""
     return Attempt(
         namespace=row[0],
         task_id=row[1],
@@ -247,12 +308,26 @@ def attempt_from(row: AnyRow) -> Attempt:
         handed_at_ms=row[5],
         ended_at_ms=row[6],
         state_after=row[7],
-        error=None if error is None else _decode_error(error),
+        error=error_from(row),
     )
+
+
+def error_from(row: AnyRow) -> ErrorInfo | None:
+    """Decode the error of an ended attempt; a damaged one is ``DAMAGED_ERROR``."""
+    data = row[8]
+    if data is None:
+        return None
+    if not is_sound(data, row[9]):
+        return DAMAGED_ERROR
+    try:
+        return _decode_error(data)
+    except ValueError:
+        return DAMAGED_ERROR
 
 
 def attempt_inserted(attempt: Attempt) -> tuple[object, ...]:
     """Return the parameters of ``insert_attempts``."""
+    error = None if attempt.error is None else _encode(attempt.error)
     return (
         attempt.namespace,
         attempt.task_id,
@@ -262,7 +337,8 @@ def attempt_inserted(attempt: Attempt) -> tuple[object, ...]:
         attempt.handed_at_ms,
         attempt.ended_at_ms,
         attempt.state_after,
-        None if attempt.error is None else _encode(attempt.error),
+        error,
+        None if error is None else checksum(error),
     )
 
 

@@ -14,6 +14,7 @@ from tenure.core.queue import Namespace, Queue
 from tenure.core.task_record import Progress, Task
 from tenure.core.worker import Worker
 from tenure.store import codec
+from tenure.store.damaged_row import suspect_from, tasks_from
 from tenure.store.failure import FenceLost
 from tenure.store.transaction import Tx
 
@@ -66,17 +67,17 @@ class Lapsed(msgspec.Struct, frozen=True, gc=False):
 
 async def load_tasks(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:
     """Load and lock live tasks, in the order of their keys."""
-    return [codec.task_from(row) for row in await tx.each("load_tasks", sorted(keys))]
+    return tasks_from(await tx.each("load_tasks", sorted(keys)), codec.task_from)
 
 
 async def read_tasks(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:
     """Read live tasks without locking them."""
-    return [codec.task_from(row) for row in await tx.each("read_tasks", sorted(keys))]
+    return tasks_from(await tx.each("read_tasks", sorted(keys)), codec.task_from)
 
 
 async def load_history(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:
     """Read finished tasks."""
-    return [codec.finished_from(row) for row in await tx.each("load_history", sorted(keys))]
+    return tasks_from(await tx.each("load_history", sorted(keys)), codec.finished_from)
 
 
 async def load_ended(tx: Tx, keys: Iterable[tuple[str, str, int]]) -> list[Attempt]:
@@ -91,19 +92,19 @@ async def load_attempts(tx: Tx, key: TaskKey) -> list[Attempt]:
 
 async def load_due(tx: Tx, *, now_ms: int, amount: int) -> list[Task]:
     """Lock tasks whose timer has fired; those that another server looks at are left out."""
-    return [codec.task_from(row) for row in await tx.one("load_due", now_ms, amount)]
+    return tasks_from(await tx.one("load_due", now_ms, amount), codec.task_from)
 
 
 async def load_held(tx: Tx, worker: Worker, *, amount: int) -> list[Task]:
     """Lock what a worker holds."""
     rows = await tx.one("load_held", worker.namespace, worker.queue, worker.id, amount)
-    return [codec.task_from(row) for row in rows]
+    return tasks_from(rows, codec.task_from)
 
 
 async def claim_tasks(tx: Tx, demands: Sequence[Demand]) -> list[Task]:
     """Lock the head of each line that is asked for."""
     rows = await tx.each("claim_tasks", [msgspec.structs.astuple(each) for each in demands])
-    return [codec.task_from(row) for row in rows]
+    return tasks_from(rows, codec.task_from)
 
 
 async def load_suspects(
@@ -112,9 +113,7 @@ async def load_suspects(
 ) -> list[tuple[str, Progress]]:
     """Return the suspects of the crash guard that (namespace, queue, worker) hold, by worker."""
     rows = await tx.each("load_suspects", sorted(workers))
-    return [
-        (cast("str", row[0]), codec.progress_from(cast("bytes | None", row[1]))) for row in rows
-    ]
+    return [suspect_from(row) for row in rows]
 
 
 async def count_control_group(

@@ -14,6 +14,7 @@ import msgspec
 from tenure.core.filter import TaskFilter
 from tenure.core.task_record import TERMINAL, Task, TaskState
 from tenure.store import codec, listing
+from tenure.store.damaged_row import tasks_from
 from tenure.store.listing import Slice, Total
 from tenure.store.transaction import Tx
 
@@ -54,12 +55,12 @@ async def find_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> 
 async def load_tasks(tx: Tx, namespace: str, ids: Sequence[str]) -> list[Task]:
     """Return tasks in the given order, without their payloads."""
     keys = [(namespace, each) for each in ids]
-    live: list[codec.AnyRow] = list(await tx.each("list_live_tasks", keys))
-    found = {row[0]: codec.task_from(row) for row in live}
+    live = await tx.each("list_live_tasks", keys)
+    found = {each.id: each for each in tasks_from(live, codec.task_from)}
     missing = [key for key in keys if key[1] not in found]
-    finished: list[codec.AnyRow] = list(await tx.each("list_finished_tasks", missing))
-    found |= {row[0]: codec.finished_from(row) for row in finished}
-    return [found[each] for each in ids]
+    finished = await tx.each("list_finished_tasks", missing)
+    found |= {each.id: each for each in tasks_from(finished, codec.finished_from)}
+    return [found[each] for each in ids if each in found]
 
 
 async def count_tasks(tx: Tx, namespace: str, where: TaskFilter, *, amount: int) -> Total:

@@ -38,7 +38,7 @@ class ErrorDetail(google.protobuf.message.Message):
     code: builtins.str
     message: builtins.str
     reason: builtins.str
-    """worker_inactive, unavailable"""
+    """worker_inactive, unavailable, data_damaged"""
     current_token: builtins.str
     """token_mismatch"""
     expected_attempt: builtins.int

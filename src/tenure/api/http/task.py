@@ -346,7 +346,7 @@ OPERATIONS: Final = (
         answer=view.EnqueuedView,
         status=HTTPStatus.CREATED,
         may_find=True,
-        errors=("not_found", "wrong_state", "already_exists"),
+        errors=("not_found", "wrong_state", "already_exists", "data_damaged"),
     ),
     Operation(
         method="POST",

@@ -133,6 +133,10 @@ class TaskView(View, frozen=True):
     output: Raw | UnsetType = UNSET
     output_base64: Base64 | UnsetType = msgspec.field(default=UNSET, name="outputBase64")
     output_encoding: Annotated[str, Meta(description="Of outputBase64")] | UnsetType = UNSET
+    damaged: (
+        Annotated[tuple[str, ...], Meta(description="Stored parts that are damaged and left out")]
+        | UnsetType
+    ) = UNSET
     schedule_to_start_ms: int | UnsetType = UNSET
     schedule_to_close_ms: int | UnsetType = UNSET
     start_to_close_ms: int | UnsetType = UNSET
@@ -344,6 +348,7 @@ def task(task: Task, *, with_payloads: bool = True) -> TaskView:
         cancel_reason=_set(progress.cancel_reason),
         is_pause_requested=progress.pause_wanted or UNSET,
         labels=task.labels or {},
+        damaged=task.damaged or UNSET,
         retry=_policy(spec.retry),
         **_asked(task),
         **(_payloads(task) if with_payloads else {}),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tenure.api.rpc import error
-from tenure.core import limits, token
+from tenure.core import damage, limits, token
 from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.core.task_record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.engine import command as c
@@ -307,6 +307,7 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         retry_of=spec.retry_of,
         version=task.version,
         output_encoding=task.output_encoding,
+        damaged=task.damaged,
     )
     if with_payload:
         made.input = task.input or b""
@@ -351,7 +352,10 @@ def attempt(view: AttemptView) -> task_pb2.Attempt:
 
 
 def result(task: Task) -> task_service_pb2.TaskResult:
-    """Show how a task ended, for whoever waits for it."""
+    """Show how a task ended, for whoever waits for it; a result that is lost is refused."""
+    if damage.is_result_lost(task):
+        refusal = error.detail(damage.refusal(task))
+        return task_service_pb2.TaskResult(task_id=task.id, refusal=refusal)
     progress = task.progress
     return task_service_pb2.TaskResult(
         task_id=task.id,

@@ -41,7 +41,8 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True):
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A task as it stands. Instants are those of the server; what is None has not happened.
 
-    Lists leave ``input`` and ``output`` out.
+    Lists leave ``input`` and ``output`` out. ``damaged`` names what the server has left out because
+    it is not as it was stored.
     """
 
     task_id: str
@@ -72,6 +73,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     parent_id: str = ""
     retry_of: str = ""
+    damaged: tuple[str, ...] = ()
 
 
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +141,7 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
         run_id=task.run_id,
         parent_id=task.parent_id,
         retry_of=task.retry_of,
+        damaged=tuple(task.damaged),
     )
 
 

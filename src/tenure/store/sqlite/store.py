@@ -22,6 +22,7 @@ from tenure.core.limits import READ_SECONDS_MAX, SQLITE_BUSY_MS, SQLITE_STATEMEN
 from tenure.store import migration, statement
 from tenure.store.failure import Conflict, Lost, Refused, StoreError, StoreInUseError
 from tenure.store.migration import Applied
+from tenure.store.sqlite.damaged_text import FORGIVING, read_rows
 from tenure.store.sqlite.thread import CallThread
 from tenure.store.statement import Part
 from tenure.store.transaction import Body, LaneName, Position, Probe, Row, Tx
@@ -49,6 +50,7 @@ _REFUSALS = (
     OverflowError,
     UnicodeEncodeError,
 )
+_DAMAGES = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
 _LOSSES = (apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.ConnectionClosedError)
 
 
@@ -72,8 +74,13 @@ class SqliteTx:
             self._probe(name)
         rows: Sequence[Row] = ()
         for part in _STATEMENTS[name].parts:
-            cursor = self._connection.execute(part.text, _bind(parameters[: part.parameter_count]))
-            rows = cursor.fetchall()
+            given = _bind(parameters[: part.parameter_count])
+            try:
+                rows = self._connection.execute(part.text, given).fetchall()
+            except UnicodeDecodeError:
+                if name not in FORGIVING:
+                    raise
+                rows = read_rows(self._connection, part.text, [given])
         return rows
 
     async def each(
@@ -91,7 +98,12 @@ class SqliteTx:
             self._probe(name)
         results: Sequence[Row] = ()
         for part in _STATEMENTS[name].parts:
-            results = self._run(part, rows)
+            try:
+                results = self._run(part, rows)
+            except UnicodeDecodeError:
+                if name not in FORGIVING:
+                    raise
+                results = read_rows(self._connection, part.text, rows)
         return results
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
@@ -429,6 +441,8 @@ def _translated(error: BaseException) -> BaseException:
         return Refused(type(error).__name__)
     if isinstance(error, _LOSSES):
         return Lost(f"SQLite: {type(error).__name__}", reason="storage_error")
+    if isinstance(error, _DAMAGES):
+        return Lost(f"SQLite: {error}: run tenure db check.", reason="storage_damaged")
     if isinstance(error, apsw.InterruptError):
         return Lost("The read took too long.", reason="read_timeout")
     return error

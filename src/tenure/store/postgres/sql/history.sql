@@ -22,28 +22,29 @@ SELECT drop_day_partitions(CAST(:before_day AS bigint));
 -- name: ensure_days(day)
 SELECT ensure_day_partitions(CAST(:day AS bigint));
 
--- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error)
+-- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum)
 INSERT INTO attempts (
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error
+    error, error_checksum
 )
 SELECT *
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:task_id AS uuid[]), CAST(:number AS integer[]),
     CAST(:outcome AS text[]), CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
-    CAST(:ended_at_ms AS bigint[]), CAST(:state_after AS text[]), CAST(:error AS bytea[])
+    CAST(:ended_at_ms AS bigint[]), CAST(:state_after AS text[]), CAST(:error AS bytea[]),
+    CAST(:error_checksum AS bigint[])
 );
 
--- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms)
+-- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum)
 INSERT INTO history (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
-    finished_at_ms
+    finished_at_ms, input_checksum, progress_checksum, output_checksum
 )
 SELECT
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, CAST(labels AS jsonb), spec, progress,
-    input, output, finished_at_ms
+    input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum
 FROM unnest(
     CAST(:id AS uuid[]), CAST(:namespace AS text[]), CAST(:queue AS text[]),
     CAST(:type AS text[]), CAST(:state AS text[]), CAST(:priority AS smallint[]),
@@ -51,17 +52,19 @@ FROM unnest(
     CAST(:version AS integer[]), CAST(:worker_id AS uuid[]), CAST(:handed_at_ms AS bigint[]),
     CAST(:session_no AS integer[]), CAST(:last_outcome AS text[]), CAST(:labels AS text[]),
     CAST(:spec AS bytea[]), CAST(:progress AS bytea[]), CAST(:input AS bytea[]),
-    CAST(:output AS bytea[]), CAST(:finished_at_ms AS bigint[])
+    CAST(:output AS bytea[]), CAST(:finished_at_ms AS bigint[]),
+    CAST(:input_checksum AS bigint[]), CAST(:progress_checksum AS bigint[]),
+    CAST(:output_checksum AS bigint[])
 ) AS g (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
-    finished_at_ms
+    finished_at_ms, input_checksum, progress_checksum, output_checksum
 );
 
 -- name: load_attempts(namespace, task_id)
 SELECT
     d.namespace, CAST(d.task_id AS text), a.number, a.outcome, CAST(a.worker_id AS text),
-    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error
+    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error, a.error_checksum
 FROM unnest(CAST(:namespace AS text[]), CAST(:task_id AS uuid[])) AS d (namespace, task_id)
 CROSS JOIN LATERAL (
     SELECT * FROM attempts AS e
@@ -73,7 +76,7 @@ ORDER BY a.number;
 -- name: load_ended(namespace, task_id, number)
 SELECT
     d.namespace, CAST(d.task_id AS text), a.number, a.outcome, CAST(a.worker_id AS text),
-    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error
+    a.handed_at_ms, a.ended_at_ms, a.state_after, a.error, a.error_checksum
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:task_id AS uuid[]), CAST(:number AS integer[])
 ) AS d (namespace, task_id, number)
@@ -88,7 +91,8 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, 0, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, NULL, false,
-    CAST(t.labels AS text), t.spec, t.progress, t.input, t.output, t.finished_at_ms
+    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum,
+    t.progress_checksum, t.output, t.output_checksum, t.finished_at_ms
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT * FROM history AS h WHERE h.namespace = d.namespace AND h.id = d.id OFFSET 0

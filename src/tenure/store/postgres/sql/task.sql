@@ -6,7 +6,7 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
-    CAST(t.labels AS text), t.spec, t.progress, t.input
+    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
     CAST(:line AS smallint[]), CAST(:priority_min AS smallint[]),
@@ -61,7 +61,7 @@ CROSS JOIN LATERAL (
     SELECT 1 FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
 ) AS t;
 
--- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
+-- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output, progress_checksum, output_checksum)
 -- Each live row is looked up by its primary key, then deleted by its place, whatever the
 -- statistics say. As a plain join this compared every row with every item after a VACUUM that saw
 -- the table empty (50 million pairs for 500 items and 100,000 rows), and hashed the whole table at
@@ -71,7 +71,7 @@ CROSS JOIN LATERAL (
 -- every write of a task raises it.
 WITH found AS MATERIALIZED (
     SELECT c.place, g.*
-    FROM unnest(CAST(:rows AS finish_tasks_row[])) AS g
+    FROM unnest(CAST(:rows AS finish_tasks_checked_row[])) AS g
     CROSS JOIN LATERAL (
         SELECT l.ctid AS place, l.id, l.version
         FROM tasks AS l
@@ -87,17 +87,17 @@ WITH found AS MATERIALIZED (
         t.created_at_ms, t.run_at_ms, t.handed_at_ms, g.finished_at_ms, g.attempt,
         t.version + 1 AS version, t.session_no, t.priority, t.id, g.worker_id, g.state,
         t.namespace, t.queue, t.type, g.last_outcome, t.labels, t.spec, g.progress, t.input,
-        g.output
+        g.output, t.input_checksum, g.progress_checksum, g.output_checksum
 )
 INSERT INTO history (
     created_at_ms, run_at_ms, handed_at_ms, finished_at_ms, attempt, version, session_no,
     priority, id, worker_id, state, namespace, queue, type, last_outcome, labels, spec, progress,
-    input, output
+    input, output, input_checksum, progress_checksum, output_checksum
 )
 SELECT * FROM gone
 RETURNING CAST(id AS text);
 
--- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
 -- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
 -- handed out with it, its worker must be as it is remembered (held by the same lock as in
 -- share_workers, and not waited for, so that the time stays true), not late, its queue not braked.
@@ -116,7 +116,7 @@ WITH receiver AS MATERIALIZED (
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
     version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,
-    spec, progress, input
+    spec, progress, input, input_checksum, progress_checksum
 )
 SELECT
     CAST(:id AS uuid), CAST(:namespace AS text), CAST(:queue AS text), CAST(:type AS text),
@@ -125,23 +125,24 @@ SELECT
     CAST(:version AS integer), CAST(:worker_id AS uuid), CAST(:handed_at_ms AS bigint),
     CAST(:session_no AS integer), CAST(:last_outcome AS text), CAST(:due_at_ms AS bigint),
     CAST(:is_guarded AS boolean), CAST(:labels AS jsonb), CAST(:spec AS bytea),
-    CAST(:progress AS bytea), CAST(:input AS bytea)
+    CAST(:progress AS bytea), CAST(:input AS bytea), CAST(:input_checksum AS bigint),
+    CAST(:progress_checksum AS bigint)
 WHERE floor(extract(epoch FROM clock_timestamp()) * 1000)
       BETWEEN CAST(:from_ms AS bigint) AND CAST(:until_ms AS bigint)
   AND (CAST(:worker_id AS uuid) IS NULL OR EXISTS (SELECT 1 FROM receiver))
 RETURNING CAST(id AS text);
 
--- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
+-- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum)
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
     version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,
-    spec, progress, input
+    spec, progress, input, input_checksum, progress_checksum
 )
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
     version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
-    CAST(labels AS jsonb), spec, progress, input
-FROM unnest(CAST(:rows AS insert_tasks_row[])) AS g;
+    CAST(labels AS jsonb), spec, progress, input, input_checksum, progress_checksum
+FROM unnest(CAST(:rows AS insert_tasks_checked_row[])) AS g;
 
 -- name: list_waiting(amount)
 -- The head of every line that has a claimable task, one index probe each: how long the first one
@@ -215,7 +216,8 @@ WHERE state = 'cancelling' AND worker_id = ANY(CAST(:worker_id AS uuid[]));
 SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
-    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input
+    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input, input_checksum,
+    progress_checksum
 FROM tasks
 WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
 ORDER BY due_at_ms
@@ -227,7 +229,8 @@ FOR UPDATE SKIP LOCKED;
 SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
-    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input
+    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input, input_checksum,
+    progress_checksum
 FROM (
     SELECT *
     FROM tasks AS c
@@ -241,7 +244,7 @@ FROM (
 ORDER BY held.id;
 
 -- name: load_suspects(namespace, queue, worker_id)
-SELECT CAST(t.worker_id AS text), t.progress
+SELECT CAST(t.worker_id AS text), t.progress, t.version, t.progress_checksum
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:worker_id AS uuid[])
 ) AS d (namespace, queue, worker_id)
@@ -259,7 +262,7 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
-    CAST(t.labels AS text), t.spec, t.progress, t.input
+    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT *
@@ -277,7 +280,7 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
-    CAST(t.labels AS text), t.spec, t.progress, t.input
+    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
     CAST(:line AS smallint[]), CAST(:priority_min AS smallint[]),
@@ -320,13 +323,13 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
-    CAST(t.labels AS text), t.spec, t.progress, t.input
+    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
 ) AS t;
 
--- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
 -- A hand-out that is a transaction by itself: see insert_alone.
 WITH receiver AS MATERIALIZED (
     SELECT 1
@@ -352,7 +355,8 @@ SET state = :state,
     last_outcome = :last_outcome,
     due_at_ms = :due_at_ms,
     is_guarded = :is_guarded,
-    progress = :progress
+    progress = :progress,
+    progress_checksum = :progress_checksum
 WHERE t.namespace = :namespace
   AND t.id = CAST(:id AS uuid)
   AND t.version = CAST(:version AS integer)
@@ -361,11 +365,11 @@ WHERE t.namespace = :namespace
   AND EXISTS (SELECT 1 FROM receiver)
 RETURNING CAST(t.id AS text);
 
--- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
+-- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum)
 -- By place, after a lookup by primary key: see finish_tasks.
 WITH found AS MATERIALIZED (
     SELECT c.place, g.*
-    FROM unnest(CAST(:rows AS update_tasks_row[])) AS g
+    FROM unnest(CAST(:rows AS update_tasks_checked_row[])) AS g
     CROSS JOIN LATERAL (
         SELECT l.ctid AS place, l.id, l.version
         FROM tasks AS l
@@ -386,7 +390,8 @@ SET state = g.state,
     last_outcome = g.last_outcome,
     due_at_ms = g.due_at_ms,
     is_guarded = g.is_guarded,
-    progress = g.progress
+    progress = g.progress,
+    progress_checksum = g.progress_checksum
 FROM found AS g
 WHERE t.ctid = g.place AND t.version = g.version
 RETURNING CAST(t.id AS text);

@@ -22,32 +22,32 @@ SELECT :before_day * 0;
 -- name: ensure_days(day)
 SELECT :day WHERE 0;
 
--- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error)
+-- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum)
 INSERT INTO attempts (
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error
+    error, error_checksum
 )
 VALUES (
     :namespace, :task_id, :number, :outcome, :worker_id, :handed_at_ms, :ended_at_ms,
-    :state_after, :error
+    :state_after, :error, :error_checksum
 );
 
--- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms)
+-- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum)
 INSERT INTO history (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
-    finished_at_ms
+    finished_at_ms, input_checksum, progress_checksum, output_checksum
 )
 VALUES (
     :id, :namespace, :queue, :type, :state, :priority, :created_at_ms, :run_at_ms, :attempt,
     :version, :worker_id, :handed_at_ms, :session_no, :last_outcome, :labels, :spec, :progress,
-    :input, :output, :finished_at_ms
+    :input, :output, :finished_at_ms, :input_checksum, :progress_checksum, :output_checksum
 );
 
 -- name: load_attempts(namespace, task_id)
 SELECT
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error
+    error, error_checksum
 FROM attempts
 WHERE namespace = :namespace AND task_id = :task_id
 ORDER BY number;
@@ -55,7 +55,7 @@ ORDER BY number;
 -- name: load_ended(namespace, task_id, number)
 SELECT
     namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after,
-    error
+    error, error_checksum
 FROM attempts
 WHERE namespace = :namespace AND task_id = :task_id AND number = :number;
 
@@ -63,6 +63,6 @@ WHERE namespace = :namespace AND task_id = :task_id AND number = :number;
 SELECT
     id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress, input,
-    output, finished_at_ms
+    input_checksum, progress_checksum, output, output_checksum, finished_at_ms
 FROM history
 WHERE namespace = :namespace AND id = :id;

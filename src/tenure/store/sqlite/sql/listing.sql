@@ -160,7 +160,7 @@ LIMIT :amount;
 SELECT
     id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress, NULL,
-    NULL, finished_at_ms
+    NULL, progress_checksum, NULL, NULL, finished_at_ms
 FROM history
 WHERE namespace = :namespace AND id = :id;
 
@@ -169,7 +169,7 @@ WHERE namespace = :namespace AND id = :id;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, NULL
+    progress, NULL, NULL, progress_checksum
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 

@@ -2,7 +2,7 @@
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
+    progress, input, input_checksum, progress_checksum
 FROM tasks
 WHERE line > 0
   AND namespace = :namespace
@@ -33,26 +33,27 @@ SELECT namespace, id
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
--- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output)
+-- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output, progress_checksum, output_checksum)
 -- A list of rows, which may be many: one statement per task costs nearly twice as much.
 WITH ends (
     namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress,
-    output
+    output, progress_checksum, output_checksum
 ) AS (
     VALUES (
         :namespace, :id, :version, :state, :attempt, :worker_id, :last_outcome,
-        :finished_at_ms, :progress, :output
+        :finished_at_ms, :progress, :output, :progress_checksum, :output_checksum
     )
 )
 INSERT INTO history (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
-    finished_at_ms
+    finished_at_ms, input_checksum, progress_checksum, output_checksum
 )
 SELECT
     t.id, t.namespace, t.queue, t.type, e.state, t.priority, t.created_at_ms, t.run_at_ms,
     e.attempt, t.version + 1, e.worker_id, t.handed_at_ms, t.session_no, e.last_outcome, t.labels,
-    t.spec, e.progress, t.input, e.output, e.finished_at_ms
+    t.spec, e.progress, t.input, e.output, e.finished_at_ms, t.input_checksum,
+    e.progress_checksum, e.output_checksum
 FROM ends AS e
 CROSS JOIN tasks AS t
 WHERE t.namespace = e.namespace AND t.id = e.id AND t.version = e.version
@@ -63,18 +64,18 @@ ON CONFLICT (namespace, id) DO UPDATE SET version = history.version;
 DELETE FROM tasks
 WHERE namespace = :namespace AND id IN (:id);
 
--- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
 -- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
 -- handed out with it, its worker must be as it is remembered, not late, and its queue not braked.
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
+    progress, input, input_checksum, progress_checksum
 )
 SELECT
     :id, :namespace, :queue, :type, :state, :line, :priority, :created_at_ms, :run_at_ms,
     :attempt, :version, :worker_id, :handed_at_ms, :session_no, :last_outcome, :due_at_ms,
-    :is_guarded, :labels, :spec, :progress, :input
+    :is_guarded, :labels, :spec, :progress, :input, :input_checksum, :progress_checksum
 WHERE now_ms() BETWEEN :from_ms AND :until_ms
   AND (
       :worker_id IS NULL
@@ -91,16 +92,16 @@ WHERE now_ms() BETWEEN :from_ms AND :until_ms
       )
   );
 
--- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input)
+-- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum)
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
+    progress, input, input_checksum, progress_checksum
 )
 VALUES (
     :id, :namespace, :queue, :type, :state, :line, :priority, :created_at_ms, :run_at_ms,
     :attempt, :version, :worker_id, :handed_at_ms, :session_no, :last_outcome, :due_at_ms,
-    :is_guarded, :labels, :spec, :progress, :input
+    :is_guarded, :labels, :spec, :progress, :input, :input_checksum, :progress_checksum
 );
 
 -- name: list_waiting(amount)
@@ -179,7 +180,7 @@ WHERE state = 'cancelling' AND worker_id = :worker_id;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
+    progress, input, input_checksum, progress_checksum
 FROM tasks
 WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
 ORDER BY due_at_ms
@@ -190,7 +191,7 @@ LIMIT :amount;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
+    progress, input, input_checksum, progress_checksum
 FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL
   AND namespace = :namespace
@@ -199,7 +200,7 @@ WHERE worker_id IS NOT NULL
 LIMIT :amount;
 
 -- name: load_suspects(namespace, queue, worker_id)
-SELECT worker_id, progress
+SELECT worker_id, progress, version, progress_checksum
 FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL
   AND namespace = :namespace
@@ -211,7 +212,7 @@ WHERE worker_id IS NOT NULL
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
+    progress, input, input_checksum, progress_checksum
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
@@ -223,7 +224,7 @@ SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
+    progress, input, input_checksum, progress_checksum
 FROM tasks
 WHERE line > 0
   AND namespace = :namespace
@@ -247,11 +248,11 @@ WHERE worker_id IS NOT NULL
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input
+    progress, input, input_checksum, progress_checksum
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
--- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
 -- A hand-out that is a transaction by itself: see insert_alone.
 UPDATE tasks
 SET state = :state,
@@ -265,7 +266,8 @@ SET state = :state,
     last_outcome = :last_outcome,
     due_at_ms = :due_at_ms,
     is_guarded = :is_guarded,
-    progress = :progress
+    progress = :progress,
+    progress_checksum = :progress_checksum
 WHERE namespace = :namespace
   AND id = :id
   AND version = :version
@@ -282,7 +284,7 @@ WHERE namespace = :namespace
         AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
   );
 
--- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress)
+-- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum)
 UPDATE tasks
 SET state = :state,
     line = :line,
@@ -295,7 +297,8 @@ SET state = :state,
     last_outcome = :last_outcome,
     due_at_ms = :due_at_ms,
     is_guarded = :is_guarded,
-    progress = :progress
+    progress = :progress,
+    progress_checksum = :progress_checksum
 WHERE namespace = :namespace AND id = :id AND version = :version;
 
 -- name: vacuum_tasks()
