@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 from pathlib import Path
 
 import apsw
+import asyncpg
 import pytest
 
+from tenure.store import table
+from tenure.store.location import make_store
 from tests.cli.conftest import invoke, read
 from tests.cli.server import ServerProcess
+from tests.cli.terminal import Terminal
 from tests.postgres import PostgresServer
+from tests.store.rows import (
+    FAULT,
+    NAMESPACE,
+    NOW,
+    ended_attempt,
+    finished_from,
+    insert,
+    pending,
+    task_id,
+)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -94,6 +110,73 @@ def test_a_damaged_file_is_found_out(tmp_path: Path) -> None:
     assert "is damaged" in result.stderr
     assert "restore a backup" in result.stderr
     assert invoke("db", "check", "--store", url, "-o", "json").exit_code == 1
+
+
+def test_every_damaged_payload_is_named(store_url: str) -> None:
+    asyncio.run(_fill(store_url))
+    sound = read(invoke("db", "check", "--store", store_url, "-o", "json"))
+    assert (sound["ok"], sound["rowCount"], sound["unverifiedCount"]) == (True, 51, 0)
+    asyncio.run(_damage(store_url))
+    result = invoke("db", "check", "--store", store_url)
+    assert result.exit_code == 1
+    assert "is damaged" in result.stderr
+    shown = invoke("db", "check", "--store", store_url, "-o", "json")
+    assert shown.exit_code == 1
+    found = json.loads(shown.stdout)
+    assert found["problems"] == [
+        f"tasks {NAMESPACE} {task_id(7)}: input",
+        f"history {NAMESPACE} {task_id(130)}: output",
+        f"attempts {NAMESPACE} {task_id(1)} attempt 1: error",
+    ]
+    assert (found["ok"], found["rowCount"]) == (False, 51)
+    for problem in found["problems"]:
+        assert problem in result.stderr
+
+
+def test_rows_without_checksums_are_counted(store_url: str) -> None:
+    asyncio.run(_fill(store_url))
+    asyncio.run(_execute(store_url, "UPDATE tasks SET input_checksum = NULL"))
+    result = invoke("db", "check", "--store", store_url)
+    assert result.exit_code == 0
+    assert "25 of 51 rows have no checksum" in result.stderr
+
+
+async def _fill(url: str) -> None:
+    store = make_store(url, clock=lambda: NOW)
+    await store.open()
+    await insert(store, *[pending(n, input=b"1000000001") for n in range(25)])
+    ended = [finished_from(pending(n), output=b"1000000001") for n in range(120, 145)]
+    await store.transaction(lambda tx: table.insert_finished(tx, ended))
+    attempts = [ended_attempt(1, 1, error=FAULT)]
+    await store.transaction(lambda tx: table.insert_attempts(tx, attempts))
+    await store.close()
+
+
+async def _damage(url: str) -> None:
+    data = "CAST('9000000001' AS BLOB)" if url.startswith("sqlite") else "CAST('9' AS bytea)"
+    await _execute(url, f"UPDATE tasks SET input = {data} WHERE id = '{task_id(7)}'")
+    await _execute(url, f"UPDATE history SET output = {data} WHERE id = '{task_id(130)}'")
+    await _execute(url, f"UPDATE attempts SET error = {data}")
+
+
+async def _execute(url: str, sql: str) -> None:
+    """Change rows behind the back of every server."""
+    if url.startswith("sqlite"):
+        file = apsw.Connection(url.removeprefix("sqlite:///"))
+        file.execute(sql)
+        file.close()
+        return
+    connection = await asyncpg.connect(url)
+    await connection.execute(sql)
+    await connection.close()
+
+
+def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tenure.db"
+    asyncio.run(_fill(url))
+    with Terminal("db", "check", "--store", url, env={}) as terminal:
+        terminal.until("rows checked")
+        terminal.until("is sound")
 
 
 @pytest.mark.parametrize(

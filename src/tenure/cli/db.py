@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,8 +16,10 @@ from tenure.cli.invocation import output_option
 from tenure.cli.parameter import examples, store_option
 
 if TYPE_CHECKING:
-    from tenure.cli.inspection import Status
+    from tenure.cli.inspection import Check, Status
     from tenure.cli.output import Output
+
+_PROGRESS_SECONDS: Final = 0.2
 
 
 @click.group(short_help="Look after the database of a server.")
@@ -103,25 +107,62 @@ def _facts(status: Status) -> Iterator[tuple[str, object]]:
 @store_option
 @output_option
 def check(store_url: str, form: str) -> None:
-    """Check every page of a SQLite file, or that PostgreSQL is reachable and can be written.
+    """Check the database, and compare every stored payload with its checksum.
 
-    The exit code is 1 if something is wrong with it.
+    Every page of a SQLite file is looked at; a PostgreSQL must be reachable and writable. It works
+    beside a running server. The exit code is 1 if something is wrong, and each damaged row is
+    named.
     """
     from tenure.cli import inspection  # noqa: PLC0415 (loads the store)
-    from tenure.store.location import shown  # noqa: PLC0415
+    from tenure.cli.text import one_line  # noqa: PLC0415
 
     with _store_errors(form, store_url) as output:
-        problems = inspection.check(store_url)
-        where = shown(store_url)
+        progress = _RowProgress()
+        try:
+            found = inspection.check(store_url, progress)
+        finally:
+            progress.end()
         if not output.is_table:
-            output.write({"store": where, "ok": not problems, "problems": problems})
-        elif not problems:
-            output.say(f"{where} is sound.")
-        if problems and not output.is_table:
-            raise click.exceptions.Exit(ExitCode.FAILED)
-        if problems:
+            output.write(found)
+            if not found.ok:
+                raise click.exceptions.Exit(ExitCode.FAILED)
+        elif found.ok:
+            output.say(f"{found.store} is sound.")
+            _note_unverified(output, found)
+        else:
+            for problem in found.problems:
+                output.note(one_line(problem))
             raise CliError(
-                f"{where} is damaged or cannot be written.",
-                why="; ".join(problems[:5]) + ".",
+                f"{found.store} is damaged or cannot be written.",
+                why="; ".join(map(one_line, found.problems[:5])) + ".",
                 hint="Keep a copy of the database as it is, then restore a backup.",
             )
+
+
+def _note_unverified(output: Output, found: Check) -> None:
+    if not found.is_verified:
+        output.note("Payloads have no checksums before the schema is up to date: tenure db migrate")
+    elif found.unverified_count:
+        output.note(
+            f"{found.unverified_count} of {found.row_count} rows have no checksum: an earlier "
+            "version has written them."
+        )
+
+
+class _RowProgress:
+    """Says on a terminal how many rows were looked at, some times a second."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+        self._next_s = 0.0
+
+    def __call__(self, row_count: int) -> None:
+        now_s = time.monotonic()
+        if self._is_shown and now_s >= self._next_s:
+            self._next_s = now_s + _PROGRESS_SECONDS
+            click.echo(f"\r{row_count} rows checked", nl=False, err=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._next_s:
+            click.echo(err=True)

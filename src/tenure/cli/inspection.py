@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import apsw
 import msgspec
@@ -19,11 +19,15 @@ from tenure.core.limits import CONNECT_SECONDS_MAX, SQLITE_BUSY_MS
 from tenure.engine.clock import SystemClock
 from tenure.store import location, migration, statement
 from tenure.store.migration import Applied
+from tenure.store.scan import Scan, scan
+from tenure.store.sqlite.damaged_text import read_rows
 from tenure.store.statement import Statement
 
 T = TypeVar("T")
 _SQLITE: Final = "sqlite"
 _POSTGRES: Final = "postgres"
+# The migration that brought the columns for them.
+_CHECKSUMS: Final = "checksum"
 # Looking at every page of a large file takes its time.
 _CHECK_SECONDS_MAX: Final = 600.0
 
@@ -47,10 +51,25 @@ class Status(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     wal_bytes: int | None = None
 
 
+class Check(msgspec.Struct, frozen=True, rename="camel"):
+    """What is wrong with a database.
+
+    ``unverified_count`` rows were written before there were checksums, and ``is_verified`` tells
+    whether the schema has any.
+    """
+
+    store: str
+    ok: bool
+    problems: list[str]
+    row_count: int
+    unverified_count: int
+    is_verified: bool
+
+
 class Reader(Protocol):
     """Runs named statements that only read."""
 
-    async def rows(self, name: str) -> Sequence[Sequence[object]]:
+    async def rows(self, name: str, *parameters: object) -> Sequence[Sequence[object]]:
         """Return the rows of a statement."""
         ...
 
@@ -75,10 +94,13 @@ class SqliteReader:
         self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         self._connection.set_busy_timeout(SQLITE_BUSY_MS)
 
-    async def rows(self, name: str) -> Sequence[Sequence[object]]:
+    async def rows(self, name: str, *parameters: Any) -> Sequence[Sequence[object]]:  # noqa: ANN401 (apsw's own type for values)
         """Return the rows of a statement."""
         (part,) = self._statements[name].parts
-        return self._connection.execute(part.text).fetchall()
+        try:
+            return self._connection.execute(part.text, parameters).fetchall()
+        except UnicodeDecodeError:
+            return read_rows(self._connection, part.text, [parameters])
 
     async def applied(self) -> list[Applied]:
         """Return the migrations that the database has."""
@@ -115,10 +137,10 @@ class PostgresReader:
             statement_cache_size=0,
         )
 
-    async def rows(self, name: str) -> Sequence[Sequence[object]]:
+    async def rows(self, name: str, *parameters: object) -> Sequence[Sequence[object]]:
         """Return the rows of a statement."""
         (part,) = self._statements[name].parts
-        return [tuple(row) for row in await self._connection.fetch(part.text)]
+        return [tuple(row) for row in await self._connection.fetch(part.text, *parameters)]
 
     async def applied(self) -> list[Applied]:
         """Return the migrations that the database has."""
@@ -158,9 +180,9 @@ def read_status(url: str) -> Status:
     return asyncio.run(_with_reader(url, lambda reader: _status(url, reader)))
 
 
-def check(url: str) -> list[str]:
-    """Return what is wrong with a database; nothing, if it is sound."""
-    return asyncio.run(_with_reader(url, _problems))
+def check(url: str, tell: Callable[[int], None] = lambda _: None) -> Check:
+    """Return what is wrong with a database; ``tell`` hears how many rows were looked at."""
+    return asyncio.run(_with_reader(url, lambda reader: _check(url, reader, tell)))
 
 
 async def _with_reader(url: str, look: Callable[[Reader], Awaitable[T]]) -> T:
@@ -203,6 +225,24 @@ def _wal_bytes(path: str) -> int:
     return wal.stat().st_size if wal.exists() else 0
 
 
-async def _problems(reader: Reader) -> list[str]:
+async def _check(url: str, reader: Reader, tell: Callable[[int], None]) -> Check:
     rows = await reader.rows("check_integrity")
-    return [str(row[0]) for row in rows if row[0] != "ok"]
+    problems = [str(row[0]) for row in rows if row[0] != "ok"]
+    found = Scan()
+    is_verified = any(step.name == _CHECKSUMS for step in await reader.applied())
+    if is_verified:
+        try:
+            found = await scan(reader.rows, tell)
+        except apsw.CorruptError as error:
+            problems.append(f"not all payloads can be read: {error}")
+    problems += found.problems
+    if found.damaged_count > len(found.problems):
+        problems.append(f"and {found.damaged_count - len(found.problems)} damaged rows more")
+    return Check(
+        store=location.shown(url),
+        ok=not problems,
+        problems=problems,
+        row_count=found.row_count,
+        unverified_count=found.unverified_count,
+        is_verified=is_verified,
+    )

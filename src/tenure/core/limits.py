@@ -526,3 +526,7 @@ DIAGNOSIS_MS_MAX: Final = 8 * _SECOND_MS
 # Lines of one kind, and rows that one check reads.
 FINDINGS_MAX: Final = 20
 DIAGNOSED_ROWS_MAX: Final = 10_000
+# Rows that `db check` has in memory at a time: 80 MiB if each has the largest input and output.
+SCANNED_ROWS_MAX: Final = 20
+# Damaged rows that it names; of more there is only the number.
+SCANNED_DAMAGES_MAX: Final = 100
