@@ -9,7 +9,14 @@ import apsw
 from tenure.cli.exit_code import EXIT_CODES, ExitCode
 from tenure.cli.failure import CliError
 from tenure.errors import TenureError
-from tenure.store.failure import MISCONFIGURED, Lost, SchemaError, StoreError, StoreInUseError
+from tenure.store.failure import (
+    MISCONFIGURED,
+    Lost,
+    SchemaError,
+    StoreDamagedError,
+    StoreError,
+    StoreInUseError,
+)
 from tenure.store.location import shown
 
 _LOOK: Final = "Check --store, and that the database is there and may be used by you."
@@ -33,6 +40,8 @@ def failure_of(error: Exception, url: str) -> CliError | None:
         return CliError(str(error), why=f"The store is {where}.", exit_code=ExitCode.CONFLICT)
     if isinstance(error, Lost) and error.reason == MISCONFIGURED:
         return _unreachable(where, str(error), _POOLED)
+    if isinstance(error, StoreDamagedError):
+        return CliError(str(error), why=f"The store is {where}.", exit_code=ExitCode.UNREACHABLE)
     if isinstance(error, StoreError):
         return _unreachable(where, str(error))
     if isinstance(error, apsw.Error):

@@ -530,3 +530,6 @@ DIAGNOSED_ROWS_MAX: Final = 10_000
 SCANNED_ROWS_MAX: Final = 20
 # Damaged rows that it names; of more there is only the number.
 SCANNED_DAMAGES_MAX: Final = 100
+# How long the structure of a SQLite file is looked at before a server starts: a warm file of 1 GiB
+# is done by then, and nobody waits longer for a large one.
+SQLITE_CHECK_MS_MAX: Final = 2 * _SECOND_MS

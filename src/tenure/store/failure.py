@@ -48,3 +48,7 @@ class SchemaError(StoreError):
 
 class StoreInUseError(StoreError):
     """Another server works on the same SQLite file."""
+
+
+class StoreDamagedError(StoreError):
+    """The structure of the SQLite file is broken."""

@@ -23,6 +23,7 @@ from tenure.store import migration, statement
 from tenure.store.failure import Conflict, Lost, Refused, StoreError, StoreInUseError
 from tenure.store.migration import Applied
 from tenure.store.sqlite.damaged_text import FORGIVING, read_rows
+from tenure.store.sqlite.start_check import check_file
 from tenure.store.sqlite.thread import CallThread
 from tenure.store.statement import Part
 from tenure.store.transaction import Body, LaneName, Position, Probe, Row, Tx
@@ -250,6 +251,8 @@ class SqliteStore:
         self._connection = self._connect()
         self._reader = self._connect()
         self._scanner = self._connect()
+        if self._is_file:
+            check_file(self._reader)
         self._migrate(self._connection)
         for reader in (self._reader, self._scanner):
             reader.pragma("query_only", 1)
