@@ -45,6 +45,7 @@ POSTGRES = {
     "superuser_reserved_connections": "3",
     "connection_count": "20",
     "version": "170002",
+    "data_checksums": "on",
 }
 
 
@@ -132,16 +133,17 @@ class TestStore:
     @pytest.mark.parametrize(
         ("changes", "expected"),
         [
-            ({}, [OK, OK, OK]),
-            ({"version": "120009"}, [PROBLEM, OK, OK]),
-            ({"version": "130001"}, [OK, OK, OK]),
-            ({"connection_count": "80"}, [OK, WARNING, OK]),
-            ({"connection_count": "95"}, [OK, PROBLEM, OK]),
-            ({"max_connections": "3", "connection_count": "1"}, [OK, PROBLEM, OK]),
-            ({"autovacuum": "off"}, [OK, OK, WARNING]),
+            ({}, [OK, OK, OK, OK]),
+            ({"version": "120009"}, [PROBLEM, OK, OK, OK]),
+            ({"version": "130001"}, [OK, OK, OK, OK]),
+            ({"connection_count": "80"}, [OK, WARNING, OK, OK]),
+            ({"connection_count": "95"}, [OK, PROBLEM, OK, OK]),
+            ({"max_connections": "3", "connection_count": "1"}, [OK, PROBLEM, OK, OK]),
+            ({"autovacuum": "off"}, [OK, OK, WARNING, OK]),
+            ({"data_checksums": "off"}, [OK, OK, OK, WARNING]),
         ],
     )
-    def test_a_database_server_has_version_room_and_vacuum(
+    def test_a_database_server_has_version_room_vacuum_and_checksums(
         self,
         changes: dict[str, str],
         expected: list[Level],

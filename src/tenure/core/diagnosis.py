@@ -155,8 +155,8 @@ def _postgres_durability(settings: Mapping[str, str]) -> Finding:
 
 
 def check_database_server(settings: Mapping[str, str]) -> list[Finding]:
-    """Judge a PostgreSQL server: its version, its room for connections, its vacuum."""
-    return [_version(settings), _connections(settings), _vacuum(settings)]
+    """Judge a PostgreSQL server: its version, its connections, its vacuum, its checksums."""
+    return [_version(settings), _connections(settings), _vacuum(settings), _checksums(settings)]
 
 
 def _version(settings: Mapping[str, str]) -> Finding:
@@ -191,6 +191,16 @@ def _vacuum(settings: Mapping[str, str]) -> Finding:
     message = "Autovacuum is off: tables and indexes grow, and every claim gets slower."
     advice = "Turn it on: ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();"
     return Finding("store_vacuum", Level.WARNING, message, advice, {"autovacuum": "off"})
+
+
+def _checksums(settings: Mapping[str, str]) -> Finding:
+    """Tell whether a flipped bit is found wherever it is; payloads have checksums of ours."""
+    value = settings.get("data_checksums", "")
+    if value == "on":
+        return ok("store_checksums", "PostgreSQL verifies its pages.", dataChecksums=value)
+    message = "PostgreSQL has no data checksums: damage outside payloads goes unnoticed."
+    advice = "Stop the database and run pg_checksums --enable, or make it anew with initdb -k."
+    return Finding("store_checksums", Level.WARNING, message, advice, {"dataChecksums": value})
 
 
 def check_migrations(*, applied: Sequence[str], known: Sequence[str]) -> Finding:

@@ -78,7 +78,7 @@ LIMIT CAST(:amount AS integer);
 SELECT name, setting
 FROM pg_settings
 WHERE name IN (
-    'autovacuum', 'fsync', 'full_page_writes', 'max_connections',
+    'autovacuum', 'data_checksums', 'fsync', 'full_page_writes', 'max_connections',
     'superuser_reserved_connections', 'synchronous_commit'
 )
 UNION ALL
