@@ -534,3 +534,14 @@ async def test_exclusive_work_with_a_certain_lease_returns_its_result() -> None:
         stopped = await rig.start(only_one)
         await rig.stop(stopped)
         assert (await rig.finish_of(stopped)).kind == task_pb2.FINISH_KIND_CANCELLED
+
+
+async def test_exclusive_work_that_is_not_this_workers_any_more_gets_no_grace() -> None:
+    async with Rig(only_one_that_stays) as rig:
+        task = await rig.start(only_one_that_stays)
+        await GATES["entered"].wait()
+        await rig.stop(task, StopReason.LOST_LEASE)
+        await until(lambda: rig.reporter.stuck_counts == [1])
+        GATES["leave"].set()
+        await until(lambda: rig.executor.active_count == 0)
+        assert rig.reporter.finishes() == []

@@ -156,8 +156,10 @@ class TaskExecutor:
         """Ask an attempt to stop; what does not give way within its grace is abandoned."""
         execution = self._live.get((task_id, attempt))
         if execution is not None:
-            execution.is_over = execution.is_over or reason in _OVER
-            execution.stop(reason)
+            is_over = reason in _OVER
+            execution.is_over = execution.is_over or is_over
+            is_urgent = is_over and execution.is_exclusive
+            execution.stop(reason, grace_s=_EXCLUSIVE_GRACE_S if is_urgent else None)
 
     def stop_exclusive(self) -> None:
         """Stop what must not run when the lease may be over.
