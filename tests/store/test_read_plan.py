@@ -10,11 +10,23 @@ from typing import Any, Final
 import apsw
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
-from tenure.store import statement
+from tenure.store import statement, table
+from tenure.store.postgres import PostgresStore
 from tenure.store.postgres.store import READ_SETTINGS
 from tenure.store.sqlite import SqliteStore
-from tests.store.rows import HIGHEST_ID, NAMESPACE, NOW, QUEUE, worker_id
+from tests.store.rows import (
+    HIGHEST_ID,
+    NAMESPACE,
+    NOW,
+    QUEUE,
+    finished_from,
+    held,
+    insert,
+    pending,
+    worker_id,
+)
 
 POSTGRES: Final = statement.load("tenure.store.postgres.sql", mark="$")
 SQLITE: Final = statement.load("tenure.store.sqlite.sql", mark="?")
@@ -25,6 +37,7 @@ PAGE: Final = 21
 STEPS_PER_ROW: Final = 100
 # PostgreSQL goes to a row by an index page and a page of the table at most; and to the first one.
 BUFFERS_PER_ROW: Final = 3
+EMPTY_INDEX_BYTES: Final = 8_192
 Plan = dict[str, Any]
 
 ALL: Final = (NAMESPACE, "", "", "")
@@ -124,8 +137,8 @@ def fill(dialect: str) -> list[str]:
 async def reader(fresh_dsn: str) -> AsyncIterator[Any]:
     """Return a connection as the pool for reads has it; statistics change when a test says so."""
     connection = await asyncpg.connect(fresh_dsn, server_settings=READ_SETTINGS)
-    for table in ("tasks", "history_default", "workers"):
-        await connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    for relation in ("tasks", "history_default", "workers"):
+        await connection.execute(f"ALTER TABLE {relation} SET (autovacuum_enabled = off)")
     yield connection
     await connection.close()
 
@@ -137,9 +150,9 @@ async def test_postgres_looks_at_a_bounded_number_of_rows(
     if state == "vacuumed while empty":
         for sql in fill("postgres"):
             await reader.execute(sql)
-        for table in ("tasks", "history_default", "workers"):
-            await reader.execute(f"DELETE FROM {table}")
-            await reader.execute(f"VACUUM (TRUNCATE off) {table}")
+        for relation in ("tasks", "history_default", "workers"):
+            await reader.execute(f"DELETE FROM {relation}")
+            await reader.execute(f"VACUUM (TRUNCATE off) {relation}")
     for sql in fill("postgres"):
         await reader.execute(sql)
     if state == "good statistics":
@@ -182,6 +195,33 @@ def nodes(plan: Plan) -> Iterator[Plan]:
     yield plan
     for child in plan.get("Plans", ()):
         yield from nodes(child)
+
+
+async def test_tasks_that_are_done_at_once_never_enter_the_indexes_of_reads(
+    fresh_dsn: str,
+) -> None:
+    # A database of its own: an index does not shrink after other tests.
+    postgres_store = PostgresStore(fresh_dsn)
+    await postgres_store.open()
+    numbers = range(1, 1_001)
+    await insert(postgres_store, *(pending(number) for number in numbers))
+    taken = [replace(held(number), version=0) for number in numbers]
+    await postgres_store.transaction(lambda tx: table.update_tasks(tx, taken))
+    done = [finished_from(replace(task, version=1)) for task in taken]
+    await postgres_store.transaction(lambda tx: table.finish_tasks(tx, done))
+    await postgres_store.close()
+    connection = await asyncpg.connect(fresh_dsn)
+    try:
+        sizes = await connection.fetch(
+            "SELECT c.relname, pg_relation_size(c.oid) FROM pg_index AS i "
+            "JOIN pg_class AS c ON c.oid = i.indexrelid WHERE c.relkind = 'i' AND "
+            "(c.relname = 'tasks_resting' OR pg_get_expr(i.indpred, i.indrelid) LIKE '%succeeded%')"
+        )
+    finally:
+        await connection.close()
+    assert len(sizes) > 1
+    # One page is an index without entries.
+    assert all(size <= EMPTY_INDEX_BYTES for _, size in sizes), sizes
 
 
 @pytest.mark.parametrize("state", ["loaded", "analyzed"])
