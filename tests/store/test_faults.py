@@ -433,25 +433,6 @@ async def test_everything_works_behind_a_pooler(dsn: str) -> None:
         await store.close()
 
 
-async def test_a_read_on_postgres_has_a_time_limit(
-    dsn: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tenure.store.postgres.store.READ_SECONDS_MAX", 0.3)
-    store = PostgresStore(dsn)
-    await store.open()
-    blocker = await asyncpg.connect(dsn)
-    try:
-        async with blocker.transaction():
-            await blocker.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
-            with pytest.raises(Lost):
-                await live(store, 1)
-        assert await live(store, 1) == []
-    finally:
-        await blocker.close()
-        await store.close()
-
-
 async def test_a_read_on_sqlite_has_a_time_limit(
     sqlite_store: SqliteStore,
     monkeypatch: pytest.MonkeyPatch,
@@ -467,6 +448,29 @@ async def test_a_read_on_sqlite_has_a_time_limit(
         await sqlite_store.read(endless)
     assert failure.value.reason == "read_timeout"
     assert await sqlite_store.read(lambda tx: table.read_namespaces(tx, ["x/y"])) == []
+
+
+@pytest.mark.parametrize("kind", ["read", "scan"])
+async def test_a_read_on_postgres_has_a_time_limit(
+    dsn: str,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tenure.store.postgres.store.READ_SECONDS_MAX", 0.5)
+    store = PostgresStore(dsn)
+    await store.open()
+    blocker = await asyncpg.connect(dsn)
+    read = store.read if kind == "read" else store.scan
+    try:
+        async with blocker.transaction():
+            await blocker.execute("LOCK TABLE namespaces IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(Lost) as failure:
+                await read(lambda tx: table.read_namespaces(tx, ["x/y"]))
+        assert failure.value.reason == "read_timeout"
+        assert await read(lambda tx: table.read_namespaces(tx, ["x/y"])) == []
+    finally:
+        await blocker.close()
+        await store.close()
 
 
 async def test_a_lookup_does_not_wait_for_any_number_of_scans(store: Store) -> None:

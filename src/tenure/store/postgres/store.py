@@ -140,6 +140,13 @@ class Link:
         return await prepared.fetch(*parameters)
 
 
+def _read_failure(error: Exception) -> BaseException:
+    """Say what a failed read means: one that took too long is given up, and the store is well."""
+    if isinstance(error, TimeoutError | asyncpg.QueryCanceledError):
+        return Lost("The read took too long.", reason="read_timeout")
+    return translated(error)
+
+
 class PostgresStore:
     """The production store."""
 
@@ -398,7 +405,7 @@ class PostgresStore:
         try:
             return await self._read(body)
         except Exception as error:
-            failure = translated(error)
+            failure = _read_failure(error)
             if failure is error:
                 raise
             raise failure from error
@@ -413,7 +420,7 @@ class PostgresStore:
             finally:
                 self._scans.release()
         except Exception as error:
-            failure = translated(error)
+            failure = _read_failure(error)
             if failure is error:
                 raise
             raise failure from error
