@@ -97,7 +97,7 @@ class Engine:
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._heartbeats = HeartbeatRun(
-            store, clock, self.settings, meter=meter, lose=self._lose, pause=pause
+            store, clock, self.settings, meter=lambda: self.meter, lose=self._lose, pause=pause
         )
         self._sessions = self._heartbeats.sessions
         self.worker_keys = self._heartbeats.worker_keys

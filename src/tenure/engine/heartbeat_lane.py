@@ -35,7 +35,7 @@ class HeartbeatRun:
         clock: Clock,
         settings: Settings,
         *,
-        meter: Meter,
+        meter: Callable[[], Meter],
         lose: Lose,
         pause: Callable[[str], Awaitable[None]] | None,
     ) -> None:
@@ -54,7 +54,7 @@ class HeartbeatRun:
         """Renew what is asked for in one transaction, and answer."""
         await self._slow("before batch")
         commands = [command for command, _ in entries]
-        began = self._meter.now()
+        began = self._meter().now()
 
         async def body(tx: Tx) -> heartbeat.Beaten:
             if haste is not None:
@@ -84,8 +84,8 @@ class HeartbeatRun:
                 self.sessions.unanswered(command, answer, mono_ms=self._clock.monotonic_ms())
             else:
                 resolve(future, answer)
-        self._meter.ran(LaneName.HEARTBEAT, len(entries), began)
-        self._meter.refused(beaten.answers)
+        self._meter().ran(LaneName.HEARTBEAT, len(entries), began)
+        self._meter().refused(beaten.answers)
 
     async def _run_parts(
         self,
