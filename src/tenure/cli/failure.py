@@ -94,6 +94,10 @@ ADVICE: Final[dict[str, Advice]] = {
         "The server does not read this kind of content.",
         "Send JSON.",
     ),
+    "data_damaged": Advice(
+        "What was stored has changed on its disk or on the way there.",
+        "See what else is damaged: tenure db check; then restore a backup, or enqueue anew.",
+    ),
     "deadline_exceeded": Advice(
         "The answer took too long; whether the server acted is not known.",
         "Look at the present state, then try again.",
