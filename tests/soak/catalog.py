@@ -35,6 +35,7 @@ from tests.soak import (
     sqlite_kill,
     store_outage,
     stubborn_drain,
+    strangers,
 )
 from tests.soak.campaign import scene as campaign
 from tests.soak.result import Scenario
@@ -62,6 +63,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "fleet": fleet.run,
     "overload": overload.run,
     "heavy_readers": heavy_readers.run,
+    "strangers": strangers.run,
     # What nobody would send on purpose.
     "fuzz_http": fuzz_http.run,
     "fuzz_grpc": fuzz_grpc.run,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+import time
 from typing import Final, Self
 
 _DATA, _HEADERS, _RST, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
@@ -17,6 +18,7 @@ _HEAD_BYTES: Final = 9
 _INITIAL_WINDOW: Final = 4
 _STREAMS: Final = 3
 _FRAME_BYTES: Final = 16_384
+_ZEROS: Final = bytes(_FRAME_BYTES)
 
 
 class Call:
@@ -28,6 +30,14 @@ class Call:
         self.sent = 0
         self.has_answer = False
         self.is_over = asyncio.Event()
+        self._began_s = time.monotonic()
+        self.took_s = 0.0
+
+    def end(self) -> None:
+        """Note that the server has ended it, or its connection."""
+        if not self.is_over.is_set():
+            self.took_s = time.monotonic() - self._began_s
+            self.is_over.set()
 
 
 class RawConnection:
@@ -81,24 +91,29 @@ class RawConnection:
         self._writer.write(_frame(_HEADERS, _END_HEADERS, call.number, block))
         return call
 
-    async def send(self, call: Call, data: bytes) -> None:
-        """Send some of a message, as fast as the server takes it, until the call is over."""
-        while data and not call.is_over.is_set() and not self.is_over:
-            size = min(len(data), call.window, self._window, _FRAME_BYTES)
-            if size <= 0:
+    async def send_unfinished(self, call: Call, size: int) -> None:
+        """Announce a message of this size, and send all of it but its last byte.
+
+        It goes as fast as the server takes it, until the call is over.
+        """
+        head = struct.pack(">BI", 0, size)
+        left = len(head) + size - 1
+        while left and not call.is_over.is_set() and not self.is_over:
+            part = min(left, call.window, self._window, _FRAME_BYTES)
+            if part <= len(head):
                 self._moved.clear()
                 await self._moved.wait()
                 continue
-            self._writer.write(_frame(_DATA, 0, call.number, data[:size]))
-            data = data[size:]
-            call.window -= size
-            self._window -= size
-            call.sent += size
+            self._send(call, head + _ZEROS[: part - len(head)])
+            head = b""
+            left -= part
             await self._writer.drain()
 
-    async def send_unfinished(self, call: Call, size: int) -> None:
-        """Announce a message of this size, and send all of it but its last byte."""
-        await self.send(call, struct.pack(">BI", 0, size) + bytes(size - 1))
+    def _send(self, call: Call, data: bytes) -> None:
+        self._writer.write(_frame(_DATA, 0, call.number, data))
+        call.window -= len(data)
+        self._window -= len(data)
+        call.sent += len(data)
 
     async def _read(self) -> None:
         try:
@@ -111,7 +126,7 @@ class RawConnection:
             """The server has closed the connection."""
         finally:
             for call in self.calls.values():
-                call.is_over.set()
+                call.end()
             self._moved.set()
 
     def _take(self, kind: int, flags: int, number: int, body: bytes) -> None:
@@ -130,7 +145,7 @@ class RawConnection:
             self._writer.write(_frame(_PING, _ACK, 0, body))
         elif call is not None and (kind == _RST or (kind == _HEADERS and flags & _END_STREAM)):
             call.has_answer |= kind == _HEADERS
-            call.is_over.set()
+            call.end()
             self._moved.set()
 
     def _set_up(self, body: bytes) -> None:

@@ -374,14 +374,16 @@ CROWD_RETRY_MS: Final = 5 * _SECOND_MS
 # Streams that one connection to gRPC may have open; its client keeps the others back. A worker has
 # one and some calls, a client one and its calls.
 CONNECTION_STREAMS_MAX: Final = 256
-# What gRPC takes in of a stream before somebody reads it: the default of HTTP/2. Its own is 4 MiB,
-# and grows. Larger messages cost their sender one more round trip.
-STREAM_WINDOW_BYTES: Final = 64 * _KIB
-# What a message or a body may take to arrive: 4 MiB over 4 Mbit/s. It has ended within 10 s then.
-MESSAGE_MS: Final = 9 * _SECOND_MS
-# Of callers without a key, together at most 64 MiB: ten messages of 4 MiB that are being read, and
-# the windows of 320 calls that wait for that. A message that is there is read in less than 1 ms.
-STRANGER_MESSAGES_MAX: Final = 10
+# What gRPC takes in of a stream before somebody reads it; its own default is 4 MiB, and grows. The
+# sender of a larger message waits for one more round trip.
+STREAM_WINDOW_BYTES: Final = 16 * _KIB
+# Calls that gRPC has not handed over yet, because the loop is late; it refuses more by itself.
+PENDING_CALLS_MAX: Final = 2_000
+# What a message or a body may take to arrive: 4 MiB over 4.2 Mbit/s. A late loop ends it in 10 s.
+MESSAGE_MS: Final = 8 * _SECOND_MS
+# Messages of callers without a key that are read at a time, and calls that wait for that. With the
+# windows of these and of pending calls that is 60 MiB. A message that is there is read in 1 ms.
+STRANGER_MESSAGES_MAX: Final = 6
 STRANGER_CALLS_MAX: Final = 320
 # While others wait, one of them has this long: 4 MiB over 134 Mbit/s.
 STRANGER_MESSAGE_MS: Final = 250

@@ -25,16 +25,14 @@ from tenure.api.access import (
 from tenure.api.peer import rpc_address
 from tenure.api.rpc import error
 from tenure.api.rpc.doorkeeper import NEW_WORK, Doorkeeper
-from tenure.api.rpc.message_reader import MessageReader
+from tenure.api.rpc.message_reader import MessageReader, in_time
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
 from tenure.api.rpc.permission import OPEN_METHODS, RULES, Rule, Scope
 from tenure.api.scope import scope
-from tenure.core import limits
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
 from tenure.core.permission import Action
 from tenure.core.principal import Principal
 from tenure.errors import (
-    DeadlineExceeded,
     InvalidArgument,
     TenureError,
     Unavailable,
@@ -254,11 +252,7 @@ async def _checked(
     rule: Rule,
 ) -> AsyncIterator[object]:
     """Give the messages of a stream; the first says what the stream is about."""
-    try:
-        async with asyncio.timeout(limits.MESSAGE_MS / 1000):
-            first = await anext(requests, None)
-    except TimeoutError:
-        raise DeadlineExceeded("The first message did not arrive in time.") from None
+    first = await in_time(anext(requests, None))
     if first is None:
         return
     if isinstance(first, _BadMessage):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 import grpc
@@ -24,6 +24,8 @@ from tenure.errors import DeadlineExceeded, InvalidArgument, RateLimited
 
 if TYPE_CHECKING:
     from tenure.api.rpc.boundary import Context
+
+T = TypeVar("T")
 
 
 class StrangerMessages:
@@ -112,15 +114,24 @@ class MessageReader:
 
     async def read(self, context: Context, principal: Principal) -> bytes:
         """Return the one message of a call, as it was sent."""
-        try:
-            async with asyncio.timeout(limits.MESSAGE_MS / 1_000):
-                if principal.key_id:
-                    return await _receive(context)
-                async with self.strangers.place(_client(context)):
-                    return await _receive(context)
-        except TimeoutError:
-            message = "The message did not arrive in time. Send it faster, or in smaller parts."
-            raise DeadlineExceeded(message) from None
+        if principal.key_id:
+            return await in_time(_receive(context))
+        return await in_time(self._read_of_stranger(context))
+
+    async def _read_of_stranger(self, context: Context) -> bytes:
+        async with self.strangers.place(_client(context)):
+            return await _receive(context)
+
+
+async def in_time(reading: Awaitable[T]) -> T:
+    """Wait for a message, as long as one may take to arrive."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limits.MESSAGE_MS / 1_000):
+            return await reading
+    # Raised here, where nothing is its context: that would keep the call, with what came of its
+    # message, until the collector comes by.
+    message = "The message did not arrive in time. Send it faster, or in smaller parts."
+    raise DeadlineExceeded(message)
 
 
 def _crowded(message: str) -> RateLimited:

@@ -31,8 +31,9 @@ async def outcome(
         answered = await answer()
     except TenureError as refusal:
         # Its traceback holds this frame, and this frame would hold it and the request, until the
-        # collector comes by.
+        # collector comes by. So would the group that it came in.
         failure = refusal.with_traceback(None)
+        failure.__context__ = None
         code = failure.code
     except TimeoutError:
         failure = DeadlineExceeded()

@@ -89,6 +89,7 @@ class RpcServer:
                 # What nobody reads yet must stay small; it does not grow with the line either.
                 ("grpc.http2.lookahead_bytes", limits.STREAM_WINDOW_BYTES),
                 ("grpc.http2.bdp_probe", 0),
+                ("grpc.server.max_pending_requests_hard_limit", limits.PENDING_CALLS_MAX),
                 # None: a compressed message is unpacked whole before its size is looked at.
                 ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
                 ("grpc.server_handshake_timeout_ms", limits.TLS_HANDSHAKE_MS),
