@@ -34,8 +34,8 @@ from tests.soak import (
     server_restart,
     sqlite_kill,
     store_outage,
-    stubborn_drain,
     strangers,
+    stubborn_drain,
 )
 from tests.soak.campaign import scene as campaign
 from tests.soak.result import Scenario

@@ -29,7 +29,8 @@ from tenure.v1 import task_service_pb2 as pb
 QUEUE: Final = "offered"
 TICK_S: Final = 0.005
 PATIENCE_S: Final = 60.0
-CHANNELS: Final = 4
+# A connection has 256 streams, and the server counts one that has ended a little longer.
+CHANNELS: Final = 8
 ACCEPTED: Final = "accepted"
 REFUSED: Final = "refused"
 OPTIONS: Final = task_pb2.TaskOptions(start_to_close_ms=600_000)
@@ -118,7 +119,7 @@ def _meaning(status: bytes) -> str:
     return REFUSED if status == b"429" else status.decode(errors="replace")
 
 
-_DATA, _HEADERS, _RST, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7
+_DATA, _HEADERS, _RST, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _END_HEADERS, _ACK = 1, 4, 1
 
 
@@ -159,6 +160,11 @@ class GrpcConnection(asyncio.Protocol):
         self._answered: set[int] = set()
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
+        # What the server takes: of the connection, and of each stream less than was sent on it.
+        self._room = 65_535
+        self._stream_room = 65_535
+        self._sent: Counter[int] = Counter()
+        self._waiting: deque[tuple[int, int]] = deque()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -177,10 +183,30 @@ class GrpcConnection(asyncio.Protocol):
         assert self._transport is not None
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         self._began_s[stream] = time.perf_counter()
-        self._transport.write(
-            _frame(_HEADERS, _END_HEADERS, stream, self._head)
-            + _frame(_DATA, _END_STREAM, stream, self._body)
-        )
+        self._transport.write(_frame(_HEADERS, _END_HEADERS, stream, self._head))
+        self._send_body(stream, _END_STREAM)
+
+    def _send_body(self, stream: int, flags: int) -> None:
+        self._waiting.append((stream, flags))
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what the server has room for, in the order in which it came."""
+        assert self._transport is not None
+        size = len(self._body)
+        for _ in range(len(self._waiting)):
+            if self._room < size:
+                return
+            stream, flags = self._waiting.popleft()
+            if stream not in self._began_s:
+                # It was refused before its body was sent.
+                continue
+            if self._sent[stream] + size > self._stream_room:
+                self._waiting.append((stream, flags))
+                continue
+            self._room -= size
+            self._sent[stream] += size
+            self._transport.write(_frame(_DATA, flags, stream, self._body))
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
@@ -200,14 +226,30 @@ class GrpcConnection(asyncio.Protocol):
         if kind == _DATA:
             self._answered.add(stream)
         elif kind in {_HEADERS, _RST} and (flags & _END_STREAM or kind == _RST):
+            if stream not in self._began_s:
+                # After its answer: the server does not want the rest of a call.
+                return
             answer = ACCEPTED if stream in self._answered else REFUSED
             self._answered.discard(stream)
             answer = answer if kind == _HEADERS else "reset"
+            self._sent.pop(stream, None)
             self._counting.done(answer, self._began_s.pop(stream), self.send)
+        elif kind == _WINDOW:
+            self._grow(stream, int.from_bytes(body))
         elif kind in {_SETTINGS, _PING} and not flags & _ACK:
+            if kind == _SETTINGS:
+                rooms = [value for name, value in struct.iter_unpack(">HI", body) if name == 4]
+                self._stream_room = rooms[-1] if rooms else self._stream_room
             self._transport.write(_frame(kind, _ACK, 0, body if kind == _PING else b""))
         elif kind == _GOAWAY:
             self._counting.answers["goaway"] += 1
+
+    def _grow(self, stream: int, size: int) -> None:
+        if stream:
+            self._sent[stream] -= size
+        else:
+            self._room += size
+        self._flush()
 
 
 class StreamConnection(GrpcConnection):
@@ -227,7 +269,7 @@ class StreamConnection(GrpcConnection):
     def _send_on(self, stream: int) -> None:
         assert self._transport is not None
         self._began_s[stream] = time.perf_counter()
-        self._transport.write(_frame(_DATA, 0, stream, self._body))
+        self._send_body(stream, 0)
 
     def _take(self, kind: int, flags: int, stream: int, body: bytes) -> None:
         if kind != _DATA:

@@ -424,8 +424,6 @@ OVERLOAD_RETRY_MS: Final = 1 * _SECOND_MS
 OVERLOAD_LOG_MS: Final = 1 * _SECOND_MS
 # What a stopping server gives open requests and streams, below the usual grace of 10 s.
 SHUTDOWN_MS: Final = 8 * _SECOND_MS
-# Time for the hello of a session; a stream that says nothing is closed.
-HELLO_MS: Final = 10 * _SECOND_MS
 # A call is answered within this; who waits longer asks again.
 CALL_MS: Final = 30 * _SECOND_MS
 # A frame stays below gRPC's own limit for a message, with room for what is around the payloads.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 from tenure.api.rate_limit import Allowance
 from tenure.api.rpc.boundary import Context, shutting_down
 from tenure.api.rpc.session import Session
 from tenure.api.scope import scope
-from tenure.core.limits import HELLO_MS
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument
 from tenure.v1 import session_service_pb2 as pb
@@ -38,11 +36,7 @@ class SessionService(session_service_pb2_grpc.SessionServiceServicer):
 
     async def Open(self, requests: AsyncIterator[pb.ClientFrame], context: Context) -> None:
         """Serve one session from its hello to its end."""
-        try:
-            async with asyncio.timeout(HELLO_MS / 1000):
-                first = await anext(requests, None)
-        except TimeoutError:
-            raise InvalidArgument("The first frame must come soon", field="hello") from None
+        first = await anext(requests, None)
         if first is None or not first.HasField("hello"):
             raise InvalidArgument("The first frame must have the hello", field="hello")
         if self._is_closing:
