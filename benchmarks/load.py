@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from tenure.core.limits import BULK_ENQUEUE_MAX
+from tenure.core.limits import BULK_ENQUEUE_MAX, STREAM_BYTES_MAX
 from tenure.core.task_record import NewTask, Spec, Task
 from tenure.core.worker import EndReason, NewWorker, WorkerMode
 from tenure.engine import command as c
@@ -157,6 +157,8 @@ class NoOpWorker:
     """A session that completes whatever it gets, in frames, one of them in flight."""
 
     is_open = True
+
+    room_bytes = STREAM_BYTES_MAX
 
     def __init__(self, engine: Engine, client: Client, worker_id: str) -> None:
         """Serve one registered worker."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tenure.core.crash_guard import Suspects
 from tenure.core.deal import Hand, deal, order
+from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.task_record import Task
 from tests.core.tasks import NAMESPACE, T0, fresh
 
@@ -234,3 +235,38 @@ def test_equal_offers_get_equal_shares(count: int) -> None:
     dealt = deal(tasks(count), [hand(number, credit=100) for number in range(3)])
     shares = Counter(offers(dealt))
     assert max(shares.values()) - min(shares[number] for number in range(3)) <= 1
+
+
+# -- Payloads
+
+
+def large(number: int, size: int, **changes: Any) -> Task:
+    """Return a task whose input was left in the store."""
+    return task(number, unread_bytes=size, **changes)
+
+
+def test_a_hand_gets_what_it_has_room_for_and_others_get_the_rest() -> None:
+    line = [large(number, 1_000) for number in range(5)]
+    hands = [hand(1, room_bytes=2_500), hand(2, room_bytes=1_000)]
+    dealt = [(each.id[-1], to.offer_id) for each, to in deal(line, hands)]
+    assert dealt == [("0", 1), ("1", 2), ("2", 1)]
+
+
+def test_a_deal_ends_with_the_first_task_that_does_not_fit_it() -> None:
+    line = [large(0, 600), large(1, 600), large(2, 10)]
+    assert [each.id for each, _ in deal(line, [hand(1)], room_bytes=1_000)] == [line[0].id]
+    assert [each.id for each, _ in deal(line[1:], [hand(1)], room_bytes=1_000)] == [
+        line[1].id,
+        line[2].id,
+    ]
+
+
+def test_whatever_its_size_a_task_fits_an_empty_hand() -> None:
+    huge = large(0, 100 * PAYLOAD_BYTES_MAX)
+    assert deal([huge], [hand(1, room_bytes=PAYLOAD_BYTES_MAX)])
+    assert not deal([huge], [hand(1, room_bytes=PAYLOAD_BYTES_MAX - 1)])
+
+
+def test_inputs_and_details_count_as_well_as_what_was_not_read() -> None:
+    progress = replace(fresh().progress, details=b"12")
+    assert task(0, input=b"123", progress=progress, unread_bytes=5).payload_bytes == 10

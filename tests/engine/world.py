@@ -19,6 +19,7 @@ import asyncpg
 from msgspec.structs import replace
 
 from tenure.core.lease import Beat
+from tenure.core.limits import STREAM_BYTES_MAX
 from tenure.core.retry import ErrorCategory, ErrorInfo
 from tenure.core.task_record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.worker import EndReason, NewWorker, WorkerMode
@@ -107,6 +108,8 @@ class Faults:
 
 class Sink:
     """A worker's end of a session, or a poll's that somebody else holds."""
+
+    room_bytes = STREAM_BYTES_MAX
 
     def __init__(self) -> None:
         self.is_open = True

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenure.core.limits import STREAM_BYTES_MAX
 from tenure.core.task_record import Task
 from tenure.core.worker import EndReason
 from tenure.engine import command as c
@@ -180,6 +181,8 @@ class Session:
 
     Either side may lose it before the other one knows.
     """
+
+    room_bytes = STREAM_BYTES_MAX
 
     def __init__(self, world: World, worker: WorkerProcess, server: Server) -> None:
         self._world = world

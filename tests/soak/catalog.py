@@ -17,6 +17,7 @@ from tests.soak import (
     fuzz_http,
     graceful_stop,
     heavy_readers,
+    large_inputs,
     lost_beats,
     lost_reply,
     lost_worker,
@@ -78,4 +79,5 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "campaign": campaign.run,
     "exclusive_cut": exclusive_cut.run,
     "stubborn_drain": stubborn_drain.run,
+    "large_inputs": large_inputs.run,
 }

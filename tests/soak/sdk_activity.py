@@ -45,6 +45,12 @@ def nap_in_thread(milliseconds: int) -> None:
     note("done")
 
 
+@activity(start_to_close="1h")
+async def measure(text: str) -> int:
+    """Say how large the input is."""
+    return len(text)
+
+
 @activity(start_to_close="1h", heartbeat_timeout="10s")
 def climb(steps: int) -> int:
     """Take many small steps; the checkpoint is the last one taken."""
@@ -164,6 +170,7 @@ ACTIVITIES = [
     *STUBBORN,
     nap,
     nap_in_thread,
+    measure,
     climb,
     hold_gil,
     block_loop,

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tenure.core.crash_guard import Suspects
+from tenure.core.limits import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, STREAM_BYTES_MAX
 from tenure.core.task_record import Task
 
 
@@ -27,6 +28,8 @@ class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_new: bool = False
     # The API key of a new poll, which has to be its worker's.
     speaker: str | None = None
+    # How much of payloads it can take.
+    room_bytes: int = STREAM_BYTES_MAX
 
 
 order = operator.attrgetter("priority", "run_at_ms", "id")
@@ -42,8 +45,11 @@ def deal(
     suspects: Mapping[str, Suspects] = MappingProxyType({}),
     *,
     most: int | None = None,
+    room_bytes: int = BATCH_BYTES_MAX,
 ) -> list[tuple[Task, Hand]]:
     """Give each task, best first, to the longest-waiting offer that may take it.
+
+    All together have ``room_bytes`` for payloads; what does not fit waits for the next deal.
 
     ``hands`` come in the order of their waiting; one that was served goes to the end. A task that
     a worker did not get three times prefers another worker. A suspect of the crash guard goes only
@@ -51,17 +57,26 @@ def deal(
     fewest free of further suspects. At ``most`` so many are given: what cannot be given does not
     use up a queue's limit.
     """
-    return _Deal(hands, suspects).run(tasks, most)
+    return _Deal(hands, suspects, room_bytes).run(tasks, most)
+
+
+def counted_bytes(task: Task) -> int:
+    """Return what a task takes of a hand's room: never so much that an empty one has not enough."""
+    return min(task.payload_bytes, PAYLOAD_BYTES_MAX)
 
 
 class _Deal:
     """What is left of the hands while a deal goes on."""
 
-    def __init__(self, hands: Sequence[Hand], suspects: Mapping[str, Suspects]) -> None:
+    def __init__(
+        self, hands: Sequence[Hand], suspects: Mapping[str, Suspects], room_bytes: int
+    ) -> None:
         self._hands = hands
         self._suspects = dict(suspects)
         self._reserved: set[str] = set()
         self._credits = [hand.credit for hand in hands]
+        self._rooms = [hand.room_bytes for hand in hands]
+        self._room_bytes = room_bytes
         self._turns = list(range(len(hands)))
         # Per type the waiting hands as a heap of (turn, index); stale turns are put right late.
         self._lines: dict[str, list[tuple[int, int]]] = {}
@@ -73,11 +88,15 @@ class _Deal:
         dealt: list[tuple[Task, Hand]] = []
         turn = len(self._hands)
         for task in sorted(tasks, key=order):
-            if most is not None and len(dealt) >= most:
+            size = counted_bytes(task)
+            if size > self._room_bytes or (most is not None and len(dealt) >= most):
+                # In the next deal it is the first.
                 break
-            index = self._choose(task)
+            index = self._choose(task, size)
             if index is None:
                 continue
+            self._room_bytes -= size
+            self._rooms[index] -= size
             self._turns[index] = turn
             self._credits[index] -= 1
             turn += 1
@@ -88,32 +107,35 @@ class _Deal:
             dealt.append((task, hand))
         return dealt
 
-    def _choose(self, task: Task) -> int | None:
+    def _choose(self, task: Task, size: int) -> int | None:
         """Return the longest-waiting fitting hand; an avoided worker only if there is no other."""
         line = self._lines.get(task.type)
         if line is None:
             return None
-        avoid = task.progress.avoid_worker_id
-        if avoid is None and not task.is_guarded:
-            return self._first(line)
+        first = self._first(line)
+        if first is None or self._fits(first, task, size):
+            return first
+        return self._look_further(line, task, size)
+
+    def _fits(self, index: int, task: Task, size: int) -> bool:
+        is_avoided = self._hands[index].worker_id == task.progress.avoid_worker_id
+        return not is_avoided and not self._is_closed(index, task, size)
+
+    def _look_further(self, line: list[tuple[int, int]], task: Task, size: int) -> int | None:
+        """Pass hands that do not fit; they keep their places."""
         passed: list[tuple[int, int]] = []
-        avoided: int | None = None
-        chosen: int | None = None
-        while chosen is None and (index := self._first(line)) is not None:
-            worker_id = self._hands[index].worker_id
-            if task.is_guarded and not self._has_room(worker_id, task):
-                passed.append(heapq.heappop(line))
-            elif worker_id == avoid:
-                passed.append(heapq.heappop(line))
-                avoided = index if avoided is None else avoided
-            else:
-                chosen = index
+        while (index := self._first(line)) is not None and not self._fits(index, task, size):
+            passed.append(heapq.heappop(line))
         for entry in passed:
             heapq.heappush(line, entry)
-        chosen = avoided if chosen is None else chosen
-        if chosen is None and task.is_guarded:
-            self._reserve(self._hands[index].worker_id for _, index in passed)
-        return chosen
+        if index is not None:
+            return index
+        for _, avoided in passed:
+            if not self._is_closed(avoided, task, size):
+                return avoided
+        if task.is_guarded:
+            self._reserve(self._hands[each].worker_id for _, each in passed)
+        return None
 
     def _has_room(self, worker_id: str, task: Task) -> bool:
         if worker_id in self._reserved:
@@ -126,6 +148,12 @@ class _Deal:
         if free:
             fewest = min(free, key=lambda each: self._suspects.get(each, _NO_SUSPECTS).count)
             self._reserved.add(fewest)
+
+    def _is_closed(self, index: int, task: Task, size: int) -> bool:
+        """Tell whether a hand has no room, for so many bytes or for one more suspect."""
+        if size > self._rooms[index]:
+            return True
+        return task.is_guarded and not self._has_room(self._hands[index].worker_id, task)
 
     def _first(self, line: list[tuple[int, int]]) -> int | None:
         """Return the longest-waiting hand of a line that has credit left."""

@@ -61,6 +61,18 @@ WORK_BATCH_MAX: Final = 500
 WORK_BATCH_BYTES_MAX: Final = 16 * _MIB
 # Some seconds of work for a lane; a full queue answers 429 before it accepts.
 LANE_QUEUE_MAX: Final = 10_000
+# Inputs, details and outputs that one batch hands out at most; the rest waits for the next batch.
+BATCH_BYTES_MAX: Final = 64 * _MIB
+# What a session, or a stream of results, may have before it that is not written yet.
+STREAM_BYTES_MAX: Final = 16 * _MIB
+# Answers to polls stay below gRPC's own limit for a message; one task always passes.
+POLL_BYTES_MAX: Final = 3 * _MIB
+# A claim looks at up to WORK_BATCH_MAX rows of each type. Larger inputs are read once it is known
+# that they are handed out. The SQL of the claim has this number.
+CLAIM_INPUT_BYTES_MAX: Final = 16 * _KIB
+# Payloads in commands that wait for a batch; beyond, new work is refused, and at twice as much
+# reports too. Some seconds of work with the largest payloads.
+LANE_BYTES_MAX: Final = 64 * _MIB
 # All or nothing in one transaction, so it must stay short.
 BULK_ENQUEUE_MAX: Final = 1_000
 # Attempts of a dead worker that one transaction puts back; the rest follows in the next.
@@ -69,8 +81,10 @@ RELEASE_BATCH_MAX: Final = 500
 DUE_BATCH_MAX: Final = 500
 # Rows that SQLite deletes at once while it blocks its only writer.
 RETENTION_BATCH_MAX: Final = 500
-# Rows that a lane remembers; about 1 KiB each without payload, so 50 MiB.
+# Rows that a lane remembers, without their inputs; about 1 KiB each, so 50 MiB.
 CACHE_ROWS_MAX: Final = 50_000
+# One with larger heartbeat details is not remembered.
+CACHE_DETAILS_BYTES_MAX: Final = 4 * _KIB
 # What fits a screen, and what one list answer costs at most.
 PAGE_SIZE_DEFAULT: Final = 20
 PAGE_SIZE_MAX: Final = 100

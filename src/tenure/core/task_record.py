@@ -212,7 +212,8 @@ class Task(msgspec.Struct, frozen=True, gc=False):
 
     ``worker_id`` is who holds the task; of a finished task, who held it last.
     ``last_outcome`` is how the attempt that ended last did end. ``damaged`` names the stored parts
-    that were not as they were written, and so are not here.
+    that were not as they were written, and so are not here. ``input`` is there for those who need
+    it; ``unread_bytes`` is the size of one that a claim has left in the store.
     """
 
     id: str
@@ -239,6 +240,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     output: bytes | None = None
     finished_at_ms: int | None = None
     damaged: tuple[str, ...] = ()
+    unread_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Assert what holds for every task in every state."""
@@ -250,6 +252,11 @@ class Task(msgspec.Struct, frozen=True, gc=False):
             assert self.attempt > 0
         assert self.line == 0 or state in _IN_LINE
         assert (self.finished_at_ms is not None) == (state in TERMINAL)
+
+    @property
+    def payload_bytes(self) -> int:
+        """About how large the task is on its way to a worker."""
+        return len(self.input or b"") + len(self.progress.details or b"") + self.unread_bytes
 
     @property
     def kind(self) -> TaskKind:

@@ -58,7 +58,7 @@ class Rehearsal:
         del shared
         if name == "claim_tasks":
             if self._sole is not None:
-                return (codec.task_inserted(self._sole),)
+                return ((*codec.task_inserted(self._sole), 0),)
             return await self._store.look("peek_tasks", rows)
         if name != "insert_tasks":
             raise _Unsuited(name)

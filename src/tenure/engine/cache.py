@@ -1,7 +1,7 @@
 """Rows that this server wrote last, so that the common report needs no read.
 
-Only ``dispatched`` and ``running`` ones, and bounded. A copy may be stale: the fenced save tells,
-and then the batch runs again from the database.
+Only ``dispatched`` and ``running`` ones, without inputs, and bounded. A copy may be stale: the
+fenced save tells, and then the batch runs again from the database.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from tenure.core.limits import CACHE_ROWS_MAX
+from tenure.core.limits import CACHE_DETAILS_BYTES_MAX, CACHE_ROWS_MAX
 from tenure.core.task_record import Task, TaskState
 from tenure.store.table import TaskKey
 
 _KEPT = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
+
+
+def _has_large_details(task: Task) -> bool:
+    details = task.progress.details
+    return details is not None and len(details) > CACHE_DETAILS_BYTES_MAX
 
 
 class RowCache:
@@ -31,10 +36,11 @@ class RowCache:
             return
         rows = self.rows
         for key, task in tasks.items():
-            if task.state not in _KEPT:
+            if task.state not in _KEPT or _has_large_details(task):
                 rows.pop(key, None)
             else:
-                rows[key] = task if are_new else replace(task, version=task.version + 1)
+                version = task.version if are_new else task.version + 1
+                rows[key] = replace(task, version=version, input=None, unread_bytes=0)
         while len(rows) > CACHE_ROWS_MAX:
             # The oldest entry: dictionaries keep the order of insertion.
             del rows[next(iter(rows))]

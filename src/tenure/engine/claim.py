@@ -18,8 +18,9 @@ from tenure.core import lease as lease_rules
 from tenure.core import queue as queue_rules
 from tenure.core import worker as worker_rules
 from tenure.core.crash_guard import Suspects
+from tenure.core.damage import Part
 from tenure.core.deal import Hand
-from tenure.core.limits import WORK_BATCH_MAX
+from tenure.core.limits import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, WORK_BATCH_MAX
 from tenure.core.task_effect import Decision, WakeQueue
 from tenure.core.task_event import HandedOut
 from tenure.core.task_record import ATTEMPT_HELD, Task
@@ -28,7 +29,7 @@ from tenure.engine import command as c
 from tenure.engine.mark import LineKey, Marks
 from tenure.engine.offer import Group, Offer, OfferBook
 from tenure.engine.working_set import WorkingSet
-from tenure.errors import InvalidArgument, TenureError
+from tenure.errors import InvalidArgument, Rejection, TenureError
 from tenure.store import table
 from tenure.store.table import Demand
 from tenure.store.transaction import Tx
@@ -64,6 +65,7 @@ class ClaimResult(msgspec.Struct):
     seen: list[Task] = msgspec.field(default_factory=list)
     undealt: list[Task] = msgspec.field(default_factory=list)
     took_ms: int = 0
+    room_bytes: int = BATCH_BYTES_MAX
 
 
 class ClaimPlanner:
@@ -158,7 +160,9 @@ class _Choice:
     def consider(self, offer: Offer, ending: int) -> None:
         is_new = not offer.is_checked
         credit = offer.credit(ending)
-        if credit <= 0 and not is_new:
+        room_bytes = offer.sink.room_bytes
+        if (credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX) and not is_new:
+            # With less room it could not take the next task, whichever it is.
             return
         is_useful = False
         for task_type in offer.types:
@@ -181,6 +185,7 @@ class _Choice:
                     session_no=offer.session_no,
                     is_new=is_new,
                     speaker=offer.speaker if is_new else None,
+                    room_bytes=room_bytes,
                 ),
             )
 
@@ -210,7 +215,10 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
         free = await _free_slots(tx, ws, ready)
         for group, tasks in ready.items():
             mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
-            _hand_over(ws, dealing.deal(tasks, mine, suspects, most=free[group]), result)
+            given = dealing.deal(
+                tasks, mine, suspects, most=free[group], room_bytes=result.room_bytes
+            )
+            await _hand_over(tx, ws, given, result)
     if result.seen:
         dealt = {(task.namespace, task.id) for task, _ in result.dealt}
         result.undealt = [task for task in result.seen if (task.namespace, task.id) not in dealt]
@@ -238,16 +246,33 @@ async def _suspects_held(
     return held
 
 
-def _hand_over(ws: WorkingSet, dealt: Iterable[tuple[Task, Hand]], result: ClaimResult) -> None:
+async def _hand_over(
+    tx: Tx,
+    ws: WorkingSet,
+    dealt: Sequence[tuple[Task, Hand]],
+    result: ClaimResult,
+) -> None:
+    """Decide the hand-outs, each with its input, of which large ones are read only now."""
+    unread = [(task.namespace, task.id) for task, _ in dealt if task.unread_bytes]
+    inputs = await table.load_inputs(tx, unread) if unread else {}
     events: dict[int, HandedOut] = {}
     for task, hand in dealt:
+        key = (task.namespace, task.id)
+        if task.unread_bytes and key not in inputs:
+            ws.tasks[key] = replace(task, damaged=(Part.INPUT,))
+            _refuse_damaged(ws, task)
+            continue
         event = events.get(hand.offer_id)
         if event is None:
             event = HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
             events[hand.offer_id] = event
-        decision = ws.apply((task.namespace, task.id), event)
+        result.room_bytes -= dealing.counted_bytes(task)
+        decision = ws.apply(key, event)
         assert isinstance(decision, Decision)
-        result.dealt.append((decision.task, hand.offer_id))
+        given = decision.task
+        if given.unread_bytes:
+            given = replace(given, input=inputs[key], unread_bytes=0)
+        result.dealt.append((given, hand.offer_id))
 
 
 def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
@@ -255,9 +280,7 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
     worker = ws.workers.get(hand.worker_id)
     if worker is not None and worker.namespace != hand.namespace:
         worker = None
-    refusal = worker_rules.hand_out_refusal(worker, hand.worker_id)
-    if worker is not None and hand.speaker is not None:
-        refusal = worker_rules.speaker_refusal(worker, hand.speaker) or refusal
+    refusal = _refusal(worker, hand)
     if refusal is not None:
         result.refused[hand.offer_id] = refusal.to_error()
         return False
@@ -270,6 +293,13 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
         _refuse_disabled(hand, result)
         return False
     return worker.id not in result.late and _is_registered_for(worker, hand, result)
+
+
+def _refusal(worker: Worker | None, hand: Hand) -> Rejection | None:
+    refusal = None
+    if worker is not None and hand.speaker is not None:
+        refusal = worker_rules.speaker_refusal(worker, hand.speaker)
+    return refusal or worker_rules.hand_out_refusal(worker, hand.worker_id)
 
 
 def _within_slots(ws: WorkingSet, hand: Hand) -> Hand:
@@ -313,11 +343,13 @@ def _ready_tasks(
     """Return what may be dealt: claimed rows that this batch left alone, and its fresh tasks."""
     ready: dict[Group, list[Task]] = {}
     for task in seen:
-        known = ws.tasks.setdefault((task.namespace, task.id), task)
         if task.damaged:
+            ws.tasks.setdefault((task.namespace, task.id), task)
             _refuse_damaged(ws, task)
-        elif known.line:
-            ready.setdefault((task.namespace, task.queue), []).append(known)
+            continue
+        found = _met(ws, task)
+        if found.line:
+            ready.setdefault((task.namespace, task.queue), []).append(found)
     if plan.is_direct and ws.new_tasks:
         groups = {(hand.namespace, hand.queue) for hand in plan.hands}
         for task in ws.new_tasks.values():
@@ -333,6 +365,16 @@ def _refuse_damaged(ws: WorkingSet, task: Task) -> None:
     if key not in ws.changed_tasks:
         ws.fail_damaged(key)
         ws.effects.append(WakeQueue(task.namespace, task.queue))
+
+
+def _met(ws: WorkingSet, seen: Task) -> Task:
+    """Return a claimed row as this batch knows it; what a command has loaded has no input."""
+    key = (seen.namespace, seen.id)
+    known = ws.tasks.get(key, seen)
+    if known is not seen and known.line:
+        known = replace(known, input=seen.input, unread_bytes=seen.unread_bytes)
+    ws.tasks[key] = known
+    return known
 
 
 async def _free_slots(

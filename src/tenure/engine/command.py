@@ -37,6 +37,11 @@ class Sink(Protocol):
         """Tell whether somebody still listens."""
         ...
 
+    @property
+    def room_bytes(self) -> int:
+        """Return how much of payloads can be given now; less than one means to wait."""
+        ...
+
     def give(self, tasks: Sequence[Task]) -> None:
         """Deliver handed-out tasks."""
         ...

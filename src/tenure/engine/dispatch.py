@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.queue import namespace_disabled
 from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
 from tenure.core.task_record import Line, Task
@@ -273,7 +274,7 @@ class Dispatch:
                 self.touch(session.group)
 
     def _could_use(self, offer: Offer, mono_ms: int) -> bool:
-        if offer.credit() <= 0:
+        if offer.credit() <= 0 or offer.sink.room_bytes < PAYLOAD_BYTES_MAX:
             return False
         return any(self._marks.has_backlog((*offer.group, each), mono_ms) for each in offer.types)
 
@@ -343,6 +344,12 @@ class Dispatch:
         session = self._book.session_of(worker_id)
         if session is not None and not session.is_draining:
             session.window = window
+            self.touch(session.group)
+
+    def has_room(self, worker_id: str) -> None:
+        """Go on with a session that had no room for payloads."""
+        session = self._book.session_of(worker_id)
+        if session is not None:
             self.touch(session.group)
 
     def end_session(self, worker_id: str, session_no: int) -> None:

@@ -42,7 +42,7 @@ from tenure.engine.services.key_use import write_last
 from tenure.engine.session_news import SessionNews
 from tenure.engine.settings import Settings
 from tenure.engine.store_time import StoreTime
-from tenure.engine.weight import weigh
+from tenure.engine.weight import payload_bytes, weigh
 from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
 from tenure.store.failure import Blocked, Conflict, FenceLost, Lost, Refused
 from tenure.store.transaction import LaneName, Store, Tx
@@ -101,8 +101,8 @@ class Engine:
         )
         self._sessions = self._heartbeats.sessions
         self.worker_keys = self._heartbeats.worker_keys
-        self._work = self._lane(self._run_work, weigh)
-        self._beats = self._lane(self._heartbeats.run, lambda _: 1)
+        self._work = self._lane(self._run_work, weigh, payload_bytes)
+        self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
         self._replicas = Replicas(store)
         self.results = ResultWatch(
             store,
@@ -130,12 +130,14 @@ class Engine:
         self,
         run: Callable[[list[Entry[C]]], Awaitable[None]],
         weigh: Callable[[C], int],
+        measure: Callable[[C], int],
     ) -> Lane[C]:
         return Lane(
             run,
             batch_max=self.settings.work_batch_max,
             queue_max=self.settings.lane_queue_max,
             weigh=weigh,
+            measure=measure,
             mono_ms=self.clock.monotonic_ms,
         )
 
@@ -248,6 +250,10 @@ class Engine:
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session is willing to hold."""
         self._dispatch.set_window(worker_id, window)
+
+    def has_room(self, worker_id: str) -> None:
+        """Go on with a session that had no room for payloads."""
+        self._dispatch.has_room(worker_id)
 
     def end_session(self, worker_id: str, session_no: int) -> None:
         """Remove the offer of a session that is over; a later one stays."""

@@ -55,8 +55,7 @@ async def run(
             touches.append((index, command))
     workers: dict[str, Worker] = {}
     if spoken_for:
-        workers = {each.id: each for each in await table.read_workers(tx, spoken_for)}
-        waiting = [each for each in waiting if _is_its_own(each, workers, answers)]
+        workers, waiting = await _compare_keys(tx, spoken_for, waiting, answers)
     while waiting:
         # One heartbeat per worker and round: a second one meets the token that the first made.
         first: dict[str, Placed] = {}
@@ -68,6 +67,17 @@ async def run(
         await tx.one("touch_server", touch.server_id, now_ms, *seen)
         answers[index] = now_ms
     return Beaten(answers, now_ms, workers)
+
+
+async def _compare_keys(
+    tx: Tx,
+    spoken_for: set[str],
+    waiting: list[Placed],
+    answers: list[object],
+) -> tuple[dict[str, Worker], list[Placed]]:
+    """Read workers, and keep the heartbeats that come with their keys."""
+    workers = {each.id: each for each in await table.read_workers(tx, spoken_for)}
+    return workers, [each for each in waiting if _is_its_own(each, workers, answers)]
 
 
 def _is_its_own(placed: Placed, workers: dict[str, Worker], answers: list[object]) -> bool:

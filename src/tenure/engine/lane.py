@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from tenure.core.limits import NEW_WORK_SHARE_MAX
+from tenure.core.limits import LANE_BYTES_MAX, NEW_WORK_SHARE_MAX
 from tenure.errors import RateLimited, TenureError, Unavailable
 
 C = TypeVar("C")
@@ -31,9 +31,13 @@ class Lane(Generic[C]):
         batch_max: int,
         queue_max: int,
         weigh: Callable[[C], int],
+        measure: Callable[[C], int] = lambda _: 0,
         mono_ms: Callable[[], int],
     ) -> None:
-        """Run batches with ``run``; it answers every future of its batch."""
+        """Run batches with ``run``; it answers every future of its batch.
+
+        ``weigh`` tells how much of a batch a command takes, ``measure`` the bytes of its payloads.
+        """
         self._run = run
         self._mono_ms = mono_ms
         # (position in the queue of all times, instant): what stands there or later came after it.
@@ -44,6 +48,8 @@ class Lane(Generic[C]):
         self._queue_max = queue_max
         self._new_work_max = queue_max * NEW_WORK_SHARE_MAX
         self._weigh = weigh
+        self._measure = measure
+        self._waiting_bytes = 0
         self._waiting: deque[Entry[C]] = deque()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -62,7 +68,11 @@ class Lane(Generic[C]):
         if self.is_closed:
             message = "The server is shutting down."
             raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
-        if len(self._waiting) >= (self._new_work_max if is_new_work else self._queue_max):
+        size = self._measure(command)
+        room_bytes = LANE_BYTES_MAX if is_new_work else 2 * LANE_BYTES_MAX
+        if len(self._waiting) >= (self._new_work_max if is_new_work else self._queue_max) or (
+            self._waiting_bytes + size > room_bytes
+        ):
             message = "The server has more requests than it can take. Try again shortly."
             raise RateLimited(message, retry_after_ms=RETRY_AFTER_MS)
         loop = self._loop
@@ -73,6 +83,7 @@ class Lane(Generic[C]):
         if not self._waiting:
             self._mark()
         self._waiting.append((command, future))
+        self._waiting_bytes += size
         if not self._wake.is_set():
             self._wake.set()
         return future
@@ -134,6 +145,7 @@ class Lane(Generic[C]):
         while self._waiting and weight < self._batch_max:
             entry = self._waiting.popleft()
             weight += self._weigh(entry[0])
+            self._waiting_bytes -= self._measure(entry[0])
             batch.append(entry)
         self._taken_count += len(batch)
         if self._waiting:

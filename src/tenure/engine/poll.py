@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tenure.core import worker as worker_rules
+from tenure.core.limits import POLL_BYTES_MAX
 from tenure.core.task_record import Task
 from tenure.core.worker import EndReason
 from tenure.engine.command import TaskRef
@@ -16,6 +18,7 @@ class Poll:
     """The sink of a poll; its future is the answer."""
 
     __slots__ = ("_deadline", "_future", "_wait_ms")
+    room_bytes: Final = POLL_BYTES_MAX
 
     def __init__(self, future: asyncio.Future[object], wait_ms: int) -> None:
         """Answer ``future``."""

@@ -1,4 +1,4 @@
-"""How much of a batch a command takes."""
+"""How much a command weighs: its share of a batch, and the bytes of its payloads."""
 
 from __future__ import annotations
 
@@ -24,9 +24,21 @@ _WEIGHTS: Final[dict[type, Callable[[Any], int]]] = {
     c.ProcessDue: lambda command: command.amount,
     c.ReleaseHeldTasks: lambda command: command.amount,
 }
+_BYTES: Final[dict[type, Callable[[Any], int]]] = {
+    c.EnqueueTasks: lambda command: sum([len(each.input or b"") for each in command.tasks]),
+    c.FinishTasks: lambda command: sum([len(each.output or b"") for each in command.items]),
+    c.HeartbeatTasks: lambda command: sum([len(each.details or b"") for each in command.items]),
+    c.CompleteById: lambda command: len(command.finish.output or b""),
+}
 
 
 def weigh(command: c.WorkCommand) -> int:
     """Return the tasks that a command is about, one if it names none; large payloads count more."""
     weight_of = _WEIGHTS.get(type(command))
     return 1 if weight_of is None else weight_of(command)
+
+
+def payload_bytes(command: c.WorkCommand) -> int:
+    """Return how large the payloads of a command are."""
+    measure = _BYTES.get(type(command))
+    return 0 if measure is None else measure(command)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core.attempt import Attempt, Outcome
 from tenure.core.checksum import checksum, is_sound, is_version_sound, versioned
@@ -127,9 +128,15 @@ def task_from(row: AnyRow) -> Task:
     )
 
 
-def listed_from(row: AnyRow) -> Task:
-    """Make a live or finished task from a row that has the columns of both."""
-    return task_from(row) if row[25] is None else finished_from(row)
+def claimed_from(row: AnyRow) -> Task:
+    """Make a task from a row of the claim, whose input may have been left in the store."""
+    task = task_from(row)
+    return replace(task, unread_bytes=row[23]) if row[23] else task
+
+
+def is_input_sound(data: bytes, stored: int | None, spec: bytes) -> bool:
+    """Tell whether an input that was read by itself is as it was stored, and so are its options."""
+    return stored is None or stored == checksum(data, checksum(spec))
 
 
 def finished_from(row: AnyRow) -> Task:

@@ -66,7 +66,7 @@ class Lapsed(msgspec.Struct, frozen=True, gc=False):
 
 
 async def load_tasks(tx: Tx, keys: Iterable[TaskKey]) -> list[Task]:
-    """Load and lock live tasks, in the order of their keys."""
+    """Load and lock live tasks, without their inputs, in the order of their keys."""
     return tasks_from(await tx.each("load_tasks", sorted(keys)), codec.task_from)
 
 
@@ -91,20 +91,26 @@ async def load_attempts(tx: Tx, key: TaskKey) -> list[Attempt]:
 
 
 async def load_due(tx: Tx, *, now_ms: int, amount: int) -> list[Task]:
-    """Lock tasks whose timer has fired; those that another server looks at are left out."""
+    """Lock tasks whose timer has fired; others that are looked at are left out, and inputs."""
     return tasks_from(await tx.one("load_due", now_ms, amount), codec.task_from)
 
 
 async def load_held(tx: Tx, worker: Worker, *, amount: int) -> list[Task]:
-    """Lock what a worker holds."""
+    """Lock what a worker holds; inputs are not read."""
     rows = await tx.one("load_held", worker.namespace, worker.queue, worker.id, amount)
     return tasks_from(rows, codec.task_from)
 
 
 async def claim_tasks(tx: Tx, demands: Sequence[Demand]) -> list[Task]:
-    """Lock the head of each line that is asked for."""
+    """Lock the head of each line that is asked for; large inputs are left in the store."""
     rows = await tx.each("claim_tasks", [msgspec.structs.astuple(each) for each in demands])
-    return tasks_from(rows, codec.task_from)
+    return tasks_from(rows, codec.claimed_from)
+
+
+async def load_inputs(tx: Tx, keys: Iterable[TaskKey]) -> dict[TaskKey, bytes]:
+    """Read the inputs of tasks that this transaction has locked; damaged ones are left out."""
+    rows: Sequence[codec.AnyRow] = await tx.each("load_inputs", sorted(keys))
+    return {(row[0], row[1]): row[2] for row in rows if codec.is_input_sound(*row[2:])}
 
 
 async def load_suspects(

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.lull import Lull
-from tenure.core.limits import FRAME_BYTES, LULL_ACKS_MAX
+from tenure.core.deal import counted_bytes
+from tenure.core.limits import (
+    FRAME_BYTES,
+    LULL_ACKS_MAX,
+    PAYLOAD_BYTES_MAX,
+    STREAM_BYTES_MAX,
+)
 from tenure.core.task_record import Task
 from tenure.engine.command import TaskRef
 from tenure.errors import TenureError
@@ -19,13 +25,16 @@ from tenure.v1 import task_pb2
 class Outbox:
     """Collects what a worker is to be told. Tasks, stops and cancels are bounded by its window.
 
-    Acknowledgements are bounded by what it reports: ``ack_count`` tells the reader when to wait.
+    Payloads are bounded by ``room_bytes``, which counts what is not written yet, acknowledgements
+    by what it reports: ``ack_count`` tells the reader when to wait.
     """
 
     def __init__(self, token_of: Callable[[Task], str] | None = None) -> None:
         """Start empty; ``token_of`` makes the tokens that the worker wants with its tasks."""
         self._token_of = token_of
         self._tasks: deque[Task] = deque()
+        self._unwritten_bytes = 0
+        self._frame_bytes = 0
         self._cancel: dict[TaskRef, None] = {}
         self._stop: dict[TaskRef, None] = {}
         self._acks: list[pb.Ack] = []
@@ -40,10 +49,23 @@ class Outbox:
         """Return how many acknowledgements wait."""
         return len(self._acks)
 
-    def put_tasks(self, tasks: Iterable[Task]) -> None:
+    def put_tasks(self, tasks: Sequence[Task]) -> None:
         """Hand over tasks."""
         self._tasks.extend(tasks)
+        self._unwritten_bytes += sum(map(counted_bytes, tasks))
         self._filled.set()
+
+    @property
+    def room_bytes(self) -> int:
+        """Return how much of payloads may still come."""
+        return STREAM_BYTES_MAX - self._unwritten_bytes
+
+    def written(self) -> bool:
+        """Note that the last frame was written; tell whether there is room again."""
+        had_room = self.room_bytes >= PAYLOAD_BYTES_MAX
+        self._unwritten_bytes -= self._frame_bytes
+        self._frame_bytes = 0
+        return not had_room and self.room_bytes >= PAYLOAD_BYTES_MAX
 
     def put_cancel(self, refs: Iterable[TaskRef]) -> None:
         """Ask for tasks to be cancelled."""
@@ -113,7 +135,8 @@ class Outbox:
         size = 0
         while self._tasks and size < FRAME_BYTES:
             task = self._tasks.popleft()
-            size += task_view.payload_bytes(task)
+            size += task.payload_bytes
+            self._frame_bytes += counted_bytes(task)
             yield task_view.assigned(task, self._token_of(task) if self._token_of else "")
 
 

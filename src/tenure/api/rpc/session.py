@@ -73,6 +73,11 @@ class Session:
         """Tell whether the worker still listens."""
         return self._is_open
 
+    @property
+    def room_bytes(self) -> int:
+        """Return how much of payloads can be given now."""
+        return self._outbox.room_bytes
+
     def give(self, tasks: Sequence[Task]) -> None:
         """Deliver handed-out tasks."""
         self._outbox.put_tasks(tasks)
@@ -217,6 +222,8 @@ class Session:
             except TimeoutError:
                 log.warning("session.slow_reader", worker_id=self._worker_id)
                 raise
+            if self._outbox.written():
+                self._engine.has_room(self._worker_id)
             if frame.acks:
                 self._has_room.set()
 

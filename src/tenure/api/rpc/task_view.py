@@ -254,11 +254,6 @@ def _deadline_at_ms(task: Task) -> int:
     return min(ends, default=0)
 
 
-def payload_bytes(task: Task) -> int:
-    """Return about how large a task is on its way to a worker."""
-    return len(task.input or b"") + len(task.progress.details or b"")
-
-
 def completion_token(key: bytes, task: Task, now_ms: int) -> str:
     """Return the credential with which somebody outside may complete this attempt."""
     claims = token.Claims(

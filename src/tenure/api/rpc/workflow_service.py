@@ -21,18 +21,15 @@ from tenure.core import check, limits
 from tenure.core import lease as lease_rules
 from tenure.core.filter import WorkerFilter
 from tenure.core.lease import Beat
-from tenure.core.task_record import Task
 from tenure.core.worker import NewWorker
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument, Unimplemented
-from tenure.v1 import task_pb2, workflow_service_pb2_grpc
 from tenure.v1 import workflow_service_pb2 as pb
+from tenure.v1 import workflow_service_pb2_grpc
 
 _MS_PER_S: Final = 1_000
-# Answers stay below gRPC's own limit for a message; one task may always pass.
-_POLL_BYTES: Final = 3 * limits.FRAME_BYTES
 
 
 class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
@@ -238,7 +235,11 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
             given = await self._claim(command)
         if not given:
             return pb.PollActivityResponse()
-        tasks = await self._fitting(command, given)
+        key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
+        tasks = [
+            task_view.assigned(task, task_view.completion_token(key, task, now_ms))
+            for task in given
+        ]
         first = given[0]
         return pb.PollActivityResponse(
             run_id=first.id,
@@ -258,37 +259,6 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
             if is_answered and claiming.exception() is None and claiming.result():
                 self._engine.give_back(claiming.result())
             raise
-
-    async def _fitting(
-        self,
-        command: c.ClaimTasks,
-        given: c.Tasks,
-    ) -> list[task_pb2.AssignedTask]:
-        """Return the tasks that fit one answer; the others go back at once, uncharged."""
-        key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
-        tasks: list[task_pb2.AssignedTask] = []
-        back: list[Task] = []
-        size = 0
-        for task in given:
-            size += task_view.payload_bytes(task)
-            if tasks and size > _POLL_BYTES:
-                back.append(task)
-            else:
-                token = task_view.completion_token(key, task, now_ms)
-                tasks.append(task_view.assigned(task, token))
-        if back:
-            released = tuple(
-                c.Finish(task_id=task.id, attempt=task.attempt, kind=c.FinishKind.RELEASED)
-                for task in back
-            )
-            await self._engine.submit(
-                c.FinishTasks(
-                    namespace=command.namespace,
-                    worker_id=command.worker_id,
-                    items=released,
-                ),
-            )
-        return tasks
 
     async def HealthCheck(
         self,

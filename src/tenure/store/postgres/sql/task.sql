@@ -1,12 +1,17 @@
 -- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
 -- One probe per (queue, type, line, priority): a million waiting tasks of a type that nobody here
 -- can run cost nothing. The row comparison starts at the low-water mark, behind the dead entries
--- that a long-open snapshot keeps in the index.
+-- that a long-open snapshot keeps in the index. A large input stays where it is (limits:
+-- CLAIM_INPUT_BYTES_MAX), only its size is told, for which it is not even read.
 SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
-    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum
+    CAST(t.labels AS text), t.spec, t.progress,
+    CASE WHEN octet_length(t.input) <= 16384 THEN t.input END,
+    CASE WHEN octet_length(t.input) > 16384 THEN NULL ELSE t.input_checksum END,
+    t.progress_checksum,
+    CASE WHEN octet_length(t.input) > 16384 THEN octet_length(t.input) ELSE 0 END
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
     CAST(:line AS smallint[]), CAST(:priority_min AS smallint[]),
@@ -216,8 +221,8 @@ WHERE state = 'cancelling' AND worker_id = ANY(CAST(:worker_id AS uuid[]));
 SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
-    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input, input_checksum,
-    progress_checksum
+    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, CAST(NULL AS bytea),
+    CAST(NULL AS bigint), progress_checksum
 FROM tasks
 WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
 ORDER BY due_at_ms
@@ -229,8 +234,8 @@ FOR UPDATE SKIP LOCKED;
 SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
-    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, input, input_checksum,
-    progress_checksum
+    due_at_ms, is_guarded, CAST(labels AS text), spec, progress, CAST(NULL AS bytea),
+    CAST(NULL AS bigint), progress_checksum
 FROM (
     SELECT *
     FROM tasks AS c
@@ -242,6 +247,17 @@ FROM (
     FOR UPDATE
 ) AS held
 ORDER BY held.id;
+
+-- name: load_inputs(namespace, id)
+-- Of rows that this transaction has locked, with what verifies them.
+SELECT t.namespace, CAST(t.id AS text), t.input, t.input_checksum, t.spec
+FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
+CROSS JOIN LATERAL (
+    SELECT c.namespace, c.id, c.input, c.input_checksum, c.spec
+    FROM tasks AS c
+    WHERE c.namespace = d.namespace AND c.id = d.id
+    OFFSET 0
+) AS t;
 
 -- name: load_suspects(namespace, queue, worker_id)
 SELECT CAST(t.worker_id AS text), t.progress, t.version, t.progress_checksum
@@ -262,7 +278,8 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
-    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum
+    CAST(t.labels AS text), t.spec, t.progress, CAST(NULL AS bytea), CAST(NULL AS bigint),
+    t.progress_checksum
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT *
@@ -280,7 +297,11 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
-    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum
+    CAST(t.labels AS text), t.spec, t.progress,
+    CASE WHEN octet_length(t.input) <= 16384 THEN t.input END,
+    CASE WHEN octet_length(t.input) > 16384 THEN NULL ELSE t.input_checksum END,
+    t.progress_checksum,
+    CASE WHEN octet_length(t.input) > 16384 THEN octet_length(t.input) ELSE 0 END
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
     CAST(:line AS smallint[]), CAST(:priority_min AS smallint[]),

@@ -1,8 +1,14 @@
 -- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
+-- A large input stays where it is (limits: CLAIM_INPUT_BYTES_MAX), only its size is told, for which
+-- it is not even read.
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input, input_checksum, progress_checksum
+    progress,
+    CASE WHEN length(input) <= 16384 THEN input END,
+    CASE WHEN length(input) > 16384 THEN NULL ELSE input_checksum END,
+    progress_checksum,
+    CASE WHEN length(input) > 16384 THEN length(input) ELSE 0 END
 FROM tasks
 WHERE line > 0
   AND namespace = :namespace
@@ -180,7 +186,7 @@ WHERE state = 'cancelling' AND worker_id = :worker_id;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input, input_checksum, progress_checksum
+    progress, NULL, NULL, progress_checksum
 FROM tasks
 WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
 ORDER BY due_at_ms
@@ -191,13 +197,19 @@ LIMIT :amount;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input, input_checksum, progress_checksum
+    progress, NULL, NULL, progress_checksum
 FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL
   AND namespace = :namespace
   AND queue = :queue
   AND worker_id = :worker_id
 LIMIT :amount;
+
+-- name: load_inputs(namespace, id)
+-- With what verifies them.
+SELECT namespace, id, input, input_checksum, spec
+FROM tasks
+WHERE namespace = :namespace AND id = :id;
 
 -- name: load_suspects(namespace, queue, worker_id)
 SELECT worker_id, progress, version, progress_checksum
@@ -212,7 +224,7 @@ WHERE worker_id IS NOT NULL
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input, input_checksum, progress_checksum
+    progress, NULL, NULL, progress_checksum
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
@@ -224,7 +236,11 @@ SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input, input_checksum, progress_checksum
+    progress,
+    CASE WHEN length(input) <= 16384 THEN input END,
+    CASE WHEN length(input) > 16384 THEN NULL ELSE input_checksum END,
+    progress_checksum,
+    CASE WHEN length(input) > 16384 THEN length(input) ELSE 0 END
 FROM tasks
 WHERE line > 0
   AND namespace = :namespace
