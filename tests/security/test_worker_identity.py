@@ -8,7 +8,8 @@ from tenure.api.rate_limit import Allowance
 from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import worker_pb2
-from tests.api.access.lobby import Lobby, ended, shown
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tests.api.access.lobby import Lobby, bearer, ended, shown
 from tests.api.rpc.wire import Stream, eventually, open_wire, ref, refused, succeeded
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 from tests.security.test_peer_credential import held
@@ -86,6 +87,34 @@ async def test_weakness_workers_told_apart_by_host_and_process(lobby: Lobby) -> 
         return all(each.status == worker_pb2.WORKER_STATUS_ONLINE for each in found)
 
     await eventually(all_are_online)
+
+
+async def test_the_instance_key_of_a_worker_is_shown_to_nobody(lobby: Lobby) -> None:
+    """Whoever knows it may register the worker with another API key."""
+    secret = "only-the-worker-knows-it"
+    worker_id = (await lobby.wire.register(instance_key=secret)).worker_id
+    key = await lobby.make_key("admin")
+    shown_texts = [
+        str(
+            await lobby.wire.workflows.ListWorkers(
+                workflow_pb.ListWorkersRequest(namespace_id=NAMESPACE), metadata=shown(key)
+            )
+        ),
+        str(
+            await lobby.wire.workflows.GetWorker(
+                workflow_pb.GetWorkerRequest(namespace_id=NAMESPACE, worker_id=worker_id),
+                metadata=shown(key),
+            )
+        ),
+    ]
+    for path in ("/v1/workers", f"/v1/workers/{worker_id}", "/v1/diagnosis"):
+        answer = await lobby.site.client.get(
+            path, params={"namespace": NAMESPACE}, headers=bearer(key)
+        )
+        assert answer.status_code == 200
+        shown_texts.append(answer.text)
+    assert worker_id in shown_texts[0]
+    assert not [text for text in shown_texts if secret in text]
 
 
 async def test_the_id_of_a_heartbeat_is_checked_before_it_is_remembered(embedded: World) -> None:
