@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.attempt import Outcome
+from tenure.core.limits import CLAIM_INPUT_BYTES_MAX
 from tenure.core.retry import RetryPolicy
 from tenure.core.task_record import (
     NO_PROGRESS,
@@ -28,6 +29,7 @@ from tests.store.rows import (
     NOW,
     QUEUE,
     by_id,
+    demand,
     dispatched_from,
     ended_attempt,
     finished_from,
@@ -128,7 +130,19 @@ async def test_a_live_task_comes_back_as_it_was_written(store: Store, task: Task
     await insert(store, task)
     assert await live(store, 1) == [task]
     loaded = await store.transaction(lambda tx: table.load_tasks(tx, [(NAMESPACE, task.id)]))
-    assert loaded == [task]
+    # Nothing that is decided on a loaded task needs its input.
+    assert loaded == [replace(task, input=None)]
+
+
+@pytest.mark.parametrize("size", [0, CLAIM_INPUT_BYTES_MAX, CLAIM_INPUT_BYTES_MAX + 1])
+async def test_a_claim_leaves_a_large_input_in_the_store(store: Store, size: int) -> None:
+    task = pending(1, input=b"x" * size)
+    await insert(store, task)
+    (claimed,) = await store.transaction(lambda tx: table.claim_tasks(tx, [demand()]))
+    is_large = size > CLAIM_INPUT_BYTES_MAX
+    assert claimed == (replace(task, input=None, unread_bytes=size) if is_large else task)
+    inputs = await store.transaction(lambda tx: table.load_inputs(tx, [(NAMESPACE, task.id)]))
+    assert inputs == {(NAMESPACE, task.id): task.input}
 
 
 async def test_an_update_writes_what_may_change_and_raises_the_version(store: Store) -> None:
