@@ -15,7 +15,7 @@ AWAY_S_MIN: Final = 0.2
 AWAY_S_MAX: Final = 2.0
 
 
-class Strike(msgspec.Struct, frozen=True, order=True):
+class PlannedKill(msgspec.Struct, frozen=True, order=True):
     """Kill some parts at once, ``at_s`` after the beginning, and start them ``away_s`` later.
 
     ``choice`` picks one of those that are there: 0 the first, just below 1 the last.
@@ -38,10 +38,10 @@ class Rates(msgspec.Struct, frozen=True):
     apart_s: float = 0.0
 
 
-def make_plan(seed: int, dialect: str, rates: Rates) -> list[Strike]:
+def make_plan(seed: int, dialect: str, rates: Rates) -> list[PlannedKill]:
     """Return the kills of a campaign in their order. Of SQLite the server is the database."""
     chance = random.Random(f"{seed} {dialect}")
-    strikes = []
+    kills = []
     for parts, every_s in rates.every_s.items():
         if Part.DATABASE in parts and dialect == "sqlite":
             continue
@@ -49,12 +49,12 @@ def make_plan(seed: int, dialect: str, rates: Rates) -> list[Strike]:
         at_s += rates.outages_after_s if _is_outage(parts) else 0.0
         while at_s < rates.duration_s:
             away_s = chance.uniform(AWAY_S_MIN, AWAY_S_MAX)
-            strikes.append(Strike(at_s, parts, away_s, chance.random()))
+            kills.append(PlannedKill(at_s, parts, away_s, chance.random()))
             at_s += every_s * chance.uniform(0.5, 1.5)
-    outages = [each for each in strikes if _is_outage(each.parts)]
+    outages = [each for each in kills if _is_outage(each.parts)]
     return sorted(
         each
-        for each in strikes
+        for each in kills
         if each.parts != (Part.WORKER,)
         or not any(_is_close(each, outage, rates.apart_s) for outage in outages)
     )
@@ -64,7 +64,7 @@ def _is_outage(parts: tuple[Part, ...]) -> bool:
     return Part.SERVER in parts or Part.DATABASE in parts
 
 
-def _is_close(strike: Strike, outage: Strike, apart_s: float) -> bool:
+def _is_close(planned: PlannedKill, outage: PlannedKill, apart_s: float) -> bool:
     if not apart_s:
         return False
-    return outage.at_s - apart_s < strike.at_s < outage.at_s + outage.away_s + apart_s
+    return outage.at_s - apart_s < planned.at_s < outage.at_s + outage.away_s + apart_s

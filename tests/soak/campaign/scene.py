@@ -27,7 +27,6 @@ from tenure.errors import NotFound
 from tests.postgres import PostgresServer
 from tests.soak.campaign.activity import EXCLUSIVE, REASONS, Done
 from tests.soak.campaign.checker import CHECKS, FAILED, SUCCEEDED
-from tests.soak.campaign.crew import Crew
 from tests.soak.campaign.history import (
     Acknowledged,
     History,
@@ -37,6 +36,7 @@ from tests.soak.campaign.history import (
     read_acknowledged,
     read_executions,
 )
+from tests.soak.campaign.parts import Parts
 from tests.soak.campaign.plan import Rates, make_plan
 from tests.soak.campaign.recovery import Case, recoveries
 from tests.soak.result import Result
@@ -173,37 +173,37 @@ class _Campaign:
         self._size = size
         self._seed = seed
         self._dialect = dialect
-        self._crew = Crew(stage, database, size.slots)
+        self._parts = Parts(stage, database, size.slots)
         self._acknowledged = stage.folder / "acknowledged.jsonl"
 
     async def play(self) -> list[Result]:
-        size, crew = self._size, self._crew
+        size, parts = self._size, self._parts
         try:
-            await crew.start(servers=SERVERS[self._dialect], workers=size.workers)
+            await parts.start(servers=SERVERS[self._dialect], workers=size.workers)
             producer = await self._start_producer()
-            await crew.play(make_plan(self._seed, self._dialect, size.rates))
+            await parts.play(make_plan(self._seed, self._dialect, size.rates))
             healed_s = time.monotonic()
             code = await producer.stop(PRODUCER_STOP_S)
-            crew.complaints += [f"the producer ended with {code}"] * bool(code)
+            parts.complaints += [f"the producer ended with {code}"] * bool(code)
             acknowledged = read_acknowledged(Tail(self._acknowledged).lines, REASONS)
             outcomes = await self._drain(acknowledged, healed_s)
-            await crew.stop_workers()
+            await parts.stop_workers()
         finally:
             self._keep()
         executions = [
             run
-            for worker in crew.all_workers
+            for worker in parts.all_workers
             for run in read_executions(worker.tail.lines, worker.process.pid, EXCLUSIVE)
         ]
         last_s = max((run.ended_s for run in executions if run.ended_s), default=healed_s)
-        history = History(acknowledged, executions, crew.kills, outcomes)
+        history = History(acknowledged, executions, parts.kills, outcomes)
         return self._results(history, max(last_s - healed_s, 0.0))
 
     async def _start_producer(self) -> Process:
         process = await Process.spawn(
             (
                 *("-m", "tests.soak.campaign.producer", "--seed", str(self._seed)),
-                *("--target", ",".join(self._crew.addresses)),
+                *("--target", ",".join(self._parts.addresses)),
                 *("--journal", str(self._acknowledged)),
                 *("--per-second", str(self._size.per_second)),
             ),
@@ -219,13 +219,13 @@ class _Campaign:
             place.mkdir(parents=True, exist_ok=True)
             for path in [*self._stage.folder.glob("*.log"), *self._stage.folder.glob("*.jsonl")]:
                 shutil.copy(path, place)
-            (place / "kills.json").write_bytes(msgspec.json.encode(self._crew.kills))
+            (place / "kills.json").write_bytes(msgspec.json.encode(self._parts.kills))
 
     # -- What became of the tasks
 
     async def _drain(self, acknowledged: list[Acknowledged], healed_s: float) -> list[Outcome]:
         """Read every outcome twice, from different servers where there are several."""
-        addresses = self._crew.addresses
+        addresses = self._parts.addresses
         ids = sorted({each.task_id for each in acknowledged})
         free = asyncio.Semaphore(READERS)
         async with Client(addresses[0]) as one, Client(addresses[-1]) as other:
@@ -269,8 +269,8 @@ class _Campaign:
             spotless(
                 f"{name}: the processes",
                 "nothing ends, or is taken for dead, unless it is killed",
-                f"{len(self._crew.all_workers)} workers",
-                self._crew.complaints,
+                f"{len(self._parts.all_workers)} workers",
+                self._parts.complaints,
             ),
         ]
         for promise, check in CHECKS.items():

@@ -26,13 +26,13 @@ def test_kills_come_in_their_order_and_within_the_time() -> None:
 def test_every_kind_is_killed_whatever_the_seed() -> None:
     for rates in (SMALL, FULL):
         for seed in SEEDS:
-            struck = {each.parts for each in make_plan(seed, "postgres", rates)}
-            assert struck == set(rates.every_s)
+            killed = {each.parts for each in make_plan(seed, "postgres", rates)}
+            assert killed == set(rates.every_s)
 
 
 def test_of_sqlite_the_server_is_the_database() -> None:
-    struck = {part for each in make_plan(1, "sqlite", FULL) for part in each.parts}
-    assert struck == {Part.WORKER, Part.CHILD, Part.SERVER}
+    killed = {part for each in make_plan(1, "sqlite", FULL) for part in each.parts}
+    assert killed == {Part.WORKER, Part.CHILD, Part.SERVER}
 
 
 def test_workers_are_killed_apart_from_outages_where_it_is_asked_for() -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from tests.postgres import PostgresServer
 from tests.soak.campaign.history import Kill, Part
-from tests.soak.campaign.plan import Strike
+from tests.soak.campaign.plan import PlannedKill
 from tests.soak.sdk_scene import SdkWorker
 from tests.wire.journal import wait_for
 from tests.wire.proxy import Proxy
@@ -30,7 +30,7 @@ DEAD_S_MAX: Final = 10.0
 REGISTERED: Final = "Registered as"
 
 
-class Crew:
+class Parts:
     """Servers, each behind an address that stays, the workers that know all of them, the store."""
 
     def __init__(self, stage: Stage, database: PostgresServer | None, slots: int) -> None:
@@ -60,14 +60,14 @@ class Crew:
         self._workers = [None] * workers
         await asyncio.gather(*map(self._start_worker, range(workers)))
 
-    async def play(self, plan: list[Strike]) -> None:
+    async def play(self, plan: list[PlannedKill]) -> None:
         """Kill as planned; return when everything is back."""
         began_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            for strike in plan:
-                await asyncio.sleep(max(0.0, began_s + strike.at_s - time.monotonic()))
-                for part in strike.parts:
-                    group.create_task(self._strike(part, strike))
+            for planned in plan:
+                await asyncio.sleep(max(0.0, began_s + planned.at_s - time.monotonic()))
+                for part in planned.parts:
+                    group.create_task(self._kill(part, planned))
 
     async def stop_workers(self) -> None:
         """Let the workers leave; complain of those that do not, or had been given up alive."""
@@ -88,14 +88,14 @@ class Crew:
             if each.log.count(REGISTERED) > 1
         ]
 
-    async def _strike(self, part: Part, strike: Strike) -> None:
-        kill: dict[Part, Callable[[Strike], Awaitable[Kill | None]]] = {
+    async def _kill(self, part: Part, planned: PlannedKill) -> None:
+        kill: dict[Part, Callable[[PlannedKill], Awaitable[Kill | None]]] = {
             Part.WORKER: self._kill_worker,
             Part.CHILD: self._kill_child,
             Part.SERVER: self._kill_server,
             Part.DATABASE: self._kill_database,
         }
-        killed = await kill[part](strike)
+        killed = await kill[part](planned)
         if killed is not None:
             self.kills.append(killed)
 
@@ -113,21 +113,21 @@ class Crew:
         self._workers[place] = worker
         self.all_workers.append(worker)
 
-    async def _kill_worker(self, strike: Strike) -> Kill | None:
-        place = _choose(self._workers, strike.choice)
+    async def _kill_worker(self, planned: PlannedKill) -> Kill | None:
+        place = _choose(self._workers, planned.choice)
         if place is None:
             return None
         worker, self._workers[place] = self._workers[place], None
         assert worker is not None
         at_s, dead_s = await self._end(worker.process.is_running, worker.process.kill(), "worker")
-        await asyncio.sleep(strike.away_s)
+        await asyncio.sleep(planned.away_s)
         await self._start_worker(place)
         pid = worker.process.pid
         return Kill(Part.WORKER, at_s, dead_s, time.monotonic(), pid)
 
-    async def _kill_child(self, strike: Strike) -> Kill | None:
+    async def _kill_child(self, planned: PlannedKill) -> Kill | None:
         """Kill a process in which an activity runs; its worker goes on."""
-        child = await self._find_child(strike.choice)
+        child = await self._find_child(planned.choice)
         if child is None:
             return None
         at_s = time.monotonic()
@@ -151,27 +151,27 @@ class Crew:
 
     # -- Servers and the database
 
-    async def _kill_server(self, strike: Strike) -> Kill | None:
-        place = _choose(self._servers, strike.choice)
+    async def _kill_server(self, planned: PlannedKill) -> Kill | None:
+        place = _choose(self._servers, planned.choice)
         if place is None:
             return None
         server, self._servers[place] = self._servers[place], None
         assert server is not None
         at_s, dead_s = await self._end(server.process.is_running, server.kill(), "server")
-        await asyncio.sleep(strike.away_s)
+        await asyncio.sleep(planned.away_s)
         async with self._store_lock:
             started = await self._stage.server()
         self._servers[place] = started
         self._proxies[place].target = started.grpc
         return Kill(Part.SERVER, at_s, dead_s, time.monotonic(), server.process.pid)
 
-    async def _kill_database(self, strike: Strike) -> Kill | None:
+    async def _kill_database(self, planned: PlannedKill) -> Kill | None:
         assert self._database is not None
         async with self._store_lock:
             at_s = time.monotonic()
             await asyncio.to_thread(self._database.stop, "immediate")
             dead_s = time.monotonic()
-            await asyncio.sleep(strike.away_s)
+            await asyncio.sleep(planned.away_s)
             await asyncio.to_thread(self._database.resume)
         return Kill(Part.DATABASE, at_s, dead_s, time.monotonic())
 
