@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 from collections.abc import Sequence
@@ -58,7 +57,8 @@ def recoveries(history: History) -> dict[Case, Times]:
     """Return the times from the kills to what came next, by what was killed.
 
     Of a worker or a child: to the next start of each task that it held. Of a server or a database:
-    to the first start of a task whose enqueue was acknowledged after the kill.
+    to the first start of a task whose enqueue was acknowledged when it was dead. A database has
+    several processes and works on for a moment.
     """
     found: dict[Case, list[float]] = {case: [] for case in Case}
     lost = _lost_attempts(history)
@@ -119,7 +119,6 @@ def _first_starts(history: History, kill: Kill) -> list[float]:
     starts_s = sorted(
         run.started_s
         for run in history.executions
-        if acknowledged_s.get(run.task_id, 0.0) > kill.at_s
+        if acknowledged_s.get(run.task_id, 0.0) > kill.dead_s
     )
-    place = bisect.bisect(starts_s, kill.at_s)
-    return [starts_s[place] - kill.at_s] if place < len(starts_s) else []
+    return [starts_s[0] - kill.at_s] if starts_s else []

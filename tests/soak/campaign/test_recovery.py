@@ -113,8 +113,9 @@ def test_a_server_is_measured_to_the_first_start_of_what_was_acknowledged_later(
     runs = [ran(1, WORKER, 6, 7)]
     assert told(runs, killed(Part.SERVER, 4)) == {Case.SERVER: [2.0]}
     assert told(runs, killed(Part.DATABASE, 4)) == {Case.DATABASE: [2.0]}
-    # The task was acknowledged before the kill: its start says nothing.
+    # The task was acknowledged before the kill, or while it took effect: its start says nothing.
     assert told(runs, killed(Part.SERVER, 5.5)) == {}
+    assert told(runs, Kill(Part.DATABASE, 4.9, 5.1, 7.0)) == {}
 
 
 def test_times_are_told_by_nearest_rank() -> None:
