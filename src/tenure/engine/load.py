@@ -232,15 +232,19 @@ async def _load_tasks(
     for worker_id, amount in sorted(needs.held_of.items()):
         worker = rows.workers.get(worker_id)
         if worker is not None:
-            held = await table.load_held(tx, worker, amount=amount)
-            rows.held[worker_id] = [_fresh(rows, task) for task in held]
-            if worker.release_pending and crash_guard.is_control_needed(held):
-                rows.control[worker_id] = await _load_control(tx, worker)
+            await _load_held(tx, rows, worker, amount)
     if needs.due is not None:
         now_ms = await tx.now_ms()
         due = await table.load_due(tx, now_ms=now_ms, amount=needs.due.amount)
         rows.due = [_fresh(rows, task) for task in due]
     await _load_finished(tx, needs, rows, wanted)
+
+
+async def _load_held(tx: Tx, rows: Rows, worker: Worker, amount: int) -> None:
+    held = await table.load_held(tx, worker, amount=amount)
+    rows.held[worker.id] = [_fresh(rows, task) for task in held]
+    if worker.release_pending and crash_guard.is_control_needed(held):
+        rows.control[worker.id] = await _load_control(tx, worker)
 
 
 async def _load_control(tx: Tx, worker: Worker) -> ControlGroup:

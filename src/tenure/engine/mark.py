@@ -49,6 +49,11 @@ class LineState(msgspec.Struct):
     # The only claimable task that this server knows of, as it has stored it.
     sole: Task | None = None
 
+    @property
+    def has_any(self) -> bool:
+        """Tell whether there may be a claimable task."""
+        return bool(self.maybe_fresh) or self.maybe_returned or self.maybe_suspect
+
 
 class Marks:
     """The low-water marks of one server."""
@@ -63,7 +68,7 @@ class Marks:
         line = self._lines.get(key)
         if line is None or mono_ms >= line.full_look_at_mono_ms:
             return True
-        return bool(line.maybe_fresh) or line.maybe_returned or line.maybe_suspect
+        return line.has_any
 
     def sole(self, demands: Sequence[Demand]) -> Task | None:
         """Return the task that these probes would find, if that is known; it may have moved on."""
@@ -133,9 +138,8 @@ class Marks:
         line = self._lines.get((task.namespace, task.queue, task.type))
         if line is None:
             return
-        has_others = line.maybe_fresh or line.maybe_returned or line.maybe_suspect
-        is_sole = is_new and not has_others
-        line.sole = task if is_sole and len(task.input or b"") <= SOLE_BYTES_MAX else None
+        is_sole = is_new and not line.has_any and len(task.input or b"") <= SOLE_BYTES_MAX
+        line.sole = task if is_sole else None
         if task.line is Line.RETURNED:
             line.maybe_returned = True
         elif task.line is Line.SUSPECT:
