@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from pathlib import Path
@@ -75,6 +76,10 @@ class ApiKey:
         if self._path is not None and time.monotonic() - self._looked_at_s >= _LOOK_SECONDS:
             self.look()
         return self._metadata
+
+    def look_again(self) -> None:
+        """Look at the file with the next call: the key was refused, and there may be a new one."""
+        self._looked_at_s = -math.inf
 
     def look(self) -> int:
         """Look at the file if it is time, and return the number of the key."""

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from tenure import __version__
-from tenure.errors import ERRORS, TenureError, Unavailable
+from tenure.errors import ERRORS, TenureError, Unauthenticated, Unavailable
 from tenure.sdk import lineage, refusal
 from tenure.sdk.api_key import ApiKey
 from tenure.sdk.relayed import RelayedConnection, RelayProcess
@@ -272,6 +272,8 @@ class Link:
     async def judge(self, connection: AnyConnection, error: grpc.aio.AioRpcError) -> TenureError:
         """Return what an error means, and leave a target that will not answer the next call."""
         meant = refusal.translate(error, connection.target, is_tls=self._tls is not None)
+        if isinstance(meant, Unauthenticated):
+            self.api_key.look_again()
         if refusal.is_silence(meant) or (len(self.targets) > 1 and refusal.is_elsewhere(meant)):
             await self.move(connection)
         return meant
