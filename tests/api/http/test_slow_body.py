@@ -41,7 +41,7 @@ async def slow_bodies(site: Site, count: int, key: str = "") -> AsyncIterator[Be
     """Begin requests whose bodies never come whole."""
     shown = f"authorization: Bearer {key}\r\n" if key else ""
     head = (
-        f"POST /v1/tasks HTTP/1.1\r\nhost: x\r\ntenure-namespace: {NAMESPACE}\r\n{shown}"
+        f"POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ntenure-namespace: {NAMESPACE}\r\n{shown}"
         "content-type: application/json\r\ncontent-length: 100\r\n\r\n{"
     )
     begun = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(count)]
