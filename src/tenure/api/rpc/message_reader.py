@@ -13,11 +13,11 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote
 
 import grpc
 
 from tenure.api.fair_share import SharedPlaces, client_of
+from tenure.api.peer import rpc_address
 from tenure.core import limits
 from tenure.core.principal import Principal
 from tenure.errors import DeadlineExceeded, InvalidArgument, RateLimited
@@ -119,7 +119,7 @@ class MessageReader:
         return await in_time(self._read_of_stranger(context))
 
     async def _read_of_stranger(self, context: Context) -> bytes:
-        async with self.strangers.place(_client(context)):
+        async with self.strangers.place(client_of(rpc_address(context.peer()))):
             return await _receive(context)
 
 
@@ -146,11 +146,3 @@ async def _receive(context: Context) -> bytes:
         raise InvalidArgument("The call has no message", field="request")
     assert isinstance(data, bytes)
     return data
-
-
-def _client(context: Context) -> str:
-    """Return what stands for the caller: ``ipv4:10.0.0.1:5000`` is one of several of its calls."""
-    kind, _, rest = context.peer().partition(":")
-    if kind not in {"ipv4", "ipv6"}:
-        return kind
-    return client_of(unquote(rest.rpartition(":")[0]).strip("[]"))
