@@ -81,9 +81,11 @@ RELEASE_BATCH_MAX: Final = 500
 DUE_BATCH_MAX: Final = 500
 # Rows that SQLite deletes at once while it blocks its only writer.
 RETENTION_BATCH_MAX: Final = 500
-# Rows that a lane remembers, without their inputs; about 1 KiB each, so 50 MiB.
+# Rows that a lane remembers; about 1 KiB each, and as much for an input, so 100 MiB at worst.
 CACHE_ROWS_MAX: Final = 50_000
-# One with larger heartbeat details is not remembered.
+# A larger input is not remembered with its row.
+CACHE_INPUT_BYTES_MAX: Final = 1 * _KIB
+# A row with larger heartbeat details is not remembered.
 CACHE_DETAILS_BYTES_MAX: Final = 4 * _KIB
 # What fits a screen, and what one list answer costs at most.
 PAGE_SIZE_DEFAULT: Final = 20
@@ -390,14 +392,14 @@ CROWD_RETRY_MS: Final = 5 * _SECOND_MS
 CONNECTION_STREAMS_MAX: Final = 256
 # What gRPC takes in of a stream before somebody reads it; its own default is 4 MiB, and grows. The
 # sender of a larger message waits for one more round trip.
-STREAM_WINDOW_BYTES: Final = 16 * _KIB
+STREAM_WINDOW_BYTES: Final = 32 * _KIB
 # Calls that gRPC has not handed over yet, because the loop is late; it refuses more by itself.
-PENDING_CALLS_MAX: Final = 2_000
+PENDING_CALLS_MAX: Final = 1_000
 # What a message or a body may take to arrive: 4 MiB over 4.2 Mbit/s. A late loop ends it in 10 s.
 MESSAGE_MS: Final = 8 * _SECOND_MS
 # Messages of callers without a key that are read at a time, and calls that wait for that. With the
-# windows of these and of pending calls that is 60 MiB. A message that is there is read in 1 ms.
-STRANGER_MESSAGES_MAX: Final = 6
+# windows of these and of pending calls that is 61 MiB. A message that is there is read in 1 ms.
+STRANGER_MESSAGES_MAX: Final = 5
 STRANGER_CALLS_MAX: Final = 320
 # While others wait, one of them has this long: 4 MiB over 134 Mbit/s.
 STRANGER_MESSAGE_MS: Final = 250

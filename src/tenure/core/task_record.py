@@ -256,7 +256,12 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     @property
     def payload_bytes(self) -> int:
         """About how large the task is on its way to a worker."""
-        return len(self.input or b"") + len(self.progress.details or b"") + self.unread_bytes
+        size = self.unread_bytes
+        if self.input is not None:
+            size += len(self.input)
+        if self.progress.details is not None:
+            size += len(self.progress.details)
+        return size
 
     @property
     def kind(self) -> TaskKind:

@@ -1,7 +1,7 @@
 """Rows that this server wrote last, so that the common report needs no read.
 
-Only ``dispatched`` and ``running`` ones, without inputs, and bounded. A copy may be stale: the
-fenced save tells, and then the batch runs again from the database.
+Only ``dispatched`` and ``running`` ones, without large inputs, and bounded. A copy may be stale:
+the fenced save tells, and then the batch runs again from the database.
 """
 
 from __future__ import annotations
@@ -10,11 +10,23 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from tenure.core.limits import CACHE_DETAILS_BYTES_MAX, CACHE_ROWS_MAX
+from tenure.core.limits import (
+    CACHE_DETAILS_BYTES_MAX,
+    CACHE_INPUT_BYTES_MAX,
+    CACHE_ROWS_MAX,
+)
 from tenure.core.task_record import Task, TaskState
 from tenure.store.table import TaskKey
 
 _KEPT = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
+
+
+def _remembered(task: Task, writes: int) -> Task:
+    """Return a row as it was written; a copy costs time, so a small input may stay in a new one."""
+    is_small = task.input is None or len(task.input) <= CACHE_INPUT_BYTES_MAX
+    if not writes and is_small and not task.unread_bytes:
+        return task
+    return replace(task, version=task.version + writes, input=None, unread_bytes=0)
 
 
 def _has_large_details(task: Task) -> bool:
@@ -39,8 +51,7 @@ class RowCache:
             if task.state not in _KEPT or _has_large_details(task):
                 rows.pop(key, None)
             else:
-                version = task.version if are_new else task.version + 1
-                rows[key] = replace(task, version=version, input=None, unread_bytes=0)
+                rows[key] = _remembered(task, 0 if are_new else 1)
         while len(rows) > CACHE_ROWS_MAX:
             # The oldest entry: dictionaries keep the order of insertion.
             del rows[next(iter(rows))]

@@ -218,6 +218,8 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
             given = dealing.deal(
                 tasks, mine, suspects, most=free[group], room_bytes=result.room_bytes
             )
+            if len(ready) > 1:
+                result.room_bytes -= sum(dealing.counted_bytes(task) for task, _ in given)
             await _hand_over(tx, ws, given, result)
     if result.seen:
         dealt = {(task.namespace, task.id) for task, _ in result.dealt}
@@ -266,7 +268,6 @@ async def _hand_over(
         if event is None:
             event = HandedOut(worker_id=hand.worker_id, session_no=hand.session_no)
             events[hand.offer_id] = event
-        result.room_bytes -= dealing.counted_bytes(task)
         decision = ws.apply(key, event)
         assert isinstance(decision, Decision)
         given = decision.task

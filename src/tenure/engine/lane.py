@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from tenure.core.limits import LANE_BYTES_MAX, NEW_WORK_SHARE_MAX
+from tenure.core.limits import LANE_BYTES_MAX, NEW_WORK_SHARE_MAX, WORK_BATCH_BYTES_MAX
 from tenure.errors import RateLimited, TenureError, Unavailable
 
 C = TypeVar("C")
@@ -51,6 +51,8 @@ class Lane(Generic[C]):
         self._measure = measure
         self._waiting_bytes = 0
         self._waiting: deque[Entry[C]] = deque()
+        # The bytes of what waits, place by place: they are counted once.
+        self._sizes: deque[int] = deque()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_running = False
@@ -83,6 +85,7 @@ class Lane(Generic[C]):
         if not self._waiting:
             self._mark()
         self._waiting.append((command, future))
+        self._sizes.append(size)
         self._waiting_bytes += size
         if not self._wake.is_set():
             self._wake.set()
@@ -144,8 +147,10 @@ class Lane(Generic[C]):
         weight = 0
         while self._waiting and weight < self._batch_max:
             entry = self._waiting.popleft()
-            weight += self._weigh(entry[0])
-            self._waiting_bytes -= self._measure(entry[0])
+            size = self._sizes.popleft()
+            self._waiting_bytes -= size
+            # Large payloads take more of a batch than their number says.
+            weight += max(self._weigh(entry[0]), size * self._batch_max // WORK_BATCH_BYTES_MAX)
             batch.append(entry)
         self._taken_count += len(batch)
         if self._waiting:

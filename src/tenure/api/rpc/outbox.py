@@ -32,7 +32,8 @@ class Outbox:
     def __init__(self, token_of: Callable[[Task], str] | None = None) -> None:
         """Start empty; ``token_of`` makes the tokens that the worker wants with its tasks."""
         self._token_of = token_of
-        self._tasks: deque[Task] = deque()
+        # Each with its bytes, which are counted once.
+        self._tasks: deque[tuple[Task, int]] = deque()
         self._unwritten_bytes = 0
         self._frame_bytes = 0
         self._cancel: dict[TaskRef, None] = {}
@@ -51,8 +52,10 @@ class Outbox:
 
     def put_tasks(self, tasks: Sequence[Task]) -> None:
         """Hand over tasks."""
-        self._tasks.extend(tasks)
-        self._unwritten_bytes += sum(map(counted_bytes, tasks))
+        for task in tasks:
+            size = counted_bytes(task)
+            self._tasks.append((task, size))
+            self._unwritten_bytes += size
         self._filled.set()
 
     @property
@@ -106,7 +109,7 @@ class Outbox:
 
     def take_tasks(self) -> list[Task]:
         """Take out the tasks that were never written."""
-        tasks = list(self._tasks)
+        tasks = [task for task, _ in self._tasks]
         self._tasks.clear()
         return tasks
 
@@ -134,10 +137,10 @@ class Outbox:
     def _take_some(self) -> Iterable[task_pb2.AssignedTask]:
         size = 0
         while self._tasks and size < FRAME_BYTES:
-            task = self._tasks.popleft()
-            size += task.payload_bytes
-            self._frame_bytes += counted_bytes(task)
+            task, task_bytes = self._tasks.popleft()
+            size += task_bytes
             yield task_view.assigned(task, self._token_of(task) if self._token_of else "")
+        self._frame_bytes += size
 
 
 def refs(items: Iterable[TaskRef]) -> list[task_pb2.TaskRef]:
