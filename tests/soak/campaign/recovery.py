@@ -16,6 +16,8 @@ from tests.soak.campaign.history import Execution, History, Kill, Part
 SETTLED_S: Final = 10.0
 # For so long after its worker's death nothing else may go wrong, or it was not killed alone.
 ALONE_S: Final = 5.0
+# What is exclusive is held until the lease is over, and is started by then.
+AFTER_LEASE_S: Final = 1.0
 # Kills that are planned for one instant are this close.
 TOGETHER_S: Final = 0.5
 WORKER_LOST: Final = "worker_lost"
@@ -26,6 +28,7 @@ class Case(StrEnum):
     """What a time is told for."""
 
     WORKER = "worker killed alone"
+    EXCLUSIVE = "worker killed alone, exclusive task"
     WORKER_AGAIN = "worker killed, the second time in a row for its task"
     TOGETHER = "worker killed together with a server"
     OUTAGE = "worker or child killed around an outage of server or database"
@@ -53,25 +56,36 @@ class Times(msgspec.Struct, frozen=True):
         )
 
 
-def recoveries(history: History) -> dict[Case, Times]:
+def recoveries(history: History, lease_s: float) -> dict[Case, Times]:
     """Return the times from the kills to what came next, by what was killed.
 
     Of a worker or a child: to the next start of each task that it held. Of a server or a database:
-    to the first start of a task whose enqueue was acknowledged when it was dead. A database has
+    to the first start of a task that was acknowledged and started when it was dead. A database has
     several processes and works on for a moment.
     """
     found: dict[Case, list[float]] = {case: [] for case in Case}
     lost = _lost_attempts(history)
-    for runs in history.executions_by_task().values():
+    tasks = history.executions_by_task()
+    outages = [each for each in history.kills if each.part in OUTAGES]
+    for runs in tasks.values():
         for run, following in itertools.pairwise(runs):
             death = history.death_of(run) if run.ended_s is None else None
             if death is not None:
-                case = _case(history, death, lost, run, following)
+                alone_s = lease_s + AFTER_LEASE_S if run.is_exclusive else ALONE_S
+                near = [each for each in outages if _is_near(death, each, alone_s)]
+                case = _outage_case(death, near) or _case(death, lost, run, following)
                 found[case].append(following.started_s - death.at_s)
-    for kill in history.kills:
-        if kill.part in OUTAGES:
-            case = Case.SERVER if kill.part is Part.SERVER else Case.DATABASE
-            found[case] += _first_starts(history, kill)
+    acknowledged_s: dict[str, float] = {}
+    for each in history.acknowledged:
+        acknowledged_s.setdefault(each.task_id, each.at_s)
+    # Only of the first start of a task: a later one may be due to another kill.
+    first_s = {
+        runs[0].started_s: acknowledged_s.get(task_id, 0.0) for task_id, runs in tasks.items()
+    }
+    for kill in outages:
+        starts_s = [each for each, known_s in first_s.items() if min(each, known_s) > kill.dead_s]
+        case = Case.SERVER if kill.part is Part.SERVER else Case.DATABASE
+        found[case] += [min(starts_s) - kill.at_s] if starts_s else []
     return {case: Times(sorted(seconds)) for case, seconds in found.items()}
 
 
@@ -84,18 +98,13 @@ def _lost_attempts(history: History) -> set[tuple[str, int]]:
     }
 
 
-def _case(
-    history: History,
-    death: Kill,
-    lost: set[tuple[str, int]],
-    run: Execution,
-    following: Execution,
-) -> Case:
-    outages = [each for each in history.kills if each.part in OUTAGES]
+def _outage_case(death: Kill, outages: Sequence[Kill]) -> Case | None:
     if death.part is Part.WORKER and any(_is_together(death, each) for each in outages):
         return Case.TOGETHER
-    if any(_is_near(death, each) for each in outages):
-        return Case.OUTAGE
+    return Case.OUTAGE if outages else None
+
+
+def _case(death: Kill, lost: set[tuple[str, int]], run: Execution, following: Execution) -> Case:
     if death.part is Part.CHILD:
         return Case.CHILD
     if following.attempt > run.attempt + 1:
@@ -103,22 +112,12 @@ def _case(
     # Also when the code of the former attempt had not begun.
     if (run.task_id, run.attempt - 1) in lost:
         return Case.WORKER_AGAIN
-    return Case.WORKER
+    return Case.EXCLUSIVE if run.is_exclusive else Case.WORKER
 
 
 def _is_together(death: Kill, outage: Kill) -> bool:
     return outage.part is Part.SERVER and abs(outage.at_s - death.at_s) <= TOGETHER_S
 
 
-def _is_near(death: Kill, outage: Kill) -> bool:
-    return outage.at_s <= death.at_s + ALONE_S and death.at_s <= outage.back_s + SETTLED_S
-
-
-def _first_starts(history: History, kill: Kill) -> list[float]:
-    acknowledged_s = {each.task_id: each.at_s for each in history.acknowledged}
-    starts_s = sorted(
-        run.started_s
-        for run in history.executions
-        if acknowledged_s.get(run.task_id, 0.0) > kill.dead_s
-    )
-    return [starts_s[0] - kill.at_s] if starts_s else []
+def _is_near(death: Kill, outage: Kill, alone_s: float) -> bool:
+    return outage.at_s <= death.at_s + alone_s and death.at_s <= outage.back_s + SETTLED_S

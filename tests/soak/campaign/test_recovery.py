@@ -18,11 +18,16 @@ from tests.soak.campaign.recovery import Case, Times, recoveries
 WORKER = 100
 OTHER_WORKER = 200
 CHILD = 101
+LEASE_S = 15.0
 
 
-def ran(attempt: int, worker: int, *instants_s: float, pid: int = 0) -> Execution:
+def ran(
+    attempt: int, worker: int, *instants_s: float, pid: int = 0, is_exclusive: bool = False
+) -> Execution:
     end_s = instants_s[1] if len(instants_s) > 1 else None
-    return Execution("task", 1, attempt, worker, pid or worker, instants_s[0], end_s)
+    ending = "" if end_s is None else "returned"
+    of = (worker, pid or worker)
+    return Execution("task", 1, attempt, *of, instants_s[0], end_s, ending, is_exclusive)
 
 
 def killed(part: Part, at_s: float, pid: int = 0) -> Kill:
@@ -38,7 +43,7 @@ def told(
     history = History([Acknowledged("task", 1, 5.0)], executions, kills, [outcome])
     return {
         case: [round(second, 3) for second in times.seconds]
-        for case, times in recoveries(history).items()
+        for case, times in recoveries(history, LEASE_S).items()
         if times.seconds
     }
 
@@ -116,6 +121,27 @@ def test_a_server_is_measured_to_the_first_start_of_what_was_acknowledged_later(
     # The task was acknowledged before the kill, or while it took effect: its start says nothing.
     assert told(runs, killed(Part.SERVER, 5.5)) == {}
     assert told(runs, Kill(Part.DATABASE, 4.9, 5.1, 7.0)) == {}
+
+
+def test_a_task_that_was_started_before_the_kill_and_acknowledged_again_after_it_is_not_new() -> (
+    None
+):
+    # Its first answer was lost, or somebody asked a second time.
+    runs = [ran(1, WORKER, 3.9), ran(2, OTHER_WORKER, 6, 7)]
+    kills = (killed(Part.SERVER, 4), killed(Part.WORKER, 4.5, WORKER))
+    assert Case.SERVER not in told(runs, *kills)
+
+
+def test_exclusive_work_that_waits_for_the_lease_has_its_own_line() -> None:
+    runs = [
+        ran(1, WORKER, 90, is_exclusive=True),
+        ran(2, OTHER_WORKER, 114, 115, is_exclusive=True),
+    ]
+    worker = killed(Part.WORKER, 100, WORKER)
+    assert told(runs, worker) == {Case.EXCLUSIVE: [14.0]}
+    # A server that dies before the lease is over makes it longer.
+    assert told(runs, worker, killed(Part.SERVER, 112)) == {Case.OUTAGE: [14.0]}
+    assert told(runs, worker, killed(Part.SERVER, 117)) == {Case.EXCLUSIVE: [14.0]}
 
 
 def test_times_are_told_by_nearest_rank() -> None:
