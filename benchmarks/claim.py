@@ -23,7 +23,7 @@ from benchmarks.engine import measure_flow
 from benchmarks.flow import backlog_flow, open_callers
 from benchmarks.load import INPUT, NAMESPACE, QUEUE, SPEC, TYPE, open_engine
 from benchmarks.switch import BY_CLAIM, measure_beside_snapshot
-from tenure.core.task_record import Task
+from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
 from tenure.engine.mark import Marks
 from tenure.store import codec, statement, table

@@ -18,8 +18,8 @@ from benchmarks.engine import RATE_TURNS_PER_ROUND
 from benchmarks.floor_postgres import postgres_lease_rate
 from benchmarks.flow import Flow, Stopwatch
 from benchmarks.load import INPUT, NAMESPACE, QUEUE, SPEC, TYPE, open_engine, register
-from tenure.core.lease import Beat
-from tenure.core.worker import WorkerMode
+from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.store import codec

@@ -27,7 +27,7 @@ from benchmarks.database import PostgresDatabase, SqliteDatabase
 from benchmarks.load import CLOCK, INPUT, SPEC, open_engine
 from benchmarks.server import QUEUE, TYPE, Client
 from benchmarks.statement import read_statements
-from tenure.core.worker import NewWorker, WorkerMode
+from tenure.core.worker.decide import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.sample import take_sample

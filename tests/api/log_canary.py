@@ -17,12 +17,12 @@ import asyncpg
 import structlog
 
 from tenure.api.log import Format, configure_logging
-from tenure.core import api_key
-from tenure.core.api_key import Role
-from tenure.core.lease import Beat
-from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task_record import NewTask, Spec
-from tenure.core.worker import NewWorker
+from tenure.core.access import api_key
+from tenure.core.access.api_key import Role
+from tenure.core.task.record import NewTask, Spec
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+from tenure.core.worker.decide import NewWorker
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine

@@ -21,8 +21,8 @@ from tenure.api.metric import Metrics, metrics_response
 from tenure.api.queue_label import QueueLabels
 from tenure.api.sampler import Sampler
 from tenure.core.limits import METRIC_METHODS_MAX
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerMode
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.sample import Sample

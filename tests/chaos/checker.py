@@ -16,7 +16,7 @@ import apsw
 import asyncpg
 import msgspec
 
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tests.chaos.journal import Acknowledged
 
 COMPLAINTS_MAX: Final = 20

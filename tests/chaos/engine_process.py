@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 
 import structlog
 
-from tenure.core.lease import Beat
-from tenure.core.task_record import NewTask, Spec, Task
-from tenure.core.worker import NewWorker, WorkerMode
+from tenure.core.task.record import NewTask, Spec, Task
+from tenure.core.worker.decide import NewWorker, WorkerMode
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine

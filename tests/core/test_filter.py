@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
-from tenure.core.health import Health
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerStatus
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerStatus
+from tenure.core.worker.health import Health
 from tenure.errors import InvalidArgument
 
 GOOD: list[TaskFilter | WorkerFilter] = [

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from tenure.core import api_key
-from tenure.core.api_key import ApiKey, Role
-from tenure.core.audit import AuditFilter
+from tenure.core.access import api_key
+from tenure.core.access.api_key import ApiKey, Role
+from tenure.core.access.audit import AuditFilter
 from tenure.core.limits import AUDIT_KEPT_MS, DURATION_MS_MAX, KEY_NAMESPACES_MAX, LIVE_KEYS_MAX
 from tenure.core.queue import Namespace
 from tenure.engine import bootstrap, fleet, query

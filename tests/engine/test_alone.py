@@ -12,7 +12,7 @@ from tenure.core.limits import (
     STORE_TIME_KEPT_MS,
     YOUNG_MARGIN_MS,
 )
-from tenure.core.task_record import Task, TaskState
+from tenure.core.task.record import Task, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import AlreadyExists, Rejection

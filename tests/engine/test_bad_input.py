@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core import limits
-from tenure.core.lease import Beat
-from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.task_record import NewTask, Spec
-from tenure.core.worker import NewWorker
+from tenure.core.task.record import NewTask, Spec
+from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
+from tenure.core.worker.decide import NewWorker
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine.command import FinishKind
 from tenure.engine.engine import Engine

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerMode
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerMode
 from tenure.engine import command as c
 from tenure.errors import Unavailable
 from tests.engine.world import NAMESPACE, PostgresDatabase, World, heartbeat, until

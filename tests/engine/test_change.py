@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tenure.core.attempt import Outcome
-from tenure.core.task_record import Line, Reason, TaskState
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import Line, Reason, TaskState
 from tenure.engine import command as c
 from tenure.engine.command import FinishKind
 from tenure.engine.engine import Engine

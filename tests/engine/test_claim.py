@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenure.core.attempt import Outcome
-from tenure.core.task_record import Line, TaskState
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import Line, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.core.limits import FALLBACK_POLL_MS, NEWS_POLL_MS
-from tenure.core.worker import WorkerMode
+from tenure.core.worker.decide import WorkerMode
 from tenure.engine.mark import Marks
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tests.engine.world import NAMESPACE, QUEUE, World, until

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.limits import CONTROL_WINDOW_MS
-from tenure.core.task_record import Line, Task, TaskState
+from tenure.core.task.record import Line, Task, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks

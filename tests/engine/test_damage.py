@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tenure.core.limits import CLAIM_INPUT_BYTES_MAX
-from tenure.core.retry import ErrorCategory
-from tenure.core.task_record import Reason, Spec, Task, TaskState
+from tenure.core.task.record import Reason, Spec, Task, TaskState
+from tenure.core.task.retry import ErrorCategory
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

@@ -14,8 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tenure.cli import inspection
-from tenure.core.retry import ErrorCategory
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
+from tenure.core.task.retry import ErrorCategory
 from tenure.engine import query
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.core.health import Health
-from tenure.core.worker import WorkerMode
+from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.health import Health
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

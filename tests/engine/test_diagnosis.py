@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core.finding import Finding, Level
+from tenure.core.diagnosis.finding import Finding, Level
 from tenure.core.limits import DIAGNOSED_ROWS_MAX, STUCK_MS, WAITING_PROBLEM_MS
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from tenure.core.api_key import ApiKey, Role
+from tenure.core.access.api_key import ApiKey, Role
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

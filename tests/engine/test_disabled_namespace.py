@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from tenure.core.api_key import Role
+from tenure.core.access.api_key import Role
 from tenure.core.queue import Namespace
-from tenure.core.task_record import TaskState
-from tenure.core.worker import NewWorker, WorkerMode
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks

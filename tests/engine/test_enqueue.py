@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.core.limits import ENQUEUE_DECIDED_MS
-from tenure.core.task_record import Line, NewTask, TaskState
+from tenure.core.task.record import Line, NewTask, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks

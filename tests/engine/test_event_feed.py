@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tenure.core import event
-from tenure.core.event import ALL_KINDS, EventFilter, EventKind, Hint
+from tenure.core import change_hint
+from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import EVENTS_KEPT_MS, EVENTS_TOLD_MAX
 from tenure.engine import command as c
 from tenure.engine import query
@@ -150,7 +150,7 @@ async def test_a_stream_that_was_cut_goes_on_where_it_was(world: World, engine: 
         ids = await world.add(engine, 4)
         (page,) = [page for page in await everything(first) if page.hints]
     # The connection broke after the second hint of the page.
-    last_id = event.position_text(engine.server_id, page.first_seq + 1)
+    last_id = change_hint.position_text(engine.server_id, page.first_seq + 1)
     ids += await world.add(engine, 1)
     await world.enqueue(engine, world.new(), namespace=OTHER_NAMESPACE)
     with engine.events.subscribe(HERE, last_id) as again:
@@ -172,8 +172,8 @@ async def test_what_cannot_be_continued_is_reset_once_and_goes_on(
     await world.add(engine)
     await world.advance(EVENTS_KEPT_MS + 1)
     await world.add(engine)
-    foreign = event.position_text(world.clock.new_id(), 1)
-    ahead = event.position_text(engine.server_id, 10**9)
+    foreign = change_hint.position_text(world.clock.new_id(), 1)
+    ahead = change_hint.position_text(engine.server_id, 10**9)
     for last_id, reason in (
         (old, "too_old"),
         (foreign, "unknown"),
@@ -331,7 +331,7 @@ async def test_others_are_told_of_each_thing_only_the_last_word(world: World) ->
 
 def test_hints_are_packed_and_heard() -> None:
     hint = task_hint(1)
-    (message,) = pack({Kind.EVENT: {event.text_of(hint), "worker"}, Kind.WANT: {"events"}})
+    (message,) = pack({Kind.EVENT: {change_hint.text_of(hint), "worker"}, Kind.WANT: {"events"}})
     found = heard(message)
     assert found.events == [hint]
     assert found.missed_events == {EventKind.WORKER}

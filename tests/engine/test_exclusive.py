@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from tenure.core import exclusive
-from tenure.core.attempt import Outcome
-from tenure.core.task_event import WorkerLost
-from tenure.core.task_record import Task, TaskState
-from tenure.core.worker import WorkerMode
+from tenure.core.task import exclusive
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.event import WorkerLost
+from tenure.core.task.record import Task, TaskState
+from tenure.core.worker.decide import WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks

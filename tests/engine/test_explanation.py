@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tenure.core.explain_fact import Reason
-from tenure.core.health import Health
+from tenure.core.explain.fact import Reason
 from tenure.core.limits import EXPLAINED_MAX
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
+from tenure.core.worker.health import Health
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.command import FinishKind

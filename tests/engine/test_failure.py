@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pytest
 
-from tenure.core.api_key import Role
-from tenure.core.attempt import Outcome
+from tenure.core.access.api_key import Role
 from tenure.core.limits import ENQUEUE_DECIDED_MS
-from tenure.core.task_record import TaskState
-from tenure.core.worker import NewWorker, WorkerMode
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.command import FinishKind
 from tenure.engine.engine import Engine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core.worker import WorkerStatus
+from tenure.core.worker.decide import WorkerStatus
 from tenure.engine import command as c
 from tenure.engine import fleet
 from tenure.engine.engine import Engine

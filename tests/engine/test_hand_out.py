@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tenure.core.task_record import Line, TaskState
+from tenure.core.task.record import Line, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tests.engine.world import NAMESPACE, QUEUE, World, finish

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tenure.core.attempt import Outcome
-from tenure.core.health import Health
-from tenure.core.task_record import TaskState
-from tenure.core.worker import EndReason, WorkerMode, WorkerStatus
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import EndReason, WorkerMode, WorkerStatus
+from tenure.core.worker.health import Health
 from tenure.engine import command as c
 from tenure.engine.engine import GRACE_MARGIN_MS, Engine
 from tenure.engine.services.due_tasks import DueTasks

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core.task_record import NewTask, TaskState
+from tenure.core.task.record import NewTask, TaskState
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.clock import SystemClock

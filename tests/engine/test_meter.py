@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from tenure.core.attempt import Outcome
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerMode
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerMode
 from tenure.engine import command as c
 from tenure.engine.batch import Committed
 from tenure.engine.engine import Engine

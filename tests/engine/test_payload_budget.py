@@ -12,8 +12,8 @@ from tenure.core.limits import (
     POLL_BYTES_MAX,
     STREAM_BYTES_MAX,
 )
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerMode
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.lane import Lane

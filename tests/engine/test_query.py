@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenure.core.attempt import Outcome
 from tenure.core.filter import TaskFilter, WorkerFilter
-from tenure.core.health import Health
 from tenure.core.queue import Queue
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerMode, WorkerStatus
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerMode, WorkerStatus
+from tenure.core.worker.health import Health
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tenure.core.attempt import Outcome
-from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.task_record import NO_PROGRESS, Line, Progress, Reason, TaskState
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import NO_PROGRESS, Line, Progress, Reason, TaskState
+from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.command import FinishKind

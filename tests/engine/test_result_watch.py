@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.core.task_record import NewTask, Task, TaskState
+from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.result_watch import Result

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from tenure.core.lease import Beat
-from tenure.core.task_record import NewTask, Spec, Task, TaskState
-from tenure.core.worker import NewWorker, WorkerMode, WorkerStatus
+from tenure.core.task.record import NewTask, Spec, Task, TaskState
+from tenure.core.worker.decide import NewWorker, WorkerMode, WorkerStatus
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.engine import command as c
 from tenure.engine import sample
 from tenure.engine.engine import Engine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

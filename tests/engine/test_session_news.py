@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenure.core.task_record import TaskState
-from tenure.core.worker import EndReason
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import EndReason
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.hint_channel import HintChannel

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tenure.core.attempt import Outcome
-from tenure.core.retry import RetryPolicy
-from tenure.core.task_record import Reason, TaskState
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import Reason, TaskState
+from tenure.core.task.retry import RetryPolicy
 from tenure.engine import command as c
 from tenure.engine.command import FinishKind
 from tenure.engine.engine import Engine

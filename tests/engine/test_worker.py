@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tenure.core.attempt import Outcome
-from tenure.core.task_record import TaskState
-from tenure.core.worker import EndReason, WorkerMode, WorkerStatus
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import EndReason, WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.limits import WORKER_KEY_KEPT_MS, WORKER_KEYS_KEPT_MAX
-from tenure.core.task_record import Task, TaskState
-from tenure.core.worker import EndReason, WorkerMode, WorkerStatus
+from tenure.core.task.record import Task, TaskState
+from tenure.core.worker.decide import EndReason, WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

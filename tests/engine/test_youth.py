@@ -13,7 +13,7 @@ from tenure.core.limits import (
     ENQUEUE_STORED_MS,
     ENQUEUE_YOUNG_MS,
 )
-from tenure.core.task_record import NewTask, TaskState
+from tenure.core.task.record import NewTask, TaskState
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import AlreadyExists, Unavailable

@@ -18,11 +18,11 @@ import apsw
 import asyncpg
 from msgspec.structs import replace
 
-from tenure.core.lease import Beat
 from tenure.core.limits import STREAM_BYTES_MAX
-from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task_record import NewTask, Spec, Task, TaskKind, TaskState
-from tenure.core.worker import EndReason, NewWorker, WorkerMode
+from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+from tenure.core.worker.decide import EndReason, NewWorker, WorkerMode
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

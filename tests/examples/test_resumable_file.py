@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tenure import SyncClient
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tests.examples.stage import Script, Stage, eventually
 
 LINE: Final = "the quick brown fox\n"

@@ -16,10 +16,12 @@ import msgspec
 from tenure.api.http import body, strict_json
 from tenure.api.http.parameter import TaskListQuery, TaskQuery, WorkerListQuery
 from tenure.api.http.reading import read_query
-from tenure.core import api_key, check, cursor, event, token
+from tenure.core import change_hint, check, cursor
+from tenure.core.access import api_key
+from tenure.core.access import task_token as task_tokens
+from tenure.core.access.task_token import Claims, Purpose
 from tenure.core.limits import PAYLOAD_BYTES_MAX
-from tenure.core.task_record import Spec
-from tenure.core.token import Claims, Purpose
+from tenure.core.task.record import Spec
 from tenure.errors import InvalidArgument, InvalidToken, PayloadTooLarge
 from tenure.sdk.payload import Converter, Payload, PayloadError
 from tenure.sdk.worker import frame
@@ -68,7 +70,7 @@ def tokens(data: bytes) -> None:
     text = _text(data)
 
     def read() -> Claims:
-        return token.verify(KEY, text, purpose=Purpose.COMPLETION, now_ms=NOW_MS)
+        return task_tokens.verify(KEY, text, purpose=Purpose.COMPLETION, now_ms=NOW_MS)
 
     assert _given((InvalidToken,), read) in {None, CLAIMS}
 
@@ -171,12 +173,12 @@ def frames(data: bytes) -> None:
 def event_ids(data: bytes) -> None:
     """Read where a stream of events left off, and a hint of another server."""
     text = _text(data)
-    position = event.position_of(text, SERVER_ID)
+    position = change_hint.position_of(text, SERVER_ID)
     if position is not None:
         assert position >= 0
-    hint = event.hint_of(text)
+    hint = change_hint.hint_of(text)
     if hint is not None:
-        assert event.hint_of(event.text_of(hint)) == hint
+        assert change_hint.hint_of(change_hint.text_of(hint)) == hint
 
 
 TARGETS: Final[Mapping[str, Target]] = {
@@ -204,8 +206,8 @@ EXAMPLES: Final[Mapping[str, tuple[bytes, ...]]] = {
         cursor.encode(b"other", namespace=NAMESPACE, query=QUERY, position="5:x").encode(),
     ),
     "tokens": (
-        token.sign(KEY, CLAIMS).encode(),
-        token.sign(b"other", CLAIMS).encode(),
+        task_tokens.sign(KEY, CLAIMS).encode(),
+        task_tokens.sign(b"other", CLAIMS).encode(),
     ),
     "api_keys": (
         api_key.make(id_bytes=bytes(10), secret_bytes=bytes(32)).reveal().encode(),

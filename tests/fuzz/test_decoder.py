@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.core import cursor, token
-from tenure.core.event import EventKind, Hint, hint_of, position_of, position_text, text_of
-from tenure.core.token import Claims, Purpose
+from tenure.core import cursor
+from tenure.core.access import task_token as task_tokens
+from tenure.core.access.task_token import Claims, Purpose
+from tenure.core.change_hint import EventKind, Hint, hint_of, position_of, position_text, text_of
 from tenure.store import codec
 from tests.fuzz.target import EXAMPLES, KEY, NOW_MS, TARGETS, mutated
 
@@ -52,7 +53,7 @@ def test_a_token_comes_back_as_the_claims_it_was_made_of(
     namespace: str, task_id: str, attempt: int, purpose: Purpose
 ) -> None:
     claims = Claims(purpose, namespace, "", task_id, attempt, NOW_MS + 1)
-    found = token.verify(KEY, token.sign(KEY, claims), purpose=purpose, now_ms=NOW_MS)
+    found = task_tokens.verify(KEY, task_tokens.sign(KEY, claims), purpose=purpose, now_ms=NOW_MS)
     assert found == claims
 
 

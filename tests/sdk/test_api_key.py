@@ -14,7 +14,7 @@ import pytest
 from tenure import Client, SyncClient, Worker, activity
 from tenure.api.server import Server
 from tenure.api.setting import Address, ServerSettings
-from tenure.core.api_key import Role
+from tenure.core.access.api_key import Role
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.clock import SystemClock

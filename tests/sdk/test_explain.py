@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from tenure import Client, Handle, RetryPolicy, SyncClient, Worker, activity
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.errors import NotFound
 from tenure.sdk.client import ExplainedReason
 from tenure.testing import TestEngine, open_engine

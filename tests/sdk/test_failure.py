@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.retry import ErrorCategory
-from tenure.core.task_record import Reason
+from tenure.core.task.record import Reason
+from tenure.core.task.retry import ErrorCategory
 from tenure.sdk import failure
 from tenure.sdk.failure import ApplicationError, RemoteError, TaskFailed
 from tenure.sdk.payload import Converter, PayloadError

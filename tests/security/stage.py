@@ -20,9 +20,9 @@ from tenure.api.http.app import make_app
 from tenure.api.readiness import Readiness
 from tenure.api.rpc import task_view
 from tenure.api.setting import ServerSettings
-from tenure.core.api_key import Role
+from tenure.core.access.api_key import Role
 from tenure.core.filter import TaskFilter, WorkerFilter
-from tenure.core.worker import WorkerMode
+from tenure.core.worker.decide import WorkerMode
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.v1 import task_service_pb2 as task_pb

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from tenure import Client, PayloadError, RemoteError, TaskFailed, Worker, activity
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.v1 import task_pb2
 from tests.api.access.lobby import Lobby
 from tests.sdk.client.stage import RawWorker, ServerStage, double, echo, failed, hold, succeeded

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
-from tenure.core.attempt import Attempt, Outcome
-from tenure.core.task_record import Task, TaskState
+from tenure.core.task.attempt import Attempt, Outcome
+from tenure.core.task.record import Task, TaskState
 from tenure.engine import command as c
 from tenure.store import codec
 from tests.sim.task_rule import TaskRules

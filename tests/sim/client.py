@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.core.retry import RetryPolicy
-from tenure.core.task_record import NewTask, Spec, TaskState
+from tenure.core.task.record import NewTask, Spec, TaskState
+from tenure.core.task.retry import RetryPolicy
 from tenure.engine import command as c
 from tenure.errors import TenureError
 from tests.sim.network import NoAnswer

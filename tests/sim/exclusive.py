@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tenure.core.attempt import Outcome
 from tenure.core.limits import EXCLUSIVE_KILL_MS
-from tenure.core.task_record import Task
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import Task
 from tests.sim.heart import FENCE_MARGIN_MS
 from tests.sim.trace import Violation, short
 

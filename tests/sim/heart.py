@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tenure.core.lease import Beat, Lease
+from tenure.core.worker.lease import Beat, Lease
 from tenure.engine import command as c
 from tenure.engine.command import TaskRef
 from tests.sim.ledger import HeartbeatCall

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.lease import Beat
-from tenure.core.task_record import NewTask, Task, TaskState
+from tenure.core.task.record import NewTask, Task, TaskState
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tests.sim.trace import Violation, short

@@ -10,15 +10,17 @@ from unittest import mock
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core import deadline, exclusive, sight, task, youth
 from tenure.core import queue as queue_rules
-from tenure.core.deadline import _BY_STATE
-from tenure.core.deal import _Deal
-from tenure.core.lease import Lease, SessionLost, StaleServer
-from tenure.core.task_event import HandedOut, WorkerLost
-from tenure.core.task_record import ATTEMPT_HELD, TERMINAL, TaskState
-from tenure.core.worker import WorkerStatus
-from tenure.core.youth import Youth
+from tenure.core.assignment import _Deal
+from tenure.core.task import deadline, enqueue_window, exclusive
+from tenure.core.task import decide as task_rules
+from tenure.core.task.deadline import _BY_STATE
+from tenure.core.task.enqueue_window import Youth
+from tenure.core.task.event import HandedOut, WorkerLost
+from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, TaskState
+from tenure.core.worker import judge_readiness
+from tenure.core.worker.decide import WorkerStatus
+from tenure.core.worker.lease import Lease, SessionLost, StaleServer
 from tenure.engine import batch, claim, load, task_handler, worker_handler
 from tenure.engine import command as c
 from tenure.engine.cache import RowCache
@@ -522,19 +524,19 @@ def _cancel_forgotten(original: Function) -> Function:
 def _list() -> list[Mutant]:
     m = Mutant
     return [
-        m("attempt_not_checked", task, "_report_refusal", _attempt_not_checked, STALLING),
-        m("worker_not_checked", task, "_report_refusal", _worker_not_checked, CALM),
-        m("stale_attempt_on_pending", task, "_report_refusal", _stale_on_pending, STALLING),
-        m("terminal_changed", task, "_report_refusal", _terminal_again, LOSSY),
+        m("attempt_not_checked", task_rules, "_report_refusal", _attempt_not_checked, STALLING),
+        m("worker_not_checked", task_rules, "_report_refusal", _worker_not_checked, CALM),
+        m("stale_attempt_on_pending", task_rules, "_report_refusal", _stale_on_pending, STALLING),
+        m("terminal_changed", task_rules, "_report_refusal", _terminal_again, LOSSY),
         m("fence_ignored", table, "_check_fence", _lost_report, PAUSING),
         m("write_unfenced", SqliteTx, "fenced", _unfenced, PAUSING),
         m("repeat_rejected", task_handler, "_first_answer", _repeated_rejected, LOSSY),
         m("finished_rows_cached", RowCache, "saved", _cache_stale, PAUSING),
-        m("attempt_reused", task.DECIDERS, HandedOut, _attempt_reused, LOSSY),
-        m("undelivered_charged", task, "_undelivered", _undelivered_charged, LOSSY),
-        m("loss_counted_twice", task, "_lose", _loss_counted_twice, DYING),
-        m("retried_after_cancel", task, "_fail_attempt", _retried_after_cancel, CALM),
-        m("pause_forgotten", task, "_return", _pause_forgotten, CALM),
+        m("attempt_reused", task_rules.DECIDERS, HandedOut, _attempt_reused, LOSSY),
+        m("undelivered_charged", task_rules, "_undelivered", _undelivered_charged, LOSSY),
+        m("loss_counted_twice", task_rules, "_lose", _loss_counted_twice, DYING),
+        m("retried_after_cancel", task_rules, "_fail_attempt", _retried_after_cancel, CALM),
+        m("pause_forgotten", task_rules, "_return", _pause_forgotten, CALM),
         m("attempt_not_recorded", table, "insert_attempts", _no_record, CALM),
         m("token_not_checked", table, "beat_leases", _token_not_checked, LOSSY),
         m("deltas_counted_twice", table, "beat_leases", _deltas_twice, CALM),
@@ -545,11 +547,11 @@ def _list() -> list[Mutant]:
         m("dispatched_judged", worker_handler, "_missing", _dispatched_judged, LOSSY),
         m("judged_unsighted", load, "still_sighted_ms", _judged_unsighted, JUMPING),
         m("sight_before_batch", load, "still_sighted_ms", _sight_before_batch, LAGGING),
-        m("jump_unseen", sight, "commit", _jump_unseen, JUMPING),
+        m("jump_unseen", judge_readiness, "commit", _jump_unseen, JUMPING),
         m("server_not_spared", StaleServer, "spared_until_ms", _server_not_spared, CRASHING),
         m("no_suspect_grace", WorkingSet, "suspect", _no_grace, DYING),
         m("release_left_by_crash", HeldRelease, "run_once", _release_left, LEAVING),
-        m("exclusive_cut_early", task.DECIDERS, WorkerLost, _exclusive_cut_early, ENDING),
+        m("exclusive_cut_early", task_rules.DECIDERS, WorkerLost, _exclusive_cut_early, ENDING),
         m("exclusive_without_margin", exclusive, "margin_ms", _no_exclusive_margin, CUTTING),
         m("ended_lease_not_kept", table, "keep_leases", _lease_not_kept, ENDING),
         m("foreign_worker", worker_handler, "_administered", _foreign_worker, CALM),
@@ -566,13 +568,19 @@ def _list() -> list[Mutant]:
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),
         m("resend_inserted", NEEDS, c.EnqueueTasks, _resend_inserted, LOSSY),
         m("enqueue_always_young", Youth, "has", _never_looked_up, STUCK),
-        m("resend_not_held_back", youth, "undecided_ms", _resend_not_held_back, STUCK_BRIEFLY),
+        m(
+            "resend_not_held_back",
+            enqueue_window,
+            "undecided_ms",
+            _resend_not_held_back,
+            STUCK_BRIEFLY,
+        ),
         m("results_of_others_unread", ResultWatch, "_period_ms", _results_of_others_unread, CALM),
         m("key_ignored", task_handler, "_is_over", _key_ignored, CALM),
         m("enqueue_lost", table, "insert_tasks", _answered_before_save, CALM),
         m("due_not_rechecked", deadline, "first_expired", _due_not_rechecked, CALM),
         m("delivery_unchecked", _BY_STATE, TaskState.DISPATCHED, _delivery_unchecked, LOSSY),
-        m("timer_off", task, "_armed", _timer_off, CALM),
+        m("timer_off", task_rules, "_armed", _timer_off, CALM),
         m("due_dropped", DueTasks, "run_once", _due_dropped, CALM),
         m("cancel_forgotten", codec, "task_updated", _cancel_forgotten, PAUSING),
         m("released_too_soon", batch.HANDLERS, c.ReleaseHeldTasks, _released_too_soon, DYING),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from tenure.core.attempt import CHARGES, Charge, Outcome
-from tenure.core.task_record import TERMINAL, Line, Reason, Task, TaskState
+from tenure.core.task.attempt import CHARGES, Charge, Outcome
+from tenure.core.task.record import TERMINAL, Line, Reason, Task, TaskState
 from tenure.engine import command as c
 from tests.sim.trace import Violation, short
 

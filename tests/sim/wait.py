@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tenure.core.task_record import Task
+from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
 from tenure.engine.result_watch import Result
 from tests.sim.trace import Violation, short

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task_record import Task
-from tenure.core.worker import NewWorker, WorkerMode
+from tenure.core.task.record import Task
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+from tenure.core.worker.decide import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInactive

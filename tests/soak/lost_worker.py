@@ -13,9 +13,9 @@ from typing import Final, cast
 import msgspec
 
 from tenure.core.filter import TaskFilter
-from tenure.core.lease import Beat
-from tenure.core.task_record import NewTask, Spec, TaskState
-from tenure.core.worker import NewWorker, WorkerMode, WorkerStatus
+from tenure.core.task.record import NewTask, Spec, TaskState
+from tenure.core.worker.decide import NewWorker, WorkerMode, WorkerStatus
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.clock import SystemClock

@@ -13,7 +13,7 @@ from typing import Final
 import asyncpg
 import msgspec
 
-from tenure.core.task_record import NewTask
+from tenure.core.task.record import NewTask
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tenure.core.attempt import Attempt, Outcome
-from tenure.core.lease import Lease
-from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task_record import Line, Spec, Task, TaskState
-from tenure.core.worker import EndReason, Worker, WorkerStatus
+from tenure.core.task.attempt import Attempt, Outcome
+from tenure.core.task.record import Line, Spec, Task, TaskState
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+from tenure.core.worker.decide import EndReason, Worker, WorkerStatus
+from tenure.core.worker.lease import Lease
 from tenure.store import table
 from tenure.store.table import Demand
 from tenure.store.transaction import Store

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from tenure.core.api_key import ApiKey, Role
-from tenure.core.audit import ALL_AUDIT, AuditFilter, AuditRecord
+from tenure.core.access.api_key import ApiKey, Role
+from tenure.core.access.audit import ALL_AUDIT, AuditFilter, AuditRecord
 from tenure.core.queue import Namespace
 from tenure.store import access_table
 from tenure.store.access_table import KeyPlace

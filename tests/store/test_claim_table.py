@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.task_record import Line, TaskState
+from tenure.core.task.record import Line, TaskState
 from tenure.store import table
 from tenure.store.transaction import Store
 from tests.store.rows import (

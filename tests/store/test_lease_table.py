@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tenure.core.lease import Beat, Lease
+from tenure.core.worker.lease import Beat, Lease
 from tenure.store import table
 from tenure.store.table import Lapsed
 from tenure.store.transaction import Store

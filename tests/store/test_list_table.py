@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tenure.core.filter import TaskFilter
 from tenure.core.queue import Queue
-from tenure.core.task_record import Line, Reason, Task, TaskState
+from tenure.core.task.record import Line, Reason, Task, TaskState
 from tenure.store import listing, table, task_list
 from tenure.store.listing import Held, Slice, Total
 from tenure.store.transaction import Store, Tx

@@ -10,10 +10,10 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from tenure.core.lease import Beat, Lease
 from tenure.core.queue import Queue
-from tenure.core.task_record import Line, Task, TaskState
-from tenure.core.worker import EndReason, Worker, WorkerStatus
+from tenure.core.task.record import Line, Task, TaskState
+from tenure.core.worker.decide import EndReason, Worker, WorkerStatus
+from tenure.core.worker.lease import Beat, Lease
 from tenure.store import codec, table
 from tenure.store.failure import FenceLost, Refused
 from tenure.store.postgres import PostgresStore

@@ -10,8 +10,8 @@ import apsw
 import asyncpg
 import pytest
 
-from tenure.core.task_record import TaskState
-from tenure.core.worker import EndReason, WorkerStatus
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import EndReason, WorkerStatus
 from tenure.store import news, statement, table
 from tenure.store.news import Known, News
 from tenure.store.sqlite import SqliteStore

@@ -13,11 +13,11 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from tenure.core import deal
-from tenure.core import lease as rules
-from tenure.core.lease import Beat, CallFailed, Lease, SessionLost, SessionResumed
-from tenure.core.task_record import Line, Task
-from tenure.core.worker import WorkerMode
+from tenure.core import assignment
+from tenure.core.task.record import Line, Task
+from tenure.core.worker import lease as rules
+from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.lease import Beat, CallFailed, Lease, SessionLost, SessionResumed
 from tenure.errors import Rejection
 from tenure.store import table
 from tenure.store.table import Demand
@@ -212,10 +212,10 @@ def head(tasks: list[Task], asked: Demand) -> list[str]:
         for task in tasks
         if (task.namespace, task.queue, task.type) == (asked.namespace, asked.queue, asked.type)
         and task.line == asked.line
-        and deal.order(task) >= mark
+        and assignment.order(task) >= mark
         and task.priority <= asked.priority_max
     ]
-    return [task.id for task in sorted(fitting, key=deal.order)[: asked.amount]]
+    return [task.id for task in sorted(fitting, key=assignment.order)[: asked.amount]]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from tenure.core.attempt import Outcome
 from tenure.core.limits import CLAIM_INPUT_BYTES_MAX
-from tenure.core.retry import RetryPolicy
-from tenure.core.task_record import (
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import (
     NO_PROGRESS,
     Line,
     Progress,
@@ -20,6 +19,7 @@ from tenure.core.task_record import (
     TaskKind,
     TaskState,
 )
+from tenure.core.task.retry import RetryPolicy
 from tenure.store import listing, table
 from tenure.store.failure import FenceLost, Refused
 from tenure.store.transaction import Store, Tx

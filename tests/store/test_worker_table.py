@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenure.core.crash_guard import ControlGroup
 from tenure.core.filter import WorkerFilter
 from tenure.core.queue import Queue
-from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.task.crash_guard import ControlGroup
+from tenure.core.worker.decide import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.store import listing, table
 from tenure.store.failure import FenceLost, Refused
 from tenure.store.listing import Onlooker, Slice, Total

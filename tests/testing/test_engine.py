@@ -17,7 +17,7 @@ from tenure import (
     Worker,
     activity,
 )
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.testing import TestEngine, open_engine
 
 WAIT_SECONDS_MAX: Final = 20.0

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tenure import RetryPolicy, SyncClient, SyncHandle, TaskFailed, activity
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.testing import SyncTestEngine, open_sync_engine
 
 WAIT_SECONDS_MAX: Final = 20.0

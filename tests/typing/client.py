@@ -17,7 +17,7 @@ from tenure import (
     TaskInfo,
     activity,
 )
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.sdk.client import AttemptInfo, HeartbeatAnswer
 
 

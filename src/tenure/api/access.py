@@ -16,10 +16,10 @@ from typing import Final
 import structlog
 
 from tenure.api.refusal_log import RefusalLog
-from tenure.core import api_key
+from tenure.core.access import api_key
+from tenure.core.access.permission import Action
+from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS
-from tenure.core.permission import Action
-from tenure.core.principal import Principal
 from tenure.engine import query
 from tenure.engine.engine import Engine
 from tenure.errors import (

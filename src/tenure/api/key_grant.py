@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tenure.api.access import check_namespace
 from tenure.core import check
-from tenure.core.api_key import Role
-from tenure.core.principal import Principal
+from tenure.core.access.api_key import Role
+from tenure.core.access.principal import Principal
 from tenure.engine import command as c
 
 

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 
 from tenure.api import exposition
 from tenure.core.limits import METRIC_QUEUES_MAX
-from tenure.core.task_record import TERMINAL, TaskState
+from tenure.core.task.record import TERMINAL, TaskState
 from tenure.engine.offer import Group
 from tenure.engine.sample import Sample
 

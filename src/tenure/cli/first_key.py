@@ -10,7 +10,7 @@ from tenure.api.rpc import access_view as rpc_view
 from tenure.cli import access_view
 from tenure.cli.access_client import KeyChoice
 from tenure.cli.store_failure import failure_of
-from tenure.core.api_key import Role
+from tenure.core.access.api_key import Role
 from tenure.engine import bootstrap
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock

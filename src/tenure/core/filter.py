@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from tenure.core import check, limits
-from tenure.core.health import Health
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerStatus
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerStatus
+from tenure.core.worker.health import Health
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tenure.core import api_key
-from tenure.core.api_key import ApiKey
-from tenure.core.audit import AuditAction
+from tenure.core.access import api_key
+from tenure.core.access.api_key import ApiKey
+from tenure.core.access.audit import AuditAction
+from tenure.core.access.permission import Action
+from tenure.core.access.principal import Principal
 from tenure.core.limits import LIVE_KEYS_MAX
-from tenure.core.permission import Action
-from tenure.core.principal import Principal
 from tenure.core.queue import Namespace
 from tenure.engine import command as c
 from tenure.engine.task_handler import not_found

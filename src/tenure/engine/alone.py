@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenure.core import lease as lease_rules
 from tenure.core.limits import CROWDED_MS, RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
-from tenure.core.task_record import Task
+from tenure.core.task.record import Task
+from tenure.core.worker import lease as lease_rules
 from tenure.engine import batch
 from tenure.engine import command as c
 from tenure.engine.claim import ClaimPlan

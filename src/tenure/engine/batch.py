@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.core import youth
 from tenure.core.limits import ENQUEUE_STORED_MS
-from tenure.core.task_record import TERMINAL, Task
-from tenure.core.youth import Youth
+from tenure.core.task import enqueue_window
+from tenure.core.task.enqueue_window import Youth
+from tenure.core.task.record import TERMINAL, Task
 from tenure.engine import admin_handler, need, task_handler, worker_handler
 from tenure.engine import command as c
 from tenure.engine.claim import ClaimPlan, ClaimResult, hand_out
@@ -136,7 +136,7 @@ async def _load(
     needs = need.gather(commands, Youth.at(guessed_now_ms))
     loaded = await _load_all(tx, needs, context, cache, first)
     now_ms = loaded.rows.now_ms
-    if youth.is_exact(guessed_now_ms=guessed_now_ms, now_ms=now_ms) or not needs.has_young:
+    if enqueue_window.is_exact(guessed_now_ms=guessed_now_ms, now_ms=now_ms) or not needs.has_young:
         return loaded
     return await _load_all(tx, need.gather(commands), context, cache, loaded.rows)
 

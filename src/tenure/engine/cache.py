@@ -15,7 +15,7 @@ from tenure.core.limits import (
     CACHE_INPUT_BYTES_MAX,
     CACHE_ROWS_MAX,
 )
-from tenure.core.task_record import Task, TaskState
+from tenure.core.task.record import Task, TaskState
 from tenure.store.table import TaskKey
 
 _KEPT = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tenure.core import api_key, enqueue, limits
 from tenure.core import check as checks
-from tenure.core.lease import Beat
-from tenure.core.retry import ErrorInfo
-from tenure.core.worker import NewWorker
+from tenure.core import limits
+from tenure.core.access import api_key
+from tenure.core.task import enqueue
+from tenure.core.task.retry import ErrorInfo
+from tenure.core.worker.decide import NewWorker
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge
 

@@ -13,18 +13,18 @@ from itertools import chain
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core import deal as dealing
-from tenure.core import lease as lease_rules
+from tenure.core import assignment as dealing
 from tenure.core import queue as queue_rules
-from tenure.core import worker as worker_rules
-from tenure.core.crash_guard import Suspects
-from tenure.core.damage import Part
-from tenure.core.deal import Hand
+from tenure.core.assignment import Hand
 from tenure.core.limits import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, WORK_BATCH_MAX
-from tenure.core.task_effect import Decision, WakeQueue
-from tenure.core.task_event import HandedOut
-from tenure.core.task_record import ATTEMPT_HELD, Task
-from tenure.core.worker import Worker
+from tenure.core.task.crash_guard import Suspects
+from tenure.core.task.damage import Part
+from tenure.core.task.effect import Decision, WakeQueue
+from tenure.core.task.event import HandedOut
+from tenure.core.task.record import ATTEMPT_HELD, Task
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.decide import Worker
 from tenure.engine import command as c
 from tenure.engine.mark import LineKey, Marks
 from tenure.engine.offer import Group, Offer, OfferBook

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from tenure.core.task_record import Task
+from tenure.core.task.record import Task
 
 log = structlog.get_logger("tenure.engine")
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tenure.core import check
-from tenure.core import diagnosis as rules
-from tenure.core import diagnosis_fleet as fleet_rules
-from tenure.core.diagnosis import Disk, Latency
-from tenure.core.diagnosis_fleet import WaitingLine
-from tenure.core.finding import Finding, Level
+from tenure.core.diagnosis import server_check as rules
+from tenure.core.diagnosis import worker_check as fleet_rules
+from tenure.core.diagnosis.finding import Finding, Level
+from tenure.core.diagnosis.server_check import Disk, Latency
+from tenure.core.diagnosis.worker_check import WaitingLine
 from tenure.core.limits import DIAGNOSIS_MS_MAX, INSTANT_MS_MAX
 from tenure.engine import command as c
 from tenure.errors import NotFound, Unavailable

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from tenure.core.api_key import ApiKey, Role
+from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.limits import KEY_EXPIRY_LOOK_MS
 from tenure.engine.clock import Clock
 from tenure.engine.lookout import Lookout

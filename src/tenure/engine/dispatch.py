@@ -10,9 +10,9 @@ import structlog
 
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.queue import namespace_disabled
-from tenure.core.task_effect import TellCancel, TellStop, WakeQueue
-from tenure.core.task_record import Line, Task
-from tenure.core.worker import EndReason, ReleaseHeld, TellDrain, TellEnded, WorkerStatus
+from tenure.core.task.effect import TellCancel, TellStop, WakeQueue
+from tenure.core.task.record import Line, Task
+from tenure.core.worker.decide import EndReason, ReleaseHeld, TellDrain, TellEnded, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.batch import Committed
 from tenure.engine.claim import ClaimPlan, ClaimPlanner

@@ -12,10 +12,10 @@ from typing import Any, Self, TypeVar, cast
 
 import structlog
 
-from tenure.core import sight as sight_rules
 from tenure.core.limits import ENQUEUE_YOUNG_MS
-from tenure.core.sight import Sight
-from tenure.core.task_record import Task
+from tenure.core.task.record import Task
+from tenure.core.worker import judge_readiness as sight_rules
+from tenure.core.worker.judge_readiness import Sight
 from tenure.engine import batch, part
 from tenure.engine import command as c
 from tenure.engine.acceptance import Acceptance

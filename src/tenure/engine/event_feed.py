@@ -15,8 +15,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from tenure.core import event
-from tenure.core.event import ALL_KINDS, EventFilter, EventKind, Hint
+from tenure.core import change_hint
+from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import (
     EVENT_WRITE_MAX,
     EVENTS_JOIN_MS,
@@ -85,7 +85,7 @@ class Subscription:
     @property
     def position(self) -> str:
         """Return the id with which a later subscription goes on from here."""
-        return event.position_text(self._feed.server_id, self.seq)
+        return change_hint.position_text(self._feed.server_id, self.seq)
 
     def begin_with(self, page: Page) -> None:
         """Give this page first: the rest of an old one, or a reset."""
@@ -279,7 +279,7 @@ class EventFeed:
         self._trim(self._clock.monotonic_ms())
         made = Subscription(self, chosen, self.next_number)
         if last_id:
-            self._go_on(made, event.position_of(last_id, self.server_id))
+            self._go_on(made, change_hint.position_of(last_id, self.server_id))
         if self._is_closed:
             made.close()
         self._subscriptions[made] = None

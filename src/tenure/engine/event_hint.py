@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tenure.core.event import EventKind, Hint
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerStatus
+from tenure.core.change_hint import EventKind, Hint
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerStatus
 from tenure.engine.working_set import WorkingSet
 
 PAUSED: Final = "PAUSED"

@@ -12,13 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.core import check
-from tenure.core import explain as rules
-from tenure.core import health as health_rules
-from tenure.core.attempt import CHARGES, Attempt, Charge
-from tenure.core.explain_fact import Facts, Holder, Reason
+from tenure.core.explain import explanation as rules
+from tenure.core.explain.fact import Facts, Holder, Reason
 from tenure.core.limits import AHEAD_COUNTED_MAX, EXPLAINED_MAX
 from tenure.core.queue import Queue
-from tenure.core.task_record import ATTEMPT_HELD, Task, TaskState
+from tenure.core.task.attempt import CHARGES, Attempt, Charge
+from tenure.core.task.record import ATTEMPT_HELD, Task, TaskState
+from tenure.core.worker import health as health_rules
 from tenure.engine import query
 from tenure.store import explain as reads
 from tenure.store import listing, table

@@ -11,7 +11,7 @@ import msgspec
 from tenure.core import check, limits
 from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
-from tenure.core.worker import Worker, WorkerStatus
+from tenure.core.worker.decide import Worker, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.errors import InvalidArgument, NotFound, WrongState

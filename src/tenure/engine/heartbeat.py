@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core import lease as lease_rules
-from tenure.core import worker as worker_rules
-from tenure.core.lease import Lease
-from tenure.core.worker import Worker, WorkerStatus
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.decide import Worker, WorkerStatus
+from tenure.core.worker.lease import Lease
 from tenure.engine import command as c
 from tenure.engine.settings import Settings
 from tenure.errors import Rejection

@@ -7,8 +7,8 @@ from typing import Any
 
 import structlog
 
-from tenure.core import sight as sight_rules
-from tenure.core.sight import Sight
+from tenure.core.worker import judge_readiness as sight_rules
+from tenure.core.worker.judge_readiness import Sight
 from tenure.engine import command as c
 from tenure.engine import heartbeat, part
 from tenure.engine.clock import Clock

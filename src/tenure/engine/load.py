@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core import crash_guard
-from tenure.core import lease as lease_rules
-from tenure.core import sight as sight_rules
-from tenure.core.api_key import ApiKey
-from tenure.core.attempt import Attempt
-from tenure.core.crash_guard import ControlGroup
-from tenure.core.lease import Lease, StaleServer
+from tenure.core.access.api_key import ApiKey
 from tenure.core.limits import CONTROL_SEEN_MAX, CONTROL_WINDOW_MS, SIGHT_STALL_MS
 from tenure.core.queue import Namespace, Queue
-from tenure.core.task_record import Task
-from tenure.core.worker import EndReason, Worker
+from tenure.core.task import crash_guard
+from tenure.core.task.attempt import Attempt
+from tenure.core.task.crash_guard import ControlGroup
+from tenure.core.task.record import Task
+from tenure.core.worker import judge_readiness as sight_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.decide import EndReason, Worker
+from tenure.core.worker.lease import Lease, StaleServer
 from tenure.engine import command as c
 from tenure.engine.need import Needs
 from tenure.store import access_table, table

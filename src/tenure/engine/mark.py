@@ -25,7 +25,7 @@ from tenure.core.limits import (
     SUSPECTS_CLAIMED_MAX,
     UNTOLD_CLAIM_BUDGET,
 )
-from tenure.core.task_record import Line, Task
+from tenure.core.task.record import Line, Task
 from tenure.store.table import Demand
 
 LineKey = tuple[str, str, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tenure.core.worker import EndReason
+from tenure.core.worker.decide import EndReason
 from tenure.engine import command as c
 from tenure.engine.offer import Group, Offer, OfferBook
 

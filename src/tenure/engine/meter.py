@@ -11,8 +11,8 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from tenure.core.attempt import Outcome
-from tenure.core.task_record import Task, TaskState
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import Task, TaskState
 from tenure.engine.batch import Committed
 from tenure.engine.working_set import WorkingSet
 from tenure.errors import Rejection, TenureError

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.core.youth import NOBODY, Youth
+from tenure.core.task.enqueue_window import NOBODY, Youth
 from tenure.engine import command as c
 from tenure.store.table import TaskKey
 

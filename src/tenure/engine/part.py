@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tenure.core.deal import Hand
+from tenure.core.assignment import Hand
 from tenure.core.limits import LANE_SECONDS_MAX, PART_LOCK_WAIT_MS
 from tenure.engine.claim import ClaimPlan
 from tenure.store.transaction import Tx

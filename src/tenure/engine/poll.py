@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tenure.core import worker as worker_rules
 from tenure.core.limits import POLL_BYTES_MAX
-from tenure.core.task_record import Task
-from tenure.core.worker import EndReason
+from tenure.core.task.record import Task
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker.decide import EndReason
 from tenure.engine.command import TaskRef
 from tenure.errors import TenureError
 

@@ -13,15 +13,11 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core import api_key, check, cursor
-from tenure.core import health as health_rules
-from tenure.core import worker as worker_rules
-from tenure.core.api_key import ApiKey
-from tenure.core.attempt import Attempt, Outcome
-from tenure.core.audit import ALL_AUDIT, AuditFilter, AuditRecord
+from tenure.core import check, cursor
+from tenure.core.access import api_key
+from tenure.core.access.api_key import ApiKey
+from tenure.core.access.audit import ALL_AUDIT, AuditFilter, AuditRecord
 from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
-from tenure.core.health import Health
-from tenure.core.lease import Lease
 from tenure.core.limits import (
     COUNTED_MAX,
     INSTANT_MS_MAX,
@@ -30,9 +26,14 @@ from tenure.core.limits import (
     QUEUES_COUNTED_AT_ONCE,
 )
 from tenure.core.queue import Namespace, Queue
-from tenure.core.retry import ErrorInfo
-from tenure.core.task_record import Task, TaskState
-from tenure.core.worker import Worker
+from tenure.core.task.attempt import Attempt, Outcome
+from tenure.core.task.record import Task, TaskState
+from tenure.core.task.retry import ErrorInfo
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import health as health_rules
+from tenure.core.worker.decide import Worker
+from tenure.core.worker.health import Health
+from tenure.core.worker.lease import Lease
 from tenure.engine.damage_log import note_damage
 from tenure.errors import NotFound, Unavailable
 from tenure.store import access_table, listing, table, task_list

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import structlog
 
-from tenure.core import event
-from tenure.core.event import ALL_KINDS, EventKind, Hint
+from tenure.core import change_hint
+from tenure.core.change_hint import ALL_KINDS, EventKind, Hint
 from tenure.core.limits import (
     EVENTS_TOLD_MAX,
     NOTIFY_BYTES_MAX,
@@ -178,7 +178,7 @@ def _event_texts(events: dict[EventKind, dict[tuple[str, str], Hint]]) -> Iterat
     """Return what is told of each kind: its hints, or its name alone when there are too many."""
     for kind, told in events.items():
         if len(told) < EVENTS_TOLD_MAX:
-            yield from map(event.text_of, told.values())
+            yield from map(change_hint.text_of, told.values())
         else:
             yield kind.value
 
@@ -232,7 +232,7 @@ def heard(payload: str) -> Heard:
 
 def _hear_event(found: Heard, about: str) -> None:
     """Take in one hint; a kind alone was too much to say, and nothing at all was all kinds."""
-    hint = event.hint_of(about)
+    hint = change_hint.hint_of(about)
     if hint is not None:
         found.events.append(hint)
     elif not about:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tenure.core import check
 from tenure.core.limits import WANT_RESULTS_MS, WATCH_IDS_MAX, WATCH_ROWS_MAX
-from tenure.core.task_record import Task
+from tenure.core.task.record import Task
 from tenure.engine.clock import Clock
 from tenure.engine.damage_log import note_damage
 from tenure.engine.lookout import Lookout

@@ -14,7 +14,7 @@ from tenure.core.limits import (
     SAMPLE_QUEUES_AT_ONCE,
     SAMPLE_ROWS_MAX,
 )
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.engine.offer import Group
 from tenure.engine.query import scan
 from tenure.store import listing

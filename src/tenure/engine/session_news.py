@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from tenure.core.limits import WATCH_IDS_MAX
-from tenure.core.worker import EndReason, WorkerStatus
+from tenure.core.worker.decide import EndReason, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.lookout import Lookout
 from tenure.engine.messenger import Messenger

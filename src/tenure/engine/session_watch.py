@@ -6,8 +6,8 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from tenure.core.lease import is_mass_close
 from tenure.core.limits import SUSPECT_GRACE_MS
+from tenure.core.worker.lease import is_mass_close
 from tenure.engine import command as c
 
 

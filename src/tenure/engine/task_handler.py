@@ -7,15 +7,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenure.core import damage, enqueue, task_event, youth
-from tenure.core import worker as worker_rules
-from tenure.core.attempt import Outcome
 from tenure.core.limits import KEY_KEPT_MS
-from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task_effect import Decision
-from tenure.core.task_event import TaskEvent
-from tenure.core.task_record import TERMINAL, NewTask, Task, TaskState
-from tenure.core.task_refusal import already_terminal, wrong_state
+from tenure.core.task import damage, enqueue, enqueue_window
+from tenure.core.task import event as task_event
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.effect import Decision
+from tenure.core.task.event import TaskEvent
+from tenure.core.task.record import TERMINAL, NewTask, Task, TaskState
+from tenure.core.task.refusal import already_terminal, wrong_state
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+from tenure.core.worker import decide as worker_rules
 from tenure.engine import command as c
 from tenure.engine.load import still_sighted_ms
 from tenure.engine.working_set import WorkingSet
@@ -70,7 +71,7 @@ def _take_in(
 
 def _check_decided(task_id: str, now_ms: int) -> None:
     """Refuse a marked request while the first one could still run without being looked up."""
-    wait_ms = youth.undecided_ms(task_id, now_ms)
+    wait_ms = enqueue_window.undecided_ms(task_id, now_ms)
     if wait_ms:
         message = f"The first request for task {task_id} may still arrive. Send this one again."
         raise Unavailable(message, reason="undecided", retry_after_ms=wait_ms)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tenure.core import crash_guard, task_event
-from tenure.core import lease as lease_rules
-from tenure.core import worker as worker_rules
-from tenure.core.audit import AuditAction
-from tenure.core.crash_guard import ControlGroup
-from tenure.core.lease import Lease
+from tenure.core.access.audit import AuditAction
 from tenure.core.queue import Queue
-from tenure.core.task import is_live
-from tenure.core.task_effect import WakeQueue
-from tenure.core.task_record import Task, TaskState
-from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.task import crash_guard
+from tenure.core.task import event as task_event
+from tenure.core.task.crash_guard import ControlGroup
+from tenure.core.task.decide import is_live
+from tenure.core.task.effect import WakeQueue
+from tenure.core.task.record import Task, TaskState
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.decide import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.lease import Lease
 from tenure.engine import command as c
 from tenure.engine.task_handler import not_found
 from tenure.engine.working_set import WorkingSet

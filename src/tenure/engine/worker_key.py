@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tenure.core import worker as worker_rules
 from tenure.core.limits import WORKER_KEY_KEPT_MS, WORKER_KEYS_KEPT_MAX
-from tenure.core.worker import Worker, WorkerMode
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker.decide import Worker, WorkerMode
 from tenure.engine.clock import Clock
 
 

@@ -5,19 +5,19 @@ A later command sees what an earlier one did. Nothing here touches the database.
 
 from __future__ import annotations
 
-from tenure.core import damage
-from tenure.core import lease as lease_rules
-from tenure.core import task as task_rules
-from tenure.core import worker as worker_rules
-from tenure.core.api_key import ApiKey
-from tenure.core.attempt import Attempt
-from tenure.core.audit import AuditAction, AuditRecord
-from tenure.core.lease import Lease
+from tenure.core.access.api_key import ApiKey
+from tenure.core.access.audit import AuditAction, AuditRecord
 from tenure.core.queue import Namespace, Queue, namespace_disabled
-from tenure.core.task_effect import Decision, Effect, FollowUp
-from tenure.core.task_event import DamageFound, TaskEvent
-from tenure.core.task_record import Task
-from tenure.core.worker import Worker, WorkerDecision, WorkerEffect, WorkerEvent
+from tenure.core.task import damage
+from tenure.core.task import decide as task_rules
+from tenure.core.task.attempt import Attempt
+from tenure.core.task.effect import Decision, Effect, FollowUp
+from tenure.core.task.event import DamageFound, TaskEvent
+from tenure.core.task.record import Task
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.decide import Worker, WorkerDecision, WorkerEffect, WorkerEvent
+from tenure.core.worker.lease import Lease
 from tenure.engine.clock import Clock
 from tenure.engine.load import Rows
 from tenure.engine.settings import Settings

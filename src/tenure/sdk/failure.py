@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
-from tenure.core.retry import ErrorCategory
-from tenure.core.task_record import Reason
+from tenure.core.task.record import Reason
+from tenure.core.task.retry import ErrorCategory
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Converter, PayloadError
 from tenure.v1 import task_pb2, task_service_pb2

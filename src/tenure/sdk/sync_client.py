@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tenure.core.task_record import TaskState
+    from tenure.core.task.record import TaskState
     from tenure.sdk.client.completion import Completion
     from tenure.sdk.client.handle import Handle, OnProgress
     from tenure.sdk.client.view import AttemptInfo, Explanation, HeartbeatAnswer, TaskInfo

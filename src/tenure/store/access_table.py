@@ -11,8 +11,8 @@ from typing import cast
 
 import msgspec
 
-from tenure.core.api_key import ApiKey, Role
-from tenure.core.audit import AuditFilter, AuditRecord
+from tenure.core.access.api_key import ApiKey, Role
+from tenure.core.access.audit import AuditFilter, AuditRecord
 from tenure.core.queue import Namespace
 from tenure.store import codec
 from tenure.store.codec import AnyRow

@@ -12,14 +12,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.attempt import Attempt, Outcome
 from tenure.core.checksum import checksum, is_sound, is_version_sound, versioned
-from tenure.core.lease import Lease
 from tenure.core.limits import SPECS_REMEMBERED_MAX
 from tenure.core.queue import Namespace, Queue
-from tenure.core.retry import ErrorCategory, ErrorInfo
-from tenure.core.task_record import NO_PROGRESS, Line, Progress, Spec, Task, TaskState
-from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.task.attempt import Attempt, Outcome
+from tenure.core.task.record import NO_PROGRESS, Line, Progress, Spec, Task, TaskState
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+from tenure.core.worker.decide import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.lease import Lease
 
 # Columns come from the database driver untyped; this module is where they get their types.
 AnyRow = Sequence[Any]

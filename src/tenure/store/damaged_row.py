@@ -13,10 +13,10 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from tenure.core.attempt import Outcome
 from tenure.core.checksum import checksum
-from tenure.core.damage import Part
-from tenure.core.task_record import NO_PROGRESS, Line, Progress, Spec, Task, TaskState
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.damage import Part
+from tenure.core.task.record import NO_PROGRESS, Line, Progress, Spec, Task, TaskState
 from tenure.store import codec
 from tenure.store.codec import AnyRow, DamagedError
 

@@ -6,11 +6,11 @@ from typing import cast
 
 import msgspec
 
-from tenure.core.diagnosis import ServerRow
-from tenure.core.diagnosis_fleet import Healths, Overdue, Sdk, StuckLease, Unreleased
-from tenure.core.health import Health
+from tenure.core.diagnosis.server_check import ServerRow
+from tenure.core.diagnosis.worker_check import Healths, Overdue, Sdk, StuckLease, Unreleased
 from tenure.core.limits import DIAGNOSED_ROWS_MAX
-from tenure.core.worker import WorkerStatus
+from tenure.core.worker.decide import WorkerStatus
+from tenure.core.worker.health import Health
 from tenure.store import codec, migration
 from tenure.store.listing import Onlooker, deaf_text
 from tenure.store.transaction import Tx

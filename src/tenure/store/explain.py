@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import cast
 
-from tenure.core.explain_fact import Crew, EndedWorker, HeldTask, Member, NearWorker
-from tenure.core.health import Health
+from tenure.core.explain.fact import Crew, EndedWorker, HeldTask, Member, NearWorker
 from tenure.core.limits import ENDED_SEEN_MAX, EXPLAINED_MAX
-from tenure.core.task_record import Line, Task
-from tenure.core.worker import EndReason, WorkerStatus
+from tenure.core.task.record import Line, Task
+from tenure.core.worker.decide import EndReason, WorkerStatus
+from tenure.core.worker.health import Health
 from tenure.store import codec
 from tenure.store.listing import Onlooker, deaf_text
 from tenure.store.transaction import Tx

@@ -8,11 +8,11 @@ from typing import Final, cast
 import msgspec
 
 from tenure.core.filter import WorkerFilter
-from tenure.core.lease import Lease
 from tenure.core.limits import LISTED_SEEN_MAX
 from tenure.core.queue import Namespace, Queue
-from tenure.core.task_record import TaskState
-from tenure.core.worker import Worker
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import Worker
+from tenure.core.worker.lease import Lease
 from tenure.store import codec
 from tenure.store.transaction import Row, Tx
 

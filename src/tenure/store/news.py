@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from tenure.core.worker import EndReason, WorkerStatus
+from tenure.core.worker.decide import EndReason, WorkerStatus
 from tenure.store.codec import AnyRow
 from tenure.store.table import TaskKey
 from tenure.store.transaction import Tx

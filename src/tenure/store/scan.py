@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from tenure.core.limits import SCANNED_DAMAGES_MAX, SCANNED_ROWS_MAX
-from tenure.core.retry import ErrorInfo
-from tenure.core.task_record import Task
+from tenure.core.task.record import Task
+from tenure.core.task.retry import ErrorInfo
 from tenure.store import codec
 from tenure.store.codec import AnyRow
 from tenure.store.damaged_row import tasks_from

@@ -7,12 +7,12 @@ from typing import cast
 
 import msgspec
 
-from tenure.core.attempt import Attempt
-from tenure.core.crash_guard import ControlGroup
-from tenure.core.lease import Beat, Lease
 from tenure.core.queue import Namespace, Queue
-from tenure.core.task_record import Progress, Task
-from tenure.core.worker import Worker
+from tenure.core.task.attempt import Attempt
+from tenure.core.task.crash_guard import ControlGroup
+from tenure.core.task.record import Progress, Task
+from tenure.core.worker.decide import Worker
+from tenure.core.worker.lease import Beat, Lease
 from tenure.store import codec
 from tenure.store.damaged_row import suspect_from, tasks_from
 from tenure.store.failure import FenceLost

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tenure.core.filter import TaskFilter
-from tenure.core.task_record import TERMINAL, Task, TaskState
+from tenure.core.task.record import TERMINAL, Task, TaskState
 from tenure.store import codec, listing
 from tenure.store.damaged_row import tasks_from
 from tenure.store.listing import Slice, Total

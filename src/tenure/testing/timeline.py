@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.lease import Lease
 from tenure.core.limits import DUE_BATCH_MAX, INSTANT_MS_MAX, JUDGED_BATCH_MAX, WORKER_SLOTS_MAX
-from tenure.core.task_record import TaskState
-from tenure.core.worker import Worker, WorkerStatus
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import Worker, WorkerStatus
+from tenure.core.worker.lease import Lease
 from tenure.engine import command as c
 from tenure.engine.service import Report
 from tenure.engine.services.held_release import HeldRelease

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import grpc
 import httpx
 
-from tenure.core.api_key import Role
+from tenure.core.access.api_key import Role
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tests.api.http.site import Site, site_of

@@ -12,8 +12,8 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from tenure.api.http.table import OPERATIONS
 from tenure.api.rpc.permission import OPEN_METHODS, RULES, Scope
-from tenure.core.api_key import Role
-from tenure.core.permission import allows
+from tenure.core.access.api_key import Role
+from tenure.core.access.permission import allows
 from tenure.v1 import (
     admin_service_pb2,
     session_service_pb2,

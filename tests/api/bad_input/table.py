@@ -114,10 +114,10 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
     # Task tokens are no JWT: one algorithm, one key that the server made, an expiry in each.
     "JWT alg=none, RS→HS confusion, unknown crit, kid injection, JWK in header": (
         f"{_STATE}::test_tokens_of_another_algorithm_or_key_or_purpose",
-        "tests/core/test_token.py::test_a_token_with_a_changed_byte_is_refused",
+        "tests/core/access/test_task_token.py::test_a_token_with_a_changed_byte_is_refused",
     ),
     "JWT without exp/aud/iat/jti; exp year 9999; key < 32 B": (
-        "tests/core/test_token.py::test_signed_claims_of_an_unknown_shape_are_refused",
+        "tests/core/access/test_task_token.py::test_signed_claims_of_an_unknown_shape_are_refused",
         f"{_TASKS}::test_a_forged_or_expired_token_is_refused",
     ),
     "Token of task A on task B; attempt 1 on attempt 2; after terminal": (

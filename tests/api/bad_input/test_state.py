@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from tenure.core import limits
-from tenure.core import token as tokens
-from tenure.core.token import Claims, Purpose
+from tenure.core.access import task_token as tokens
+from tenure.core.access.task_token import Claims, Purpose
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.store.failure import Lost
 from tenure.v1 import admin_service_pb2 as admin_pb

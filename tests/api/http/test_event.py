@@ -15,7 +15,7 @@ from tenure.api.http.app import make_app
 from tenure.api.http.event import rendered
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
-from tenure.core.event import ALL_KINDS, EventFilter, EventKind, Hint
+from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import CALLER_STREAMS_MAX, EVENT_GATHER_MS, EVENTS_KEPT_MS
 from tenure.engine import command as c
 from tenure.engine.event_feed import Page

@@ -16,7 +16,7 @@ from tenure.api.metric import Metrics
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core import limits
-from tenure.core.api_key import Role
+from tenure.core.access.api_key import Role
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tests.api.http.site import TASK, WAIT_S, Site, site_of, until

@@ -12,7 +12,7 @@ import pytest
 
 from tenure.api.rpc.message_reader import StrangerMessages
 from tenure.core import limits
-from tenure.core.api_key import Role
+from tenure.core.access.api_key import Role
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import RateLimited

@@ -21,7 +21,7 @@ from tenure import (
     activity,
 )
 from tenure.api.rpc import lull
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.errors import (
     IdempotencyConflict,
     InvalidToken,

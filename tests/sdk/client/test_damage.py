@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from tenure import Client, TaskFailed
-from tenure.core.retry import ErrorCategory
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
+from tenure.core.task.retry import ErrorCategory
 from tenure.errors import DataDamaged
 from tests.postgres import PostgresServer
 from tests.sdk.client.stage import RawWorker, ServerStage, double

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tenure import Client
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk.client.task_stream import STREAM_TASKS_MAX, TaskStreams
 from tenure.sdk.link import Link

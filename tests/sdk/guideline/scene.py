@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tenure import Handle
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 
 SECONDS_MAX: Final = 30.0
 LOOK_SECONDS: Final = 0.01

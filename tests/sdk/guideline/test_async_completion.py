@@ -18,7 +18,7 @@ from tenure import (
     TaskTimedOut,
     activity,
 )
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.errors import AttemptMismatch, InvalidToken, TaskAlreadyTerminal
 from tenure.testing import TestEngine
 from tests.sdk.guideline.scene import lengths_s, outcomes, until_state

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tenure import ApplicationError, Client, RetryPolicy, TaskFailed, TaskTimedOut, activity
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.testing import TestEngine
 from tests.sdk.guideline.scene import (
     hang,

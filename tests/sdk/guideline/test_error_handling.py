@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenure import ApplicationError, Client, RetryPolicy, TaskFailed, activity
-from tenure.core.retry import ErrorCategory
+from tenure.core.task.retry import ErrorCategory
 from tenure.testing import TestEngine
 from tests.sdk.guideline.scene import outcomes, waits_s
 

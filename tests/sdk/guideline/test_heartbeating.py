@@ -12,7 +12,7 @@ import pytest
 
 from tenure import Client, RetryPolicy, TaskFailed, activity
 from tenure.core.limits import PAYLOAD_BYTES_MAX
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.testing import TestEngine
 from tests.sdk.guideline import program
 from tests.sdk.guideline.ledger import Ledger

@@ -13,8 +13,8 @@ from tenure.api.http.body import Body
 from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import NamespaceListQuery, NoQuery
 from tenure.core import limits
-from tenure.core.api_key import ApiKey, Role
-from tenure.core.permission import Action
+from tenure.core.access.api_key import ApiKey, Role
+from tenure.core.access.permission import Action
 from tenure.engine import command as c
 from tenure.engine import query
 

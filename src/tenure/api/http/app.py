@@ -46,8 +46,8 @@ from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core import check, limits
-from tenure.core.permission import Action
-from tenure.core.principal import Principal
+from tenure.core.access.permission import Action
+from tenure.core.access.principal import Principal
 from tenure.engine.engine import Engine
 from tenure.errors import (
     DeadlineExceeded,

@@ -11,8 +11,8 @@ from tenure.api.http import view
 from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import NamespaceListQuery
 from tenure.api.scope import scope
-from tenure.core.audit import AuditFilter, AuditRecord
-from tenure.core.permission import Action
+from tenure.core.access.audit import AuditFilter, AuditRecord
+from tenure.core.access.permission import Action
 from tenure.engine import query
 
 

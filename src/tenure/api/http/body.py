@@ -11,8 +11,8 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from tenure.core import check, limits
-from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.task_record import NewTask, Spec
+from tenure.core.task.record import NewTask, Spec
+from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine import command as c
 from tenure.errors import InvalidArgument
 

@@ -12,9 +12,9 @@ from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.view import Instant, View, instant
 from tenure.api.scope import scope
-from tenure.core.finding import Level
+from tenure.core.access.permission import Action
+from tenure.core.diagnosis.finding import Level
 from tenure.core.limits import INSTANT_MS_MAX
-from tenure.core.permission import Action
 from tenure.engine.diagnosis import Question, diagnose
 
 

@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse
 
 from tenure.api.http.openapi import Schema
 from tenure.api.http.operation import Operation
-from tenure.core.api_key import Role
-from tenure.core.permission import allows
+from tenure.core.access.api_key import Role
+from tenure.core.access.permission import allows
 from tenure.errors import ERRORS, wire_name
 
 _STYLE: Final = """

@@ -15,14 +15,14 @@ from tenure.api.http.operation import Call, Operation
 from tenure.api.http.parameter import Scoped
 from tenure.api.http.server_sent import ServerSentEvents
 from tenure.core import check
-from tenure.core.event import ALL_KINDS, EventFilter, EventKind
+from tenure.core.access.permission import Action
+from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind
 from tenure.core.limits import (
     EVENT_GATHER_MS,
     EVENT_ID_LENGTH_MAX,
     EVENT_RETRY_MS,
     STREAM_PING_MS,
 )
-from tenure.core.permission import Action
 from tenure.engine import query
 from tenure.engine.event_feed import Page, Subscription
 from tenure.errors import InvalidArgument

@@ -9,7 +9,7 @@ from msgspec import Meta
 from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import Scoped
 from tenure.api.http.view import StateName, View
-from tenure.core.permission import Action
+from tenure.core.access.permission import Action
 from tenure.engine.explanation import explain_task
 
 

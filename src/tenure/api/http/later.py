@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from tenure.api.http.operation import Call, Operation
 from tenure.api.http.parameter import NoQuery
-from tenure.core.permission import Action
+from tenure.core.access.permission import Action
 from tenure.errors import Unimplemented
 
 

@@ -11,7 +11,7 @@ from tenure.api.http.body import EmptyBody, NamespaceBody
 from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import NamespaceListQuery, NoQuery
 from tenure.api.scope import scope
-from tenure.core.permission import Action
+from tenure.core.access.permission import Action
 from tenure.core.queue import Namespace
 from tenure.engine import command as c
 from tenure.engine import query

@@ -14,7 +14,7 @@ from tenure.api.http.operation import Operation
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.view import ErrorView
 from tenure.api.http.watch import Change
-from tenure.core.event import Hint
+from tenure.core.change_hint import Hint
 from tenure.errors import ERRORS, wire_name
 
 _REF: Final = "#/components/schemas/{name}"

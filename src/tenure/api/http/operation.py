@@ -19,8 +19,8 @@ from tenure.api.peer import http_address
 from tenure.api.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.core import limits
-from tenure.core.permission import Action
-from tenure.core.principal import Principal
+from tenure.core.access.permission import Action
+from tenure.core.access.principal import Principal
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.errors import RateLimited

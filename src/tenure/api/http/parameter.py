@@ -8,10 +8,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from tenure.core.health import Health
 from tenure.core.limits import LONG_POLL_MS, PAGE_SIZE_MAX, PAGE_TOKEN_LENGTH_MAX
-from tenure.core.task_record import TaskState
-from tenure.core.worker import WorkerStatus
+from tenure.core.task.record import TaskState
+from tenure.core.worker.decide import WorkerStatus
+from tenure.core.worker.health import Health
 from tenure.errors import InvalidArgument
 
 _WAIT: Final = re.compile(r"([0-9]{1,7})(ms|s|m)")

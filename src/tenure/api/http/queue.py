@@ -10,7 +10,7 @@ from tenure.api.http import view
 from tenure.api.http.body import EmptyBody, QueueBody
 from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import QueueListQuery, Scoped
-from tenure.core.permission import Action
+from tenure.core.access.permission import Action
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.errors import InvalidArgument

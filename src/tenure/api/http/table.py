@@ -32,7 +32,7 @@ from tenure.api.http.error import JSON, MethodNotAllowed
 from tenure.api.http.operation import Call, Operation
 from tenure.api.http.parameter import NoQuery
 from tenure.api.metric import metrics_response
-from tenure.core.permission import Action
+from tenure.core.access.permission import Action
 from tenure.errors import NotFound
 
 

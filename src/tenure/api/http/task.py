@@ -21,11 +21,11 @@ from tenure.api.http.body import (
 from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import Scoped, TaskListQuery, TaskQuery
 from tenure.api.http.watch import EventStream, wait_for_end
-from tenure.core import enqueue as enqueue_rules
+from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
-from tenure.core.permission import Action
-from tenure.core.task_record import TaskState
+from tenure.core.task import enqueue as enqueue_rules
+from tenure.core.task.record import TaskState
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError

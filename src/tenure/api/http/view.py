@@ -11,13 +11,13 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from tenure.api.http.body import EPOCH, JSON_ENCODING, Base64
 from tenure.api.http.strict_json import is_json
-from tenure.core.attempt import Outcome
-from tenure.core.health import Health
-from tenure.core.lease import Lease
 from tenure.core.queue import Namespace
-from tenure.core.retry import ErrorInfo, RetryPolicy
-from tenure.core.task_record import Reason, Task, TaskKind, TaskState
-from tenure.core.worker import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.record import Reason, Task, TaskKind, TaskState
+from tenure.core.task.retry import ErrorInfo, RetryPolicy
+from tenure.core.worker.decide import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.health import Health
+from tenure.core.worker.lease import Lease
 from tenure.engine import command as c
 from tenure.engine.query import AttemptView, Page, QueueView, WorkerView
 

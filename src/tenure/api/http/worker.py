@@ -11,11 +11,11 @@ from tenure.api.http import view
 from tenure.api.http.body import DrainAllBody, DrainBody, EmptyBody
 from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import Scoped, WorkerListQuery
+from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
-from tenure.core.health import Health
 from tenure.core.limits import DRAIN_DEADLINE_MS
-from tenure.core.permission import Action
-from tenure.core.worker import Worker, WorkerStatus
+from tenure.core.worker.decide import Worker, WorkerStatus
+from tenure.core.worker.health import Health
 from tenure.engine import command as c
 from tenure.engine import fleet, query
 from tenure.errors import InvalidArgument

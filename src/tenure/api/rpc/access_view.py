@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenure.core.api_key import ApiKey, Role
-from tenure.core.audit import AuditRecord
+from tenure.core.access.api_key import ApiKey, Role
+from tenure.core.access.audit import AuditRecord
 from tenure.core.queue import Namespace
 from tenure.errors import InvalidArgument
 from tenure.v1 import admin_service_pb2 as pb

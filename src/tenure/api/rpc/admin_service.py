@@ -11,8 +11,8 @@ from tenure.api.rate_limit import Allowance
 from tenure.api.rpc import access_view, diagnosis_view, worker_view
 from tenure.api.rpc.boundary import Context
 from tenure.api.scope import scope
-from tenure.core.api_key import ApiKey
-from tenure.core.audit import AuditFilter
+from tenure.core.access.api_key import ApiKey
+from tenure.core.access.audit import AuditFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.queue import Namespace, Queue
 from tenure.engine import command as c

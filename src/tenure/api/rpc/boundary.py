@@ -29,9 +29,9 @@ from tenure.api.rpc.message_reader import MessageReader, in_time
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
 from tenure.api.rpc.permission import OPEN_METHODS, RULES, Rule, Scope
 from tenure.api.scope import scope
+from tenure.core.access.permission import Action
+from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
-from tenure.core.permission import Action
-from tenure.core.principal import Principal
 from tenure.errors import (
     InvalidArgument,
     TenureError,

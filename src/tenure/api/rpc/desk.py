@@ -10,8 +10,8 @@ from tenure.api.access import PRINCIPAL, check_action
 from tenure.api.admission import Admission, overloaded
 from tenure.api.rpc import error
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
+from tenure.core.access.permission import Action
 from tenure.core.limits import CALL_MS
-from tenure.core.permission import Action
 from tenure.errors import RateLimited, TenureError
 from tenure.v1 import task_service_pb2 as pb
 

@@ -19,7 +19,7 @@ import grpc
 from tenure.api.fair_share import SharedPlaces, client_of
 from tenure.api.peer import rpc_address
 from tenure.core import limits
-from tenure.core.principal import Principal
+from tenure.core.access.principal import Principal
 from tenure.errors import DeadlineExceeded, InvalidArgument, RateLimited
 
 if TYPE_CHECKING:

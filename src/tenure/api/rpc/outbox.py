@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tenure.api.rpc import error, task_view
 from tenure.api.rpc.lull import Lull
-from tenure.core.deal import counted_bytes
+from tenure.core.assignment import counted_bytes
 from tenure.core.limits import (
     FRAME_BYTES,
     LULL_ACKS_MAX,
     PAYLOAD_BYTES_MAX,
     STREAM_BYTES_MAX,
 )
-from tenure.core.task_record import Task
+from tenure.core.task.record import Task
 from tenure.engine.command import TaskRef
 from tenure.errors import TenureError
 from tenure.v1 import session_service_pb2 as pb

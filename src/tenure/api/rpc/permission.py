@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from tenure.core.permission import Action
+from tenure.core.access.permission import Action
 
 
 class Scope(enum.Enum):

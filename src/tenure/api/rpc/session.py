@@ -21,11 +21,11 @@ from tenure.api.rpc.boundary import Context, shutting_down
 from tenure.api.rpc.outbox import Outbox, refs
 from tenure.api.scope import scope
 from tenure.core import check, limits
-from tenure.core import lease as lease_rules
-from tenure.core import worker as worker_rules
-from tenure.core.lease import Beat
-from tenure.core.task_record import Task
-from tenure.core.worker import EndReason, WorkerStatus
+from tenure.core.task.record import Task
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.decide import EndReason, WorkerStatus
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

@@ -14,9 +14,10 @@ from tenure.api.rpc.desk import Desk
 from tenure.api.rpc.outcome import Count
 from tenure.api.rpc.watch import Watch
 from tenure.api.scope import scope
-from tenure.core import check, token
+from tenure.core import check
+from tenure.core.access import task_token as task_tokens
 from tenure.core.filter import TaskFilter
-from tenure.core.task_record import NewTask, Task
+from tenure.core.task.record import NewTask, Task
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine
@@ -400,11 +401,11 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             attempt = max(1, (await self._get(namespace, request.task_id)).attempt)
         return await self._beat(namespace, request.task_id, attempt, request)
 
-    def _claims(self, task_token: str) -> token.Claims:
-        return token.verify(
+    def _claims(self, task_token: str) -> task_tokens.Claims:
+        return task_tokens.verify(
             self._engine.secrets.token_key,
             task_token,
-            purpose=token.Purpose.COMPLETION,
+            purpose=task_tokens.Purpose.COMPLETION,
             now_ms=self._engine.clock.now_ms(),
         )
 

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from tenure.api.rpc import error
-from tenure.core import damage, limits, token
-from tenure.core.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.task_record import NewTask, Spec, Task, TaskKind, TaskState
+from tenure.core import limits
+from tenure.core.access import task_token as task_tokens
+from tenure.core.task import damage
+from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
+from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine import command as c
 from tenure.engine.explanation import Explanation
 from tenure.engine.query import AttemptView
@@ -256,8 +258,8 @@ def _deadline_at_ms(task: Task) -> int:
 
 def completion_token(key: bytes, task: Task, now_ms: int) -> str:
     """Return the credential with which somebody outside may complete this attempt."""
-    claims = token.Claims(
-        purpose=token.Purpose.COMPLETION,
+    claims = task_tokens.Claims(
+        purpose=task_tokens.Purpose.COMPLETION,
         namespace=task.namespace,
         run_id=task.spec.run_id,
         task_id=task.id,
@@ -265,7 +267,7 @@ def completion_token(key: bytes, task: Task, now_ms: int) -> str:
         # As long as somebody may wait for it: the attempt ends before its token does.
         expires_at_ms=max(now_ms + limits.COMPLETION_TOKEN_MS, _deadline_at_ms(task)),
     )
-    return token.sign(key, claims)
+    return task_tokens.sign(key, claims)
 
 
 def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:

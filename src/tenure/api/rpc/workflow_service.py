@@ -18,10 +18,10 @@ from tenure.api.rpc.outbox import refs
 from tenure.api.rpc.session import token_number
 from tenure.api.scope import scope
 from tenure.core import check, limits
-from tenure.core import lease as lease_rules
 from tenure.core.filter import WorkerFilter
-from tenure.core.lease import Beat
-from tenure.core.worker import NewWorker
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.decide import NewWorker
+from tenure.core.worker.lease import Beat
 from tenure.engine import command as c
 from tenure.engine import query
 from tenure.engine.engine import Engine

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tenure.core.lease import interval_ms
 from tenure.core.limits import DEAF_WATCH_MS, DEAF_WATCHED_MAX, LINES_SEEN_MAX
+from tenure.core.worker.lease import interval_ms
 from tenure.engine.service import Report
 from tenure.store import listing, table
 from tenure.store.listing import Head, Held, OnlineWorker

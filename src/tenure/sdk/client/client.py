@@ -10,7 +10,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.errors import InvalidArgument
 from tenure.sdk.client import bulk, view
 from tenure.sdk.client import method as m

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.sdk import failure
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view

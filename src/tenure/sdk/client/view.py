@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tenure.core.limits import PRIORITY_DEFAULT
-from tenure.core.task_record import TaskState
+from tenure.core.task.record import TaskState
 from tenure.sdk.failure import RemoteError
 from tenure.sdk.payload import Converter, Payload
 from tenure.v1 import task_pb2

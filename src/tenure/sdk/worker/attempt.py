@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from tenure.core.limits import PAYLOAD_BYTES_MAX
-from tenure.core.retry import ErrorCategory
+from tenure.core.task.retry import ErrorCategory
 from tenure.sdk import failure
 from tenure.sdk.context import CompletesLater, Info, StopReason
 from tenure.sdk.definition import Activity

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tenure.core.worker import OTHER_KEY
+from tenure.core.worker.decide import OTHER_KEY
 from tenure.errors import (
     ERRORS,
     PermissionDenied,

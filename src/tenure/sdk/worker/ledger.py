@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tenure.core.limits import FRAME_BYTES, PAYLOAD_BYTES_MAX
-from tenure.core.retry import ErrorCategory
+from tenure.core.task.retry import ErrorCategory
 from tenure.errors import ERRORS
 from tenure.sdk.context import StopReason
 from tenure.sdk.failure import make_error

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.core.retry import ErrorCategory
+from tenure.core.task.retry import ErrorCategory
 from tenure.sdk.context import StopReason
 from tenure.sdk.definition import Activity
 from tenure.sdk.failure import make_error

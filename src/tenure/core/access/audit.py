@@ -1,0 +1,71 @@
+"""The audit log: who administered what, and when. It says nothing that is secret."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from tenure.core import check
+from tenure.core.access import api_key
+from tenure.core.limits import AUDIT_DETAIL_BYTES_MAX
+
+
+class AuditAction(enum.StrEnum):
+    """What was done."""
+
+    KEY_CREATE = "key.create"
+    KEY_REVOKE = "key.revoke"
+    NAMESPACE_CREATE = "namespace.create"
+    NAMESPACE_DISABLE = "namespace.disable"
+    NAMESPACE_ENABLE = "namespace.enable"
+    WORKER_DRAIN = "worker.drain"
+    WORKER_EVICT = "worker.evict"
+    QUEUE_SET = "queue.set"
+
+
+class AuditRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One administrative change. ``actor`` is the id of a key, empty if none was needed.
+
+    ``action`` is a text, because a newer server may have written one that is unknown here. A change
+    that concerns all namespaces names none.
+    """
+
+    id: str
+    at_ms: int
+    actor: str
+    action: str
+    target: str
+    namespaces: tuple[str, ...] = ()
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        """Assert what holds for every record."""
+        assert self.target
+        assert len(self.detail.encode()) <= AUDIT_DETAIL_BYTES_MAX
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that was changed; none if it is not just one."""
+        return self.namespaces[0] if len(self.namespaces) == 1 else ""
+
+
+class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records are wanted; an empty field lets all pass."""
+
+    namespace: str = ""
+    action: str = ""
+    actor: str = ""
+
+    def checked(self) -> AuditFilter:
+        """Return itself with its namespace in full, or name the bad field."""
+        if self.action:
+            check.name(self.action, "action")
+        if self.actor:
+            api_key.check_id(self.actor, "actor")
+        namespace = check.namespace(self.namespace) if self.namespace else ""
+        return msgspec.structs.replace(self, namespace=namespace)
+
+
+ALL_AUDIT: Final = AuditFilter()

@@ -1,0 +1,1 @@
+"""What is wrong with a deployment: facts in, findings with advice out."""

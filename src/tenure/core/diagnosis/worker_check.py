@@ -1,0 +1,241 @@
+"""What is wrong with the workers and the waiting work of namespaces, from facts that were read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from tenure.core.diagnosis.finding import Finding, Level, ok
+from tenure.core.duration import duration_text
+from tenure.core.explain.fact import DEFAULT_NAMESPACE, counted
+from tenure.core.instant import instant_text
+from tenure.core.limits import FINDINGS_MAX, STUCK_MS, WAITING_PROBLEM_MS
+from tenure.core.worker.decide import WorkerStatus
+from tenure.core.worker.health import Health
+
+_SHOWN_MAX: Final = 5
+_Ended = TypeVar("_Ended", "StuckLease", "Unreleased")
+
+
+class Healths(msgspec.Struct, frozen=True, gc=False):
+    """How many active workers of a namespace have a status and a health."""
+
+    namespace: str
+    status: WorkerStatus
+    health: Health
+    count: int
+
+
+class Sdk(msgspec.Struct, frozen=True, gc=False):
+    """How many active workers of a namespace say that they were made with an SDK."""
+
+    namespace: str
+    name: str
+    count: int
+
+
+class StuckLease(msgspec.Struct, frozen=True, gc=False):
+    """A lease that ended and that nobody has judged."""
+
+    worker_id: str
+    namespace: str
+    worker_name: str
+    lease_until_ms: int
+
+
+class Unreleased(msgspec.Struct, frozen=True, gc=False):
+    """A worker that ended and whose tasks nobody has put back."""
+
+    worker_id: str
+    namespace: str
+    worker_name: str
+    ended_at_ms: int
+
+
+class Overdue(msgspec.Struct, frozen=True, gc=False):
+    """How many timers of a namespace nobody has looked at, and since when."""
+
+    namespace: str
+    count: int
+    due_at_ms: int
+
+
+class WaitingLine(msgspec.Struct, frozen=True, gc=False):
+    """Since when the oldest task of a type waits in a queue that may hand it out."""
+
+    namespace: str
+    queue: str
+    type: str
+    run_at_ms: int
+
+
+def check_health(healths: Sequence[Healths]) -> list[Finding]:
+    """Tell of namespaces whose workers are unwell; of a whole fleet that is, it is a problem."""
+    found = []
+    for namespace in sorted({each.namespace for each in healths}):
+        online = [
+            each
+            for each in healths
+            if each.namespace == namespace and each.status is WorkerStatus.ONLINE
+        ]
+        ill = [each for each in online if each.health is not Health.HEALTHY]
+        if ill:
+            found.append(_unwell(namespace, ill, sum(each.count for each in online)))
+    total = sum(each.count for each in healths)
+    return found or [
+        ok("worker_health", f"{counted(total, 'worker')} and none unwell.", workerCount=str(total))
+    ]
+
+
+def _unwell(namespace: str, ill: Sequence[Healths], online_count: int) -> Finding:
+    count = sum(each.count for each in ill)
+    told = ", ".join(f"{each.count} {each.health}" for each in ill)
+    level = Level.PROBLEM if count == online_count else Level.WARNING
+    who = f"{count} of {counted(online_count, 'worker')} in {namespace}"
+    message = f"{who} {'seems' if count == 1 else 'seem'} unwell: {told}."
+    advice = f"See them: {_command('tenure workers ls', namespace)}"
+    evidence = {"namespace": namespace, "onlineCount": str(online_count)}
+    evidence |= {each.health.value: str(each.count) for each in ill}
+    return Finding("worker_health", level, message, advice, evidence)
+
+
+def check_sdks(sdks: Sequence[Sdk], *, server_version: str) -> list[Finding]:
+    """Tell of workers whose SDK is of another release than the server."""
+    found = []
+    for each in sdks:
+        version = each.name.rpartition("/")[2]
+        if version and _release(version) != _release(server_version):
+            message = (
+                f"{counted(each.count, 'worker')} in {each.namespace} run with SDK {each.name}, "
+                f"the server is {server_version}."
+            )
+            advice = (
+                "Old and new work together during an upgrade. Finish it: upgrade what is older."
+            )
+            evidence = {
+                "namespace": each.namespace,
+                "sdk": each.name,
+                "workerCount": str(each.count),
+                "serverVersion": server_version,
+            }
+            found.append(Finding("sdk_version", Level.WARNING, message, advice, evidence))
+    unknown = sum(each.count for each in sdks if not each.name)
+    evidence = {"serverVersion": server_version, "unknownCount": str(unknown)}
+    return found or [ok("sdk_version", "No worker is of another release.", **evidence)]
+
+
+def _release(version: str) -> tuple[str, ...]:
+    """Return what has to be equal: a later patch of the same release changes no behaviour."""
+    return tuple(version.split(".")[:2])
+
+
+def check_leases(leases: Sequence[StuckLease], *, now_ms: int) -> list[Finding]:
+    """Tell of leases that are long over: their workers keep tasks that others should have."""
+    found = []
+    for namespace, stuck in _by_namespace(leases).items():
+        oldest_ms = now_ms - min(each.lease_until_ms for each in stuck)
+        message = (
+            f"{counted(len(stuck), 'lease')} in {namespace} ended up to {duration_text(oldest_ms)} "
+            "ago, and no server has judged them."
+        )
+        advice = (
+            "A server judges only while it can hear: look for warnings of lease_judgement and "
+            "server_row in its log. To take one offline: "
+            f"{_command(f'tenure workers evict {stuck[0].worker_id}', namespace)}"
+        )
+        evidence = {"namespace": namespace, "workers": _named(stuck)}
+        found.append(Finding("stuck_leases", Level.PROBLEM, message, advice, evidence))
+    return found or [ok("stuck_leases", "Every lease that ended was judged.")]
+
+
+def check_releases(workers: Sequence[Unreleased], *, now_ms: int) -> list[Finding]:
+    """Tell of ended workers whose tasks were not put back."""
+    found = []
+    for namespace, left in _by_namespace(workers).items():
+        oldest_ms = now_ms - min(each.ended_at_ms for each in left)
+        message = (
+            f"The tasks of {counted(len(left), 'worker')} in {namespace} that ended up to "
+            f"{duration_text(oldest_ms)} ago were not put back."
+        )
+        advice = "Look for warnings of held_release in the log of the server, then restart it."
+        evidence = {"namespace": namespace, "workers": _named(left)}
+        found.append(Finding("unreleased_tasks", Level.PROBLEM, message, advice, evidence))
+    return found or [ok("unreleased_tasks", "The tasks of every ended worker were put back.")]
+
+
+def check_timers(overdue: Sequence[Overdue], *, now_ms: int) -> list[Finding]:
+    """Tell of timers that nobody looks at: retries, timeouts and delays come late."""
+    found = []
+    for each in overdue:
+        late = duration_text(now_ms - each.due_at_ms)
+        message = (
+            f"{counted(each.count, 'timer')} of tasks in {each.namespace} are up to {late} late."
+        )
+        advice = (
+            "Look for warnings of due_tasks in the log of the server: it is overloaded, or the "
+            "store is slow."
+        )
+        evidence = {
+            "namespace": each.namespace,
+            "count": str(each.count),
+            "oldestDueAt": instant_text(each.due_at_ms),
+        }
+        found.append(Finding("late_timers", Level.PROBLEM, message, advice, evidence))
+    return found or [ok("late_timers", "No timer is late.")]
+
+
+def check_waiting(
+    lines: Sequence[WaitingLine],
+    offered: Mapping[tuple[str, str], Collection[str]],
+    *,
+    now_ms: int,
+) -> list[Finding]:
+    """Tell of work that waits and that no online worker offers to do, the oldest first."""
+    orphaned = [
+        line
+        for line in sorted(lines, key=lambda line: line.run_at_ms)
+        if now_ms - line.run_at_ms >= WAITING_PROBLEM_MS
+        and line.type not in offered.get((line.namespace, line.queue), ())
+    ]
+    return [_orphaned(line, now_ms) for line in orphaned[:FINDINGS_MAX]] or [
+        ok("orphaned_work", "Some worker offers whatever has waited for a while."),
+    ]
+
+
+def _orphaned(line: WaitingLine, now_ms: int) -> Finding:
+    message = (
+        f"Tasks of type {line.type} wait in queue {line.queue} of {line.namespace} since "
+        f"{duration_text(now_ms - line.run_at_ms)}, and no worker there offers that type."
+    )
+    command = _command(f"tenure worker MODULE --queue {line.queue}", line.namespace)
+    advice = f"Start one that does: {command}"
+    evidence = {
+        "namespace": line.namespace,
+        "queue": line.queue,
+        "type": line.type,
+        "waitingSince": instant_text(line.run_at_ms),
+    }
+    return Finding("orphaned_work", Level.PROBLEM, message, advice, evidence)
+
+
+def stuck_before_ms(now_ms: int) -> int:
+    """Return before which instant something ended that should have been dealt with by now."""
+    return now_ms - STUCK_MS
+
+
+def _by_namespace(found: Sequence[_Ended]) -> dict[str, list[_Ended]]:
+    groups: dict[str, list[_Ended]] = {}
+    for each in found:
+        groups.setdefault(each.namespace, []).append(each)
+    return groups
+
+
+def _named(found: Sequence[StuckLease | Unreleased]) -> str:
+    names = [each.worker_name or each.worker_id for each in found]
+    return ", ".join(names[:_SHOWN_MAX]) + (" …" if len(names) > _SHOWN_MAX else "")
+
+
+def _command(text: str, namespace: str) -> str:
+    return text if namespace == DEFAULT_NAMESPACE else f"{text} --namespace {namespace}"

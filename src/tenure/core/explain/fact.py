@@ -1,0 +1,131 @@
+"""What an explanation is made from, and what it is made of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tenure.core.instant import instant_text
+from tenure.core.queue import Queue
+from tenure.core.task.attempt import Attempt
+from tenure.core.task.record import Task
+from tenure.core.worker.decide import EndReason, WorkerStatus
+from tenure.core.worker.health import Health
+
+DEFAULT_NAMESPACE: Final = "default/default"
+# What strangers wrote is shown by its beginning; the task itself has all of it.
+_SHOWN_CHARACTERS_MAX: Final = 200
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a task is not running now, by a stable code; what to do; and how that is known."""
+
+    code: str
+    message: str
+    advice: str = ""
+    evidence: dict[str, str] = {}
+
+
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """One worker, as far as it matters for what it may be given."""
+
+    id: str
+    name: str
+    slots: int
+    held_count: int
+
+    @property
+    def title(self) -> str:
+        """Return what people call it."""
+        return self.name or self.id
+
+
+class Crew(msgspec.Struct, frozen=True):
+    """Workers of the queue that offer the type and are alike: the first of them, and how many."""
+
+    status: WorkerStatus
+    health: Health
+    is_full: bool
+    is_guarding: bool
+    count: int
+    members: tuple[Member, ...]
+
+
+class NearWorker(msgspec.Struct, frozen=True):
+    """An active worker that misses the task by its queue or by its types."""
+
+    id: str
+    name: str
+    queue: str
+    types: tuple[str, ...]
+    alike_count: int
+
+
+class EndedWorker(msgspec.Struct, frozen=True, gc=False):
+    """The worker of the queue that ended last."""
+
+    id: str
+    name: str
+    ended_at_ms: int
+    reason: EndReason
+
+
+class HeldTask(msgspec.Struct, frozen=True, gc=False):
+    """One of the tasks that take up the limit of the queue."""
+
+    task_id: str
+    type: str
+    worker_id: str
+    worker_name: str
+    handed_at_ms: int
+
+
+class Holder(msgspec.Struct, frozen=True, gc=False):
+    """The worker that has the task; without a health it has no lease any more."""
+
+    id: str
+    name: str
+    status: WorkerStatus
+    health: Health | None = None
+    beat_at_ms: int = 0
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read about a task. Lists have their first items; counts stop at a limit."""
+
+    task: Task
+    now_ms: int
+    queue: Queue
+    is_disabled: bool = False
+    held_count: int = 0
+    held: tuple[HeldTask, ...] = ()
+    crews: tuple[Crew, ...] = ()
+    near: tuple[NearWorker, ...] = ()
+    last_ended: EndedWorker | None = None
+    holder: Holder | None = None
+    losses: tuple[Attempt, ...] = ()
+    ahead_count: int = 0
+
+    def command(self, text: str) -> str:
+        """Return a command that does something in the namespace of the task."""
+        namespace = self.task.namespace
+        return text if namespace == DEFAULT_NAMESPACE else f"{text} --namespace {namespace}"
+
+
+def instants(**at_ms: int | None) -> dict[str, str]:
+    """Return those instants that are known, as evidence."""
+    return {name: instant_text(each) for name, each in at_ms.items() if each}
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    line = " ".join(text.split())
+    if len(line) <= _SHOWN_CHARACTERS_MAX:
+        return line
+    return line[: _SHOWN_CHARACTERS_MAX - 1] + "…"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number and its noun: ``1 worker``, ``2 workers``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"

@@ -1,0 +1,154 @@
+"""The crash guard: which of the tasks that were lost with their worker has crashed it.
+
+From its second loss in a row a task is a suspect. The guilty one is found by splitting: suspects
+come back in groups of at most half the size that died, and only losses in a group of one count. A
+task that crashes its worker is so found in a few rounds, and whoever succeeds is cleared.
+
+A loss counts only while chance does not explain it. The control group are the other workers of the
+queue: when they die so often, without this task, that its worker would likely have died anyway,
+nobody is blamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core.limits import (
+    CONTROL_DEATHS_MAX,
+    CONTROL_WINDOW_MS,
+    GUARD_BACKOFF_MAX_MS,
+    GUARD_BACKOFF_MIN_MS,
+    LOSSES_BEFORE_GUARD,
+    LOSSES_THAT_EXPLAIN,
+    POISON_LOSSES_MAX,
+)
+from tenure.core.task.record import Progress, Task
+
+
+class ControlGroup(msgspec.Struct, frozen=True, gc=False):
+    """The other workers of a queue: how many died within the window unexplained, how many live."""
+
+    dead_count: int = 0
+    live_count: int = 0
+
+
+class Loss(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How a worker was lost: when, with how many attempts, how many of them of suspects."""
+
+    at_ms: int = 0
+    attempt_count: int = 1
+    suspect_count: int = 1
+    control: ControlGroup = ControlGroup()
+
+
+class Suspects(msgspec.Struct, frozen=True, gc=False):
+    """The suspects that a worker holds: how many, and the smallest size of their groups."""
+
+    count: int = 0
+    group_max: int = 0
+
+    def may_take(self, progress: Progress) -> bool:
+        """Tell whether one more suspect fits its group and those of the others."""
+        most = group_size(progress)
+        if self.count:
+            most = min(most, self.group_max)
+        return self.count < most
+
+    def with_one_more(self, progress: Progress) -> Suspects:
+        """Return what the worker holds with one more suspect."""
+        size = group_size(progress)
+        return Suspects(self.count + 1, min(size, self.group_max) if self.count else size)
+
+
+def is_suspect(progress: Progress) -> bool:
+    """Tell whether a task is suspected of crashing its workers."""
+    return progress.loss_count >= LOSSES_BEFORE_GUARD
+
+
+def group_size(progress: Progress) -> int:
+    """Return with how many suspects at the most, itself included, a suspect shares a worker."""
+    return max(1, progress.group_max)
+
+
+def is_control_needed(held: Sequence[Task]) -> bool:
+    """Tell whether a loss of these attempts may count against one of them."""
+    return len(held) == 1 or any(task.progress.is_sole for task in held)
+
+
+def loss_of(held: Sequence[Task], *, at_ms: int, control: ControlGroup) -> Loss:
+    """Return how a worker was lost that held these attempts."""
+    return Loss(
+        at_ms=at_ms,
+        attempt_count=len(held),
+        suspect_count=sum(task.is_guarded for task in held),
+        control=control,
+    )
+
+
+def is_poisoned(progress: Progress) -> bool:
+    """Tell whether enough losses count against the task."""
+    return progress.counted_count >= POISON_LOSSES_MAX
+
+
+def explains_death(progress: Progress) -> bool:
+    """Tell whether a suspect is bad enough to explain the death of the worker that held it."""
+    return progress.alone_count >= LOSSES_THAT_EXPLAIN
+
+
+def backoff_ms(progress: Progress) -> int:
+    """Return how long the task waits after a loss; before it is a suspect, not at all."""
+    if not is_suspect(progress):
+        return 0
+    doublings = min(progress.loss_count - LOSSES_BEFORE_GUARD, 16)
+    return min(GUARD_BACKOFF_MIN_MS << doublings, GUARD_BACKOFF_MAX_MS)
+
+
+def after_loss(progress: Progress, loss: Loss, *, held_ms: int) -> Progress:
+    """Return the progress after one more loss; ``held_ms`` is for how long the worker had it."""
+    is_alone = progress.is_sole or loss.attempt_count == 1
+    recent = tuple(at for at in progress.lost_at_ms if at > loss.at_ms - CONTROL_WINDOW_MS)
+    counts = is_alone and not _is_chance(loss.control, own_count=len(recent), held_ms=held_ms)
+    lost = replace(
+        progress,
+        loss_count=progress.loss_count + 1,
+        alone_count=progress.alone_count + is_alone,
+        counted_count=progress.counted_count + counts,
+        group_max=_next_group(progress, loss),
+    )
+    # A death that this task explains is not in the control group, so it is not taken out there.
+    recent = recent if explains_death(lost) else (*recent, loss.at_ms)
+    return replace(lost, lost_at_ms=recent)
+
+
+def cleared(progress: Progress) -> Progress:
+    """Return the progress of a task that is not suspected any more."""
+    if not progress.loss_count:
+        return progress
+    return replace(
+        progress,
+        loss_count=0,
+        alone_count=0,
+        counted_count=0,
+        group_max=0,
+        lost_at_ms=(),
+    )
+
+
+def _next_group(progress: Progress, loss: Loss) -> int:
+    if is_suspect(progress):
+        return max(1, min(group_size(progress), loss.suspect_count) // 2)
+    return max(1, loss.attempt_count // 2)
+
+
+def _is_chance(control: ControlGroup, *, own_count: int, held_ms: int) -> bool:
+    """Tell whether the others die so often that this loss says nothing about the task.
+
+    Those that died with this task on them are no others.
+    """
+    dead_count = max(0, control.dead_count - own_count)
+    # The dead worker belongs to those that lived until then.
+    watched_ms = (control.live_count + 1) * CONTROL_WINDOW_MS
+    return dead_count * held_ms >= CONTROL_DEATHS_MAX * watched_ms

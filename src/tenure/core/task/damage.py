@@ -1,0 +1,57 @@
+"""What follows when a stored part of a task is not as it was written."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+from tenure.core.task.record import TERMINAL, Task, TaskState
+from tenure.errors import Rejection
+
+
+class Part(enum.StrEnum):
+    """A part of a stored task; a damaged one is left out of the record."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    # Heartbeat details, counts, and the error of the last attempt.
+    PROGRESS = "progress"
+    OPTIONS = "options"
+    LABELS = "labels"
+    # What tells where the task stands.
+    STATE = "state"
+
+
+_REQUEST: Final = frozenset({Part.INPUT, Part.OPTIONS, Part.LABELS})
+
+
+def must_fail(task: Task) -> bool:
+    """Tell whether damage ends a task now. A live attempt got its input before it was damaged."""
+    if not task.damaged or task.state in TERMINAL:
+        return False
+    return task.damaged != (Part.INPUT,) or not task.is_attempt_live
+
+
+def is_result_lost(task: Task) -> bool:
+    """Tell whether it is not known any more with what a finished task ended."""
+    if Part.OUTPUT in task.damaged:
+        return True
+    # A failed task has a reason, also one that has failed because of its damage.
+    return task.state is TaskState.FAILED and task.progress.reason is None
+
+
+def is_request_lost(task: Task) -> bool:
+    """Tell whether it is not known any more what was asked for."""
+    return not _REQUEST.isdisjoint(task.damaged)
+
+
+def describe(parts: Iterable[str]) -> str:
+    """Say which parts are damaged."""
+    return f"Stored data is damaged and was not used: {', '.join(parts)}."
+
+
+def refusal(task: Task) -> Rejection:
+    """Say that what was asked for cannot be had."""
+    message = f"Task {task.id}: {describe(task.damaged)} Restore it from a backup, or enqueue anew."
+    return Rejection("data_damaged", message, {"reason": ",".join(task.damaged)})

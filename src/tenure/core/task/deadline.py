@@ -1,0 +1,173 @@
+"""When something must happen to a task if nothing else does first.
+
+``due_at_ms`` of a row is the earliest deadline of its state. What depends on hearing from a
+worker may be judged only by a server that has been sighted for one full period of it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from tenure.core.task import exclusive
+from tenure.core.task.record import Line, Progress, Spec, Task, TaskState
+
+
+class Kind(enum.Enum):
+    """What is due."""
+
+    START = enum.auto()
+    WAKE = enum.auto()
+    DELIVERY = enum.auto()
+    HEARTBEAT = enum.auto()
+    CANCEL_GRACE = enum.auto()
+    START_TO_CLOSE = enum.auto()
+    SCHEDULE_TO_START = enum.auto()
+    SCHEDULE_TO_CLOSE = enum.auto()
+    RELEASE = enum.auto()
+
+
+SIGHTED: Final = frozenset({Kind.DELIVERY, Kind.HEARTBEAT, Kind.CANCEL_GRACE, Kind.RELEASE})
+
+
+class Deadline(msgspec.Struct, frozen=True, gc=False):
+    """An instant and the length of the period that ends there.
+
+    Only who has been sighted for all of that period may judge those that are ``is_sighted``.
+    """
+
+    kind: Kind
+    at_ms: int
+    period_ms: int
+    is_sighted: bool = False
+
+    def judged_at_ms(self, *, now_ms: int, sighted_ms: int) -> int:
+        """Return the earliest instant at which this may be judged."""
+        is_sighted = self.is_sighted or self.kind in SIGHTED
+        if not is_sighted or sighted_ms >= self.period_ms:
+            return self.at_ms
+        return max(self.at_ms, now_ms + self.period_ms - sighted_ms)
+
+
+def _pending(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
+    found = []
+    if task.line is Line.NONE:
+        found.append(Deadline(Kind.START, task.run_at_ms, 0))
+    if spec.schedule_to_start_ms:
+        period_ms = spec.schedule_to_start_ms
+        found.append(Deadline(Kind.SCHEDULE_TO_START, progress.ready_at_ms + period_ms, period_ms))
+    return found
+
+
+def _dispatched(task: Task, spec: Spec, _progress: Progress) -> list[Deadline]:
+    period_ms = spec.delivery_timeout_ms
+    return [
+        Deadline(Kind.DELIVERY, task.handed_at_ms + period_ms, period_ms),
+        *_start_to_close(task, spec),
+    ]
+
+
+def _running(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
+    found = _start_to_close(task, spec)
+    if spec.heartbeat_timeout_ms:
+        heard_at_ms = max(progress.confirmed_at_ms, progress.exclusive_at_ms, progress.beat_at_ms)
+        period_ms = spec.heartbeat_timeout_ms
+        at_ms = heard_at_ms + period_ms + exclusive.margin_ms(task, period_ms)
+        found.append(Deadline(Kind.HEARTBEAT, at_ms, period_ms))
+    if progress.release_at_ms:
+        lease_ms = progress.release_lease_ms
+        found.append(Deadline(Kind.RELEASE, progress.release_at_ms, lease_ms))
+    return found
+
+
+def _cancelling(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
+    found = _running(task, spec, progress)
+    if progress.grace_at_ms:
+        period_ms = spec.cancel_grace_ms
+        found.append(Deadline(Kind.CANCEL_GRACE, progress.grace_at_ms + period_ms, period_ms))
+    return found
+
+
+def _waiting(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
+    if progress.is_async:
+        return _running(task, spec, progress)
+    return [Deadline(Kind.WAKE, progress.wake_at_ms, 0)] if progress.wake_at_ms else []
+
+
+def _start_to_close(task: Task, spec: Spec) -> list[Deadline]:
+    period_ms = spec.start_to_close_ms
+    if not period_ms:
+        return []
+    since_ms = task.progress.exclusive_at_ms
+    if not since_ms:
+        return [Deadline(Kind.START_TO_CLOSE, task.handed_at_ms + period_ms, period_ms)]
+    # Its code starts after the confirmation. A clock that was set must not end it too early; a
+    # worker that is alive ends it in time by itself.
+    at_ms = since_ms + period_ms + exclusive.margin_ms(task, period_ms)
+    return [Deadline(Kind.START_TO_CLOSE, at_ms, period_ms, is_sighted=True)]
+
+
+def _none(_task: Task, _spec: Spec, _progress: Progress) -> list[Deadline]:
+    return []
+
+
+_BY_STATE: Final = {
+    TaskState.PENDING: _pending,
+    TaskState.DISPATCHED: _dispatched,
+    TaskState.RUNNING: _running,
+    TaskState.CANCELLING: _cancelling,
+    TaskState.WAITING: _waiting,
+    TaskState.PAUSED: _none,
+}
+
+
+def deadlines(task: Task) -> list[Deadline]:
+    """Return every deadline that runs in the task's present state."""
+    found = _BY_STATE[task.state](task, task.spec, task.progress)
+    if task.spec.close_at_ms:
+        spec = task.spec
+        found.append(
+            Deadline(Kind.SCHEDULE_TO_CLOSE, spec.close_at_ms, spec.schedule_to_close_ms),
+        )
+    return found
+
+
+def dispatched_due_ms(spec: Spec, handed_at_ms: int) -> int:
+    """Return when a task that is handed out now must be looked at: the hot path's deadlines."""
+    period_ms = spec.delivery_timeout_ms
+    if 0 < spec.start_to_close_ms < period_ms:
+        period_ms = spec.start_to_close_ms
+    due_at_ms = handed_at_ms + period_ms
+    return min(due_at_ms, spec.close_at_ms) if spec.close_at_ms else due_at_ms
+
+
+def next_due_ms(task: Task, *, now_ms: int = 0, sighted_ms: int | None = None) -> int | None:
+    """Return the earliest instant at which the task must be looked at."""
+    found = deadlines(task)
+    if sighted_ms is None:
+        return min((each.at_ms for each in found), default=None)
+    return min(
+        (each.judged_at_ms(now_ms=now_ms, sighted_ms=sighted_ms) for each in found),
+        default=None,
+    )
+
+
+def first_expired(task: Task, *, now_ms: int, sighted_ms: int) -> Kind | None:
+    """Return what is over now: the end of everything first, then the earliest."""
+    expired = [
+        each
+        for each in deadlines(task)
+        if each.at_ms <= now_ms
+        and each.judged_at_ms(now_ms=now_ms, sighted_ms=sighted_ms) <= now_ms
+    ]
+    if not expired:
+        return None
+    first = min(expired, key=lambda each: (each.kind is not Kind.SCHEDULE_TO_CLOSE, each.at_ms))
+    return first.kind
+
+
+def is_after_close(task: Task, at_ms: int) -> bool:
+    """Tell whether something at ``at_ms`` would come after the end of everything."""
+    return 0 < task.spec.close_at_ms <= at_ms

@@ -1,0 +1,52 @@
+"""What a decision about a task gives: the new task, effects for after the commit, follow-ups."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.task.attempt import Attempt
+from tenure.core.task.event import TaskEvent
+from tenure.core.task.record import Task
+
+
+class WakeQueue(msgspec.Struct, frozen=True, gc=False):
+    """Effect: work is ready in a queue; let offers that wait for it be served."""
+
+    namespace: str
+    queue: str
+
+
+class TellCancel(msgspec.Struct, frozen=True, gc=False):
+    """Effect: tell the worker that the task it runs is to be cancelled."""
+
+    worker_id: str
+    task_id: str
+    attempt: int
+
+
+class TellStop(msgspec.Struct, frozen=True, gc=False):
+    """Effect: tell the worker that an attempt it may hold is over."""
+
+    worker_id: str
+    task_id: str
+    attempt: int
+
+
+Effect = WakeQueue | TellCancel | TellStop
+
+
+class FollowUp(msgspec.Struct, frozen=True, gc=False):
+    """An event for another task that this decision causes."""
+
+    namespace: str
+    task_id: str
+    event: TaskEvent
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """What an accepted event makes of a task, and what it causes elsewhere."""
+
+    task: Task
+    ended: Attempt | None = None
+    effects: tuple[Effect, ...] = ()
+    follow_ups: tuple[FollowUp, ...] = ()

@@ -1,0 +1,171 @@
+"""From what a client asks for to a task: checks, defaults and the content of a request."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core import check
+from tenure.core.limits import (
+    DELIVERY_TIMEOUT_MAX_MS,
+    PRIORITY_DEFAULT,
+    SPECS_REMEMBERED_MAX,
+    TEXT_BYTES_MAX,
+)
+from tenure.core.task import deadline, retry
+from tenure.core.task.record import (
+    NO_PROGRESS,
+    Line,
+    NewTask,
+    Progress,
+    Spec,
+    Task,
+    TaskKind,
+    TaskState,
+)
+from tenure.errors import InvalidArgument
+
+# Until Python 3.12 a Python function finds the members of an enum.
+_PENDING: Final = TaskState.PENDING
+_FRESH: Final = Line.FRESH
+_NO_LINE: Final = Line.NONE
+# Equal labels in another order are the same content; maps of the wire have no order.
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+# Specs that were found good, by their identity. Holding them keeps the identities unique.
+_good_specs: dict[int, Spec] = {}
+
+
+def check_new(new: NewTask) -> None:
+    """Raise the typed error for the first thing that is wrong with a request."""
+    check.task_id(new.id, "taskId")
+    check.name(new.type, "type")
+    check.name(new.queue, "queue")
+    if new.input is not None:
+        check.payload(new.input, "input")
+    if new.priority != PRIORITY_DEFAULT:
+        check.priority(new.priority)
+    if new.run_at_ms != 0:
+        check.instant_ms(new.run_at_ms, "runAt")
+    if new.labels:
+        check.labels(new.labels)
+    if new.idempotency_key:
+        check.text(new.idempotency_key, "idempotencyKey", bytes_max=TEXT_BYTES_MAX)
+    spec = new.spec
+    if _good_specs.get(id(spec)) is not spec:
+        check_spec(spec)
+        if len(_good_specs) >= SPECS_REMEMBERED_MAX:
+            _good_specs.clear()
+        _good_specs[id(spec)] = spec
+
+
+def check_spec(spec: Spec) -> None:
+    """Raise the typed error for the first thing that is wrong with the settings of a task."""
+    _check_durations(spec)
+    retry.check_retry(spec.retry)
+    if spec.encoding:
+        check.name(spec.encoding, "encoding")
+    if spec.resources:
+        check.labels(spec.resources, "resources")
+    for field, value in (
+        ("runId", spec.run_id),
+        ("parentId", spec.parent_id),
+        ("retryOf", spec.retry_of),
+    ):
+        if value:
+            check.task_id(value, field)
+
+
+def _check_durations(spec: Spec) -> None:
+    durations = (
+        ("scheduleToStartMs", spec.schedule_to_start_ms),
+        ("scheduleToCloseMs", spec.schedule_to_close_ms),
+        ("startToCloseMs", spec.start_to_close_ms),
+        ("heartbeatTimeoutMs", spec.heartbeat_timeout_ms),
+        ("heartbeatIntervalMs", spec.heartbeat_interval_ms),
+    )
+    for field, value in durations:
+        if value != 0:
+            check.duration_ms(value, field)
+    check.duration_ms(spec.cancel_grace_ms, "cancelGracePeriodMs")
+    check.integer(spec.delivery_timeout_ms, "deliveryTimeoutMs", 1, DELIVERY_TIMEOUT_MAX_MS)
+    if spec.kind is TaskKind.ACTIVITY and not (spec.start_to_close_ms or spec.schedule_to_close_ms):
+        message = "An activity needs startToCloseMs or scheduleToCloseMs."
+        raise InvalidArgument(message, field="startToCloseMs")
+    interval_ms = spec.heartbeat_interval_ms
+    if interval_ms and 0 < spec.heartbeat_timeout_ms < 2 * interval_ms:
+        message = "heartbeatTimeoutMs must be at least twice heartbeatIntervalMs."
+        raise InvalidArgument(message, field="heartbeatTimeoutMs")
+
+
+def content_digest(new: NewTask) -> bytes:
+    """Return what two requests with one idempotency key must share.
+
+    Neither the id, nor when to run: a delay that is given again ends at another instant.
+    """
+    content = replace(new, id="", run_at_ms=0, labels=new.labels or None)
+    return hashlib.blake2b(_encode(content), digest_size=16).digest()
+
+
+def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:
+    """Return the task that a checked request becomes."""
+    run_at_ms = new.run_at_ms
+    is_ready = run_at_ms <= now_ms
+    if is_ready:
+        run_at_ms = now_ms
+    spec = new.spec
+    if new.idempotency_key:
+        spec = replace(spec, idempotency_key=new.idempotency_key)
+    if spec.schedule_to_close_ms:
+        spec = replace(spec, close_at_ms=run_at_ms + spec.schedule_to_close_ms)
+    task = Task(
+        id=new.id,
+        namespace=namespace,
+        queue=new.queue,
+        type=new.type,
+        spec=spec,
+        state=_PENDING,
+        line=_FRESH if is_ready else _NO_LINE,
+        created_at_ms=now_ms,
+        run_at_ms=run_at_ms,
+        progress=Progress(ready_at_ms=run_at_ms) if spec.schedule_to_start_ms else NO_PROGRESS,
+        priority=new.priority,
+        labels=new.labels or None,
+        input=new.input,
+    )
+    if is_ready and not spec.schedule_to_start_ms and not spec.close_at_ms:
+        return task
+    return replace(task, due_at_ms=deadline.next_due_ms(task))
+
+
+def again(old: Task, *, task_id: str, now_ms: int) -> Task:
+    """Return a new task that does what a finished one was asked to do.
+
+    It has the key that its user gave, so that what was done under it is not done again; a client
+    that enqueues with this key still gets the first task.
+    """
+    spec = old.spec
+    close_ms = spec.schedule_to_close_ms
+    close_at_ms = now_ms + close_ms if close_ms else 0
+    fresh = Task(
+        id=task_id,
+        namespace=old.namespace,
+        queue=old.queue,
+        type=old.type,
+        spec=replace(
+            spec,
+            close_at_ms=close_at_ms,
+            retry_of=old.id,
+        ),
+        state=TaskState.PENDING,
+        line=Line.FRESH,
+        created_at_ms=now_ms,
+        run_at_ms=now_ms,
+        progress=Progress(ready_at_ms=now_ms) if spec.schedule_to_start_ms else NO_PROGRESS,
+        priority=old.priority,
+        labels=old.labels,
+        input=old.input,
+    )
+    return replace(fresh, due_at_ms=deadline.next_due_ms(fresh))

@@ -1,0 +1,186 @@
+"""What can happen to a task. Whatever a worker reports carries its attempt."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.task.crash_guard import Loss
+from tenure.core.task.record import Reason
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+
+
+class Report(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A word about one attempt.
+
+    ``worker_id`` is who speaks; ``None`` means that a task token or an API key vouches for it.
+    ``needs_confirmed`` is set by whoever only knows the id and so cannot prove the delivery.
+    """
+
+    attempt: int
+    worker_id: str | None = None
+    needs_confirmed: bool = False
+
+
+class HandedOut(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The task was given to a worker."""
+
+    worker_id: str
+    session_no: int = 0
+
+
+class Confirmed(Report, frozen=True, kw_only=True, gc=False):
+    """The worker really holds the attempt (start report or binding).
+
+    An exclusive one starts after the answer, and runs beside no other attempt.
+    """
+
+    is_exclusive: bool = False
+
+
+class Heartbeaten(Report, frozen=True, kw_only=True, gc=False):
+    """The attempt makes progress."""
+
+    details: bytes | None = None
+    percent: float | None = None
+    message: str | None = None
+
+
+class AttemptSucceeded(Report, frozen=True, kw_only=True, gc=False):
+    """The attempt has a result; without an encoding of its own it has that of the input."""
+
+    output: bytes | None = None
+    output_encoding: str = ""
+
+
+class AttemptFailed(Report, frozen=True, kw_only=True, gc=False):
+    """The attempt failed; ``jitter`` in [0, 1) is drawn by the caller."""
+
+    error: ErrorInfo
+    jitter: float = 0.5
+
+
+class AttemptCancelled(Report, frozen=True, kw_only=True, gc=False):
+    """The attempt stopped because it was cancelled."""
+
+
+class AttemptReleased(Report, frozen=True, kw_only=True, gc=False):
+    """The worker hands the attempt back, uncharged."""
+
+
+class AttemptDeferred(Report, frozen=True, kw_only=True, gc=False):
+    """The activity will be completed from elsewhere."""
+
+
+class AttemptYielded(Report, frozen=True, kw_only=True, gc=False):
+    """A run gives up its slot, having seen ``wake_seq``; it may ask to be woken at an instant."""
+
+    wake_seq: int
+    wake_at_ms: int = 0
+
+
+class CancelSignalled(Report, frozen=True, kw_only=True, gc=False):
+    """An answer or a push carried the cancel request to the worker."""
+
+
+class DeliveryMissed(Report, frozen=True, kw_only=True, gc=False):
+    """The worker is alive and never got the attempt."""
+
+
+class TaskLost(Report, frozen=True, kw_only=True, gc=False):
+    """The worker no longer knows the attempt."""
+
+
+class WorkerLost(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The worker that holds the task is gone, and with it all that it held.
+
+    Perhaps its lease is not over; without a lease it has said itself that it is done.
+    """
+
+    worker_id: str
+    lease_until_ms: int = 0
+    lease_ms: int = 0
+    loss: Loss = Loss()
+
+
+class CancelRequested(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Somebody wants the task to be cancelled."""
+
+    reason: str = ""
+
+
+class PauseRequested(msgspec.Struct, frozen=True, gc=False):
+    """Somebody wants the task to be held."""
+
+
+class ResumeRequested(msgspec.Struct, frozen=True, gc=False):
+    """Somebody wants a held task to go on."""
+
+
+class Terminated(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Somebody ends the task without asking its worker."""
+
+    message: str = "Terminated by an operator."
+
+    @property
+    def reason(self) -> Reason:
+        """Return why the task fails."""
+        return Reason.TERMINATED
+
+    @property
+    def error(self) -> ErrorInfo:
+        """Return what is known of the failure."""
+        return ErrorInfo(ErrorCategory.CANCELLED, self.message)
+
+
+class DamageFound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Stored parts of the task are not as they were written."""
+
+    message: str
+
+    @property
+    def reason(self) -> Reason:
+        """Return why the task fails: no attempt can change what is stored.
+
+        Not a reason of its own, which servers of earlier versions could not read.
+        """
+        return Reason.NON_RETRYABLE
+
+    @property
+    def error(self) -> ErrorInfo:
+        """Return what is known of the failure."""
+        return ErrorInfo(ErrorCategory.DATA_QUALITY, self.message, type="DataDamaged")
+
+
+class Woken(msgspec.Struct, frozen=True, gc=False):
+    """Something that a run may wait for has happened."""
+
+
+class Due(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The row's timer fired on a server that has been sighted for ``sighted_ms``."""
+
+    sighted_ms: int
+    jitter: float = 0.5
+
+
+TaskEvent = (
+    HandedOut
+    | Confirmed
+    | Heartbeaten
+    | AttemptSucceeded
+    | AttemptFailed
+    | AttemptCancelled
+    | AttemptReleased
+    | AttemptDeferred
+    | AttemptYielded
+    | CancelSignalled
+    | DeliveryMissed
+    | TaskLost
+    | WorkerLost
+    | CancelRequested
+    | PauseRequested
+    | ResumeRequested
+    | Terminated
+    | DamageFound
+    | Woken
+    | Due
+)

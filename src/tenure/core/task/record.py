@@ -1,0 +1,304 @@
+"""The record of a task: what was asked for, where it stands, and what happened so far."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from tenure.core.limits import CANCEL_GRACE_MS, DELIVERY_TIMEOUT_MS, PRIORITY_DEFAULT
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.retry import ErrorInfo, RetryPolicy
+
+
+class TaskState(enum.StrEnum):
+    """Where a task stands; the wire names are upper case."""
+
+    PENDING = "pending"
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    # Enum's own hash is a Python function; sets and tables of states are on the hot path.
+    __hash__ = str.__hash__
+
+
+TERMINAL: Final = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED})
+ATTEMPT_HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING})
+
+UNHELD: Final = frozenset({TaskState.PENDING, TaskState.WAITING, TaskState.PAUSED})
+_BY_WORKER: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
+_IN_LINE: Final = frozenset({TaskState.PENDING})
+# Until Python 3.12 a Python function finds the members of an enum.
+_WAITING: Final = TaskState.WAITING
+
+
+class TaskKind(enum.StrEnum):
+    """What a worker executes."""
+
+    ACTIVITY = "activity"
+    WORKFLOW = "workflow"
+
+
+class Line(enum.IntEnum):
+    """In which line a pending task waits to be claimed.
+
+    Fresh tasks are claimed from a low-water mark onwards, because their order never lies far
+    behind the present. Whatever became claimable later may lie anywhere, so it waits in a line
+    of its own that is always read from its head. Suspects of the crash guard fit few workers, so
+    they have a line of their own and never stand before others.
+    """
+
+    NONE = 0
+    FRESH = 1
+    RETURNED = 2
+    SUSPECT = 3
+
+    __hash__ = int.__hash__
+
+
+class Reason(enum.StrEnum):
+    """Why a task failed."""
+
+    RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
+    NON_RETRYABLE = "NON_RETRYABLE"
+    SCHEDULE_TO_START = "SCHEDULE_TO_START"
+    SCHEDULE_TO_CLOSE = "SCHEDULE_TO_CLOSE"
+    START_TO_CLOSE = "START_TO_CLOSE"
+    HEARTBEAT_TIMEOUT = "HEARTBEAT_TIMEOUT"
+    CANCEL_TIMEOUT = "CANCEL_TIMEOUT"
+    POISONED = "POISONED"
+    INTERRUPTIONS_EXHAUSTED = "INTERRUPTIONS_EXHAUSTED"
+    TERMINATED = "TERMINATED"
+
+
+class Spec(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    rename={
+        "kind": "k",
+        "schedule_to_start_ms": "ss",
+        "schedule_to_close_ms": "sc",
+        "start_to_close_ms": "st",
+        "heartbeat_timeout_ms": "ht",
+        "heartbeat_interval_ms": "hi",
+        "cancel_grace_ms": "cg",
+        "delivery_timeout_ms": "d",
+        "close_at_ms": "ca",
+        "retry": "r",
+        "encoding": "e",
+        "idempotency_key": "ik",
+        "resources": "rs",
+        "run_id": "ri",
+        "parent_id": "p",
+        "retry_of": "ro",
+    },
+):
+    """What was asked for; never changes. Short names keep the stored form small.
+
+    Nothing here differs from task to task without need: equal specs are checked, encoded and
+    decoded once. ``close_at_ms`` and ``idempotency_key`` are set when a task is made.
+    """
+
+    kind: TaskKind = TaskKind.ACTIVITY
+    schedule_to_start_ms: int = 0
+    schedule_to_close_ms: int = 0
+    start_to_close_ms: int = 0
+    heartbeat_timeout_ms: int = 0
+    heartbeat_interval_ms: int = 0
+    cancel_grace_ms: int = CANCEL_GRACE_MS
+    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
+    close_at_ms: int = 0
+    retry: RetryPolicy = RetryPolicy()
+    encoding: str = ""
+    idempotency_key: str = ""
+    resources: dict[str, str] = {}
+    run_id: str = ""
+    parent_id: str = ""
+    retry_of: str = ""
+
+
+class Progress(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    rename={
+        "confirmed_at_ms": "cf",
+        "beat_at_ms": "b",
+        "ready_at_ms": "ra",
+        "failure_count": "f",
+        "interruption_count": "i",
+        "loss_count": "l",
+        "alone_count": "al",
+        "counted_count": "lc",
+        "group_max": "gm",
+        "lost_at_ms": "la",
+        "undelivered_count": "u",
+        "avoid_worker_id": "aw",
+        "details": "d",
+        "percent": "pc",
+        "message": "m",
+        "cancel_at_ms": "ca",
+        "cancel_reason": "cr",
+        "grace_at_ms": "g",
+        "pause_wanted": "pw",
+        "is_sole": "so",
+        "is_async": "as",
+        "wake_seq": "ws",
+        "wake_at_ms": "wa",
+        "reason": "r",
+        "error": "e",
+        "output_encoding": "oe",
+        "exclusive_at_ms": "x",
+        "release_at_ms": "xr",
+        "release_lease_ms": "xl",
+    },
+):
+    """What happened so far; stored as one value, because no statement looks inside.
+
+    ``output_encoding`` is set only where the output is encoded otherwise than the input.
+    ``loss_count``, ``alone_count`` and ``counted_count`` are worker losses in a row: all of them,
+    those without another suspect, those that count towards POISONED (see ``crash_guard``).
+    ``exclusive_at_ms`` is when the live attempt was confirmed as exclusive. ``release_at_ms`` is
+    until when it is held for a worker that is gone, whose lease was ``release_lease_ms`` long.
+    """
+
+    confirmed_at_ms: int = 0
+    beat_at_ms: int = 0
+    ready_at_ms: int = 0
+    failure_count: int = 0
+    interruption_count: int = 0
+    loss_count: int = 0
+    alone_count: int = 0
+    counted_count: int = 0
+    group_max: int = 0
+    lost_at_ms: tuple[int, ...] = ()
+    undelivered_count: int = 0
+    avoid_worker_id: str | None = None
+    details: bytes | None = None
+    percent: float | None = None
+    message: str | None = None
+    cancel_at_ms: int = 0
+    cancel_reason: str = ""
+    grace_at_ms: int = 0
+    pause_wanted: bool = False
+    is_sole: bool = False
+    is_async: bool = False
+    wake_seq: int = 0
+    wake_at_ms: int = 0
+    reason: Reason | None = None
+    error: ErrorInfo | None = None
+    output_encoding: str = ""
+    exclusive_at_ms: int = 0
+    release_at_ms: int = 0
+    release_lease_ms: int = 0
+
+
+NO_PROGRESS: Final = Progress()
+"""Shared by all tasks to which nothing out of the ordinary has happened."""
+
+
+class Task(msgspec.Struct, frozen=True, gc=False):
+    """One task as it is stored; ``version`` fences every write of its row.
+
+    ``worker_id`` is who holds the task; of a finished task, who held it last.
+    ``last_outcome`` is how the attempt that ended last did end. ``damaged`` names the stored parts
+    that were not as they were written, and so are not here. ``input`` is there for those who need
+    it; ``unread_bytes`` is the size of one that a claim has left in the store.
+    """
+
+    id: str
+    namespace: str
+    queue: str
+    type: str
+    spec: Spec
+    state: TaskState
+    line: Line
+    created_at_ms: int
+    run_at_ms: int
+    progress: Progress = NO_PROGRESS
+    priority: int = PRIORITY_DEFAULT
+    attempt: int = 0
+    version: int = 0
+    worker_id: str | None = None
+    handed_at_ms: int = 0
+    session_no: int = 0
+    last_outcome: Outcome | None = None
+    due_at_ms: int | None = None
+    is_guarded: bool = False
+    labels: dict[str, str] | None = None
+    input: bytes | None = None
+    output: bytes | None = None
+    finished_at_ms: int | None = None
+    damaged: tuple[str, ...] = ()
+    unread_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Assert what holds for every task in every state."""
+        state = self.state
+        if self.worker_id is None:
+            assert state not in _BY_WORKER
+        else:
+            assert state not in UNHELD
+            assert self.attempt > 0
+        assert self.line == 0 or state in _IN_LINE
+        assert (self.finished_at_ms is not None) == (state in TERMINAL)
+
+    @property
+    def payload_bytes(self) -> int:
+        """About how large the task is on its way to a worker."""
+        size = self.unread_bytes
+        if self.input is not None:
+            size += len(self.input)
+        if self.progress.details is not None:
+            size += len(self.progress.details)
+        return size
+
+    @property
+    def kind(self) -> TaskKind:
+        """What a worker executes."""
+        return self.spec.kind
+
+    @property
+    def output_encoding(self) -> str:
+        """How to read the output: as the input, unless the worker said otherwise."""
+        return self.progress.output_encoding or self.spec.encoding
+
+    @property
+    def is_attempt_live(self) -> bool:
+        """Whether the present attempt may still report."""
+        state = self.state
+        if state in ATTEMPT_HELD:
+            return True
+        return state is _WAITING and self.progress.is_async
+
+    @property
+    def is_cancel_requested(self) -> bool:
+        """Whether somebody asked for this task to be cancelled."""
+        return self.progress.cancel_at_ms > 0
+
+
+class NewTask(msgspec.Struct, frozen=True, gc=False):
+    """A task as a client asks for it. ``id`` is made by the client, so a resend is the same.
+
+    ``spec`` is what tasks of one kind share; make it once and use it for all of them.
+    """
+
+    id: str
+    type: str
+    queue: str
+    spec: Spec
+    input: bytes | None = None
+    priority: int = PRIORITY_DEFAULT
+    run_at_ms: int = 0
+    labels: dict[str, str] | None = None
+    idempotency_key: str = ""

@@ -1,0 +1,40 @@
+"""Health: how a worker seems to be, shown beside its status and computed when it is read.
+
+Nothing is decided by it and nothing is stored. Whether a worker lives is the lease's business.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from tenure.core.limits import LOOP_LAG_BLOCKED_MS
+from tenure.core.worker.lease import Lease, is_late
+
+
+class Health(enum.StrEnum):
+    """The first that holds, in this order."""
+
+    SUSPECT = "suspect"
+    LATE = "late"
+    BLOCKED = "blocked"
+    DEAF = "deaf"
+    STUCK = "stuck"
+    HEALTHY = "healthy"
+
+
+def judge(lease: Lease, *, now_ms: int, is_deaf: bool = False) -> Health:
+    """Return how the holder of a lease seems to be.
+
+    Late is who let the next but one heartbeat come due without sending the next. ``is_deaf`` is
+    known to the server alone: for two intervals a task the worker could run has waited, it has
+    free slots, and it has neither an open poll nor credit.
+    """
+    if lease.suspect_until_ms is not None:
+        return Health.SUSPECT
+    if is_late(beat_at_ms=lease.beat_at_ms, lease_ms=lease.lease_ms, now_ms=now_ms):
+        return Health.LATE
+    if lease.loop_lag_ms > LOOP_LAG_BLOCKED_MS:
+        return Health.BLOCKED
+    if is_deaf:
+        return Health.DEAF
+    return Health.STUCK if lease.stuck_count else Health.HEALTHY
