@@ -24,10 +24,12 @@ from benchmarks.flow import backlog_flow, open_callers
 from benchmarks.load import INPUT, NAMESPACE, QUEUE, SPEC, TYPE, open_engine
 from benchmarks.switch import BY_CLAIM, measure_beside_snapshot
 from tenure.core.task.record import Task
+from tenure.engine.claim.position import Marks
 from tenure.engine.engine import Engine
-from tenure.engine.mark import Marks
-from tenure.store import codec, statement, table
-from tenure.store.table import Demand
+from tenure.store import statement
+from tenure.store.table import codec
+from tenure.store.table import task as task_table
+from tenure.store.table.task import Demand
 
 FEW = 1_000
 ALIEN = "alien"
@@ -145,7 +147,7 @@ async def _look(
 
 async def _claim(engine: Engine, demands: list[Demand]) -> list[Task]:
     """Lock the heads of the lines, as the engine does, and let them go again."""
-    return await engine.store.transaction(lambda tx: table.claim_tasks(tx, demands))
+    return await engine.store.transaction(lambda tx: task_table.claim_tasks(tx, demands))
 
 
 async def _explain(connection: Connection, demands: list[Demand]) -> tuple[float, float, float]:

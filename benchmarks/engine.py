@@ -23,7 +23,7 @@ from benchmarks.floor_sqlite import Floor as SqliteFloor
 from benchmarks.floor_sqlite import commit_medians_us as sqlite_commit_medians_us
 from benchmarks.flow import Flow, claim, combined_flow, single_flow
 from benchmarks.load import NAMESPACE, finish, new_task, open_engine, register
-from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.record import WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings

@@ -21,7 +21,7 @@ from benchmarks.load import (
     new_task,
     register,
 )
-from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.record import WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 

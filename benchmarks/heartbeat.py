@@ -18,11 +18,11 @@ from benchmarks.engine import RATE_TURNS_PER_ROUND
 from benchmarks.floor_postgres import postgres_lease_rate
 from benchmarks.flow import Flow, Stopwatch
 from benchmarks.load import INPUT, NAMESPACE, QUEUE, SPEC, TYPE, open_engine, register
-from tenure.core.worker.decide import WorkerMode
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
-from tenure.store import codec
+from tenure.store.table import codec
 
 STREAMS = 4
 FLUSH_SIZE = 500

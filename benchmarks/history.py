@@ -11,7 +11,7 @@ from benchmarks.database import FIXTURE, PostgresDatabase
 from benchmarks.flow import Flow, combined_flow, open_callers
 from benchmarks.load import INPUT, NAMESPACE, OUTPUT, QUEUE, SPEC, TYPE, open_engine
 from tenure.engine.engine import Engine
-from tenure.store import codec
+from tenure.store.table import codec
 
 SIZES = ("tasks_table", "tasks_index", "history_table", "history_index")
 

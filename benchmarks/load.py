@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tenure.core.limits import BULK_ENQUEUE_MAX, STREAM_BYTES_MAX
 from tenure.core.task.record import NewTask, Spec, Task
-from tenure.core.worker.decide import EndReason, NewWorker, WorkerMode
+from tenure.core.worker.record import EndReason, NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine

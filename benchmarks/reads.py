@@ -27,11 +27,11 @@ from benchmarks.database import PostgresDatabase, SqliteDatabase
 from benchmarks.load import CLOCK, INPUT, SPEC, open_engine
 from benchmarks.server import QUEUE, TYPE, Client
 from benchmarks.statement import read_statements
-from tenure.core.worker.decide import NewWorker, WorkerMode
+from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
-from tenure.engine.sample import take_sample
-from tenure.store import codec
+from tenure.engine.read.sample import take_sample
+from tenure.store.table import codec
 
 NAMESPACE = "default/default"
 FEW_QUEUES, MANY_QUEUES = 10, 10_000

@@ -21,8 +21,8 @@ from tenure.core.access import api_key
 from tenure.core.access.api_key import Role
 from tenure.core.task.record import NewTask, Spec
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
-from tenure.core.worker.decide import NewWorker
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import NewWorker
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine

@@ -18,7 +18,7 @@ import structlog
 
 from tenure.api.log import configure_logging
 from tenure.api.redaction import REDACTED, shown_error, shown_value
-from tenure.core.worker.decide import Worker
+from tenure.core.worker.record import Worker
 from tenure.errors import InvalidArgument, NotFound
 from tests.api.log_canary import KEY, TOKEN
 from tests.logs import logging_left_as_it_was

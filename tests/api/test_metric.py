@@ -22,10 +22,10 @@ from tenure.api.queue_label import QueueLabels
 from tenure.api.sampler import Sampler
 from tenure.core.limits import METRIC_METHODS_MAX
 from tenure.core.task.record import TaskState
-from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.record import WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
-from tenure.engine.sample import Sample
+from tenure.engine.read.sample import Sample
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost
 from tests.engine.conftest import dialect, world

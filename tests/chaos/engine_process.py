@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 import structlog
 
 from tenure.core.task.record import NewTask, Spec, Task
-from tenure.core.worker.decide import NewWorker, WorkerMode
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine

@@ -11,8 +11,8 @@ import apsw
 import asyncpg
 import pytest
 
-from tenure.store import table
 from tenure.store.location import make_store
+from tenure.store.table import task as task_table
 from tests.cli.conftest import invoke, read
 from tests.cli.server import ServerProcess
 from tests.cli.terminal import Terminal
@@ -146,9 +146,9 @@ async def _fill(url: str) -> None:
     await store.open()
     await insert(store, *[pending(n, input=b"1000000001") for n in range(25)])
     ended = [finished_from(pending(n), output=b"1000000001") for n in range(120, 145)]
-    await store.transaction(lambda tx: table.insert_finished(tx, ended))
+    await store.transaction(lambda tx: task_table.insert_finished(tx, ended))
     attempts = [ended_attempt(1, 1, error=FAULT)]
-    await store.transaction(lambda tx: table.insert_attempts(tx, attempts))
+    await store.transaction(lambda tx: task_table.insert_attempts(tx, attempts))
     await store.close()
 
 

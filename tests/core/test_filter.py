@@ -6,8 +6,8 @@ import pytest
 
 from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
 from tenure.core.task.record import TaskState
-from tenure.core.worker.decide import WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import WorkerStatus
 from tenure.errors import InvalidArgument
 
 GOOD: list[TaskFilter | WorkerFilter] = [

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from tenure.core import limits
 from tenure.core.task.record import NewTask, Spec
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.worker.decide import NewWorker
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import NewWorker
 from tenure.engine import command as c
 from tenure.engine.command import FinishKind
 from tenure.engine.engine import Engine

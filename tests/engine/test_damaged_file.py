@@ -16,13 +16,13 @@ from structlog.testing import capture_logs
 from tenure.cli import inspection
 from tenure.core.task.record import TaskState
 from tenure.core.task.retry import ErrorCategory
-from tenure.engine import query
 from tenure.engine.engine import Engine
+from tenure.engine.read import query
 from tenure.engine.settings import Settings
 from tenure.errors import Unavailable
-from tenure.store import table
 from tenure.store.failure import Lost, StoreDamagedError
 from tenure.store.sqlite import SqliteStore
+from tenure.store.table import task as task_table
 from tests.engine.world import NAMESPACE, NAMESPACES_SQL, Clock, SqliteDatabase, World
 from tests.store.rows import NOW, demand, insert, pending
 
@@ -147,7 +147,7 @@ async def test_no_flip_anywhere_in_the_tasks_serves_another_payload(tmp_path: Pa
         store = SqliteStore(str(file), clock=lambda: NOW, inline=True, synchronous="OFF")
         try:
             await store.open()
-            found = await store.transaction(lambda tx: table.claim_tasks(tx, [demand()]))
+            found = await store.transaction(lambda tx: task_table.claim_tasks(tx, [demand()]))
             read_count += len(found)
             assert all(task.input == INPUT for task in found if not task.damaged)
             assert all(task.input in {None, INPUT} for task in found)
@@ -170,9 +170,9 @@ async def test_a_text_that_is_none_any_more_hides_no_other_row(tmp_path: Path) -
     file.write_bytes(data[: first + 9] + b"\xff" + data[first + 10 :])
     store = SqliteStore(str(file), clock=lambda: NOW, inline=True, synchronous="OFF")
     await store.open()
-    found = await store.transaction(lambda tx: table.claim_tasks(tx, [demand()]))
+    found = await store.transaction(lambda tx: task_table.claim_tasks(tx, [demand()]))
     read = await store.read(
-        lambda tx: table.read_tasks(tx, [(task.namespace, task.id) for task in found])
+        lambda tx: task_table.read_tasks(tx, [(task.namespace, task.id) for task in found])
     )
     await store.close()
     assert [task.damaged for task in found].count(("labels",)) == 1
@@ -209,7 +209,7 @@ async def test_a_row_with_an_impossible_value_is_logged_at_the_start(tmp_path: P
     store = SqliteStore(str(file), clock=lambda: NOW, inline=True)
     with capture_logs() as logs:
         await store.open()
-    found = await store.read(lambda tx: table.claim_tasks(tx, [demand()]))
+    found = await store.read(lambda tx: task_table.claim_tasks(tx, [demand()]))
     await store.close()
     assert {task.damaged for task in found} == {("state",)}
     (event,) = [each for each in logs if each["event"] == "store.damaged"]

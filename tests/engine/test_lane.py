@@ -10,10 +10,10 @@ import pytest
 
 from tenure.core.task.record import NewTask, TaskState
 from tenure.engine import command as c
-from tenure.engine import query
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.lane import Entry, Lane
+from tenure.engine.read import query
 from tenure.errors import InvalidArgument, RateLimited, Unavailable
 from tenure.store.sqlite import SqliteStore
 from tenure.testing.clock import ManualClock

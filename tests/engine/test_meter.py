@@ -8,9 +8,9 @@ import pytest
 
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import TaskState
-from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.record import WorkerMode
 from tenure.engine import command as c
-from tenure.engine.batch import Committed
+from tenure.engine.batch.run import Committed
 from tenure.engine.engine import Engine
 from tenure.engine.meter import LATENCY_BOUNDS_MS, Latencies, Tally
 from tenure.errors import AttemptMismatch, NotFound, Unavailable, WorkerInactive

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from tenure.core.task.record import NewTask, Spec, Task, TaskState
-from tenure.core.worker.decide import NewWorker, WorkerMode, WorkerStatus
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import NewWorker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
-from tenure.engine import query
 from tenure.engine.engine import Engine
+from tenure.engine.read import query
 from tenure.engine.settings import Settings
 from tenure.store.sqlite import SqliteStore
 from tenure.testing.clock import LoopClock

@@ -21,11 +21,11 @@ from msgspec.structs import replace
 from tenure.core.limits import STREAM_BYTES_MAX
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
-from tenure.core.worker.decide import EndReason, NewWorker, WorkerMode
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import EndReason, NewWorker, WorkerMode
 from tenure.engine import command as c
-from tenure.engine import query
 from tenure.engine.engine import Engine
+from tenure.engine.read import query
 from tenure.engine.service import Job, Report
 from tenure.engine.services.server_row import ServerRow
 from tenure.engine.settings import Settings

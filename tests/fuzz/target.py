@@ -25,7 +25,7 @@ from tenure.core.task.record import Spec
 from tenure.errors import InvalidArgument, InvalidToken, PayloadTooLarge
 from tenure.sdk.payload import Converter, Payload, PayloadError
 from tenure.sdk.worker import frame
-from tenure.store import codec
+from tenure.store.table import codec
 
 KEY: Final = b"k" * 32
 NAMESPACE: Final = "acme/default"

@@ -12,7 +12,7 @@ from tenure.core import cursor
 from tenure.core.access import task_token as task_tokens
 from tenure.core.access.task_token import Claims, Purpose
 from tenure.core.change_hint import EventKind, Hint, hint_of, position_of, position_text, text_of
-from tenure.store import codec
+from tenure.store.table import codec
 from tests.fuzz.target import EXAMPLES, KEY, NOW_MS, TARGETS, mutated
 
 NAMES = st.from_regex(r"[A-Za-z0-9._:-]{1,20}", fullmatch=True)

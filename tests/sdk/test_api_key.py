@@ -16,8 +16,8 @@ from tenure.api.server import Server
 from tenure.api.setting import Address, ServerSettings
 from tenure.core.access.api_key import Role
 from tenure.engine import command as c
-from tenure.engine import query
 from tenure.engine.clock import SystemClock
+from tenure.engine.read import query
 from tenure.engine.settings import Settings
 from tenure.errors import NotFound, PermissionDenied, Unauthenticated
 from tenure.store.sqlite import SqliteStore

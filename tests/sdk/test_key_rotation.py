@@ -11,7 +11,7 @@ import pytest
 
 from tenure import Client, SyncClient, Worker, activity
 from tenure.core.access.api_key import Role
-from tenure.engine import query
+from tenure.engine.read import query
 from tenure.sdk.api_key import ApiKey
 from tests.sdk.test_api_key import House, double, house, until, working
 

@@ -22,9 +22,9 @@ from tenure.api.rpc import task_view
 from tenure.api.setting import ServerSettings
 from tenure.core.access.api_key import Role
 from tenure.core.filter import TaskFilter, WorkerFilter
-from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.record import WorkerMode
 from tenure.engine import command as c
-from tenure.engine import query
+from tenure.engine.read import query
 from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import Lobby, bearer, key_id
 from tests.api.http.site import Site, client_of, serving

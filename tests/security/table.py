@@ -16,7 +16,7 @@ _CODE: Final = "tests/security/test_peer_code.py"
 _LINE: Final = "tests/security/test_log_line.py"
 _SECRET: Final = "tests/security/test_secret.py"
 _WORKER: Final = "tests/security/test_worker_identity.py"
-_BUDGET: Final = "tests/engine/test_payload_budget.py"
+_BUDGET: Final = "tests/engine/batch/test_payload_budget.py"
 _LOG: Final = "tests/api/test_log.py"
 _TLS: Final = "tests/api/tls/test_edge.py"
 _STATE: Final = "tests/api/bad_input/test_state.py"
@@ -123,7 +123,7 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
     "Worker key acting for a worker that another key registered": (
         f"{_RPC}::test_a_worker_is_spoken_for_by_its_own_key_and_by_administrators",
         f"{_WORKER}::test_the_instance_key_of_a_worker_is_shown_to_nobody",
-        "tests/engine/test_worker_key.py::test_a_key_speaks_only_for_its_own_workers",
+        "tests/engine/worker/test_worker_key.py::test_a_key_speaks_only_for_its_own_workers",
     ),
     "Inputs of hundreds of MiB waiting for hand-out": (
         f"{_BUDGET}::test_a_session_gets_no_more_than_it_has_room_for_until_it_has_read",

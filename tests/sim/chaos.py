@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.record import WorkerMode
 from tenure.engine import command as c
 from tests.sim.client import Client
 

@@ -12,7 +12,7 @@ import apsw
 from tenure.core.task.attempt import Attempt, Outcome
 from tenure.core.task.record import Task, TaskState
 from tenure.engine import command as c
-from tenure.store import codec
+from tenure.store.table import codec
 from tests.sim.task_rule import TaskRules
 from tests.sim.trace import Violation, short
 from tests.sim.worker_rule import WorkerRules

@@ -19,23 +19,29 @@ from tenure.core.task.enqueue_window import Youth
 from tenure.core.task.event import HandedOut, WorkerLost
 from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import judge_readiness
-from tenure.core.worker.decide import WorkerStatus
 from tenure.core.worker.lease import Lease, SessionLost, StaleServer
-from tenure.engine import batch, claim, load, task_handler, worker_handler
+from tenure.core.worker.record import WorkerStatus
 from tenure.engine import command as c
-from tenure.engine.cache import RowCache
+from tenure.engine.batch import load
+from tenure.engine.batch import run as batch
+from tenure.engine.batch.row_cache import RowCache
+from tenure.engine.batch.row_needs import _BY_TYPE as NEEDS
+from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.claim import plan as claim
+from tenure.engine.claim.offer import Offer
+from tenure.engine.claim.position import Marks
+from tenure.engine.claim.worker_notifier import Messenger
 from tenure.engine.engine import Engine
-from tenure.engine.mark import Marks
-from tenure.engine.messenger import Messenger
-from tenure.engine.need import _BY_TYPE as NEEDS
-from tenure.engine.offer import Offer
-from tenure.engine.result_watch import ResultWatch
+from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.service import Report
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
-from tenure.engine.working_set import WorkingSet
-from tenure.store import codec, table
+from tenure.engine.task import handler as task_handler
+from tenure.engine.worker import handler as worker_handler
 from tenure.store.sqlite.store import SqliteStore, SqliteTx
+from tenure.store.table import codec
+from tenure.store.table import lease as lease_table
+from tenure.store.table import task as task_table
 from tests.sim.faults import CALM, Faults
 
 Function = Any  # of any signature: that of what it replaces
@@ -218,7 +224,8 @@ def _no_record(_original: Function) -> Function:
 def _token_not_checked(original: Function) -> Function:
     async def changed(tx: Any, beats: Any, now_ms: int) -> Any:
         leases = {
-            each.worker_id: each for each in await table.read_leases(tx, [b[0] for b in beats])
+            each.worker_id: each
+            for each in await lease_table.read_leases(tx, [b[0] for b in beats])
         }
         known = [
             (worker_id, namespace, replace(beat, token=leases[worker_id].token))
@@ -251,7 +258,7 @@ def _lease_too_long(original: Function) -> Function:
 def _offline_revived(original: Function) -> Function:
     async def changed(tx: Any, beats: Any, now_ms: int) -> Any:
         for worker_id, namespace, beat in beats:
-            if not await table.read_leases(tx, [worker_id]):
+            if not await lease_table.read_leases(tx, [worker_id]):
                 row = (worker_id, namespace, beat.server_id, now_ms + 1_000, 1_000, beat.token)
                 await tx.each("insert_leases", [(*row, now_ms, now_ms)])
         return await original(tx, beats, now_ms)
@@ -528,7 +535,7 @@ def _list() -> list[Mutant]:
         m("worker_not_checked", task_rules, "_report_refusal", _worker_not_checked, CALM),
         m("stale_attempt_on_pending", task_rules, "_report_refusal", _stale_on_pending, STALLING),
         m("terminal_changed", task_rules, "_report_refusal", _terminal_again, LOSSY),
-        m("fence_ignored", table, "_check_fence", _lost_report, PAUSING),
+        m("fence_ignored", task_table, "check_fence", _lost_report, PAUSING),
         m("write_unfenced", SqliteTx, "fenced", _unfenced, PAUSING),
         m("repeat_rejected", task_handler, "_first_answer", _repeated_rejected, LOSSY),
         m("finished_rows_cached", RowCache, "saved", _cache_stale, PAUSING),
@@ -537,11 +544,11 @@ def _list() -> list[Mutant]:
         m("loss_counted_twice", task_rules, "_lose", _loss_counted_twice, DYING),
         m("retried_after_cancel", task_rules, "_fail_attempt", _retried_after_cancel, CALM),
         m("pause_forgotten", task_rules, "_return", _pause_forgotten, CALM),
-        m("attempt_not_recorded", table, "insert_attempts", _no_record, CALM),
-        m("token_not_checked", table, "beat_leases", _token_not_checked, LOSSY),
-        m("deltas_counted_twice", table, "beat_leases", _deltas_twice, CALM),
-        m("lease_too_long", table, "beat_leases", _lease_too_long, CALM),
-        m("offline_revived_by_beat", table, "beat_leases", _offline_revived, STALLING),
+        m("attempt_not_recorded", task_table, "insert_attempts", _no_record, CALM),
+        m("token_not_checked", lease_table, "beat_leases", _token_not_checked, LOSSY),
+        m("deltas_counted_twice", lease_table, "beat_leases", _deltas_twice, CALM),
+        m("lease_too_long", lease_table, "beat_leases", _lease_too_long, CALM),
+        m("offline_revived_by_beat", lease_table, "beat_leases", _offline_revived, STALLING),
         m("offline_registered", worker_handler, "_registered_again", _registered_offline, STALLING),
         m("held_judged_early", worker_handler, "_missing", _held_judged_early, CROSSING),
         m("dispatched_judged", worker_handler, "_missing", _dispatched_judged, LOSSY),
@@ -553,7 +560,7 @@ def _list() -> list[Mutant]:
         m("release_left_by_crash", HeldRelease, "run_once", _release_left, LEAVING),
         m("exclusive_cut_early", task_rules.DECIDERS, WorkerLost, _exclusive_cut_early, ENDING),
         m("exclusive_without_margin", exclusive, "margin_ms", _no_exclusive_margin, CUTTING),
-        m("ended_lease_not_kept", table, "keep_leases", _lease_not_kept, ENDING),
+        m("ended_lease_not_kept", lease_table, "keep_leases", _lease_not_kept, ENDING),
         m("foreign_worker", worker_handler, "_administered", _foreign_worker, CALM),
         m("drain_ignored", claim, "_may_receive", _drain_ignored, DRAINING),
         m("old_session_served", claim, "_may_receive", _old_session_served, CUTTING),
@@ -577,7 +584,7 @@ def _list() -> list[Mutant]:
         ),
         m("results_of_others_unread", ResultWatch, "_period_ms", _results_of_others_unread, CALM),
         m("key_ignored", task_handler, "_is_over", _key_ignored, CALM),
-        m("enqueue_lost", table, "insert_tasks", _answered_before_save, CALM),
+        m("enqueue_lost", task_table, "insert_tasks", _answered_before_save, CALM),
         m("due_not_rechecked", deadline, "first_expired", _due_not_rechecked, CALM),
         m("delivery_unchecked", _BY_STATE, TaskState.DISPATCHED, _delivery_unchecked, LOSSY),
         m("timer_off", task_rules, "_armed", _timer_off, CALM),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.core.limits import STREAM_BYTES_MAX
 from tenure.core.task.record import Task
-from tenure.core.worker.decide import EndReason
+from tenure.core.worker.record import EndReason
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import TenureError

@@ -8,7 +8,7 @@ import msgspec
 
 from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
-from tenure.engine.result_watch import Result
+from tenure.engine.replica.result_watch import Result
 from tests.sim.trace import Violation, short
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.core.task.record import Task
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
-from tenure.core.worker.decide import NewWorker, WorkerMode
+from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInactive

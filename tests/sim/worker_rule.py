@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from tenure.core.worker.decide import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.core.worker.lease import Beat, Lease
+from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 from tests.sim.trace import Violation, short
 
 if TYPE_CHECKING:

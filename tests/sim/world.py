@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tenure.core.worker.decide import NewWorker, WorkerMode
+from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.settings import Settings
 from tenure.testing.clock import LoopClock

@@ -14,17 +14,17 @@ import msgspec
 
 from tenure.core.filter import TaskFilter
 from tenure.core.task.record import NewTask, Spec, TaskState
-from tenure.core.worker.decide import NewWorker, WorkerMode, WorkerStatus
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import NewWorker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
-from tenure.engine import query
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
+from tenure.engine.read import query
 from tenure.engine.settings import Settings
-from tenure.store import listing, task_list
-from tenure.store.listing import Slice
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
+from tenure.store.table import listing, task_list
+from tenure.store.table.listing import Slice
 from tenure.store.transaction import Store, Tx
 from tests.postgres import PostgresServer
 from tests.soak.result import Result

@@ -10,10 +10,12 @@ from msgspec.structs import replace
 from tenure.core.task.attempt import Attempt, Outcome
 from tenure.core.task.record import Line, Spec, Task, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
-from tenure.core.worker.decide import EndReason, Worker, WorkerStatus
 from tenure.core.worker.lease import Lease
-from tenure.store import table
-from tenure.store.table import Demand
+from tenure.core.worker.record import EndReason, Worker, WorkerStatus
+from tenure.store.table import lease as lease_table
+from tenure.store.table import task as task_table
+from tenure.store.table import worker as worker_table
+from tenure.store.table.task import Demand
 from tenure.store.transaction import Store
 
 NOW: Final = 1_790_000_000_000
@@ -163,19 +165,19 @@ def demand(**changes: Any) -> Demand:
 
 
 async def insert(store: Store, *tasks: Task) -> None:
-    await store.transaction(lambda tx: table.insert_tasks(tx, tasks))
+    await store.transaction(lambda tx: task_table.insert_tasks(tx, tasks))
 
 
 async def live(store: Store, *numbers: int) -> list[Task]:
     """Return the live tasks of these numbers that are there."""
     keys = [(NAMESPACE, task_id(number)) for number in numbers]
-    return by_id(await store.read(lambda tx: table.read_tasks(tx, keys)))
+    return by_id(await store.read(lambda tx: task_table.read_tasks(tx, keys)))
 
 
 async def history(store: Store, *numbers: int) -> list[Task]:
     """Return the finished tasks of these numbers that are there."""
     keys = [(NAMESPACE, task_id(number)) for number in numbers]
-    return by_id(await store.read(lambda tx: table.load_history(tx, keys)))
+    return by_id(await store.read(lambda tx: task_table.load_history(tx, keys)))
 
 
 def by_id(tasks: Iterable[Task]) -> list[Task]:
@@ -184,20 +186,20 @@ def by_id(tasks: Iterable[Task]) -> list[Task]:
 
 async def claim(store: Store, *demands: Demand) -> list[str]:
     """Return the ids that a claim takes, in its order; nothing is written."""
-    found = await store.transaction(lambda tx: table.claim_tasks(tx, demands))
+    found = await store.transaction(lambda tx: task_table.claim_tasks(tx, demands))
     return [task.id for task in found]
 
 
 async def add_workers(store: Store, workers: Sequence[Worker], leases: Sequence[Lease]) -> None:
-    await store.transaction(lambda tx: table.insert_workers(tx, workers))
-    await store.transaction(lambda tx: table.insert_leases(tx, leases))
+    await store.transaction(lambda tx: worker_table.insert_workers(tx, workers))
+    await store.transaction(lambda tx: lease_table.insert_leases(tx, leases))
 
 
 async def stored_worker(store: Store, number: int) -> Worker:
-    (found,) = await store.read(lambda tx: table.read_workers(tx, [worker_id(number)]))
+    (found,) = await store.read(lambda tx: worker_table.read_workers(tx, [worker_id(number)]))
     return found
 
 
 async def stored_lease(store: Store, number: int) -> Lease | None:
-    found = await store.read(lambda tx: table.read_leases(tx, [worker_id(number)]))
+    found = await store.read(lambda tx: lease_table.read_leases(tx, [worker_id(number)]))
     return found[0] if found else None

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.audit import ALL_AUDIT, AuditFilter, AuditRecord
 from tenure.core.queue import Namespace
-from tenure.store import access_table
-from tenure.store.access_table import KeyPlace
 from tenure.store.failure import Refused
 from tenure.store.postgres import PostgresStore
+from tenure.store.table import access as access_table
+from tenure.store.table.access import KeyPlace
 from tenure.store.transaction import Store, Tx
 from tests.store.rows import NOW
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.task.record import Line, TaskState
-from tenure.store import table
+from tenure.store.table import task as task_table
 from tenure.store.transaction import Store
 from tests.store.rows import (
     HIGHEST_ID,
@@ -111,8 +111,8 @@ async def test_a_range_of_priorities_has_both_ends(store: Store) -> None:
 
 async def test_what_was_handed_out_is_not_claimed_again(store: Store) -> None:
     await insert(store, pending(1), pending(2))
-    (first,) = await store.transaction(lambda tx: table.claim_tasks(tx, [demand(amount=1)]))
-    await store.transaction(lambda tx: table.update_tasks(tx, [dispatched_from(first)]))
+    (first,) = await store.transaction(lambda tx: task_table.claim_tasks(tx, [demand(amount=1)]))
+    await store.transaction(lambda tx: task_table.update_tasks(tx, [dispatched_from(first)]))
     assert await claim(store, demand()) == [task_id(2)]
     (stored,) = await live(store, 1)
     assert stored.attempt == 1

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tenure.store import diagnosis as reads
-from tenure.store.diagnosis import Extent
-from tenure.store.listing import Onlooker
+from tenure.store.table import diagnosis as reads
+from tenure.store.table.diagnosis import Extent
+from tenure.store.table.listing import Onlooker
 from tenure.store.transaction import Store, Tx
 from tests.store.rows import NAMESPACE, NOW, add_workers, held, insert, lease, offline, worker
 

@@ -15,10 +15,14 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.limits import READ_POOL_SIZE
-from tenure.store import table
 from tenure.store.failure import Lost, Refused, StoreInUseError
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
+from tenure.store.table import idempotency as idempotency_table
+from tenure.store.table import lease as lease_table
+from tenure.store.table import queue as queue_table
+from tenure.store.table import task as task_table
+from tenure.store.table import worker as worker_table
 from tenure.store.transaction import LaneName, Store, Tx
 from tests.store.rows import (
     NAMESPACE,
@@ -111,27 +115,33 @@ async def prepare(store: Store) -> None:
 
 async def everything(tx: Tx) -> None:
     """A transaction with a write of each kind."""
-    (locked,) = await table.lock_workers(tx, [worker_id(1)])
-    await table.lock_keys(tx, [(NAMESPACE, "order")])
-    second, third = await table.load_tasks(tx, [(NAMESPACE, task_id(n)) for n in (2, 3)])
-    claimed = await table.claim_tasks(tx, [demand()])
-    await table.update_workers(tx, [replace(locked, session_no=7)])
-    await table.insert_workers(tx, [worker(2)])
-    await table.insert_leases(tx, [lease(2)])
-    await table.insert_keys(tx, [(NAMESPACE, "order", task_id(4), b"digest", NOW)])
-    await table.finish_tasks(tx, [finished_from(second)])
-    await table.update_tasks(tx, [*map(dispatched_from, claimed), replace(third, due_at_ms=NOW)])
-    await table.insert_tasks(tx, [pending(4)])
-    await table.insert_finished(tx, [finished_from(held(5))])
-    await table.insert_attempts(tx, [ended_attempt(3, 1)])
+    (locked,) = await worker_table.lock_workers(tx, [worker_id(1)])
+    await idempotency_table.lock_keys(tx, [(NAMESPACE, "order")])
+    second, third = await task_table.load_tasks(tx, [(NAMESPACE, task_id(n)) for n in (2, 3)])
+    claimed = await task_table.claim_tasks(tx, [demand()])
+    await worker_table.update_workers(tx, [replace(locked, session_no=7)])
+    await worker_table.insert_workers(tx, [worker(2)])
+    await lease_table.insert_leases(tx, [lease(2)])
+    await idempotency_table.insert_keys(tx, [(NAMESPACE, "order", task_id(4), b"digest", NOW)])
+    await task_table.finish_tasks(tx, [finished_from(second)])
+    await task_table.update_tasks(
+        tx, [*map(dispatched_from, claimed), replace(third, due_at_ms=NOW)]
+    )
+    await task_table.insert_tasks(tx, [pending(4)])
+    await task_table.insert_finished(tx, [finished_from(held(5))])
+    await task_table.insert_attempts(tx, [ended_attempt(3, 1)])
 
 
 async def state_of(store: Store, fault: Fault) -> list[object]:
     """Return all that ``everything`` may change."""
     fault.disarm()
-    keys = await store.transaction(lambda tx: table.lock_keys(tx, [(NAMESPACE, "order")]))
-    attempts = await store.read(lambda tx: table.load_attempts(tx, (NAMESPACE, task_id(3))))
-    workers = await store.read(lambda tx: table.read_workers(tx, [worker_id(1), worker_id(2)]))
+    keys = await store.transaction(
+        lambda tx: idempotency_table.lock_keys(tx, [(NAMESPACE, "order")])
+    )
+    attempts = await store.read(lambda tx: task_table.load_attempts(tx, (NAMESPACE, task_id(3))))
+    workers = await store.read(
+        lambda tx: worker_table.read_workers(tx, [worker_id(1), worker_id(2)])
+    )
     return [
         await live(store, 1, 2, 3, 4, 5),
         await history(store, 1, 2, 3, 4, 5),
@@ -193,7 +203,7 @@ async def test_a_failed_body_raises_its_own_error_and_the_next_transaction_works
     store: Store,
 ) -> None:
     async def body(tx: Tx) -> None:
-        await table.insert_tasks(tx, [pending(1)])
+        await task_table.insert_tasks(tx, [pending(1)])
         message = "mine"
         raise Cut(message)
 
@@ -224,7 +234,7 @@ async def test_bad_data_is_refused_alike_and_leaves_its_neighbours_undisturbed(
 
 async def test_a_read_cannot_write(store: Store) -> None:
     with pytest.raises(Lost):
-        await store.read(lambda tx: table.insert_tasks(tx, [pending(1)]))
+        await store.read(lambda tx: task_table.insert_tasks(tx, [pending(1)]))
     assert await live(store, 1) == []
     await insert(store, pending(2))
 
@@ -246,7 +256,7 @@ async def test_a_body_that_awaits_something_else_than_its_transaction_is_a_mista
     waiting = wait()
 
     async def body(tx: Tx) -> None:
-        await table.insert_tasks(tx, [pending(1)])
+        await task_table.insert_tasks(tx, [pending(1)])
         await waiting  # type: ignore[misc]  # one of two awaitables
 
     with pytest.raises(AssertionError, match="awaited something else"):
@@ -328,10 +338,10 @@ async def test_a_connection_lost_inside_a_transaction_loses_all_of_it(
     then: str,
 ) -> None:
     async def body(tx: Tx) -> None:
-        await table.insert_tasks(tx, [pending(1)])
+        await task_table.insert_tasks(tx, [pending(1)])
         await terminate_others(dsn)
         if then == "another statement":
-            await table.insert_tasks(tx, [pending(2)])
+            await task_table.insert_tasks(tx, [pending(2)])
 
     with pytest.raises(Lost) as failure:
         await postgres_store.transaction(body)
@@ -363,7 +373,7 @@ async def test_the_lanes_of_a_server_do_not_wait_for_each_other(
     inside, go = asyncio.Event(), asyncio.Event()
 
     async def slow(tx: Tx) -> None:
-        await table.insert_tasks(tx, [pending(1)])
+        await task_table.insert_tasks(tx, [pending(1)])
         inside.set()
         await go.wait()
 
@@ -382,7 +392,7 @@ async def test_a_caller_that_gives_up_waiting_for_a_lane_disturbs_nobody_in_it(
     async def slow(tx: Tx) -> None:
         inside.set()
         await go.wait()
-        await table.insert_tasks(tx, [pending(1)])
+        await task_table.insert_tasks(tx, [pending(1)])
 
     working = asyncio.create_task(postgres_store.transaction(slow))
     await inside.wait()
@@ -401,7 +411,7 @@ async def test_a_cancelled_transaction_is_undone_and_the_lane_works_on(
     inside = asyncio.Event()
 
     async def endless(tx: Tx) -> None:
-        await table.insert_tasks(tx, [pending(1)])
+        await task_table.insert_tasks(tx, [pending(1)])
         inside.set()
         await asyncio.Event().wait()
 
@@ -447,7 +457,7 @@ async def test_a_read_on_sqlite_has_a_time_limit(
     with pytest.raises(Lost) as failure:
         await sqlite_store.read(endless)
     assert failure.value.reason == "read_timeout"
-    assert await sqlite_store.read(lambda tx: table.read_namespaces(tx, ["x/y"])) == []
+    assert await sqlite_store.read(lambda tx: queue_table.read_namespaces(tx, ["x/y"])) == []
 
 
 @pytest.mark.parametrize("kind", ["read", "scan"])
@@ -465,9 +475,9 @@ async def test_a_read_on_postgres_has_a_time_limit(
         async with blocker.transaction():
             await blocker.execute("LOCK TABLE namespaces IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(Lost) as failure:
-                await read(lambda tx: table.read_namespaces(tx, ["x/y"]))
+                await read(lambda tx: queue_table.read_namespaces(tx, ["x/y"]))
         assert failure.value.reason == "read_timeout"
-        assert await read(lambda tx: table.read_namespaces(tx, ["x/y"])) == []
+        assert await read(lambda tx: queue_table.read_namespaces(tx, ["x/y"])) == []
     finally:
         await blocker.close()
         await store.close()
@@ -487,7 +497,7 @@ async def test_a_lookup_does_not_wait_for_any_number_of_scans(store: Store) -> N
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(30):
-            assert await store.read(lambda tx: table.read_namespaces(tx, ["x/y"])) == []
+            assert await store.read(lambda tx: queue_table.read_namespaces(tx, ["x/y"])) == []
         assert not any(scan.done() for scan in scans)
     finally:
         is_over.set()

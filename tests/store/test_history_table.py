@@ -8,10 +8,10 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from tenure.store import table
 from tenure.store.failure import FenceLost
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
+from tenure.store.table import task as task_table
 from tenure.store.transaction import LaneName, Store, Tx
 from tests.store.rows import (
     DAY_MS,
@@ -35,8 +35,8 @@ async def add_finished(store: Store, number: int, at_ms: int) -> None:
     """Write a task that finished then, and an attempt that ended then."""
     task = finished_from(pending(number), finished_at_ms=at_ms)
     attempt = ended_attempt(number, 1, ended_at_ms=at_ms)
-    await store.transaction(lambda tx: table.insert_finished(tx, [task]))
-    await store.transaction(lambda tx: table.insert_attempts(tx, [attempt]))
+    await store.transaction(lambda tx: task_table.insert_finished(tx, [task]))
+    await store.transaction(lambda tx: task_table.insert_attempts(tx, [attempt]))
 
 
 async def ensure(store: Store, *days: int) -> None:
@@ -66,7 +66,7 @@ async def partitions(dsn: str, rows_of: str = "history") -> dict[str, int]:
 
 async def attempts_of(store: Store, number: int) -> int:
     key = (NAMESPACE, task_id(number))
-    return len(await store.read(lambda tx: table.load_attempts(tx, key)))
+    return len(await store.read(lambda tx: task_table.load_attempts(tx, key)))
 
 
 async def test_old_history_and_old_attempts_are_deleted_in_bounded_batches(store: Store) -> None:
@@ -93,7 +93,7 @@ async def test_any_number_of_tasks_is_written_and_finished_each_with_its_own_val
     tasks = [held(number, input=b"in %d" % number) for number in numbers]
     await insert(store, *tasks)
     ends = [finished_from(task, output=b"out " + (task.input or b"")) for task in tasks]
-    await store.transaction(lambda tx: table.finish_tasks(tx, ends[::-1]))
+    await store.transaction(lambda tx: task_table.finish_tasks(tx, ends[::-1]))
     expected = [replace(task, version=task.version + 1) for task in ends]
     assert by_id(await history(store, *numbers)) == expected
     assert await live(store, *numbers) == []
@@ -113,9 +113,9 @@ async def test_tasks_of_two_namespaces_are_finished_together_and_their_namesakes
     left = {(task.namespace, task.id) for task in (*mine, *theirs)}
     left -= {(task.namespace, task.id) for task in ends}
     finished = [finished_from(task) for task in ends]
-    await store.transaction(lambda tx: table.finish_tasks(tx, finished))
+    await store.transaction(lambda tx: task_table.finish_tasks(tx, finished))
     keys = [(task.namespace, task.id) for task in (*mine, *theirs)]
-    rows = await store.transaction(lambda tx: table.read_tasks(tx, keys))
+    rows = await store.transaction(lambda tx: task_table.read_tasks(tx, keys))
     assert {(row.namespace, row.id) for row in rows} == left
 
 
@@ -126,7 +126,7 @@ async def test_one_stale_version_among_many_stops_the_whole_write(store: Store, 
     ends = [finished_from(task) for task in tasks]
     ends[stale] = replace(ends[stale], version=ends[stale].version + 1)
     with pytest.raises(FenceLost):
-        await store.transaction(lambda tx: table.finish_tasks(tx, ends))
+        await store.transaction(lambda tx: task_table.finish_tasks(tx, ends))
     assert await history(store, *range(1, 81)) == []
     assert len(await live(store, *range(1, 81))) == 80
 
@@ -135,10 +135,10 @@ async def test_the_id_of_a_finished_task_used_again_stops_nobody_and_the_first_e
     sqlite_store: SqliteStore,
 ) -> None:
     first = finished_from(pending(1), output=b"first")
-    await sqlite_store.transaction(lambda tx: table.insert_finished(tx, [first]))
+    await sqlite_store.transaction(lambda tx: task_table.insert_finished(tx, [first]))
     await insert(sqlite_store, held(1), held(2))
     ends = [finished_from(held(number), output=b"second") for number in (1, 2)]
-    await sqlite_store.transaction(lambda tx: table.finish_tasks(tx, ends))
+    await sqlite_store.transaction(lambda tx: task_table.finish_tasks(tx, ends))
     expected = [first, replace(ends[1], version=ends[1].version + 1)]
     assert by_id(await history(sqlite_store, 1, 2)) == expected
     assert await live(sqlite_store, 1, 2) == []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.store import table
 from tenure.store.failure import Refused
-from tenure.store.table import Key
+from tenure.store.table import idempotency as idempotency_table
+from tenure.store.table import task as task_table
+from tenure.store.table.idempotency import Key
 from tenure.store.transaction import Store
 from tests.store.rows import NAMESPACE, NOW, finished_from, insert, pending, task_id
 
@@ -16,17 +17,17 @@ DIGEST = bytes(range(32))
 async def add(store: Store, *keys: tuple[str, int, int]) -> None:
     """Write keys as (key, number of the task, created_at)."""
     rows = [(NAMESPACE, key, task_id(number), DIGEST, at_ms) for key, number, at_ms in keys]
-    await store.transaction(lambda tx: table.insert_keys(tx, rows))
+    await store.transaction(lambda tx: idempotency_table.insert_keys(tx, rows))
 
 
 async def locked(store: Store, *keys: str) -> list[Key]:
     asked = [(NAMESPACE, key) for key in keys]
-    return await store.transaction(lambda tx: table.lock_keys(tx, asked))
+    return await store.transaction(lambda tx: idempotency_table.lock_keys(tx, asked))
 
 
 async def finish(store: Store, number: int, at_ms: int) -> None:
     done = finished_from(pending(number), finished_at_ms=at_ms)
-    await store.transaction(lambda tx: table.finish_tasks(tx, [done]))
+    await store.transaction(lambda tx: task_table.finish_tasks(tx, [done]))
 
 
 def key(name: str, number: int, finished_at_ms: int | None, *, is_live: bool) -> Key:
@@ -47,7 +48,7 @@ async def test_a_key_comes_with_what_became_of_its_task(store: Store) -> None:
 async def test_a_key_is_unique_in_its_namespace(store: Store) -> None:
     await add(store, ("k", 1, NOW))
     foreign = [("other/default", "k", task_id(2), DIGEST, NOW)]
-    await store.transaction(lambda tx: table.insert_keys(tx, foreign))
+    await store.transaction(lambda tx: idempotency_table.insert_keys(tx, foreign))
     with pytest.raises(Refused):
         await add(store, ("k", 2, NOW))
     assert await locked(store, "k") == [key("k", 1, None, is_live=False)]
@@ -56,7 +57,7 @@ async def test_a_key_is_unique_in_its_namespace(store: Store) -> None:
 async def test_a_key_is_deleted_only_for_the_task_it_stands_for(store: Store) -> None:
     await add(store, ("a", 1, NOW), ("b", 2, NOW))
     gone = [(NAMESPACE, "a", task_id(1)), (NAMESPACE, "b", task_id(1))]
-    await store.transaction(lambda tx: table.delete_keys(tx, gone))
+    await store.transaction(lambda tx: idempotency_table.delete_keys(tx, gone))
     assert await locked(store, "a", "b") == [key("b", 2, None, is_live=False)]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tenure.core.worker.lease import Beat, Lease
-from tenure.store import table
-from tenure.store.table import Lapsed
+from tenure.store.table import lease as lease_table
+from tenure.store.table.lease import Lapsed
 from tenure.store.transaction import Store
 from tests.store.rows import (
     NAMESPACE,
@@ -19,12 +19,12 @@ from tests.store.rows import (
 
 
 async def add(store: Store, *leases: Lease) -> None:
-    await store.transaction(lambda tx: table.insert_leases(tx, leases))
+    await store.transaction(lambda tx: lease_table.insert_leases(tx, leases))
 
 
 async def lapsed(store: Store, now_ms: int, amount: int = 10) -> list[Lapsed]:
     found = await store.transaction(
-        lambda tx: table.load_lapsed(tx, now_ms=now_ms, amount=amount),
+        lambda tx: lease_table.load_lapsed(tx, now_ms=now_ms, amount=amount),
     )
     return sorted(found, key=lambda each: each.lease.worker_id)
 
@@ -49,7 +49,7 @@ async def test_a_heartbeat_renews_and_returns_the_lease_as_it_is_stored(store: S
         stuck_count=7,
     )
     beats = [(worker_id(1), NAMESPACE, beat)]
-    renewed = await store.transaction(lambda tx: table.beat_leases(tx, beats, NOW + 100))
+    renewed = await store.transaction(lambda tx: lease_table.beat_leases(tx, beats, NOW + 100))
     stored = await stored_lease(store, 1)
     assert renewed == [stored]
     assert stored == lease(
@@ -71,7 +71,7 @@ async def test_a_heartbeat_renews_and_returns_the_lease_as_it_is_stored(store: S
 async def test_a_heartbeat_of_another_namespace_finds_nothing(store: Store) -> None:
     await add(store, lease(1))
     beats = [(worker_id(1), "other/default", Beat(token=1, server_id=server_id(1)))]
-    assert await store.transaction(lambda tx: table.beat_leases(tx, beats, NOW)) == []
+    assert await store.transaction(lambda tx: lease_table.beat_leases(tx, beats, NOW)) == []
     assert await stored_lease(store, 1) == lease(1)
 
 
@@ -86,7 +86,7 @@ async def test_leases_that_seem_to_be_over_come_with_the_last_sign_of_their_serv
         lease(4),
     )
     suspect = lease(4, suspect_until_ms=NOW)
-    await store.transaction(lambda tx: table.suspect_leases(tx, [suspect]))
+    await store.transaction(lambda tx: lease_table.suspect_leases(tx, [suspect]))
     await store.transaction(lambda tx: tx.one("touch_server", server_id(1), NOW - 500, "", 0))
     assert await lapsed(store, NOW) == [
         Lapsed(lease(1, lease_until_ms=NOW), NOW - 500, 3),
@@ -99,7 +99,7 @@ async def test_leases_that_seem_to_be_over_come_with_the_last_sign_of_their_serv
 async def test_the_leases_of_servers_are_counted(store: Store) -> None:
     await add(store, lease(1), lease(2), lease(3, server_id=server_id(2)))
     servers = [server_id(number) for number in (1, 2, 3)]
-    counts = await store.transaction(lambda tx: table.count_leases(tx, servers))
+    counts = await store.transaction(lambda tx: lease_table.count_leases(tx, servers))
     assert {key: count for key, count in counts.items() if count} == {
         server_id(1): 2,
         server_id(2): 1,
@@ -117,10 +117,10 @@ async def test_a_lease_longer_than_it_was_granted_is_clamped(store: Store) -> No
 async def test_failed_calls_are_counted_until_a_heartbeat(store: Store) -> None:
     await add(store, lease(1), lease(2))
     for _ in range(2):
-        await store.transaction(lambda tx: table.fail_leases(tx, [worker_id(1)]))
+        await store.transaction(lambda tx: lease_table.fail_leases(tx, [worker_id(1)]))
     assert await stored_lease(store, 1) == lease(1, failures=2)
     beats = [(worker_id(1), NAMESPACE, Beat(token=1, server_id=server_id(1)))]
-    (renewed,) = await store.transaction(lambda tx: table.beat_leases(tx, beats, NOW))
+    (renewed,) = await store.transaction(lambda tx: lease_table.beat_leases(tx, beats, NOW))
     assert renewed.failures == 0
     assert await stored_lease(store, 2) == lease(2)
 
@@ -128,7 +128,7 @@ async def test_failed_calls_are_counted_until_a_heartbeat(store: Store) -> None:
 async def test_dropped_leases_are_gone_and_others_stay(store: Store) -> None:
     await add(store, lease(1), lease(2), lease(3))
     dropped = [worker_id(1), worker_id(3), worker_id(9)]
-    await store.transaction(lambda tx: table.drop_leases(tx, dropped))
+    await store.transaction(lambda tx: lease_table.drop_leases(tx, dropped))
     assert [await stored_lease(store, number) for number in (1, 2, 3)] == [None, lease(2), None]
 
 
@@ -145,9 +145,9 @@ async def test_a_server_row_is_touched_and_forgotten_when_it_is_old(store: Store
 async def test_a_resumed_session_clears_the_suspicion(store: Store) -> None:
     await add(store, lease(1))
     suspect = lease(1, suspect_until_ms=NOW + 3_000)
-    told = await store.transaction(lambda tx: table.suspect_leases(tx, [suspect]))
+    told = await store.transaction(lambda tx: lease_table.suspect_leases(tx, [suspect]))
     assert told == {worker_id(1)}
     assert await stored_lease(store, 1) == suspect
     resumed = replace(suspect, server_id=server_id(2))
-    await store.transaction(lambda tx: table.resume_leases(tx, [resumed]))
+    await store.transaction(lambda tx: lease_table.resume_leases(tx, [resumed]))
     assert await stored_lease(store, 1) == lease(1, server_id=server_id(2))

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from tenure.core.filter import TaskFilter
 from tenure.core.queue import Queue
 from tenure.core.task.record import Line, Reason, Task, TaskState
-from tenure.store import listing, table, task_list
-from tenure.store.listing import Held, Slice, Total
+from tenure.store.table import listing, task_list
+from tenure.store.table import queue as queue_table
+from tenure.store.table import task as task_table
+from tenure.store.table.listing import Held, Slice, Total
 from tenure.store.transaction import Store, Tx
 from tests.store.rows import (
     HIGHEST_ID,
@@ -63,7 +65,7 @@ async def count_listed(store: Store, where: TaskFilter, amount: int) -> Total:
 
 async def finish(store: Store, *tasks: Task) -> None:
     done = [finished_from(task) for task in tasks]
-    await store.transaction(lambda tx: table.finish_tasks(tx, done))
+    await store.transaction(lambda tx: task_table.finish_tasks(tx, done))
 
 
 async def test_live_and_finished_tasks_come_in_one_order_newest_first(store: Store) -> None:
@@ -156,7 +158,7 @@ async def test_the_head_of_every_line_is_found_and_nothing_behind_it(store: Stor
         held(9),
     )
     brakes = Queue(NAMESPACE, "slow", is_paused=True, concurrency_max=4)
-    await store.transaction(lambda tx: table.save_queues(tx, [brakes]))
+    await store.transaction(lambda tx: queue_table.save_queues(tx, [brakes]))
     heads = await store.read(lambda tx: listing.list_waiting(tx, amount=100))
     found = sorted(
         (each.namespace, each.queue, each.type, each.run_at_ms - NOW, each.is_paused)
@@ -188,7 +190,7 @@ async def test_the_lines_of_some_namespaces_are_found_behind_those_of_others(sto
         pending(17, namespace="e/f"),
     )
     brakes = Queue(NAMESPACE, "slow", is_paused=True, concurrency_max=4)
-    await store.transaction(lambda tx: table.save_queues(tx, [brakes]))
+    await store.transaction(lambda tx: queue_table.save_queues(tx, [brakes]))
 
     async def found(amount: int, *scope: str) -> list[tuple[str, str, int, bool]]:
         heads = await store.read(
@@ -257,7 +259,7 @@ async def test_short_looks_find_what_long_ones_find_also_while_tasks_move(
     gone = [each for each in tasks if each.worker_id is not None and random_.random() < 0.5]
     ends = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED]
     done = {each.id: finished_as(each, random_.choice(ends)) for each in gone}
-    await store.transaction(lambda tx: table.finish_tasks(tx, list(done.values())))
+    await store.transaction(lambda tx: task_table.finish_tasks(tx, list(done.values())))
     states = [None, *ends, TaskState.PENDING, TaskState.RUNNING, TaskState.PAUSED]
     for state in states:
         where = TaskFilter(

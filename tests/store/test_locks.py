@@ -12,11 +12,16 @@ from msgspec.structs import replace
 
 from tenure.core.queue import Queue
 from tenure.core.task.record import Line, Task, TaskState
-from tenure.core.worker.decide import EndReason, Worker, WorkerStatus
 from tenure.core.worker.lease import Beat, Lease
-from tenure.store import codec, table
+from tenure.core.worker.record import EndReason, Worker, WorkerStatus
 from tenure.store.failure import FenceLost, Refused
 from tenure.store.postgres import PostgresStore
+from tenure.store.table import codec
+from tenure.store.table import idempotency as idempotency_table
+from tenure.store.table import lease as lease_table
+from tenure.store.table import queue as queue_table
+from tenure.store.table import task as task_table
+from tenure.store.table import worker as worker_table
 from tenure.store.transaction import Tx
 from tests.store.rows import (
     NAMESPACE,
@@ -115,11 +120,11 @@ def hand_out(amount: int = 1) -> Act[list[Worker]]:
     """Return a hand-out as the engine does it; it gives the receivers as it saw them."""
 
     async def act(tx: Tx) -> list[Worker]:
-        receivers = await table.share_workers(tx, [worker_id(1)])
+        receivers = await worker_table.share_workers(tx, [worker_id(1)])
         workers = [each.worker for each in receivers]
         if all(each.status is WorkerStatus.ONLINE for each in workers):
-            claimed = await table.claim_tasks(tx, [demand(amount=amount)])
-            await table.update_tasks(tx, [dispatched_from(task) for task in claimed])
+            claimed = await task_table.claim_tasks(tx, [demand(amount=amount)])
+            await task_table.update_tasks(tx, [dispatched_from(task) for task in claimed])
         return workers
 
     return act
@@ -127,16 +132,16 @@ def hand_out(amount: int = 1) -> Act[list[Worker]]:
 
 async def drain(tx: Tx) -> list[Task]:
     """Drain the worker; give what it holds."""
-    (found,) = await table.lock_workers(tx, [worker_id(1)])
+    (found,) = await worker_table.lock_workers(tx, [worker_id(1)])
     draining = replace(found, status=WorkerStatus.DRAINING, drain_at_ms=NOW)
-    await table.update_workers(tx, [draining])
-    return await table.load_held(tx, found, amount=10)
+    await worker_table.update_workers(tx, [draining])
+    return await task_table.load_held(tx, found, amount=10)
 
 
 async def expire(tx: Tx) -> list[Task]:
     """Judge the worker's lease as over; give what it holds."""
-    (found,) = await table.lock_workers(tx, [worker_id(1)])
-    if await table.delete_leases(tx, [lease(1)]):
+    (found,) = await worker_table.lock_workers(tx, [worker_id(1)])
+    if await lease_table.delete_leases(tx, [lease(1)]):
         ended = replace(
             found,
             status=WorkerStatus.OFFLINE,
@@ -144,8 +149,8 @@ async def expire(tx: Tx) -> list[Task]:
             ended_at_ms=NOW,
             release_pending=True,
         )
-        await table.update_workers(tx, [ended])
-    return await table.load_held(tx, found, amount=10)
+        await worker_table.update_workers(tx, [ended])
+    return await task_table.load_held(tx, found, amount=10)
 
 
 async def write_alone(tx: Tx, name: str, row: tuple[object, ...]) -> int:
@@ -166,15 +171,15 @@ async def hand_out_alone(tx: Tx) -> int:
 
 
 async def claim(tx: Tx) -> list[str]:
-    return [task.id for task in await table.claim_tasks(tx, [demand()])]
+    return [task.id for task in await task_table.claim_tasks(tx, [demand()])]
 
 
 def load_and(change: Callable[[Task], Task]) -> Act[list[Task]]:
     """Return a command that locks the task, looks at it and changes it; it gives what it saw."""
 
     async def act(tx: Tx) -> list[Task]:
-        seen = await table.load_tasks(tx, [KEY])
-        await table.update_tasks(tx, [change(task) for task in seen])
+        seen = await task_table.load_tasks(tx, [KEY])
+        await task_table.update_tasks(tx, [change(task) for task in seen])
         return seen
 
     return act
@@ -191,11 +196,11 @@ def requeued(task: Task) -> Task:
 
 async def complete(tx: Tx) -> None:
     """Complete the first version of the task, as a server does that remembers its copy."""
-    await table.finish_tasks(tx, [finished_from(held(1))])
+    await task_table.finish_tasks(tx, [finished_from(held(1))])
 
 
 async def requeue(tx: Tx) -> None:
-    await table.update_tasks(tx, [requeued(held(1))])
+    await task_table.update_tasks(tx, [requeued(held(1))])
 
 
 async def test_a_claim_passes_over_a_task_that_is_being_cancelled(two: Two) -> None:
@@ -219,7 +224,7 @@ async def test_two_claims_share_the_line_without_waiting(two: Two) -> None:
     asked = [demand(amount=2)]
 
     async def take_two(tx: Tx) -> list[str]:
-        return [task.id for task in await table.claim_tasks(tx, asked)]
+        return [task.id for task in await task_table.claim_tasks(tx, asked)]
 
     first, second = await two.overlap(take_two, take_two, second_waits=False)
     assert first == [task_id(1), task_id(2)]
@@ -230,7 +235,7 @@ async def test_two_servers_look_at_different_due_tasks(two: Two) -> None:
     await insert(two.first, *(pending(number, due_at_ms=NOW) for number in (1, 2)))
 
     async def due(amount: int, tx: Tx) -> list[str]:
-        return [task.id for task in await table.load_due(tx, now_ms=NOW, amount=amount)]
+        return [task.id for task in await task_table.load_due(tx, now_ms=NOW, amount=amount)]
 
     first, second = await two.overlap(
         lambda tx: due(1, tx),
@@ -356,8 +361,8 @@ async def test_two_releases_of_one_worker_put_its_tasks_back_once(two: Two) -> N
     await insert(two.first, held(1), held(2))
 
     async def release(tx: Tx) -> int:
-        found = await table.load_held(tx, worker(1), amount=10)
-        await table.update_tasks(tx, [requeued(task) for task in found])
+        found = await task_table.load_held(tx, worker(1), amount=10)
+        await task_table.update_tasks(tx, [requeued(task) for task in found])
         return len(found)
 
     first, second = await two.overlap(release, release, second_waits=True)
@@ -373,8 +378,8 @@ async def test_a_completion_that_comes_behind_a_cancel_is_fenced_and_then_sees_i
     assert isinstance(outcome, FenceLost)
 
     async def complete_again(tx: Tx) -> TaskState:
-        (task,) = await table.load_tasks(tx, [KEY])
-        await table.finish_tasks(tx, [finished_from(task)])
+        (task,) = await task_table.load_tasks(tx, [KEY])
+        await task_table.finish_tasks(tx, [finished_from(task)])
         return task.state
 
     assert await two.second.transaction(complete_again) is TaskState.CANCELLING
@@ -420,15 +425,15 @@ async def test_a_completion_goes_on_when_the_other_one_did_not_commit(two: Two) 
 
 
 async def beat(tx: Tx) -> list[Lease]:
-    return await table.beat_leases(tx, [(worker_id(1), NAMESPACE, BEAT)], NOW + 1)
+    return await lease_table.beat_leases(tx, [(worker_id(1), NAMESPACE, BEAT)], NOW + 1)
 
 
 async def judge(tx: Tx) -> set[str]:
-    return await table.delete_leases(tx, [lease(1)])
+    return await lease_table.delete_leases(tx, [lease(1)])
 
 
 async def resume(tx: Tx) -> None:
-    await table.resume_leases(tx, [lease(1, server_id=server_id(3))])
+    await lease_table.resume_leases(tx, [lease(1, server_id=server_id(3))])
 
 
 async def test_an_expiry_waits_for_a_heartbeat_and_leaves_the_renewed_lease(two: Two) -> None:
@@ -449,10 +454,10 @@ async def test_a_heartbeat_waits_for_an_expiry_and_finds_nothing(two: Two) -> No
 async def test_an_expiry_behind_a_new_session_leaves_the_suspect_alone(two: Two) -> None:
     await add_workers(two.first, [worker(1)], [lease(1)])
     suspect = lease(1, suspect_until_ms=NOW)
-    await two.first.transaction(lambda tx: table.suspect_leases(tx, [suspect]))
+    await two.first.transaction(lambda tx: lease_table.suspect_leases(tx, [suspect]))
     _, gone = await two.overlap(
         resume,
-        lambda tx: table.delete_leases(tx, [suspect]),
+        lambda tx: lease_table.delete_leases(tx, [suspect]),
         second_waits=True,
     )
     assert gone == set()
@@ -480,7 +485,7 @@ async def test_a_heartbeat_waits_neither_for_a_drain_nor_for_a_hand_out(two: Two
     second = [(worker_id(1), NAMESPACE, Beat(token=2, server_id=server_id(2)))]
     _, renewed = await two.overlap(
         drain,
-        lambda tx: table.beat_leases(tx, second, NOW + 2),
+        lambda tx: lease_table.beat_leases(tx, second, NOW + 2),
         second_waits=False,
     )
     assert isinstance(renewed, list)
@@ -491,14 +496,14 @@ def register(record: Worker) -> Act[list[str]]:
     """Return a registration; it gives what it found of its key or name."""
 
     async def act(tx: Tx) -> list[str]:
-        found = await table.find_workers(
+        found = await worker_table.find_workers(
             tx,
             namespace=NAMESPACE,
             instance_key=record.instance_key,
             name=record.name,
         )
         if not found:
-            await table.insert_workers(tx, [record])
+            await worker_table.insert_workers(tx, [record])
         return [each.id for each in found]
 
     return act
@@ -524,10 +529,12 @@ async def test_of_two_enqueues_with_one_key_the_second_waits_and_then_finds_the_
 ) -> None:
     def enqueue(number: int) -> Act[list[str]]:
         async def act(tx: Tx) -> list[str]:
-            found = await table.lock_keys(tx, [(NAMESPACE, "order")])
+            found = await idempotency_table.lock_keys(tx, [(NAMESPACE, "order")])
             if not found:
-                await table.insert_keys(tx, [(NAMESPACE, "order", task_id(number), b"", NOW)])
-                await table.insert_tasks(tx, [pending(number)])
+                await idempotency_table.insert_keys(
+                    tx, [(NAMESPACE, "order", task_id(number), b"", NOW)]
+                )
+                await task_table.insert_tasks(tx, [pending(number)])
             return [each.task_id for each in found]
 
         return act
@@ -542,11 +549,11 @@ async def test_a_queue_with_a_limit_is_counted_by_one_server_at_a_time(two: Two)
     await insert(two.first, pending(1), pending(2))
     await add_workers(two.first, [worker(1)], [lease(1)])
     limit = Queue(NAMESPACE, QUEUE, concurrency_max=1)
-    await two.first.transaction(lambda tx: table.save_queues(tx, [limit]))
+    await two.first.transaction(lambda tx: queue_table.save_queues(tx, [limit]))
 
     async def hand_out_limited(tx: Tx) -> int:
-        await table.lock_queues(tx, [(NAMESPACE, QUEUE)])
-        counts = await table.count_held(tx, [(NAMESPACE, QUEUE)])
+        await queue_table.lock_queues(tx, [(NAMESPACE, QUEUE)])
+        counts = await task_table.count_held(tx, [(NAMESPACE, QUEUE)])
         if counts[NAMESPACE, QUEUE] < limit.concurrency_max:
             await hand_out()(tx)
         return counts[NAMESPACE, QUEUE]

@@ -11,10 +11,13 @@ import asyncpg
 import pytest
 
 from tenure.core.task.record import TaskState
-from tenure.core.worker.decide import EndReason, WorkerStatus
-from tenure.store import news, statement, table
-from tenure.store.news import Known, News
+from tenure.core.worker.record import EndReason, WorkerStatus
+from tenure.store import statement
 from tenure.store.sqlite import SqliteStore
+from tenure.store.table import news as news_table
+from tenure.store.table import task as task_table
+from tenure.store.table import worker as worker_table
+from tenure.store.table.news import Known, News
 from tenure.store.transaction import Store
 from tests.store.rows import (
     NAMESPACE,
@@ -42,12 +45,12 @@ def known(number: int, *, session_no: int = 1, held_count: int = 0) -> Known:
 
 
 async def read(store: Store, *believed: Known) -> list[News]:
-    found = await store.read(lambda tx: news.read_news(tx, believed))
+    found = await store.read(lambda tx: news_table.read_news(tx, believed))
     return sorted(found, key=lambda each: each.worker_id)
 
 
 async def add(store: Store, *workers: Any) -> None:
-    await store.transaction(lambda tx: table.insert_workers(tx, workers))
+    await store.transaction(lambda tx: worker_table.insert_workers(tx, workers))
 
 
 async def test_a_worker_about_whom_all_is_known_is_no_news(store: Store) -> None:
@@ -84,7 +87,7 @@ async def test_who_holds_less_than_is_believed_is_news(store: Store) -> None:
 async def test_what_workers_hold_is_read_together(store: Store) -> None:
     await insert(store, held(1), held(2, attempt=3), held(3, by=worker_id(2)), pending(4))
     asked = [(NAMESPACE, QUEUE, worker_id(number)) for number in (1, 2, 3)]
-    assert await store.read(lambda tx: news.read_held(tx, asked)) == {
+    assert await store.read(lambda tx: news_table.read_held(tx, asked)) == {
         worker_id(1): {task_id(1): 1, task_id(2): 3},
         worker_id(2): {task_id(3): 1},
     }
@@ -92,10 +95,10 @@ async def test_what_workers_hold_is_read_together(store: Store) -> None:
 
 async def test_only_live_tasks_of_the_namespace_are_found(store: Store) -> None:
     await insert(store, pending(1), held(2), held(3))
-    await store.transaction(lambda tx: table.finish_tasks(tx, [finished_from(held(3))]))
+    await store.transaction(lambda tx: task_table.finish_tasks(tx, [finished_from(held(3))]))
     keys = [(NAMESPACE, task_id(number)) for number in (1, 2, 3, 4)]
     keys.append(("other/default", task_id(1)))
-    assert await store.read(lambda tx: news.find_tasks(tx, keys)) == set(keys[:2])
+    assert await store.read(lambda tx: news_table.find_tasks(tx, keys)) == set(keys[:2])
 
 
 # -- Plans ---------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, contextmanager
 import asyncpg
 import pytest
 
-from tenure.store import table
 from tenure.store.failure import Blocked, Lost
 from tenure.store.postgres import PostgresStore
+from tenure.store.table import task as task_table
 from tenure.store.transaction import LaneName, Tx
 from tests.postgres import PostgresServer
 from tests.store.rows import insert, live, pending
@@ -72,11 +72,11 @@ async def stuck(store: PostgresStore, admin: asyncpg.Connection) -> AsyncIterato
     pids: list[int] = []
 
     async def body(tx: Tx) -> None:
-        await table.insert_tasks(tx, [pending(1)])
+        await task_table.insert_tasks(tx, [pending(1)])
         pids.extend(await pids_of(admin, WRITERS))
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        await table.insert_tasks(tx, [pending(2)])
+        await task_table.insert_tasks(tx, [pending(2)])
 
     try:
         with pytest.raises(Lost) as failure:

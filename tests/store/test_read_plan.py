@@ -12,10 +12,11 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from tenure.store import statement, table
+from tenure.store import statement
 from tenure.store.postgres import PostgresStore
 from tenure.store.postgres.store import READ_SETTINGS
 from tenure.store.sqlite import SqliteStore
+from tenure.store.table import task as task_table
 from tests.store.rows import (
     HIGHEST_ID,
     NAMESPACE,
@@ -206,9 +207,9 @@ async def test_tasks_that_are_done_at_once_never_enter_the_indexes_of_reads(
     numbers = range(1, 1_001)
     await insert(postgres_store, *(pending(number) for number in numbers))
     taken = [replace(held(number), version=0) for number in numbers]
-    await postgres_store.transaction(lambda tx: table.update_tasks(tx, taken))
+    await postgres_store.transaction(lambda tx: task_table.update_tasks(tx, taken))
     done = [finished_from(replace(task, version=1)) for task in taken]
-    await postgres_store.transaction(lambda tx: table.finish_tasks(tx, done))
+    await postgres_store.transaction(lambda tx: task_table.finish_tasks(tx, done))
     await postgres_store.close()
     connection = await asyncpg.connect(fresh_dsn)
     try:

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from tenure.core import assignment
 from tenure.core.task.record import Line, Task
 from tenure.core.worker import lease as rules
-from tenure.core.worker.decide import WorkerMode
 from tenure.core.worker.lease import Beat, CallFailed, Lease, SessionLost, SessionResumed
+from tenure.core.worker.record import WorkerMode
 from tenure.errors import Rejection
-from tenure.store import table
-from tenure.store.table import Demand
+from tenure.store.table import lease as lease_table
+from tenure.store.table import task as task_table
+from tenure.store.table.task import Demand
 from tenure.store.transaction import Store
 from tests.store.rows import (
     HIGHEST_ID,
@@ -42,7 +43,7 @@ Model = dict[str, Lease]
 
 
 async def stored(store: Store, model: Model) -> Model:
-    found = await store.read(lambda tx: table.read_leases(tx, model))
+    found = await store.read(lambda tx: lease_table.read_leases(tx, model))
     return {each.worker_id: each for each in found}
 
 
@@ -75,7 +76,7 @@ async def beat(store: Store, random_: random.Random, model: Model, now_ms: int) 
         if not isinstance(after, Rejection):
             expected[each.worker_id] = after
     given = [(each.worker_id, NAMESPACE, event) for each, event in beats]
-    renewed = await store.transaction(lambda tx: table.beat_leases(tx, given, now_ms))
+    renewed = await store.transaction(lambda tx: lease_table.beat_leases(tx, given, now_ms))
     assert {each.worker_id: each for each in renewed} == expected
     model |= expected
 
@@ -91,7 +92,7 @@ async def suspect(store: Store, random_: random.Random, model: Model, now_ms: in
         changed.append(replace(after, token=after.token + was_heard))
         if not was_heard:
             expected[each.worker_id] = after
-    told = await store.transaction(lambda tx: table.suspect_leases(tx, changed))
+    told = await store.transaction(lambda tx: lease_table.suspect_leases(tx, changed))
     assert told == expected.keys()
     model |= expected
 
@@ -103,7 +104,7 @@ async def resume(store: Store, random_: random.Random, model: Model, now_ms: int
         after = rules.decide(each, event, now_ms)
         assert isinstance(after, Lease)
         changed[each.worker_id] = after
-    await store.transaction(lambda tx: table.resume_leases(tx, list(changed.values())))
+    await store.transaction(lambda tx: lease_table.resume_leases(tx, list(changed.values())))
     model |= changed
 
 
@@ -113,7 +114,7 @@ async def fail(store: Store, random_: random.Random, model: Model, now_ms: int) 
         after = rules.decide(each, CallFailed(), now_ms)
         assert isinstance(after, Lease)
         changed[each.worker_id] = after
-    await store.transaction(lambda tx: table.fail_leases(tx, changed))
+    await store.transaction(lambda tx: lease_table.fail_leases(tx, changed))
     model |= changed
 
 
@@ -142,7 +143,7 @@ async def judge(store: Store, random_: random.Random, model: Model, now_ms: int)
         seen.append(random_.choice(old_copies) if is_old else each)
         if not is_old:
             expected.add(key)
-    gone = await store.transaction(lambda tx: table.delete_leases(tx, seen))
+    gone = await store.transaction(lambda tx: lease_table.delete_leases(tx, seen))
     assert gone == expected
     for key in gone:
         del model[key]
@@ -164,7 +165,7 @@ async def test_statements_on_leases_do_what_the_core_decides(store: Store, seed:
         )
         model[each.worker_id] = each
     leases = list(model.values())
-    await store.transaction(lambda tx: table.insert_leases(tx, leases))
+    await store.transaction(lambda tx: lease_table.insert_leases(tx, leases))
     for round_ in range(ROUNDS):
         step = random_.choice(STEPS)
         # Now and then the clock goes back.
@@ -185,8 +186,8 @@ async def test_the_scan_for_lapsed_leases_finds_every_lease_that_the_core_would_
         replace(each, suspect_until_ms=NOW + random_.randint(-3, 3))
         for each in random_.sample(leases, k=30)
     ]
-    await store.transaction(lambda tx: table.insert_leases(tx, leases))
-    await store.transaction(lambda tx: table.suspect_leases(tx, suspects))
+    await store.transaction(lambda tx: lease_table.insert_leases(tx, leases))
+    await store.transaction(lambda tx: lease_table.suspect_leases(tx, suspects))
     rows = {each.worker_id: each for each in [*leases, *suspects]}
     over = {
         each.worker_id
@@ -199,7 +200,7 @@ async def test_the_scan_for_lapsed_leases_finds_every_lease_that_the_core_would_
             server=None,
         )
     }
-    lapsed = await store.transaction(lambda tx: table.load_lapsed(tx, now_ms=NOW, amount=100))
+    lapsed = await store.transaction(lambda tx: lease_table.load_lapsed(tx, now_ms=NOW, amount=100))
     assert {each.lease.worker_id for each in lapsed} == over
     assert {each.lease.worker_id: each.lease for each in lapsed} == {key: rows[key] for key in over}
 
@@ -248,5 +249,5 @@ async def test_a_claim_takes_what_the_order_of_the_core_puts_first(
             mark_id=random_.choice((LOWEST_ID, task_id(random_.randint(1, 150)), HIGHEST_ID)),
             amount=random_.randint(0, 30),
         )
-        found = await store.transaction(lambda tx, asked=asked: table.claim_tasks(tx, [asked]))  # type: ignore[misc]  # bound early
+        found = await store.transaction(lambda tx, asked=asked: task_table.claim_tasks(tx, [asked]))  # type: ignore[misc]  # bound early
         assert [task.id for task in found] == head(tasks, asked)

@@ -20,8 +20,9 @@ from tenure.core.task.record import (
     TaskState,
 )
 from tenure.core.task.retry import RetryPolicy
-from tenure.store import listing, table
 from tenure.store.failure import FenceLost, Refused
+from tenure.store.table import listing
+from tenure.store.table import task as task_table
 from tenure.store.transaction import Store, Tx
 from tests.store.rows import (
     FAULT,
@@ -118,18 +119,18 @@ STATES = [
 
 
 async def update(store: Store, *tasks: Task) -> None:
-    await store.transaction(lambda tx: table.update_tasks(tx, tasks))
+    await store.transaction(lambda tx: task_table.update_tasks(tx, tasks))
 
 
 async def finish(store: Store, *tasks: Task) -> None:
-    await store.transaction(lambda tx: table.finish_tasks(tx, tasks))
+    await store.transaction(lambda tx: task_table.finish_tasks(tx, tasks))
 
 
 @pytest.mark.parametrize("task", STATES)
 async def test_a_live_task_comes_back_as_it_was_written(store: Store, task: Task) -> None:
     await insert(store, task)
     assert await live(store, 1) == [task]
-    loaded = await store.transaction(lambda tx: table.load_tasks(tx, [(NAMESPACE, task.id)]))
+    loaded = await store.transaction(lambda tx: task_table.load_tasks(tx, [(NAMESPACE, task.id)]))
     # Nothing that is decided on a loaded task needs its input.
     assert loaded == [replace(task, input=None)]
 
@@ -138,10 +139,10 @@ async def test_a_live_task_comes_back_as_it_was_written(store: Store, task: Task
 async def test_a_claim_leaves_a_large_input_in_the_store(store: Store, size: int) -> None:
     task = pending(1, input=b"x" * size)
     await insert(store, task)
-    (claimed,) = await store.transaction(lambda tx: table.claim_tasks(tx, [demand()]))
+    (claimed,) = await store.transaction(lambda tx: task_table.claim_tasks(tx, [demand()]))
     is_large = size > CLAIM_INPUT_BYTES_MAX
     assert claimed == (replace(task, input=None, unread_bytes=size) if is_large else task)
-    inputs = await store.transaction(lambda tx: table.load_inputs(tx, [(NAMESPACE, task.id)]))
+    inputs = await store.transaction(lambda tx: task_table.load_inputs(tx, [(NAMESPACE, task.id)]))
     assert inputs == {(NAMESPACE, task.id): task.input}
 
 
@@ -174,7 +175,7 @@ async def test_a_finished_task_moves_to_history(store: Store) -> None:
 
 async def test_a_task_that_was_never_stored_alive_goes_straight_to_history(store: Store) -> None:
     born_done = finished_from(pending(1, labels={"a": "b"}), TaskState.CANCELLED, worker_id=None)
-    await store.transaction(lambda tx: table.insert_finished(tx, [born_done]))
+    await store.transaction(lambda tx: task_table.insert_finished(tx, [born_done]))
     assert await live(store, 1) == []
     assert await history(store, 1) == [born_done]
 
@@ -250,7 +251,7 @@ async def test_a_namespace_never_sees_a_task_of_another(store: Store) -> None:
         await finish(store, finished_from(held(1)))
 
     async def body(tx: Tx) -> list[Task]:
-        return await table.load_tasks(tx, [("other/default", foreign.id)])
+        return await task_table.load_tasks(tx, [("other/default", foreign.id)])
 
     assert await store.transaction(body) == [foreign]
 
@@ -261,7 +262,7 @@ async def test_the_same_id_may_live_in_two_namespaces(store: Store) -> None:
     await finish(store, finished_from(twins[0]))
     assert await live(store, 1) == []
     keys = [("other/default", task_id(1))]
-    assert await store.read(lambda tx: table.read_tasks(tx, keys)) == [twins[1]]
+    assert await store.read(lambda tx: task_table.read_tasks(tx, keys)) == [twins[1]]
 
 
 async def test_the_same_id_twice_is_refused(store: Store) -> None:
@@ -328,7 +329,7 @@ async def test_due_tasks_come_earliest_first_and_no_more_than_asked_for(store: S
 
     async def due(now_ms: int, amount: int) -> list[str]:
         found = await store.transaction(
-            lambda tx: table.load_due(tx, now_ms=now_ms, amount=amount),
+            lambda tx: task_table.load_due(tx, now_ms=now_ms, amount=amount),
         )
         return [task.id for task in found]
 
@@ -352,18 +353,20 @@ async def test_what_a_worker_holds_is_found_by_id_and_bounded(store: Store) -> N
     await insert(store, *reversed(mine), *others)
 
     async def of(amount: int) -> list[Task]:
-        return await store.transaction(lambda tx: table.load_held(tx, worker(1), amount=amount))
+        return await store.transaction(
+            lambda tx: task_table.load_held(tx, worker(1), amount=amount)
+        )
 
     assert await of(10) == mine
     assert len(await of(2)) == 2
-    assert await store.transaction(lambda tx: table.load_held(tx, worker(9), amount=10)) == []
+    assert await store.transaction(lambda tx: task_table.load_held(tx, worker(9), amount=10)) == []
 
 
 async def test_held_tasks_are_counted_per_queue(store: Store) -> None:
     other = [held(3, queue="other", by=worker_id(2))]
     await insert(store, held(1), held(2, by=worker_id(2)), *other, pending(4))
     queues = [(NAMESPACE, QUEUE), (NAMESPACE, "other"), (NAMESPACE, "empty"), ("x/y", QUEUE)]
-    assert await store.transaction(lambda tx: table.count_held(tx, queues)) == {
+    assert await store.transaction(lambda tx: task_table.count_held(tx, queues)) == {
         (NAMESPACE, QUEUE): 2,
         (NAMESPACE, "other"): 1,
         (NAMESPACE, "empty"): 0,
@@ -381,7 +384,7 @@ async def test_the_suspects_of_workers_are_told(store: Store) -> None:
         pending(4, is_guarded=True, line=Line.SUSPECT),
     )
     asked = [(NAMESPACE, QUEUE, worker_id(number)) for number in (1, 2, 3)]
-    found = await store.transaction(lambda tx: table.load_suspects(tx, asked))
+    found = await store.transaction(lambda tx: task_table.load_suspects(tx, asked))
     assert sorted(found, key=lambda each: each[1].group_max) == [
         (worker_id(1), NO_PROGRESS),
         (worker_id(1), progress),
@@ -396,7 +399,9 @@ async def test_what_is_being_cancelled_is_told_per_worker(store: Store) -> None:
         held(3),
         pending(4, state=TaskState.CANCELLING, line=Line.NONE),
     )
-    found = await store.read(lambda tx: table.load_cancelling(tx, [worker_id(1), worker_id(3)]))
+    found = await store.read(
+        lambda tx: task_table.load_cancelling(tx, [worker_id(1), worker_id(3)])
+    )
     assert found == [(worker_id(1), task_id(1), 4)]
 
 
@@ -431,16 +436,16 @@ async def test_ended_attempts_come_back_by_number_or_all_in_order(store: Store) 
         ended_attempt(1, 1, worker_id=None),
         ended_attempt(2, 1),
     ]
-    await store.transaction(lambda tx: table.insert_attempts(tx, attempts))
-    found = await store.read(lambda tx: table.load_attempts(tx, (NAMESPACE, task_id(1))))
+    await store.transaction(lambda tx: task_table.insert_attempts(tx, attempts))
+    found = await store.read(lambda tx: task_table.load_attempts(tx, (NAMESPACE, task_id(1))))
     assert found == [attempts[1], attempts[0]]
     asked = [(NAMESPACE, task_id(1), 2), (NAMESPACE, task_id(2), 2), ("x/y", task_id(2), 1)]
-    assert await store.read(lambda tx: table.load_ended(tx, asked)) == [attempts[0]]
+    assert await store.read(lambda tx: task_table.load_ended(tx, asked)) == [attempts[0]]
 
 
 async def test_tasks_are_loaded_in_one_order_however_they_were_asked_for(store: Store) -> None:
     await insert(store, *(pending(number) for number in (3, 1, 2)))
     keys: Sequence[tuple[str, str]] = [(NAMESPACE, task_id(number)) for number in (2, 3, 1, 9)]
-    loaded = await store.transaction(lambda tx: table.load_tasks(tx, keys))
+    loaded = await store.transaction(lambda tx: task_table.load_tasks(tx, keys))
     assert loaded == by_id(loaded)
     assert len(loaded) == 3

@@ -10,10 +10,13 @@ from msgspec.structs import replace
 from tenure.core.filter import WorkerFilter
 from tenure.core.queue import Queue
 from tenure.core.task.crash_guard import ControlGroup
-from tenure.core.worker.decide import EndReason, Worker, WorkerMode, WorkerStatus
-from tenure.store import listing, table
+from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.store.failure import FenceLost, Refused
-from tenure.store.listing import Onlooker, Slice, Total
+from tenure.store.table import lease as lease_table
+from tenure.store.table import listing
+from tenure.store.table import queue as queue_table
+from tenure.store.table import worker as worker_table
+from tenure.store.table.listing import Onlooker, Slice, Total
 from tenure.store.transaction import Store
 from tests.store.rows import (
     HIGHEST_ID,
@@ -48,7 +51,7 @@ FULL = worker(
 
 
 async def add(store: Store, *workers: Worker) -> None:
-    await store.transaction(lambda tx: table.insert_workers(tx, workers))
+    await store.transaction(lambda tx: worker_table.insert_workers(tx, workers))
 
 
 async def ids_of(
@@ -69,24 +72,26 @@ async def ids_of(
 async def test_a_worker_comes_back_as_it_was_written(store: Store, record: Worker) -> None:
     await add(store, record)
     assert await stored_worker(store, 1) == record
-    assert await store.transaction(lambda tx: table.lock_workers(tx, [record.id])) == [record]
-    (shared,) = await store.transaction(lambda tx: table.share_workers(tx, [record.id]))
+    assert await store.transaction(lambda tx: worker_table.lock_workers(tx, [record.id])) == [
+        record
+    ]
+    (shared,) = await store.transaction(lambda tx: worker_table.share_workers(tx, [record.id]))
     assert shared.worker == record
 
 
 async def test_a_receiver_comes_with_the_brakes_of_its_queue(store: Store) -> None:
     await add(store, worker(1), worker(2, queue="free"), worker(3, namespace="other/default"))
     brakes = Queue(NAMESPACE, QUEUE, is_paused=True, concurrency_max=3)
-    await store.transaction(lambda tx: table.save_queues(tx, [brakes]))
+    await store.transaction(lambda tx: queue_table.save_queues(tx, [brakes]))
     asked = [worker_id(number) for number in (3, 1, 2, 9)]
-    found = await store.transaction(lambda tx: table.share_workers(tx, asked))
+    found = await store.transaction(lambda tx: worker_table.share_workers(tx, asked))
     queues = {each.worker.id: each.queue for each in found}
     assert queues == {worker_id(1): brakes, worker_id(2): None, worker_id(3): None}
 
 
 async def test_an_update_writes_what_may_change_and_raises_the_version(store: Store) -> None:
     await add(store, worker(1, version=9))
-    await store.transaction(lambda tx: table.update_workers(tx, [FULL]))
+    await store.transaction(lambda tx: worker_table.update_workers(tx, [FULL]))
     never_changes = worker(1)
     assert await stored_worker(store, 1) == replace(
         FULL,
@@ -109,7 +114,7 @@ async def test_an_update_on_another_version_is_fenced_and_changes_nothing(store:
         for each in (worker(1), worker(2, version=2))
     ]
     with pytest.raises(FenceLost) as failure:
-        await store.transaction(lambda tx: table.update_workers(tx, stale))
+        await store.transaction(lambda tx: worker_table.update_workers(tx, stale))
     assert worker_id(2) in failure.value.ids
     assert await stored_worker(store, 1) == worker(1)
     assert await stored_worker(store, 2) == worker(2, version=3)
@@ -144,7 +149,9 @@ async def test_a_registration_finds_its_own_key_and_the_live_holder_of_its_name(
 
     async def found(key: str, name: str) -> list[str]:
         rows = await store.transaction(
-            lambda tx: table.find_workers(tx, namespace=NAMESPACE, instance_key=key, name=name),
+            lambda tx: worker_table.find_workers(
+                tx, namespace=NAMESPACE, instance_key=key, name=name
+            ),
         )
         return [each.id for each in rows]
 
@@ -160,7 +167,7 @@ async def test_an_offline_worker_stays_on_the_list_until_its_tasks_are_released(
     await add(store, offline(4, release_pending=True))
 
     async def releasing(amount: int) -> list[str]:
-        return await store.read(lambda tx: table.load_releasing(tx, amount=amount))
+        return await store.read(lambda tx: worker_table.load_releasing(tx, amount=amount))
 
     assert await releasing(10) == [worker_id(1), worker_id(4)]
     assert await releasing(1) == [worker_id(1)]
@@ -258,15 +265,15 @@ async def test_the_control_group_are_other_workers_of_the_queue(store: Store) ->
         worker(11, queue="other"),
     )
     leases = [lease(number) for number in (9, 10, 11)]
-    await store.transaction(lambda tx: table.insert_leases(tx, leases))
+    await store.transaction(lambda tx: lease_table.insert_leases(tx, leases))
 
     async def count(**changes: Any) -> ControlGroup:
         asked = {"since_ms": NOW - 4, "seen_max": 100, **changes}
-        return await store.read(lambda tx: table.count_control_group(tx, lost[0], **asked))
+        return await store.read(lambda tx: worker_table.count_control_group(tx, lost[0], **asked))
 
     # The first is the one that is judged, the fifth died too long ago.
     assert await count() == ControlGroup(3, 2)
-    await store.transaction(lambda tx: table.mark_ends_explained(tx, [worker_id(2)]))
+    await store.transaction(lambda tx: worker_table.mark_ends_explained(tx, [worker_id(2)]))
     assert await count() == ControlGroup(2, 2)
     assert (await count(seen_max=1)).live_count == 1
 

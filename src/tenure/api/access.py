@@ -20,8 +20,8 @@ from tenure.core.access import api_key
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS
-from tenure.engine import query
 from tenure.engine.engine import Engine
+from tenure.engine.read import query
 from tenure.errors import (
     DeadlineExceeded,
     NotFound,

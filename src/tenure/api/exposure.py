@@ -9,7 +9,7 @@ from __future__ import annotations
 import structlog
 
 from tenure.api.setting import Address, ServerSettings
-from tenure.engine.directory import Directory
+from tenure.engine.access.access_cache import Directory
 from tenure.errors import InvalidArgument
 
 log = structlog.get_logger("tenure.api")

@@ -26,7 +26,7 @@ from tenure.api.tls import Certificates
 from tenure.core.limits import METRIC_METHODS_MAX
 from tenure.engine.engine import Engine
 from tenure.engine.meter import LATENCY_BOUNDS_MS, Latencies, Tally
-from tenure.engine.sample import Sample
+from tenure.engine.read.sample import Sample
 from tenure.store.transaction import LaneName
 
 # A batch is what arrived while the one before was committed.

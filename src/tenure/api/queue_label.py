@@ -10,8 +10,8 @@ from prometheus_client.metrics_core import Metric
 from tenure.api import exposition
 from tenure.core.limits import METRIC_QUEUES_MAX
 from tenure.core.task.record import TERMINAL, TaskState
-from tenure.engine.offer import Group
-from tenure.engine.sample import Sample
+from tenure.engine.claim.offer import Group
+from tenure.engine.read.sample import Sample
 
 OTHER: Final = "other"
 _OTHER_GROUP: Final = (OTHER, OTHER)

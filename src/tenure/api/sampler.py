@@ -9,7 +9,7 @@ import structlog
 from tenure.api.metric import Metrics
 from tenure.core.limits import SAMPLE_BUDGET, SAMPLE_MS
 from tenure.engine.engine import Engine
-from tenure.engine.sample import take_sample
+from tenure.engine.read.sample import take_sample
 from tenure.errors import TenureError
 
 log = structlog.get_logger("tenure.api")

@@ -11,8 +11,8 @@ from tenure.cli import access_view
 from tenure.cli.access_client import KeyChoice
 from tenure.cli.store_failure import failure_of
 from tenure.core.access.api_key import Role
-from tenure.engine import bootstrap
 from tenure.engine import command as c
+from tenure.engine.access import first_key
 from tenure.engine.clock import SystemClock
 from tenure.store.failure import StoreInUseError
 from tenure.store.location import make_store
@@ -45,4 +45,4 @@ async def _create(store_url: str, choice: KeyChoice) -> c.CreatedKey:
     )
     clock = SystemClock()
     store = make_store(store_url, clock=clock.now_ms)
-    return await bootstrap.create_key(store, command, clock=clock)
+    return await first_key.create_key(store, command, clock=clock)

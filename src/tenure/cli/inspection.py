@@ -19,9 +19,9 @@ from tenure.core.limits import CONNECT_SECONDS_MAX, SQLITE_BUSY_MS
 from tenure.engine.clock import SystemClock
 from tenure.store import location, migration, statement
 from tenure.store.migration import Applied
-from tenure.store.scan import Scan, scan
 from tenure.store.sqlite.damaged_text import read_rows
 from tenure.store.statement import Statement
+from tenure.store.table.payload_scan import Scan, scan
 
 T = TypeVar("T")
 _SQLITE: Final = "sqlite"

@@ -8,8 +8,8 @@ import msgspec
 
 from tenure.core import check, limits
 from tenure.core.task.record import TaskState
-from tenure.core.worker.decide import WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import WorkerStatus
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):

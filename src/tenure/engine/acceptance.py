@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenure.engine.working_set import WorkingSet
+from tenure.engine.batch.working_set import WorkingSet
 
 # A disk that is full still has room for a row here and there: only new tasks tell that it is well.
 _STORAGE: Final = frozenset({"storage_full", "storage_error"})

@@ -10,8 +10,8 @@ from tenure.core import limits
 from tenure.core.access import api_key
 from tenure.core.task import enqueue
 from tenure.core.task.retry import ErrorInfo
-from tenure.core.worker.decide import NewWorker
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import NewWorker
 from tenure.engine import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge
 

@@ -16,9 +16,9 @@ from tenure.core.access.api_key import ApiKey, KeyText, Role
 from tenure.core.limits import DRAIN_DEADLINE_MS, LONG_POLL_MS, SUSPECT_GRACE_MS
 from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.core.task.retry import ErrorInfo
-from tenure.core.worker.decide import EndReason, NewWorker, Worker
 from tenure.core.worker.judge_readiness import Sight
 from tenure.core.worker.lease import Beat, Lease
+from tenure.core.worker.record import EndReason, NewWorker, Worker
 from tenure.errors import Rejection
 
 

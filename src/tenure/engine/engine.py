@@ -16,33 +16,34 @@ from tenure.core.limits import ENQUEUE_YOUNG_MS
 from tenure.core.task.record import Task
 from tenure.core.worker import judge_readiness as sight_rules
 from tenure.core.worker.judge_readiness import Sight
-from tenure.engine import batch, part
 from tenure.engine import command as c
 from tenure.engine.acceptance import Acceptance
-from tenure.engine.alone import Shortcut
-from tenure.engine.cache import RowCache
+from tenure.engine.access.access_cache import Directory
+from tenure.engine.access.secret import Secrets, load_secrets
+from tenure.engine.batch import run as batch
+from tenure.engine.batch import split
+from tenure.engine.batch.damage_log import note_damage
+from tenure.engine.batch.row_cache import RowCache
+from tenure.engine.batch.single_write import Shortcut
+from tenure.engine.batch.split import Haste
+from tenure.engine.batch.store_time import StoreTime
 from tenure.engine.check import check
-from tenure.engine.claim import ClaimPlan
+from tenure.engine.claim.dispatch import Dispatch
+from tenure.engine.claim.plan import ClaimPlan
+from tenure.engine.claim.worker_activity import Listening
 from tenure.engine.clock import Clock
-from tenure.engine.damage_log import note_damage
-from tenure.engine.directory import Directory
-from tenure.engine.dispatch import Dispatch
-from tenure.engine.event_feed import EventFeed
-from tenure.engine.heartbeat_lane import HeartbeatRun
 from tenure.engine.lane import Entry, Lane, resolve
-from tenure.engine.listening import Listening
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
-from tenure.engine.part import Haste
-from tenure.engine.replica import Kind, Replicas, heard
-from tenure.engine.result_watch import ResultWatch
-from tenure.engine.secret import Secrets, load_secrets
+from tenure.engine.replica.event_feed import EventFeed
+from tenure.engine.replica.replica_hints import Kind, Replicas, heard
+from tenure.engine.replica.result_watch import ResultWatch
+from tenure.engine.replica.session_news import SessionNews
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.key_use import write_last
-from tenure.engine.session_news import SessionNews
 from tenure.engine.settings import Settings
-from tenure.engine.store_time import StoreTime
 from tenure.engine.weight import payload_bytes, weigh
+from tenure.engine.worker.heartbeat_lane import HeartbeatRun
 from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
 from tenure.store.failure import Blocked, Conflict, FenceLost, Lost, Refused
 from tenure.store.transaction import LaneName, Store, Tx
@@ -456,7 +457,7 @@ class Engine:
             log.warning("batch.blocked", size=len(entries), error=str(blocked))
             haste = Haste.from_now(mono_ms)
         others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
-        parts = part.parts(others, plan) if mono_ms < haste.ends_at_mono_ms else []
+        parts = split.parts(others, plan) if mono_ms < haste.ends_at_mono_ms else []
         if others and not parts:
             self._lose(others, Lost(str(blocked), reason="conflict"))
         # An offer that gets nothing now is looked at again by the fallback poll.

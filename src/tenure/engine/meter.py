@@ -13,8 +13,8 @@ import msgspec
 
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Task, TaskState
-from tenure.engine.batch import Committed
-from tenure.engine.working_set import WorkingSet
+from tenure.engine.batch.run import Committed
+from tenure.engine.batch.working_set import WorkingSet
 from tenure.errors import Rejection, TenureError
 from tenure.store.transaction import LaneName
 

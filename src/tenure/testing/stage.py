@@ -22,8 +22,9 @@ from tenure.engine.services.server_row import ServerRow
 from tenure.sdk.client.wire import manual_clocks
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.worker.worker import Worker
-from tenure.store import table
 from tenure.store.sqlite import SqliteStore
+from tenure.store.table import lease as lease_table
+from tenure.store.table import worker as worker_table
 from tenure.store.transaction import Store, Tx
 from tenure.testing import server_log
 from tenure.testing.clock import ServerClock
@@ -237,8 +238,8 @@ async def _until_missed(store: Store, worker_id: str) -> None:
     """Wait until the server has noticed that the session of a worker is gone."""
 
     async def is_trusted(tx: Tx) -> bool:
-        leases = await table.read_leases(tx, [worker_id])
-        workers = await table.read_workers(tx, [worker_id])
+        leases = await lease_table.read_leases(tx, [worker_id])
+        workers = await worker_table.read_workers(tx, [worker_id])
         has_session = any(each.session_no for each in workers)
         return has_session and any(each.suspect_until_ms is None for each in leases)
 

@@ -27,14 +27,17 @@ from msgspec.structs import replace
 
 from tenure.core.limits import DUE_BATCH_MAX, INSTANT_MS_MAX, JUDGED_BATCH_MAX, WORKER_SLOTS_MAX
 from tenure.core.task.record import TaskState
-from tenure.core.worker.decide import Worker, WorkerStatus
 from tenure.core.worker.lease import Lease
+from tenure.core.worker.record import Worker, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.service import Report
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.retention import Retention
-from tenure.store import listing, table
-from tenure.store.listing import Head
+from tenure.store.table import lease as lease_table
+from tenure.store.table import listing
+from tenure.store.table import task as task_table
+from tenure.store.table import worker as worker_table
+from tenure.store.table.listing import Head
 from tenure.store.transaction import LaneName
 from tenure.testing.clock import ServerClock
 
@@ -155,7 +158,7 @@ class Timeline:
         Their tokens stay: a worker does not notice that somebody spoke for it.
         """
         alive = [each for each in await _leases(tx) if self._is_alive(each)]
-        await table.drop_leases(tx, [each.worker_id for each in alive])
+        await lease_table.drop_leases(tx, [each.worker_id for each in alive])
         renewed = [
             replace(
                 each,
@@ -165,7 +168,7 @@ class Timeline:
             )
             for each in alive
         ]
-        await table.insert_leases(tx, renewed)
+        await lease_table.insert_leases(tx, renewed)
 
     # -- What is due
 
@@ -214,11 +217,11 @@ class Timeline:
 
     async def _look(self, tx: Tx) -> _Look:
         alive = [each.worker_id for each in await _leases(tx) if self._is_alive(each)]
-        workers = await table.read_workers(tx, alive)
+        workers = await worker_table.read_workers(tx, alive)
         held = {
             each.id: [
                 (task.id, task.attempt, task.state)
-                for task in await table.load_held(tx, each, amount=WORKER_SLOTS_MAX)
+                for task in await task_table.load_held(tx, each, amount=WORKER_SLOTS_MAX)
             ]
             for each in workers
         }
@@ -262,5 +265,5 @@ class Timeline:
 
 
 async def _leases(tx: Tx) -> list[Lease]:
-    lapsed = await table.load_lapsed(tx, now_ms=INSTANT_MS_MAX, amount=JUDGED_BATCH_MAX)
+    lapsed = await lease_table.load_lapsed(tx, now_ms=INSTANT_MS_MAX, amount=JUDGED_BATCH_MAX)
     return [each.lease for each in lapsed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.core.worker.decide import WorkerMode
+from tenure.core.worker.record import WorkerMode
 from tests.api.http.site import UNKNOWN_ID, Site
 
 

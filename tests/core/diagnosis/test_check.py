@@ -28,8 +28,8 @@ from tenure.core.limits import (
     WAITING_PROBLEM_MS,
     WAL_WARNING_BYTES,
 )
-from tenure.core.worker.decide import WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import WorkerStatus
 
 NOW = 10_000_000
 NAMESPACE = "acme/default"

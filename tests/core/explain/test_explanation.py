@@ -34,8 +34,8 @@ from tenure.core.task.event import (
 )
 from tenure.core.task.record import Line, Task
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.core.worker.decide import EndReason, WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import EndReason, WorkerStatus
 from tests.core.task.tasks import (
     FAULT,
     NAMESPACE,

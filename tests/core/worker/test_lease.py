@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tenure.core import limits
-from tenure.core.worker.decide import EndReason, WorkerMode
 from tenure.core.worker.lease import (
     Beat,
     CallFailed,
@@ -26,6 +25,7 @@ from tenure.core.worker.lease import (
     judge,
     token_mismatch,
 )
+from tenure.core.worker.record import EndReason, WorkerMode
 from tenure.errors import Rejection
 
 T0: Final = 1_000_000

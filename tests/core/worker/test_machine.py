@@ -10,26 +10,21 @@ from msgspec.structs import replace
 from tenure.core.worker.decide import (
     RULES,
     DrainRequested,
-    EndReason,
     HeldReleased,
     KeyChanged,
-    NewWorker,
     ReleaseHeld,
     SessionOpened,
     TellDrain,
     TellEnded,
-    Worker,
     WorkerDecision,
     WorkerEnded,
     WorkerEvent,
-    WorkerMode,
-    WorkerStatus,
-    create,
     decide,
     hand_out_refusal,
     inactive,
     speaker_refusal,
 )
+from tenure.core.worker.record import EndReason, NewWorker, Worker, WorkerMode, WorkerStatus, create
 from tenure.errors import Rejection
 
 T0: Final = 1_000_000

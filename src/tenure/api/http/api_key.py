@@ -16,7 +16,7 @@ from tenure.core import limits
 from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.permission import Action
 from tenure.engine import command as c
-from tenure.engine import query
+from tenure.engine.read import query
 
 _KEY: Final = "/v1/api-keys/{keyId}"
 

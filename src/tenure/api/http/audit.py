@@ -13,7 +13,7 @@ from tenure.api.http.parameter import NamespaceListQuery
 from tenure.api.scope import scope
 from tenure.core.access.audit import AuditFilter, AuditRecord
 from tenure.core.access.permission import Action
-from tenure.engine import query
+from tenure.engine.read import query
 
 
 class AuditQuery(NamespaceListQuery, frozen=True):

@@ -15,7 +15,7 @@ from tenure.api.scope import scope
 from tenure.core.access.permission import Action
 from tenure.core.diagnosis.finding import Level
 from tenure.core.limits import INSTANT_MS_MAX
-from tenure.engine.diagnosis import Question, diagnose
+from tenure.engine.read.diagnosis import Question, diagnose
 
 
 class DiagnosisQuery(NoQuery, frozen=True):

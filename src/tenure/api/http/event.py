@@ -23,8 +23,8 @@ from tenure.core.limits import (
     EVENT_RETRY_MS,
     STREAM_PING_MS,
 )
-from tenure.engine import query
-from tenure.engine.event_feed import Page, Subscription
+from tenure.engine.read import query
+from tenure.engine.replica.event_feed import Page, Subscription
 from tenure.errors import InvalidArgument
 
 LAST_EVENT_ID: Final = "last-event-id"

@@ -10,7 +10,7 @@ from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import Scoped
 from tenure.api.http.view import StateName, View
 from tenure.core.access.permission import Action
-from tenure.engine.explanation import explain_task
+from tenure.engine.read.explanation import explain_task
 
 
 class ReasonView(View, frozen=True):

@@ -10,7 +10,7 @@ from tenure.api.http.error import RETRY_AFTER_MS
 from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import NoQuery
 from tenure.core.limits import READY_MS_MAX
-from tenure.engine import query
+from tenure.engine.read import query
 from tenure.errors import Unavailable
 
 

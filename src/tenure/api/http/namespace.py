@@ -14,7 +14,7 @@ from tenure.api.scope import scope
 from tenure.core.access.permission import Action
 from tenure.core.queue import Namespace
 from tenure.engine import command as c
-from tenure.engine import query
+from tenure.engine.read import query
 from tenure.errors import InvalidArgument
 
 # A name has a slash in it, and a path is matched part by part.

@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from tenure.core.limits import LONG_POLL_MS, PAGE_SIZE_MAX, PAGE_TOKEN_LENGTH_MAX
 from tenure.core.task.record import TaskState
-from tenure.core.worker.decide import WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import WorkerStatus
 from tenure.errors import InvalidArgument
 
 _WAIT: Final = re.compile(r"([0-9]{1,7})(ms|s|m)")

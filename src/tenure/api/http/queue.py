@@ -12,7 +12,7 @@ from tenure.api.http.operation import Answer, Call, Operation
 from tenure.api.http.parameter import QueueListQuery, Scoped
 from tenure.core.access.permission import Action
 from tenure.engine import command as c
-from tenure.engine import query
+from tenure.engine.read import query
 from tenure.errors import InvalidArgument
 
 _QUEUE: Final = "/v1/queues/{queue}"

@@ -27,7 +27,7 @@ from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
 from tenure.core.task import enqueue as enqueue_rules
 from tenure.core.task.record import TaskState
 from tenure.engine import command as c
-from tenure.engine import query
+from tenure.engine.read import query
 from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError
 
 _STATES: Final = {state.upper(): state for state in TaskState}

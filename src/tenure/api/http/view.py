@@ -15,11 +15,11 @@ from tenure.core.queue import Namespace
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Reason, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorInfo, RetryPolicy
-from tenure.core.worker.decide import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
+from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
-from tenure.engine.query import AttemptView, Page, QueueView, WorkerView
+from tenure.engine.read.query import AttemptView, Page, QueueView, WorkerView
 
 T = TypeVar("T")
 StrValues = type[TaskState | TaskKind | Outcome | WorkerStatus | WorkerMode | Health]

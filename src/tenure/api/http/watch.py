@@ -19,9 +19,9 @@ from tenure.api.http.operation import Desk
 from tenure.api.http.server_sent import ServerSentEvents
 from tenure.core.limits import STREAM_PING_MS, WATCH_READ_MS
 from tenure.core.task.record import Task
-from tenure.engine import query
 from tenure.engine.engine import Engine
-from tenure.engine.result_watch import Result
+from tenure.engine.read import query
+from tenure.engine.replica.result_watch import Result
 from tenure.errors import Rejection, Unavailable
 
 TaskKey = tuple[str, str]

@@ -14,10 +14,11 @@ from tenure.api.http.parameter import Scoped, WorkerListQuery
 from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
-from tenure.core.worker.decide import Worker, WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import Worker, WorkerStatus
 from tenure.engine import command as c
-from tenure.engine import fleet, query
+from tenure.engine.read import query
+from tenure.engine.worker import bulk_drain
 from tenure.errors import InvalidArgument
 
 E = TypeVar("E", WorkerStatus, Health)
@@ -105,7 +106,7 @@ async def evict_worker(call: Call[Scoped, EmptyBody]) -> Answer:
 async def drain_workers(call: Call[Scoped, DrainAllBody]) -> Answer:
     """Let all workers that match finish what they hold."""
     body = call.body
-    drained = await fleet.drain_matching(
+    drained = await bulk_drain.drain_matching(
         call.engine,
         namespace=call.namespace,
         labels=body.labels,

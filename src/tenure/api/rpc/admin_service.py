@@ -16,9 +16,10 @@ from tenure.core.access.audit import AuditFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.queue import Namespace, Queue
 from tenure.engine import command as c
-from tenure.engine import fleet, query
-from tenure.engine.diagnosis import Question, diagnose
 from tenure.engine.engine import Engine
+from tenure.engine.read import query
+from tenure.engine.read.diagnosis import Question, diagnose
+from tenure.engine.worker import bulk_drain
 from tenure.v1 import admin_service_pb2 as pb
 from tenure.v1 import admin_service_pb2_grpc, worker_pb2
 
@@ -53,7 +54,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         context: Context,
     ) -> pb.DrainWorkersResponse:
         """Drain every active worker that matches."""
-        drained = await fleet.drain_matching(
+        drained = await bulk_drain.drain_matching(
             self._engine,
             namespace=scope(request.namespace_id),
             labels=dict(request.labels),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.engine.diagnosis import Diagnosis
+from tenure.engine.read.diagnosis import Diagnosis
 from tenure.v1 import admin_service_pb2 as pb
 
 

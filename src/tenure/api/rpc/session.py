@@ -24,11 +24,11 @@ from tenure.core import check, limits
 from tenure.core.task.record import Task
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
-from tenure.core.worker.decide import EndReason, WorkerStatus
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine import command as c
-from tenure.engine import query
 from tenure.engine.engine import Engine
+from tenure.engine.read import query
 from tenure.errors import InvalidArgument, Rejection, TenureError, WorkerInactive
 from tenure.v1 import session_service_pb2 as pb
 

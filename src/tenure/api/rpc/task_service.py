@@ -19,9 +19,9 @@ from tenure.core.access import task_token as task_tokens
 from tenure.core.filter import TaskFilter
 from tenure.core.task.record import NewTask, Task
 from tenure.engine import command as c
-from tenure.engine import query
 from tenure.engine.engine import Engine
-from tenure.engine.explanation import explain_task
+from tenure.engine.read import query
+from tenure.engine.read.explanation import explain_task
 from tenure.errors import (
     AttemptMismatch,
     InvalidArgument,

@@ -12,8 +12,8 @@ from tenure.core.task import damage
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine import command as c
-from tenure.engine.explanation import Explanation
-from tenure.engine.query import AttemptView
+from tenure.engine.read.explanation import Explanation
+from tenure.engine.read.query import AttemptView
 from tenure.errors import InvalidArgument, Rejection
 from tenure.v1 import task_pb2, task_service_pb2
 

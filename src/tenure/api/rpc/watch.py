@@ -14,7 +14,7 @@ from tenure.api.rpc.lull import Lull
 from tenure.api.scope import scope
 from tenure.core.limits import FRAME_BYTES, STREAM_ENQUEUES_MAX, WATCHED_MAX
 from tenure.core.task.record import Task
-from tenure.engine.result_watch import Listener, Result, ResultWatch
+from tenure.engine.replica.result_watch import Listener, Result, ResultWatch
 from tenure.errors import InvalidArgument, PayloadTooLarge
 from tenure.v1 import task_service_pb2 as pb
 

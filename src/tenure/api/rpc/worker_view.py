@@ -7,9 +7,9 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tenure.core.worker.decide import WorkerMode, WorkerStatus
 from tenure.core.worker.health import Health
-from tenure.engine.query import QueueView, WorkerView
+from tenure.core.worker.record import WorkerMode, WorkerStatus
+from tenure.engine.read.query import QueueView, WorkerView
 from tenure.errors import InvalidArgument
 from tenure.v1 import admin_service_pb2, worker_pb2
 

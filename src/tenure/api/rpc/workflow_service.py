@@ -20,11 +20,11 @@ from tenure.api.scope import scope
 from tenure.core import check, limits
 from tenure.core.filter import WorkerFilter
 from tenure.core.worker import lease as lease_rules
-from tenure.core.worker.decide import NewWorker
 from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import NewWorker
 from tenure.engine import command as c
-from tenure.engine import query
 from tenure.engine.engine import Engine
+from tenure.engine.read import query
 from tenure.errors import InvalidArgument, Unimplemented
 from tenure.v1 import workflow_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2_grpc

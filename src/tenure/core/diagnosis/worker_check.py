@@ -12,8 +12,8 @@ from tenure.core.duration import duration_text
 from tenure.core.explain.fact import DEFAULT_NAMESPACE, counted
 from tenure.core.instant import instant_text
 from tenure.core.limits import FINDINGS_MAX, STUCK_MS, WAITING_PROBLEM_MS
-from tenure.core.worker.decide import WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import WorkerStatus
 
 _SHOWN_MAX: Final = 5
 _Ended = TypeVar("_Ended", "StuckLease", "Unreleased")

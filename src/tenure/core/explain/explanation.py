@@ -21,8 +21,8 @@ from tenure.core.task import crash_guard, deadline
 from tenure.core.task.attempt import CHARGES, Charge, Outcome
 from tenure.core.task.record import Task, TaskState
 from tenure.core.task.retry import ErrorInfo
-from tenure.core.worker.decide import WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import WorkerStatus
 
 # What the deadlines of a task are called in evidence; START is told by the reason itself.
 _DEADLINES: Final = {

@@ -10,8 +10,8 @@ from tenure.core.instant import instant_text
 from tenure.core.queue import Queue
 from tenure.core.task.attempt import Attempt
 from tenure.core.task.record import Task
-from tenure.core.worker.decide import EndReason, WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import EndReason, WorkerStatus
 
 DEFAULT_NAMESPACE: Final = "default/default"
 # What strangers wrote is shown by its beginning; the task itself has all of it.

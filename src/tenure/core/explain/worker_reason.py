@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenure.core.explain.fact import Crew, Facts, NearWorker, Reason, counted, instants
-from tenure.core.worker.decide import WorkerStatus
 from tenure.core.worker.health import Health
+from tenure.core.worker.record import WorkerStatus
 
 _TYPES_SHOWN_MAX: Final = 20
 # What each health but the good one means, and what to do about it.

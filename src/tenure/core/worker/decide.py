@@ -6,97 +6,17 @@ online or draining, INACTIVE is offline. Whether it is alive is the lease's busi
 
 from __future__ import annotations
 
-import enum
 from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.limits import DRAIN_DEADLINE_MS, WORKER_SLOTS_DEFAULT
+from tenure.core.limits import DRAIN_DEADLINE_MS
+from tenure.core.worker.record import EndReason, Worker, WorkerStatus
 from tenure.errors import Rejection
 
 OTHER_KEY: Final = "other_key"
 """Why a call for a worker is refused that belongs to another API key; the worker goes on."""
-
-
-class WorkerStatus(enum.StrEnum):
-    """What may be done with a worker."""
-
-    ONLINE = "online"
-    DRAINING = "draining"
-    OFFLINE = "offline"
-
-
-class EndReason(enum.StrEnum):
-    """Why an incarnation ended."""
-
-    DEREGISTERED = "deregistered"
-    LEASE_EXPIRED = "lease_expired"
-    UNREACHABLE = "unreachable"
-    SUPERSEDED = "superseded"
-    EVICTED = "evicted"
-
-
-class WorkerMode(enum.StrEnum):
-    """How a worker is reached."""
-
-    SESSION = "session"
-    POLL = "poll"
-    SERVED = "served"
-
-
-class NewWorker(msgspec.Struct, frozen=True, gc=False):
-    """A worker as it asks to be registered. ``instance_key`` makes the request repeatable.
-
-    It is a secret of the worker: whoever knows it may register the worker with another API key.
-    ``key_id`` is the key that it is registered with; a server without keys has none.
-    """
-
-    instance_key: str
-    queue: str
-    types: tuple[str, ...]
-    mode: WorkerMode = WorkerMode.SESSION
-    slots: int = WORKER_SLOTS_DEFAULT
-    name: str = ""
-    hostname: str = ""
-    pid: int = 0
-    software_version: str = ""
-    labels: dict[str, str] = {}
-    lease_ms: int = 0
-    key_id: str = ""
-
-
-class Worker(msgspec.Struct, frozen=True, gc=False):
-    """One registered incarnation. ``key_id`` is the API key that it belongs to, if any."""
-
-    id: str
-    namespace: str
-    queue: str
-    types: tuple[str, ...]
-    instance_key: str
-    registered_at_ms: int
-    status: WorkerStatus = WorkerStatus.ONLINE
-    mode: WorkerMode = WorkerMode.SESSION
-    slots: int = WORKER_SLOTS_DEFAULT
-    name: str = ""
-    hostname: str = ""
-    pid: int = 0
-    software_version: str = ""
-    labels: dict[str, str] = {}
-    session_no: int = 0
-    end_reason: EndReason | None = None
-    drain_at_ms: int | None = None
-    ended_at_ms: int | None = None
-    release_pending: bool = False
-    version: int = 0
-    key_id: str = ""
-
-    def __post_init__(self) -> None:
-        """Assert what holds for every worker."""
-        is_offline = self.status is WorkerStatus.OFFLINE
-        assert is_offline == (self.end_reason is not None)
-        assert is_offline == (self.ended_at_ms is not None)
-        assert is_offline or not self.release_pending
 
 
 class DrainRequested(msgspec.Struct, frozen=True, gc=False):
@@ -171,7 +91,10 @@ class WorkerRule(msgspec.Struct, frozen=True, gc=False):
 
 
 _ON, _DRAIN, _OFF = WorkerStatus.ONLINE, WorkerStatus.DRAINING, WorkerStatus.OFFLINE
+
+
 _ACTIVE: Final = frozenset({_ON, _DRAIN})
+
 
 RULES: Final[dict[type[WorkerEvent], WorkerRule]] = {
     DrainRequested: WorkerRule(_ACTIVE, frozenset({_DRAIN})),
@@ -274,29 +197,3 @@ def hand_out_refusal(worker: Worker | None, worker_id: str) -> Rejection | None:
     if worker.status is _DRAIN:
         return Rejection("worker_draining", f"Worker {worker_id} is draining.")
     return None
-
-
-def create(
-    new: NewWorker,
-    *,
-    worker_id: str,
-    namespace: str,
-    now_ms: int,
-) -> Worker:
-    """Return the record of a new incarnation."""
-    return Worker(
-        id=worker_id,
-        namespace=namespace,
-        queue=new.queue,
-        types=new.types,
-        instance_key=new.instance_key,
-        registered_at_ms=now_ms,
-        mode=new.mode,
-        slots=new.slots,
-        name=new.name,
-        hostname=new.hostname,
-        pid=new.pid,
-        software_version=new.software_version,
-        labels=new.labels,
-        key_id=new.key_id,
-    )

@@ -20,7 +20,7 @@ from tenure.core.limits import (
     STALE_SERVER_MS,
     SUSPECT_GRACE_MS,
 )
-from tenure.core.worker.decide import EndReason, WorkerMode
+from tenure.core.worker.record import EndReason, WorkerMode
 from tenure.errors import Rejection
 
 

@@ -9,8 +9,9 @@ import msgspec
 from tenure.core.limits import DEAF_WATCH_MS, DEAF_WATCHED_MAX, LINES_SEEN_MAX
 from tenure.core.worker.lease import interval_ms
 from tenure.engine.service import Report
-from tenure.store import listing, table
-from tenure.store.listing import Head, Held, OnlineWorker
+from tenure.store.table import listing
+from tenure.store.table import task as task_table
+from tenure.store.table.listing import Head, Held, OnlineWorker
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
@@ -127,7 +128,7 @@ async def _oldest(tx: Tx) -> dict[LineKey, int]:
     """Return since when the oldest task of each type waits that somebody may be given now."""
     heads = await listing.list_waiting(tx, amount=LINES_SEEN_MAX)
     limited = {(head.namespace, head.queue) for head in heads if head.concurrency_max}
-    held = await table.count_held(tx, limited)
+    held = await task_table.count_held(tx, limited)
     oldest: dict[LineKey, int] = {}
     for head in heads:
         if not _is_held_back(head, held.get((head.namespace, head.queue), 0)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from tenure.core.limits import RELEASE_BATCH_MAX
 from tenure.engine import command as c
 from tenure.engine.service import Report
-from tenure.store import table
+from tenure.store.table import worker as worker_table
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
@@ -27,7 +27,7 @@ class HeldRelease:
     async def run_once(self, engine: Engine) -> Report:
         """Release one batch of each worker that is not done."""
         workers = await engine.store.read(
-            lambda tx: table.load_releasing(tx, amount=WORKERS_MAX),
+            lambda tx: worker_table.load_releasing(tx, amount=WORKERS_MAX),
         )
         count = 0
         for worker_id in workers:

@@ -8,8 +8,8 @@ import structlog
 
 from tenure.core.limits import KEY_USED_MS
 from tenure.engine.service import Report
-from tenure.store import access_table
 from tenure.store.failure import StoreError
+from tenure.store.table import access as access_table
 from tenure.store.transaction import LaneName
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import apsw
 
-from tenure.store.damaged_row import DamagedRows
+from tenure.store.table.damaged_row import DamagedRows
 
 # Statements whose rows are made into records one by one where something is wrong with them.
 FORGIVING: Final = frozenset(

@@ -1,0 +1,1 @@
+"""Keys, namespaces and secrets: their commands, and what this server remembers of them."""

@@ -1,0 +1,129 @@
+"""Administrative commands: API keys and namespaces. Each change leaves a record in the audit log.
+
+What the actor may do is looked up under the lock of its key: one that was revoked meanwhile, even
+earlier in the same batch, changes nothing any more.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tenure.core.access import api_key
+from tenure.core.access.api_key import ApiKey
+from tenure.core.access.audit import AuditAction
+from tenure.core.access.permission import Action
+from tenure.core.access.principal import Principal
+from tenure.core.limits import LIVE_KEYS_MAX
+from tenure.core.queue import Namespace
+from tenure.engine import command as c
+from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.task.handler import not_found
+from tenure.errors import AlreadyExists, PermissionDenied, Unauthenticated, WrongState
+
+
+def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
+    """Make a key that may do no more, and nowhere else, than the one that asks for it."""
+    principal = _administrator(ws, command.actor)
+    namespaces = tuple(sorted(set(command.namespaces)))
+    if principal.is_scoped and not namespaces:
+        message = (
+            f"API key {principal.key_id} is for some namespaces and cannot make one for all. "
+            "Name the namespaces of the new key."
+        )
+        raise PermissionDenied(message)
+    for name in namespaces:
+        if not principal.sees(name) or not ws.has_namespace(name):
+            raise not_found("Namespace", name)
+    if ws.live_key_count >= LIVE_KEYS_MAX:
+        message = f"There are {LIVE_KEYS_MAX} live API keys. Revoke those that nobody uses."
+        raise WrongState(message, state="full")
+    text = api_key.make(
+        id_bytes=ws.clock.random_bytes(api_key.ID_BYTES),
+        secret_bytes=ws.clock.random_bytes(api_key.SECRET_BYTES),
+    )
+    key = ApiKey(
+        id=text.key_id,
+        name=command.name,
+        role=command.role,
+        namespaces=namespaces,
+        secret_digest=text.digest(),
+        created_at_ms=ws.now_ms,
+        created_by=command.actor,
+        expires_at_ms=ws.now_ms + command.expires_in_ms if command.expires_in_ms else None,
+    )
+    ws.add_api_key(key)
+    _record_key(ws, AuditAction.KEY_CREATE, command.actor, key)
+    return c.CreatedKey(key, text)
+
+
+def revoke_key(ws: WorkingSet, command: c.RevokeKey) -> ApiKey:
+    """End a key for good; one that is revoked already stays as it is."""
+    principal = _administrator(ws, command.actor)
+    key = ws.api_keys.get(command.key_id)
+    if key is None or not principal.covers(key.namespaces):
+        raise not_found("API key", command.key_id)
+    if key.revoked_at_ms is not None:
+        return key
+    revoked = replace(key, revoked_at_ms=ws.now_ms)
+    ws.revoke_api_key(revoked)
+    _record_key(ws, AuditAction.KEY_REVOKE, command.actor, key)
+    return revoked
+
+
+def _record_key(ws: WorkingSet, action: AuditAction, actor: str, key: ApiKey) -> None:
+    scope = f"{len(key.namespaces)} namespaces" if key.namespaces else "all namespaces"
+    if len(key.namespaces) == 1:
+        (scope,) = key.namespaces
+    detail = f"{key.role} key {key.name} for {scope}"
+    ws.record(action, actor, key.id, namespaces=key.namespaces, detail=detail)
+
+
+def create_namespace(ws: WorkingSet, command: c.CreateNamespace) -> str:
+    """Create a namespace."""
+    _whole_administrator(ws, command.actor)
+    if ws.has_namespace(command.name):
+        message = f"Namespace {command.name} exists."
+        raise AlreadyExists(message)
+    ws.new_namespaces[command.name] = ws.now_ms
+    action = AuditAction.NAMESPACE_CREATE
+    ws.record(action, command.actor, command.name, namespaces=(command.name,))
+    return command.name
+
+
+def set_namespace(ws: WorkingSet, command: c.SetNamespace) -> Namespace:
+    """Disable or enable a namespace; one that is so already stays as it is."""
+    _whole_administrator(ws, command.actor)
+    namespace = ws.find_namespace(command.name)
+    if namespace is None:
+        raise not_found("Namespace", command.name)
+    if namespace.is_disabled == command.is_disabled:
+        return namespace
+    namespace = replace(namespace, is_disabled=command.is_disabled)
+    ws.set_namespace(namespace)
+    is_disabled = command.is_disabled
+    action = AuditAction.NAMESPACE_DISABLE if is_disabled else AuditAction.NAMESPACE_ENABLE
+    ws.record(action, command.actor, command.name, namespaces=(command.name,))
+    return namespace
+
+
+def _administrator(ws: WorkingSet, actor: str) -> Principal:
+    """Return who asks, if it is an administrator now; a server without keys asks for none."""
+    if not actor:
+        return Principal.open()
+    key = ws.api_keys.get(actor)
+    if key is None or not key.is_live(ws.now_ms):
+        raise Unauthenticated
+    principal = Principal.of(key)
+    if not principal.may(Action.ADMIN):
+        raise PermissionDenied
+    return principal
+
+
+def _whole_administrator(ws: WorkingSet, actor: str) -> None:
+    principal = _administrator(ws, actor)
+    if principal.is_scoped:
+        message = (
+            f"API key {actor} is for some namespaces. Use an admin key for all of them to create, "
+            "disable or enable one."
+        )
+        raise PermissionDenied(message)

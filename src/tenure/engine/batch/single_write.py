@@ -1,0 +1,194 @@
+"""A batch of one command about one task, as one statement that is a transaction by itself.
+
+A server that has little to do answers sooner that way: each statement of a transaction, and its
+begin and its end, are a way to the database and back. The batch is rehearsed on what this server
+remembers. If all that is left to do is one write of one task, that write is sent, and it is fenced
+by what was remembered; if anything else is wanted, or the fence does not hold, nothing was done and
+the batch runs as any other. A claim looks at its lines first, unless this server has stored the one
+task that is in them: two statements, or one, instead of five.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenure.core.limits import CROWDED_MS, RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
+from tenure.core.task.record import Task
+from tenure.core.worker import lease as lease_rules
+from tenure.engine import command as c
+from tenure.engine.batch import run as batch
+from tenure.engine.batch.store_time import StoreTime
+from tenure.engine.claim.plan import ClaimPlan
+from tenure.store.table import codec
+from tenure.store.table.worker import Receiver
+from tenure.store.transaction import Row, Store
+
+_REPORTS: Final = (c.FinishTasks, c.ConfirmTasks, c.HeartbeatTasks)
+
+
+class _Unsuited(Exception):  # noqa: N818 (not an error: the batch takes the ordinary way)
+    """The batch needs more than one write."""
+
+
+class Rehearsal:
+    """Stands in for a transaction: it knows the time, looks at lines, and notes one write."""
+
+    def __init__(self, store: Store, now_ms: int, sole: Task | None) -> None:
+        """Rehearse at an instant; ``sole`` is what a look would find, as far as that is known."""
+        self._store = store
+        self._now_ms = now_ms
+        self._sole = sole
+        self.write: tuple[str, tuple[object, ...]] | None = None
+
+    async def one(self, name: str, *parameters: object) -> Sequence[Row]:
+        """Refuse: what is read here was not remembered."""
+        del parameters
+        raise _Unsuited(name)
+
+    async def each(
+        self,
+        name: str,
+        rows: Sequence[tuple[object, ...]],
+        *shared: object,
+    ) -> Sequence[Row]:
+        """Look for work, or note an enqueue."""
+        del shared
+        if name == "claim_tasks":
+            if self._sole is not None:
+                return ((*codec.task_inserted(self._sole), 0),)
+            return await self._store.look("peek_tasks", rows)
+        if name != "insert_tasks":
+            raise _Unsuited(name)
+        self._note(name, rows)
+        return ()
+
+    async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
+        """Note a write that fences itself."""
+        self._note(name, rows)
+        return len(rows)
+
+    async def now_ms(self) -> int:
+        """Return what the store's time must be."""
+        return self._now_ms
+
+    def _note(self, name: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if self.write is not None or len(rows) != 1:
+            raise _Unsuited(name)
+        self.write = (name, rows[0])
+
+
+class Shortcut:
+    """Runs batches of one command, as far as it knows the time and the workers they concern."""
+
+    def __init__(self, store: Store, time: StoreTime) -> None:
+        """Start without knowing anybody."""
+        self._store = store
+        self._time = time
+        self._receivers: dict[str, Receiver] = {}
+        self._crowded_until_ms = 0
+
+    def learn(self, receivers: Mapping[str, Receiver]) -> None:
+        """Remember workers as they were when they were handed work."""
+        if len(self._receivers) + len(receivers) > RECEIVERS_KEPT_MAX:
+            self._receivers.clear()
+        self._receivers.update(receivers)
+
+    async def run(
+        self,
+        commands: Sequence[c.WorkCommand],
+        context: batch.Context,
+    ) -> batch.Committed | None:
+        """Run a batch by one write, or return ``None`` if nothing was done."""
+        mono_ms, ahead_ms = context.clock.monotonic_ms(), context.store_ahead_ms
+        if ahead_ms is None or not self._is_suited(commands, context, mono_ms):
+            return None
+        now_ms = mono_ms + ahead_ms
+        receivers = self._known(context.plan.receivers, now_ms)
+        if receivers is None:
+            return None
+        rehearsal = Rehearsal(self._store, now_ms, context.plan.sole)
+        context = replace(context, receivers=receivers, plan=_with_one_more(context.plan))
+        try:
+            committed = await batch.run(rehearsal, list(commands), context)
+        except _Unsuited:
+            if context.plan.demands:
+                self._crowded_until_ms = mono_ms + CROWDED_MS
+            return None
+        return await self._write(rehearsal, committed)
+
+    def _is_suited(
+        self,
+        commands: Sequence[c.WorkCommand],
+        context: batch.Context,
+        mono_ms: int,
+    ) -> bool:
+        """Tell whether a batch may come down to one write, for all that is known before."""
+        if len(commands) > 1 or not self._store.is_far or not self._time.is_fresh(mono_ms):
+            return False
+        is_claim = not commands or isinstance(commands[0], c.ClaimTasks)
+        if is_claim:
+            return mono_ms >= self._crowded_until_ms
+        return _is_single(commands[0]) and not context.plan.demands
+
+    async def _write(
+        self,
+        rehearsal: Rehearsal,
+        committed: batch.Committed,
+    ) -> batch.Committed | None:
+        """Do what was rehearsed; whom a worker's remembered state refuses, the store has to."""
+        claims = committed.claims
+        if claims.refused:
+            return None
+        if rehearsal.write is None:
+            # Lines that are empty need no write, unless somebody is here for the first time.
+            is_done = claims.asked and not any(hand.is_new for hand in committed.plan.hands)
+            return replace(committed, store_ahead_ms=None) if is_done else None
+        name, row = rehearsal.write
+        fence: tuple[int, ...] = ()
+        if name == "insert_tasks" or claims.dealt:
+            name, fence = name.replace("_tasks", "_alone"), self._fence(committed)
+        is_written = await self._store.write(name, row, *fence)
+        return replace(committed, store_ahead_ms=None) if is_written else None
+
+    def _known(self, worker_ids: set[str], now_ms: int) -> list[Receiver] | None:
+        """Return workers as they are remembered; whether they are late is for the write to see."""
+        known = []
+        for worker_id in worker_ids:
+            receiver = self._receivers.get(worker_id)
+            if receiver is None or receiver.lease_ms is None:
+                return None
+            if receiver.queue is not None and receiver.queue.has_brakes:
+                return None
+            known.append(replace(receiver, beat_at_ms=None, now_ms=now_ms))
+        return known
+
+    def _fence(self, committed: batch.Committed) -> tuple[int, ...]:
+        """Return what must be so for an enqueue or a hand-out to be written."""
+        ws = committed.ws
+        now_ms = ws.now_ms
+        span = (now_ms - YOUNG_MARGIN_MS, now_ms + YOUNG_MARGIN_MS)
+        (task,) = (ws.new_tasks or ws.changed_tasks).values()
+        if task.worker_id is None:
+            return (0, 0, 0, *span)
+        receiver = self._receivers[task.worker_id]
+        lease_ms = receiver.lease_ms
+        assert lease_ms is not None
+        late_since_ms = lease_rules.late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
+        return (receiver.worker.version, lease_ms, late_since_ms, *span)
+
+
+def _with_one_more(plan: ClaimPlan) -> ClaimPlan:
+    """Look for one task more than is wanted: without locks it costs nothing to know the rest."""
+    if not plan.demands:
+        return plan
+    more = tuple(replace(each, amount=each.amount + 1) for each in plan.demands)
+    return replace(plan, demands=more)
+
+
+def _is_single(command: c.WorkCommand) -> bool:
+    if isinstance(command, c.EnqueueTasks):
+        return len(command.tasks) == 1
+    return isinstance(command, _REPORTS) and len(command.items) == 1

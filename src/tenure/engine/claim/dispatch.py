@@ -1,0 +1,414 @@
+"""How handed-out tasks reach their consumers: polls and sessions, before and after a batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from tenure.core.limits import PAYLOAD_BYTES_MAX
+from tenure.core.queue import namespace_disabled
+from tenure.core.task.effect import TellCancel, TellStop, WakeQueue
+from tenure.core.task.record import Line, Task
+from tenure.core.worker.decide import ReleaseHeld, TellDrain, TellEnded
+from tenure.core.worker.record import EndReason, WorkerStatus
+from tenure.engine import command as c
+from tenure.engine.batch.run import Committed
+from tenure.engine.batch.working_set import AnyEffect, WorkingSet
+from tenure.engine.claim.offer import Group, Offer, OfferBook
+from tenure.engine.claim.plan import ClaimPlan, ClaimPlanner
+from tenure.engine.claim.poll import Poll
+from tenure.engine.claim.position import LineKey, Marks
+from tenure.engine.claim.worker_activity import Listening
+from tenure.engine.claim.worker_notifier import Messenger
+from tenure.engine.clock import Clock
+from tenure.engine.replica.replica_hints import Replicas
+from tenure.engine.settings import Settings
+from tenure.errors import TenureError, WorkerDraining
+
+log = structlog.get_logger("tenure.engine")
+Submit = Callable[[c.WorkCommand], "asyncio.Future[object]"]
+_END_REASONS = frozenset(each.value for each in EndReason)
+
+
+class Dispatch:
+    """The offers of this server, what it knows about the lines, and the way to the workers."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        settings: Settings,
+        *,
+        submit: Submit,
+        kick: Callable[[], None],
+        replicas: Replicas,
+    ) -> None:
+        """Start without offers. ``kick`` runs a batch, ``replicas`` hear of what is not for us."""
+        self._clock = clock
+        self._settings = settings
+        self._submit = submit
+        self._kick = kick
+        self._replicas = replicas
+        self._book = OfferBook()
+        self.messenger = Messenger(self._book, post=self.post, touch=self.touch)
+        self._marks = Marks(is_on=settings.low_water_marks)
+        self._planner = ClaimPlanner(self._book, self._marks, is_direct=settings.direct_hand_out)
+        self._polls: dict[int, Offer] = {}
+        self._freed: dict[int, Offer] = {}
+        self._left: set[LineKey] = set()
+        self._disabled: frozenset[str] = frozenset()
+        self.listening = Listening()
+
+    @property
+    def has_work(self) -> bool:
+        """Tell whether a queue is to be looked at even if no command waits."""
+        return bool(self._planner.dirty)
+
+    @property
+    def offer_count(self) -> int:
+        """Return how many offers stand."""
+        return len(self._book)
+
+    @property
+    def session_count(self) -> int:
+        """Return how many of the offers are sessions; the others are waiting polls."""
+        return self._book.session_count
+
+    def has_credit(self, worker_id: str) -> bool:
+        """Tell whether a worker could be given something by this server now."""
+        return any(offer.credit() > 0 for offer in self._book.of_worker(worker_id))
+
+    # -- Before a batch
+
+    def plan(
+        self,
+        entries: Sequence[tuple[c.WorkCommand, asyncio.Future[object]]],
+    ) -> ClaimPlan:
+        """Return what a batch may hand out; its polls are offers from now on."""
+        self._polls = {}
+        for command, future in entries:
+            if type(command) is c.ClaimTasks:
+                offer = Offer(
+                    id=self._book.next_id(),
+                    worker_id=command.worker_id,
+                    group=(command.namespace, command.queue),
+                    types=command.types,
+                    window=command.max_tasks,
+                    sink=Poll(future, command.wait_ms),
+                    speaker=command.speaker,
+                )
+                self._polls[offer.id] = offer
+        commands = [command for command, _ in entries]
+        mono_ms = self._clock.monotonic_ms()
+        for offer in self._polls.values():
+            self.listening.note(offer.worker_id, mono_ms)
+            self._marks.worker_came(offer.group, offer.types)
+        return self._planner.plan(commands, self._polls, mono_ms)
+
+    def plan_again(self, plan: ClaimPlan) -> None:
+        """Let the next batch do what this one could not."""
+        for hand in plan.hands:
+            self._planner.dirty.add((hand.namespace, hand.queue))
+
+    def let_polls_wait(self) -> None:
+        """Let the polls that got nothing stand in the book until their deadline."""
+        for offer in self._polls.values():
+            if offer.sink.is_open and isinstance(offer.sink, Poll):
+                if offer.group[0] in self._disabled:
+                    # Another server has disabled the namespace while the batch ran.
+                    offer.sink.fail(namespace_disabled(offer.group[0]).to_error())
+                    continue
+                self._book.add(offer)
+                offer.sink.wait(lambda offer=offer: self._end_poll(offer))  # type: ignore[misc]  # the default binds this offer
+
+    def _end_poll(self, offer: Offer) -> None:
+        if isinstance(offer.sink, Poll):
+            self._book.remove(offer.id)
+            offer.sink.give(())
+
+    def end_polls(self) -> None:
+        """Answer every waiting poll: the server stops."""
+        for group in list(self._book.groups()):
+            for offer in list(self._book.in_group(group)):
+                self._end_poll(offer)
+
+    # -- After its commit
+
+    def learn(self, committed: Committed) -> None:
+        """Take in what a committed batch left in the lines and in the hands of sessions."""
+        claims = committed.claims
+        self._marks.learn(
+            claims.asked,
+            claims.seen,
+            mono_ms=self._clock.monotonic_ms(),
+            took_ms=claims.took_ms,
+            is_told=self._replicas.is_told,
+        )
+        ws = committed.ws
+        for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
+            for task in tasks.values():
+                if task.line:
+                    self._marks.left(task, is_new=are_new)
+                    self._left.add((task.namespace, task.queue, task.type))
+        self._note_held(ws)
+        self._note_suspects(ws)
+        for task in claims.undealt:
+            if task.line is not Line.SUSPECT:
+                self._marks.left(task)
+
+    def _serve_or_tell(self, line: LineKey) -> None:
+        """Serve claimable tasks that stayed in the store, or tell others if nobody here can.
+
+        Asked after the deliveries: a slot that this batch has filled is no credit any more.
+        """
+        group = line[:2]
+        for offer in self._book.in_group(group):
+            if line[2] in offer.types and offer.credit() > 0:
+                self.touch(group)
+                return
+        self._replicas.tell(group)
+
+    def _note_suspects(self, ws: WorkingSet) -> None:
+        """Look at the suspects of a line again when one of them was given away or has ended."""
+        loaded = ws.rows.tasks
+        for key, task in ws.changed_tasks.items():
+            old = loaded.get(key)
+            if task.is_guarded or (old is not None and old.is_guarded):
+                self._marks.suspect_moved((task.namespace, task.queue, task.type))
+
+    def _note_held(self, ws: WorkingSet) -> None:
+        """Keep the held sets of sessions what they are in the store."""
+        loaded = ws.rows.tasks
+        for key, task in ws.changed_tasks.items():
+            old = loaded.get(key)
+            if old is None or old.worker_id is None:
+                continue
+            session = self._book.session_of(old.worker_id)
+            if session is None:
+                continue
+            is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
+            if task.finished_at_ms is not None or not (is_same and task.is_attempt_live):
+                session.drop(task.id)
+                self._freed[session.id] = session
+
+    def deliver(self, committed: Committed) -> None:
+        """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
+        by_offer: defaultdict[int, list[Task]] = defaultdict(list)
+        for task, offer_id in committed.claims.dealt:
+            by_offer[offer_id].append(task)
+        served: set[Group] = set()
+        for offer_id, given in by_offer.items():
+            offer = self._find(offer_id)
+            if offer is None or not offer.sink.is_open:
+                # Whoever is gone gets no second hand-out; its edge says what its end means.
+                self._book.remove(offer_id)
+                self.give_back(given)
+            else:
+                self._give(offer, given)
+                served.add(offer.group)
+        for offer_id, error in committed.claims.refused.items():
+            self._refuse(offer_id, error)
+        for hand in committed.plan.hands:
+            checked = self._find(hand.offer_id)
+            if checked is not None:
+                checked.is_checked = True
+        self._go_on(served)
+        left, self._left = self._left, set()
+        for line in left:
+            self._serve_or_tell(line)
+
+    def _find(self, offer_id: int) -> Offer | None:
+        return self._polls.get(offer_id) or self._book.get(offer_id)
+
+    def _give(self, offer: Offer, given: Sequence[Task]) -> None:
+        if offer.is_session:
+            for task in given:
+                offer.held[task.id] = task.attempt
+            self._book.served(offer)
+            self.listening.note(offer.worker_id, self._clock.monotonic_ms())
+        else:
+            self._book.remove(offer.id)
+        offer.sink.give(given)
+
+    def _refuse(self, offer_id: int, error: TenureError) -> None:
+        """End an offer that may get nothing; a session is told why, unless it is just not new."""
+        offer = self._find(offer_id)
+        if offer is None:
+            return
+        if offer.is_session and isinstance(error, WorkerDraining):
+            self.messenger.drain(offer.worker_id)
+            return
+        reason = error.fields.get("reason")
+        if offer.is_session and reason in _END_REASONS:
+            self.messenger.end(offer.worker_id, EndReason(reason))
+            return
+        self._book.remove(offer_id)
+        if isinstance(offer.sink, Poll):
+            offer.sink.fail(error)
+
+    def give_back(self, tasks: Sequence[Task]) -> None:
+        """Put back tasks that nobody received: pending again at once, and free."""
+        first = tasks[0]
+        assert first.worker_id is not None
+        refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
+        self.post(
+            c.ReturnUndelivered(
+                namespace=first.namespace,
+                worker_id=first.worker_id,
+                items=refs,
+            ),
+        )
+
+    def _go_on(self, served: set[Group]) -> None:
+        """Go on handing out while a queue has more and somebody still has credit."""
+        mono_ms = self._clock.monotonic_ms()
+        freed, self._freed = self._freed, {}
+        for group in served:
+            for offer in self._book.in_group(group):
+                if self._could_use(offer, mono_ms):
+                    self.touch(group)
+                    break
+        for session in freed.values():
+            if self._could_use(session, mono_ms):
+                self.touch(session.group)
+
+    def _could_use(self, offer: Offer, mono_ms: int) -> bool:
+        if offer.credit() <= 0 or offer.sink.room_bytes < PAYLOAD_BYTES_MAX:
+            return False
+        return any(self._marks.has_backlog((*offer.group, each), mono_ms) for each in offer.types)
+
+    def touch(self, group: Group) -> None:
+        """Look at a queue with the next batch."""
+        self._planner.dirty.add(group)
+        self._kick()
+
+    def look_for_work(self) -> None:
+        """Look at every queue for which somebody waits: the fallback poll."""
+        for group in list(self._book.groups()):
+            self.touch(group)
+
+    def hear(self, groups: Sequence[Group], *, is_all: bool = False) -> None:
+        """Look at queues from their head, of which another replica has told."""
+        for namespace, queue in list(self._book.groups()) if is_all else groups:
+            self._marks.look_again(namespace, queue)
+            self.touch((namespace, queue))
+
+    def obey(self, disabled: frozenset[str]) -> None:
+        """End the polls of namespaces that are disabled now; look for work in those that are not.
+
+        Their sessions stay: what they hold goes on.
+        """
+        ended, begun = disabled - self._disabled, self._disabled - disabled
+        self._disabled = disabled
+        if not ended and not begun:
+            return
+        for group in list(self._book.groups()):
+            if group[0] in begun:
+                self.hear([group])
+            elif group[0] in ended:
+                for offer in [each for each in self._book.in_group(group) if not each.is_session]:
+                    self._refuse(offer.id, namespace_disabled(group[0]).to_error())
+
+    # -- Sessions and effects
+
+    def seat_session(self, command: c.OpenSession, answer: c.SessionAnswer) -> None:
+        """Let a new session stand as an offer; an earlier one of the worker is over."""
+        earlier = self._book.session_of(command.worker_id)
+        if earlier is not None:
+            self._book.remove(earlier.id)
+        worker = answer.worker
+        group = (worker.namespace, worker.queue)
+        is_draining = worker.status is WorkerStatus.DRAINING
+        session = Offer(
+            id=self._book.next_id(),
+            worker_id=worker.id,
+            group=group,
+            types=frozenset(worker.types),
+            window=0 if is_draining else min(command.window, worker.slots),
+            sink=command.sink,
+            is_session=True,
+            is_checked=True,
+            is_draining=is_draining,
+            session_no=worker.session_no,
+            held={ref.task_id: ref.attempt for ref in answer.held},
+        )
+        self._book.add(session)
+        self._marks.worker_came(group, session.types)
+        if answer.cancel:
+            self.messenger.signalled(session, answer.cancel)
+        self.touch(group)
+
+    def set_window(self, worker_id: str, window: int) -> None:
+        """Change how many attempts a session is willing to hold."""
+        session = self._book.session_of(worker_id)
+        if session is not None and not session.is_draining:
+            session.window = window
+            self.touch(session.group)
+
+    def has_room(self, worker_id: str) -> None:
+        """Go on with a session that had no room for payloads."""
+        session = self._book.session_of(worker_id)
+        if session is not None:
+            self.touch(session.group)
+
+    def end_session(self, worker_id: str, session_no: int) -> None:
+        """Remove the offer of a session that is over; a later one stays."""
+        session = self._book.session_of(worker_id)
+        if session is not None and session.session_no == session_no:
+            self._book.remove(session.id)
+
+    def perform(self, effect: AnyEffect) -> None:
+        """Do what a committed decision wants done; doing it twice does no harm."""
+        match effect:
+            case WakeQueue(namespace=namespace, queue=queue):
+                self.touch((namespace, queue))
+            case TellCancel(worker_id=worker_id):
+                ref = c.TaskRef(effect.task_id, effect.attempt)
+                self._or_tell(worker_id, is_told=self.messenger.cancel(worker_id, ref))
+            case TellStop(worker_id=worker_id):
+                ref = c.TaskRef(effect.task_id, effect.attempt)
+                self._or_tell(worker_id, is_told=self.messenger.stop(worker_id, ref))
+            case TellDrain(worker_id=worker_id):
+                self._or_tell(worker_id, is_told=self.messenger.drain(worker_id))
+            case TellEnded(worker_id=worker_id, reason=reason):
+                log.info("worker.ended", worker_id=worker_id, reason=reason.value)
+                self._or_tell(worker_id, is_told=self.messenger.end(worker_id, reason))
+            case ReleaseHeld(worker_id=worker_id):
+                self._release(worker_id)
+
+    def _or_tell(self, worker_id: str, *, is_told: bool) -> None:
+        """Let the server that has the session of a worker look, if that is not this one."""
+        if not is_told:
+            self._replicas.tell_worker(worker_id)
+
+    def _release(self, worker_id: str, kept_count: int = 0) -> None:
+        """Put back what an offline worker held; the service does it if this is lost."""
+        amount = self._settings.work_batch_max + kept_count
+        future = self.post(c.ReleaseHeldTasks(worker_id=worker_id, amount=amount))
+        if future is not None:
+            future.add_done_callback(lambda done: self._released(worker_id, done))
+
+    def _released(self, worker_id: str, done: asyncio.Future[object]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        answer = done.result()
+        if isinstance(answer, c.WorkDone) and answer.has_more:
+            self._release(worker_id, answer.kept_count)
+
+    def post(self, command: c.WorkCommand) -> asyncio.Future[object] | None:
+        """Submit a command of our own; refused ones are made up for by timers and services."""
+        try:
+            future = self._submit(command)
+        except TenureError as error:
+            log.info("effect.refused", command=type(command).__name__, error=error.code)
+            return None
+        future.add_done_callback(_look_at)
+        return future
+
+
+def _look_at(done: asyncio.Future[object]) -> None:
+    """Note the failure of a command that nobody waits for."""
+    if not done.cancelled() and done.exception() is not None:
+        log.info("effect.failed", error=str(done.exception()))

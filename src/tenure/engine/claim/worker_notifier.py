@@ -1,0 +1,98 @@
+"""The way to the workers: what they are told goes to the sinks of their offers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tenure.core.worker.record import EndReason
+from tenure.engine import command as c
+from tenure.engine.claim.offer import Group, Offer, OfferBook
+
+Post = Callable[[c.WorkCommand], "asyncio.Future[object] | None"]
+
+
+class Messenger:
+    """Tells workers through the offers of this server. Telling twice does no harm."""
+
+    def __init__(self, book: OfferBook, *, post: Post, touch: Callable[[Group], None]) -> None:
+        """Find offers in ``book``; ``touch`` looks for work where a slot has become free."""
+        self.book = book
+        self._post = post
+        self._touch = touch
+
+    def cancel(self, worker_id: str, ref: c.TaskRef) -> bool:
+        """Tell a worker to cancel; return whether it has a session here."""
+        session = self.book.session_of(worker_id)
+        if session is not None:
+            self.cancel_all(session, [ref])
+        return session is not None
+
+    def cancel_all(self, session: Offer, refs: Sequence[c.TaskRef]) -> None:
+        """Tell a session what to cancel and has not been told; the grace begins now."""
+        told = session.told_cancels
+        new = tuple(ref for ref in refs if told.get(ref.task_id) != ref.attempt)
+        if not new:
+            return
+        session.sink.cancel(new)
+        self.signalled(session, new)
+
+    def signalled(self, session: Offer, refs: Sequence[c.TaskRef]) -> None:
+        """Let the grace begin of cancel requests that a session has been sent."""
+        future = self._post(c.SignalCancels(namespace=session.group[0], items=tuple(refs)))
+        if future is None:
+            # Whoever looks next tells again, so that the grace begins.
+            return
+        session.told_cancels.update((ref.task_id, ref.attempt) for ref in refs)
+        future.add_done_callback(lambda done: _tell_again(session, refs, done))
+
+    def stop(self, worker_id: str, ref: c.TaskRef) -> bool:
+        """Tell a worker that an attempt is over; return whether it has a session here."""
+        session = self.book.session_of(worker_id)
+        if session is not None:
+            session.sink.stop([ref])
+        return session is not None
+
+    def forget_held(self, session: Offer, refs: Sequence[c.TaskRef]) -> None:
+        """Free the slots of attempts that were ended elsewhere, and tell the worker."""
+        gone = [ref for ref in refs if session.held.get(ref.task_id) == ref.attempt]
+        for ref in gone:
+            session.drop(ref.task_id)
+        if gone:
+            session.sink.stop(gone)
+            self._touch(session.group)
+
+    def drain(self, worker_id: str) -> bool:
+        """Tell a worker that it drains, once; return whether it has a session here.
+
+        Its polls end. Its session stays: cancellations and its end still have to reach it.
+        """
+        session = self.book.session_of(worker_id)
+        for offer in self.book.of_worker(worker_id):
+            if offer is not session:
+                self.book.remove(offer.id)
+                offer.sink.drain()
+        if session is not None and not session.is_draining:
+            session.is_draining = True
+            session.window = 0
+            session.sink.drain()
+        return session is not None
+
+    def end(self, worker_id: str, reason: EndReason) -> bool:
+        """Tell a worker that it is offline; return whether it had a session here."""
+        had_session = self.book.session_of(worker_id) is not None
+        for offer in self.book.of_worker(worker_id):
+            self.book.remove(offer.id)
+            offer.sink.end(reason)
+        return had_session
+
+
+def _tell_again(
+    session: Offer,
+    refs: Sequence[c.TaskRef],
+    done: asyncio.Future[object],
+) -> None:
+    """Forget that cancel requests were sent whose grace could not begin."""
+    if done.cancelled() or done.exception() is not None:
+        for ref in refs:
+            session.told_cancels.pop(ref.task_id, None)

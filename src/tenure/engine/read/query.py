@@ -1,0 +1,516 @@
+"""The reads: one task, lists with cursors, attempts, workers with their health, queue counts.
+
+They run on the store's readers, apart from the lanes, and see what was committed. Lists and counts
+are scans, of which few run at a time; lookups never wait for them. What belongs to another
+namespace is not found, in the same words as if it did not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core import check, cursor
+from tenure.core.access import api_key
+from tenure.core.access.api_key import ApiKey
+from tenure.core.access.audit import ALL_AUDIT, AuditFilter, AuditRecord
+from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
+from tenure.core.limits import (
+    COUNTED_MAX,
+    INSTANT_MS_MAX,
+    LISTED_SEEN_MAX,
+    QUEUE_ROWS_MAX,
+    QUEUES_COUNTED_AT_ONCE,
+)
+from tenure.core.queue import Namespace, Queue
+from tenure.core.task.attempt import Attempt, Outcome
+from tenure.core.task.record import Task, TaskState
+from tenure.core.task.retry import ErrorInfo
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import health as health_rules
+from tenure.core.worker.health import Health
+from tenure.core.worker.lease import Lease
+from tenure.core.worker.record import Worker
+from tenure.engine.batch.damage_log import note_damage
+from tenure.errors import NotFound, Unavailable
+from tenure.store.failure import Lost, StoreError
+from tenure.store.table import access as access_table
+from tenure.store.table import lease as lease_table
+from tenure.store.table import listing, task_list
+from tenure.store.table import queue as queue_table
+from tenure.store.table import task as task_table
+from tenure.store.table import worker as worker_table
+from tenure.store.table.access import KeyPlace
+from tenure.store.table.listing import NEWEST, Onlooker, Slice, Total
+from tenure.store.transaction import Body, Store, Tx
+
+T = TypeVar("T")
+RETRY_AFTER_MS: Final = 500
+_NEWEST_KEY: Final = f"{INSTANT_MS_MAX + 1} "
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some items of a list, newest first; an empty token means that there are no more.
+
+    One page looks at a limited number of rows, so that it may be short, or even empty, while there
+    is a next one. ``total_count`` is there when it was asked for. Counting stops at a limit: then
+    there are at least so many.
+    """
+
+    items: tuple[T, ...]
+    next_page_token: str
+    total_count: int | None = None
+    is_total_exact: bool = True
+
+
+class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which page of a list is wanted, and the secret that signs the cursors of this server."""
+
+    cursor_key: bytes
+    size: int = 0
+    token: str = ""
+    wants_total: bool = False
+
+
+class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One attempt of a task; of the live one the end is not known."""
+
+    number: int
+    worker_id: str | None
+    handed_at_ms: int
+    ended_at_ms: int | None = None
+    outcome: Outcome | None = None
+    error: ErrorInfo | None = None
+
+
+class WorkerView(msgspec.Struct, frozen=True, gc=False):
+    """A worker, and while it is active its lease and its health.
+
+    ``held_count`` is how many live attempts it holds; lists leave it out.
+    """
+
+    worker: Worker
+    lease: Lease | None
+    health: Health | None
+    held_count: int | None = None
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """A queue with its brakes and how many live tasks it has, by type and state.
+
+    Counting stops at a limit: then there are at least so many, and types may be missing.
+    """
+
+    queue: Queue
+    counts: dict[str, dict[TaskState, int]]
+    is_exact: bool = True
+
+    def count(self, state: TaskState) -> int:
+        """Return how many tasks of any type are in a state."""
+        return sum(each.get(state, 0) for each in self.counts.values())
+
+
+async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
+    """Return a task, live or finished."""
+    key = (check.namespace(namespace), check.task_id(task_id, "taskId"))
+    task = await read(store, lambda tx: find_task(tx, key))
+    note_damage((task,))
+    return task
+
+
+async def list_tasks(
+    store: Store,
+    *,
+    namespace: str,
+    page: PageRequest,
+    where: TaskFilter = ALL_TASKS,
+) -> Page[Task]:
+    """Return tasks that pass the filter, newest first, live and finished."""
+    namespace = check.namespace(namespace)
+    query = query_text("tasks", where.checked())
+    place = _place(namespace, query, page)
+
+    async def body(tx: Tx) -> _Read[Task]:
+        await _check_namespace(tx, namespace)
+        found = await task_list.find_tasks(tx, namespace, where, place.part)
+        tasks = await task_list.load_tasks(tx, namespace, found.ids)
+        total = None
+        if page.wants_total:
+            total = await task_list.count_tasks(tx, namespace, where, amount=COUNTED_MAX + 1)
+        return _Read(tasks, total, found.end_id)
+
+    found = await scan(store, body)
+    note_damage(found.found)
+    return _page(found, place, lambda task: task.id)
+
+
+async def list_attempts(
+    store: Store,
+    *,
+    namespace: str,
+    task_id: str,
+) -> tuple[AttemptView, ...]:
+    """Return the attempts of a task in their order; the last one may be live."""
+    key = (check.namespace(namespace), check.task_id(task_id, "taskId"))
+
+    async def body(tx: Tx) -> tuple[AttemptView, ...]:
+        # The task first: an attempt that ends in between is then found among the ended ones.
+        task = await find_task(tx, key)
+        ended = await task_table.load_attempts(tx, key)
+        views = [_ended(each) for each in ended]
+        if task.attempt and task.attempt not in {each.number for each in ended}:
+            views.append(_last(task))
+        return tuple(views)
+
+    return await read(store, body)
+
+
+def _ended(attempt: Attempt) -> AttemptView:
+    return AttemptView(
+        number=attempt.number,
+        worker_id=attempt.worker_id,
+        handed_at_ms=attempt.handed_at_ms,
+        ended_at_ms=attempt.ended_at_ms,
+        outcome=attempt.outcome,
+        error=attempt.error,
+    )
+
+
+def _last(task: Task) -> AttemptView:
+    """The last attempt has no row of its own: it lives in its task, or ended with it."""
+    return AttemptView(
+        number=task.attempt,
+        worker_id=task.worker_id,
+        handed_at_ms=task.handed_at_ms,
+        ended_at_ms=task.finished_at_ms,
+        outcome=None if task.finished_at_ms is None else task.last_outcome,
+        error=None if task.finished_at_ms is None else task.progress.error,
+    )
+
+
+async def get_worker(
+    store: Store,
+    *,
+    namespace: str,
+    worker_id: str,
+    deaf: Collection[str] = (),
+) -> WorkerView:
+    """Return a worker with lease, health and what it holds; ``deaf`` is the engine's own set."""
+    namespace = check.namespace(namespace)
+    check.task_id(worker_id, "workerId")
+
+    async def body(tx: Tx) -> WorkerView:
+        found = await worker_table.read_workers(tx, [worker_id])
+        if not found or found[0].namespace != namespace:
+            raise NotFound(f"Worker {worker_id} was not found.")
+        worker = found[0]
+        leases = await lease_table.read_leases(tx, [worker_id])
+        held = await listing.count_worker_held(tx, [(namespace, worker.queue, worker_id)])
+        onlooker = Onlooker(await tx.now_ms(), deaf)
+        view = _view(worker, leases[0] if leases else None, onlooker)
+        return replace(view, held_count=held[worker_id].count)
+
+    return await read(store, body)
+
+
+async def check_speaker(
+    store: Store,
+    *,
+    namespace: str,
+    worker_id: str,
+    speaker: str,
+) -> None:
+    """Refuse an API key that speaks for a worker of another one; there may be no such worker."""
+
+    async def body(tx: Tx) -> list[Worker]:
+        return await worker_table.read_workers(tx, [worker_id])
+
+    for worker in await read(store, body):
+        refusal = worker_rules.speaker_refusal(worker, speaker)
+        if worker.namespace == namespace and refusal is not None:
+            raise refusal.to_error()
+
+
+async def list_workers(
+    store: Store,
+    *,
+    namespace: str,
+    page: PageRequest,
+    where: WorkerFilter = ALL_WORKERS,
+    deaf: Collection[str] = (),
+) -> Page[WorkerView]:
+    """Return workers that pass the filter, newest first, with lease and health."""
+    namespace = check.namespace(namespace)
+    query = query_text("workers", where.checked())
+    place = _place(namespace, query, page)
+
+    async def body(tx: Tx) -> _Read[WorkerView]:
+        await _check_namespace(tx, namespace)
+        onlooker = Onlooker(await tx.now_ms(), deaf)
+        found, end_id = await listing.list_workers(tx, namespace, where, place.part, onlooker)
+        views = [_view(worker, lease, onlooker) for worker, lease in found]
+        total = None
+        if page.wants_total:
+            most = COUNTED_MAX + 1
+            total = await listing.count_workers(tx, namespace, where, onlooker, amount=most)
+        return _Read(views, total, end_id)
+
+    return _page(await scan(store, body), place, lambda view: view.worker.id)
+
+
+async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
+    """Return a queue; one that nobody has used or changed is empty and has no brakes."""
+    namespace, name = check.namespace(namespace), check.name(name, "queue")
+
+    async def body(tx: Tx) -> QueueView:
+        await _check_namespace(tx, namespace)
+        return (await _queue_views(tx, namespace, [name]))[0]
+
+    return await scan(store, body)
+
+
+async def check_namespace(store: Store, *, namespace: str) -> None:
+    """Raise ``not_found`` for a namespace that does not exist."""
+    namespace = check.namespace(namespace)
+    await read(store, lambda tx: _check_namespace(tx, namespace))
+
+
+async def list_queues(store: Store, *, namespace: str, page: PageRequest) -> Page[QueueView]:
+    """Return the queues that have settings or live tasks, by name in the order of the store."""
+    namespace = check.namespace(namespace)
+    place = _place(namespace, "queues", page, first="")
+
+    async def body(tx: Tx) -> _Read[QueueView]:
+        await _check_namespace(tx, namespace)
+        names = await listing.find_queues(tx, namespace, place.part)
+        wanted = names[: place.size]
+        views: list[QueueView] = []
+        counted = 0
+        while len(views) < len(wanted) and counted < QUEUE_ROWS_MAX:
+            some = wanted[len(views) : len(views) + QUEUES_COUNTED_AT_ONCE]
+            found = await _queue_views(tx, namespace, some)
+            counted += sum(view.count(state) for view in found for state in TaskState)
+            views += found
+        is_whole = len(views) == len(names)
+        return _Read(views, None, None if is_whole else views[-1].queue.name)
+
+    return _page(await scan(store, body), place, lambda view: view.queue.name)
+
+
+async def _queue_views(tx: Tx, namespace: str, names: Sequence[str]) -> list[QueueView]:
+    known = {each.name: each for each in await listing.read_queues(tx, namespace, names)}
+    found = await listing.count_queues(tx, namespace, names, amount=COUNTED_MAX)
+    views = []
+    for name in names:
+        counts = found.get(name, {})
+        counted = sum(count for states in counts.values() for count in states.values())
+        queue = known.get(name) or Queue(namespace, name)
+        views.append(QueueView(queue, counts, is_exact=counted < COUNTED_MAX))
+    return views
+
+
+async def list_namespaces(
+    store: Store,
+    *,
+    page: PageRequest,
+    namespaces: Sequence[str] = (),
+) -> Page[Namespace]:
+    """Return the namespaces of this server by name; of a caller that has some, only those."""
+    place = _place(_scope_text(namespaces), "namespaces", page, first="")
+
+    async def body(tx: Tx) -> list[Namespace]:
+        if not namespaces:
+            return await listing.list_namespaces(tx, place.part)
+        wanted = [name for name in namespaces if name > place.part.position]
+        found = await queue_table.read_namespaces(tx, wanted)
+        return sorted(found, key=lambda namespace: namespace.name)[: place.part.amount]
+
+    found = _Read(await scan(store, body))
+    return _page(found, place, lambda namespace: namespace.name)
+
+
+async def get_namespace(
+    store: Store,
+    *,
+    name: str,
+    namespaces: Sequence[str] = (),
+) -> Namespace:
+    """Return a namespace, if it is one of the caller's."""
+    name = check.namespace(name)
+    _check_own(name, namespaces)
+    found = await read(store, lambda tx: queue_table.read_namespaces(tx, [name]))
+    if not found:
+        raise _namespace_not_found(name)
+    return found[0]
+
+
+async def list_keys(
+    store: Store,
+    *,
+    page: PageRequest,
+    namespaces: Sequence[str] = (),
+) -> Page[ApiKey]:
+    """Return API keys, newest first, with the revoked ones.
+
+    A caller that has some namespaces sees the keys that are for these or fewer.
+    """
+    place = _place(_scope_text(namespaces), "keys", page, first=_NEWEST_KEY)
+    created_at, _, key_id = place.part.position.partition(" ")
+    part = KeyPlace(int(created_at), key_id, place.part.amount)
+    found = await scan(store, lambda tx: access_table.list_keys(tx, namespaces, part))
+    return _page(_Read(found), place, lambda key: f"{key.created_at_ms} {key.id}")
+
+
+async def get_key(store: Store, *, key_id: str, namespaces: Sequence[str] = ()) -> ApiKey:
+    """Return an API key, if the caller may administer it."""
+    key_id = api_key.check_id(key_id)
+    found = await read(store, lambda tx: access_table.read_keys(tx, [key_id]))
+    if not found or (namespaces and not _is_within(found[0].namespaces, namespaces)):
+        raise NotFound(f"API key {key_id} was not found.")
+    return found[0]
+
+
+async def list_audit(
+    store: Store,
+    *,
+    page: PageRequest,
+    where: AuditFilter = ALL_AUDIT,
+    namespaces: Sequence[str] = (),
+) -> Page[AuditRecord]:
+    """Return what was administered, newest first.
+
+    A caller that has some namespaces sees the records that concern these or fewer.
+    """
+    where = where.checked()
+    query = query_text("audit", where)
+    place = _place(_scope_text(namespaces), query, page)
+    if where.namespace:
+        _check_own(where.namespace, namespaces)
+
+    async def body(tx: Tx) -> list[AuditRecord]:
+        if where.namespace:
+            await _check_namespace(tx, where.namespace)
+        part = place.part
+        return await access_table.list_audit(
+            tx,
+            namespaces,
+            where,
+            before_id=part.position,
+            amount=part.amount,
+        )
+
+    found = _Read(await scan(store, body))
+    return _page(found, place, lambda record: record.id)
+
+
+def _scope_text(namespaces: Sequence[str]) -> str:
+    """Return what a cursor of a caller's list is bound to; no namespace has such a name."""
+    return " ".join(sorted(namespaces))
+
+
+def _is_within(names: Sequence[str], namespaces: Sequence[str]) -> bool:
+    return bool(names) and set(names).issubset(namespaces)
+
+
+def _check_own(name: str, namespaces: Sequence[str]) -> None:
+    if namespaces and name not in namespaces:
+        raise _namespace_not_found(name)
+
+
+def _namespace_not_found(name: str) -> NotFound:
+    return NotFound(f"Namespace {name} was not found.")
+
+
+async def find_task(tx: Tx, key: tuple[str, str]) -> Task:
+    """Return a task, live or finished, by its namespace and its id."""
+    # Live first: a task that moves in between has then arrived in history.
+    for task in await task_table.read_tasks(tx, [key]):
+        return task
+    for task in await task_table.load_history(tx, [key]):
+        return task
+    raise NotFound(f"Task {key[1]} was not found.")
+
+
+async def _check_namespace(tx: Tx, namespace: str) -> None:
+    if not await queue_table.read_namespaces(tx, [namespace]):
+        raise _namespace_not_found(namespace)
+
+
+def _view(worker: Worker, lease: Lease | None, onlooker: Onlooker) -> WorkerView:
+    if lease is None:
+        return WorkerView(worker, None, None)
+    is_deaf = worker.id in onlooker.deaf
+    health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
+    return WorkerView(worker, lease, health)
+
+
+class _Read(msgspec.Struct, Generic[T], frozen=True):
+    """What was read of a list: rows, the total if it was wanted, and where an early end was."""
+
+    found: Sequence[T]
+    total: Total | None = None
+    end: str | None = None
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """A page of a list: what its cursors are bound to, and the rows to read for it."""
+
+    namespace: str
+    query: str
+    cursor_key: bytes
+    size: int
+    part: Slice
+
+
+def _place(namespace: str, query: str, page: PageRequest, *, first: str = NEWEST) -> _Place:
+    """Return where a page is; one row more than asked for tells whether there is a next one."""
+    size = check.page_size(page.size)
+    position = first
+    if page.token:
+        position = cursor.decode(page.cursor_key, page.token, namespace=namespace, query=query)
+    part = Slice(position, size + 1, LISTED_SEEN_MAX)
+    return _Place(namespace, query, page.cursor_key, size, part)
+
+
+def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T]:
+    """Cut what was read to the page, with the cursor of the next one."""
+    items = tuple(read.found[: place.size])
+    end = read.end if len(read.found) <= place.size else position(items[-1])
+    token = ""
+    if end is not None:
+        token = cursor.encode(
+            place.cursor_key,
+            namespace=place.namespace,
+            query=place.query,
+            position=end,
+        )
+    total = read.total
+    if total is None:
+        return Page(items, token)
+    is_exact = total.is_exact and total.count <= COUNTED_MAX
+    return Page(items, token, min(total.count, COUNTED_MAX), is_total_exact=is_exact)
+
+
+async def read(store: Store, body: Body[T]) -> T:
+    """Look up a few rows, and say what a failure of the store means for the caller."""
+    try:
+        return await store.read(body)
+    except StoreError as error:
+        raise _unavailable(error) from error
+
+
+async def scan(store: Store, body: Body[T]) -> T:
+    """Read many rows, and say what a failure of the store means for the caller."""
+    try:
+        return await store.scan(body)
+    except StoreError as error:
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: StoreError) -> Unavailable:
+    reason = error.reason if isinstance(error, Lost) else "conflict"
+    message = f"The store is not available ({reason}). Try again."
+    return Unavailable(message, reason=reason, retry_after_ms=RETRY_AFTER_MS)

@@ -1,0 +1,115 @@
+"""What is in the store, in numbers: read now and then for metrics, never for a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from tenure.core.limits import (
+    DEPTH_COUNTED_MAX,
+    LINES_SEEN_MAX,
+    PAGE_SIZE_MAX,
+    SAMPLE_QUEUES_AT_ONCE,
+    SAMPLE_ROWS_MAX,
+)
+from tenure.core.task.record import TaskState
+from tenure.engine.claim.offer import Group
+from tenure.engine.read.query import scan
+from tenure.store.table import listing
+from tenure.store.table.listing import Onlooker, Slice
+from tenure.store.transaction import Store, Tx
+
+GROUPS_MAX: Final = 10_000
+"""Groups of one count that are read; a deployment with more queues sees the first of them."""
+
+
+# What some queues have by state, and the last of them if there are more.
+_Depths = tuple[dict[str, dict[TaskState, int]], str | None]
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Live tasks by queue and state, how long the first has waited, workers by status and health.
+
+    The health of an offline worker is an empty text.
+    """
+
+    depths: dict[Group, dict[TaskState, int]]
+    oldest_waiting_ms: dict[Group, int]
+    workers: dict[tuple[str, str], int]
+
+    @property
+    def lease_count(self) -> int:
+        """Return how many workers have a lease."""
+        return sum(count for (_, health), count in self.workers.items() if health)
+
+
+async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
+    """Read a sample of all namespaces, by short reads that leave room for others in between."""
+
+    async def body(tx: Tx) -> Sample:
+        now_ms = await tx.now_ms()
+        oldest = await _oldest_waiting(tx, now_ms)
+        return Sample(depths, oldest, await listing.count_healths(tx, Onlooker(now_ms, deaf)))
+
+    depths = await _depths(store)
+    return await scan(store, body)
+
+
+async def _depths(store: Store) -> dict[Group, dict[TaskState, int]]:
+    depths: dict[Group, dict[TaskState, int]] = {}
+    after = ""
+    while namespaces := await _read_busy(store, after):
+        for namespace in namespaces:
+            await _add_depths(store, namespace, depths)
+            if len(depths) >= GROUPS_MAX:
+                return depths
+        after = namespaces[-1]
+    return depths
+
+
+async def _read_busy(store: Store, after: str) -> list[str]:
+    return await scan(
+        store,
+        lambda tx: listing.find_busy_namespaces(tx, after=after, amount=PAGE_SIZE_MAX),
+    )
+
+
+async def _add_depths(
+    store: Store,
+    namespace: str,
+    depths: dict[Group, dict[TaskState, int]],
+) -> None:
+    """Count the live tasks of a namespace by queue and state, some queues with each read."""
+    after: str | None = ""
+    while after is not None and len(depths) < GROUPS_MAX:
+        found, after = await _read_depths(store, namespace, after)
+        depths.update({(namespace, queue): counts for queue, counts in found.items()})
+
+
+async def _read_depths(store: Store, namespace: str, after: str) -> _Depths:
+    return await scan(store, lambda tx: _some_depths(tx, namespace, after))
+
+
+async def _some_depths(tx: Tx, namespace: str, after: str) -> _Depths:
+    """Count until the read has taken its part of the time."""
+    names = await listing.find_queues(tx, namespace, Slice(after, PAGE_SIZE_MAX))
+    found: dict[str, dict[TaskState, int]] = {}
+    counted = at = 0
+    while at < len(names) and counted < SAMPLE_ROWS_MAX:
+        some = names[at : at + SAMPLE_QUEUES_AT_ONCE]
+        counts = await listing.count_depths(tx, namespace, some, amount=DEPTH_COUNTED_MAX)
+        counted += sum(count for states in counts.values() for count in states.values())
+        found |= counts
+        at += len(some)
+    is_whole = at == len(names) and len(names) < PAGE_SIZE_MAX
+    return found, None if is_whole else names[at - 1]
+
+
+async def _oldest_waiting(tx: Tx, now_ms: int) -> dict[Group, int]:
+    oldest: dict[Group, int] = {}
+    for head in await listing.list_waiting(tx, amount=LINES_SEEN_MAX):
+        group = (head.namespace, head.queue)
+        oldest[group] = max(oldest.get(group, 0), now_ms - head.run_at_ms)
+    return oldest

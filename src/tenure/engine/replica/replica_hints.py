@@ -1,0 +1,244 @@
+"""What servers tell each other: where there is work, news for a worker, a result.
+
+A hint is a line of text: its kind and what it is about. A kind alone means that there is too much
+of it to say: look at everything. Hints are sent together, apart from the lanes. A lost one costs a
+second, never work: whoever needs to know also looks by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import structlog
+
+from tenure.core import change_hint
+from tenure.core.change_hint import ALL_KINDS, EventKind, Hint
+from tenure.core.limits import (
+    EVENTS_TOLD_MAX,
+    NOTIFY_BYTES_MAX,
+    NOTIFY_KIND_BYTES_MAX,
+    NOTIFY_MS,
+    RESULTS_WANTED_MS,
+)
+from tenure.engine.claim.offer import Group
+from tenure.store.table.task import TaskKey
+from tenure.store.transaction import Store
+
+log = structlog.get_logger("tenure.engine")
+
+
+class Kind(enum.StrEnum):
+    """What a hint is about."""
+
+    QUEUE = "queue"
+    WORKER = "worker"
+    RESULT = "result"
+    WANT = "want"
+    EVENT = "event"
+    ACCESS = "access"
+
+    # Enum's own hash is a Python function.
+    __hash__ = str.__hash__
+
+
+class Heard(msgspec.Struct):
+    """What a message says; ``everything`` names the kinds of which there is too much to say."""
+
+    queues: list[Group] = msgspec.field(default_factory=list)
+    workers: list[str] = msgspec.field(default_factory=list)
+    results: list[TaskKey] = msgspec.field(default_factory=list)
+    everything: set[Kind] = msgspec.field(default_factory=set)
+    is_result_wanted: bool = False
+    events: list[Hint] = msgspec.field(default_factory=list)
+    missed_events: set[EventKind] = msgspec.field(default_factory=set)
+    is_event_wanted: bool = False
+    is_access_changed: bool = False
+
+
+class Replicas:
+    """Sends hints to the other servers, and remembers whether one of them waits for results."""
+
+    def __init__(self, store: Store) -> None:
+        """Tell through ``store``."""
+        self._store = store
+        self._hints: dict[Kind, set[str]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._wanted: asyncio.TimerHandle | None = None
+        self.is_result_wanted = False
+        self._events: dict[EventKind, dict[tuple[str, str], Hint]] = {}
+        self._events_wanted: asyncio.TimerHandle | None = None
+        self.is_event_wanted = False
+
+    @property
+    def is_told(self) -> bool:
+        """Tell whether this server hears of work elsewhere, or there is no other server."""
+        return self._store.is_listening or not self._store.is_shared
+
+    def tell(self, group: Group) -> None:
+        """Tell of work in a queue, soon."""
+        self._add(Kind.QUEUE, f"{group[0]} {group[1]}")
+
+    def tell_worker(self, worker_id: str) -> None:
+        """Tell that something changed for a worker or for what it holds."""
+        self._add(Kind.WORKER, worker_id)
+
+    def tell_result(self, key: TaskKey) -> None:
+        """Tell that a task is finished, if somebody said that it waits for results."""
+        if self.is_result_wanted:
+            self._add(Kind.RESULT, f"{key[0]} {key[1]}")
+
+    def tell_access(self) -> None:
+        """Tell that keys or namespaces were changed."""
+        self._add(Kind.ACCESS, "changed")
+
+    def want_results(self) -> None:
+        """Tell that this server waits for results that others may have."""
+        self._add(Kind.WANT, "results")
+
+    def hear_want(self) -> None:
+        """Believe for a while that another server waits for results."""
+        if self._wanted is not None:
+            self._wanted.cancel()
+        self.is_result_wanted = True
+        loop = asyncio.get_running_loop()
+        self._wanted = loop.call_later(RESULTS_WANTED_MS / 1000, self._forget_want)
+
+    def _forget_want(self) -> None:
+        self.is_result_wanted = False
+
+    def tell_events(self, hints: Iterable[Hint]) -> None:
+        """Tell those that listen what changed: of each thing the last word, soon."""
+        for hint in hints:
+            told = self._events.setdefault(hint.kind, {})
+            if len(told) < EVENTS_TOLD_MAX:
+                told[hint.namespace, hint.id] = hint
+        self._send_soon()
+
+    def want_events(self) -> None:
+        """Tell that somebody listens to hints here."""
+        self._add(Kind.WANT, "events")
+
+    def hear_event_want(self) -> None:
+        """Believe for a while that somebody listens at another server."""
+        if self._events_wanted is not None:
+            self._events_wanted.cancel()
+        self.is_event_wanted = True
+        loop = asyncio.get_running_loop()
+        self._events_wanted = loop.call_later(RESULTS_WANTED_MS / 1000, self._forget_event_want)
+
+    def _forget_event_want(self) -> None:
+        self.is_event_wanted = False
+
+    def _add(self, kind: Kind, about: str) -> None:
+        if not self._store.is_shared:
+            return
+        self._hints.setdefault(kind, set()).add(about)
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(NOTIFY_MS / 1000, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        hints, self._hints = self._hints, {}
+        if self._events:
+            hints[Kind.EVENT] = set(_event_texts(self._events))
+            self._events = {}
+        task = asyncio.get_running_loop().create_task(self._notify(list(pack(hints))))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _notify(self, payloads: list[str]) -> None:
+        try:
+            await self._store.notify(*payloads)
+        except Exception as error:  # noqa: BLE001 (whatever it is, polls bridge the gap)
+            log.warning("notify.failed", error=str(error))
+
+    async def close(self) -> None:
+        """Send nothing more."""
+        self.kill()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+
+    def kill(self) -> None:
+        """Stop at once."""
+        for timer in (self._timer, self._wanted, self._events_wanted):
+            if timer is not None:
+                timer.cancel()
+        for task in self._sending:
+            task.cancel()
+
+
+def _event_texts(events: dict[EventKind, dict[tuple[str, str], Hint]]) -> Iterator[str]:
+    """Return what is told of each kind: its hints, or its name alone when there are too many."""
+    for kind, told in events.items():
+        if len(told) < EVENTS_TOLD_MAX:
+            yield from map(change_hint.text_of, told.values())
+        else:
+            yield kind.value
+
+
+def pack(hints: dict[Kind, set[str]]) -> Iterator[str]:
+    """Return the messages that carry hints, each of a size that the database takes."""
+    message: list[str] = []
+    size = 0
+    for line in _lines(hints):
+        if message and size + len(line) >= NOTIFY_BYTES_MAX:
+            yield "\n".join(message)
+            message, size = [], 0
+        message.append(line)
+        size += len(line) + 1
+    if message:
+        yield "\n".join(message)
+
+
+def _lines(hints: dict[Kind, set[str]]) -> Iterable[str]:
+    for kind, abouts in hints.items():
+        lines = [f"{kind.value} {about}" for about in sorted(abouts)]
+        if sum(map(len, lines)) > NOTIFY_KIND_BYTES_MAX:
+            yield kind.value
+        else:
+            yield from lines
+
+
+def heard(payload: str) -> Heard:
+    """Return what another replica has told. A line that makes no sense here is left out."""
+    found = Heard()
+    for line in payload.splitlines():
+        kind, _, about = line.partition(" ")
+        first, _, second = about.partition(" ")
+        if kind == Kind.WANT:
+            found.is_event_wanted |= about == "events"
+            found.is_result_wanted |= about != "events"
+        elif kind == Kind.EVENT:
+            _hear_event(found, about)
+        elif kind == Kind.ACCESS:
+            found.is_access_changed = True
+        elif kind not in _KINDS:
+            continue
+        elif not about:
+            found.everything.add(Kind(kind))
+        elif kind == Kind.WORKER:
+            found.workers.append(first)
+        elif second:
+            (found.queues if kind == Kind.QUEUE else found.results).append((first, second))
+    return found
+
+
+def _hear_event(found: Heard, about: str) -> None:
+    """Take in one hint; a kind alone was too much to say, and nothing at all was all kinds."""
+    hint = change_hint.hint_of(about)
+    if hint is not None:
+        found.events.append(hint)
+    elif not about:
+        found.missed_events |= ALL_KINDS
+    elif about in ALL_KINDS:
+        found.missed_events.add(EventKind(about))
+
+
+_KINDS = frozenset(each.value for each in Kind)

@@ -1,0 +1,152 @@
+"""News for the workers that have a session or a poll here and of whom another server knows more.
+
+A cancel request, a drain, an eviction, an attempt that is over: the server that did it says whom it
+concerns, and this one reads. Who may have missed that looks every so often besides. A server that
+is alone on its database needs none of this, but for what a worker's own heartbeat shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from tenure.core.limits import WATCH_IDS_MAX
+from tenure.core.worker.record import EndReason, WorkerStatus
+from tenure.engine import command as c
+from tenure.engine.claim.offer import Offer
+from tenure.engine.claim.worker_notifier import Messenger
+from tenure.engine.replica.polling_loop import Lookout
+from tenure.engine.settings import Settings
+from tenure.store.table import news as news_rows
+from tenure.store.table import task as task_table
+from tenure.store.table.news import Known, News
+from tenure.store.transaction import Store, Tx
+
+# Counting what 2,000 sessions with 100 tasks each hold takes 100 ms: hints spare most of it.
+COUNTED_EVERY: Final = 5
+# More than any session can hold: what it holds is looked at whatever the count.
+ANY: Final = 2**31 - 1
+
+
+class SessionNews:
+    """Looks after the offers of this server."""
+
+    def __init__(self, store: Store, messenger: Messenger, settings: Settings) -> None:
+        """Read from ``store``, tell with ``messenger``."""
+        self._store = store
+        self._messenger = messenger
+        self._book = messenger.book
+        self._settings = settings
+        self._unread: dict[str, None] = {}
+        self._full_count = 0
+        self._lookout = Lookout("session_news", self._look, self._period_ms)
+
+    def hear(self, worker_ids: Iterable[str], *, is_all: bool = False) -> None:
+        """Read about workers, those that have an offer here."""
+        offered = self._book.workers()
+        told = offered if is_all else [each for each in worker_ids if each in offered]
+        if told:
+            self._unread.update(dict.fromkeys(told))
+            self._lookout.call()
+
+    def recount(self, worker_id: str, active_count: int) -> None:
+        """Look again at what a session holds when its worker says that it holds less.
+
+        Another server may have ended an attempt; without this its slot would never be free again.
+        """
+        session = self._book.session_of(worker_id)
+        if session is not None and len(session.held) > active_count:
+            self.hear([worker_id])
+
+    async def serve(self) -> None:
+        """Read until cancelled."""
+        await self._lookout.serve()
+
+    def _period_ms(self) -> int | None:
+        if not self._store.is_shared:
+            return None
+        settings = self._settings
+        return settings.fallback_poll_ms if self._store.is_listening else settings.news_poll_ms
+
+    async def _look(self, is_full: bool) -> None:  # noqa: FBT001 (the lookout's signature)
+        told, self._unread = self._unread, {}
+        everybody = dict.fromkeys(self._book.workers()) if is_full else told
+        self._full_count += is_full
+        is_counted = not self._store.is_listening or self._full_count % COUNTED_EVERY == 0
+        try:
+            for workers in _chunks(everybody):
+                believed = [self._known(each, told, is_counted=is_counted) for each in workers]
+                await self._read([each for each in believed if each is not None])
+        except BaseException:
+            self._unread.update(told)
+            raise
+
+    def _known(
+        self,
+        worker_id: str,
+        told: dict[str, None],
+        *,
+        is_counted: bool,
+    ) -> Known | None:
+        """Return what is believed of a worker; ``told`` names those that changed for sure."""
+        session = self._book.session_of(worker_id)
+        if session is None:
+            polls = self._book.of_worker(worker_id)
+            return Known(*polls[0].group, worker_id, ANY, 0) if polls else None
+        held_count = len(session.held) if is_counted else 0
+        if session.held and worker_id in told:
+            held_count = ANY
+        return Known(*session.group, worker_id, session.session_no, held_count)
+
+    async def _read(self, known: Sequence[Known]) -> None:
+        async def body(tx: Tx) -> tuple[list[News], list[tuple[str, str, int]]]:
+            sessions = [each.worker_id for each in known if each.session_no != ANY]
+            return await news_rows.read_news(tx, known), await task_table.load_cancelling(
+                tx, sessions
+            )
+
+        found, cancelling = await self._store.read(body)
+        expected = {each.worker_id: each for each in known}
+        below = [each for each in found if self._take(each, expected[each.worker_id])]
+        for worker_id, task_id, attempt in cancelling:
+            self._messenger.cancel(worker_id, c.TaskRef(task_id, attempt))
+        await self._compare([each.worker_id for each in below])
+
+    def _take(self, news: News, known: Known) -> bool:
+        """Tell a worker what is new; return whether to look at what it holds."""
+        worker_id = news.worker_id
+        if news.status is None or news.status is WorkerStatus.OFFLINE:
+            self._messenger.end(worker_id, news.end_reason or EndReason.LEASE_EXPIRED)
+            return False
+        session = self._book.session_of(worker_id)
+        if session is not None and (news.session_no or 0) > session.session_no:
+            # The worker talks to another server by now; this stream is its past.
+            self._book.remove(session.id)
+            return False
+        if news.status is WorkerStatus.DRAINING:
+            self._messenger.drain(worker_id)
+        return news.held_count < known.held_count
+
+    async def _compare(self, worker_ids: Sequence[str]) -> None:
+        """Compare what sessions hold here with the store; free what is gone, and tell of it."""
+        sessions: list[tuple[Offer, dict[str, int]]] = []
+        for worker_id in worker_ids:
+            session = self._book.session_of(worker_id)
+            if session is not None:
+                # What is handed out from now on is not in this copy; what is gone stays gone.
+                sessions.append((session, dict(session.held)))
+        if not sessions:
+            return
+        asked = [(*session.group, session.worker_id) for session, _ in sessions]
+        found = await self._store.read(lambda tx: news_rows.read_held(tx, asked))
+        for session, before in sessions:
+            held = found.get(session.worker_id, {})
+            gone = [c.TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]
+            self._messenger.forget_held(session, gone)
+
+
+def _chunks(workers: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(workers)
+    while some := list(islice(rest, WATCH_IDS_MAX)):
+        yield some

@@ -1,0 +1,1 @@
+"""What can be asked about tasks: each command becomes events that the core decides."""

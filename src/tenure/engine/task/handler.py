@@ -1,0 +1,407 @@
+"""Task commands: each becomes events, and its answer is made from what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenure.core.limits import KEY_KEPT_MS
+from tenure.core.task import damage, enqueue, enqueue_window
+from tenure.core.task import event as task_event
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.effect import Decision
+from tenure.core.task.event import TaskEvent
+from tenure.core.task.record import TERMINAL, NewTask, Task, TaskState
+from tenure.core.task.refusal import already_terminal, wrong_state
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+from tenure.core.worker import decide as worker_rules
+from tenure.engine import command as c
+from tenure.engine.batch.load import still_sighted_ms
+from tenure.engine.batch.working_set import WorkingSet
+from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection, Unavailable
+from tenure.store.table.idempotency import Key
+from tenure.store.table.task import TaskKey
+
+_NO_ERROR: Final = ErrorInfo(ErrorCategory.USER_CODE, "")
+
+
+def not_found(what: str, name: str) -> NotFound:
+    """Say that something does not exist, in the same words as if it were somebody else's."""
+    return NotFound(f"{what} {name} was not found.")
+
+
+def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, ...]:
+    """Store tasks, all or nothing: everything is looked at before anything is taken in."""
+    namespace = command.namespace
+    if not ws.has_namespace(namespace):
+        raise not_found("Namespace", namespace)
+    answers: list[c.Enqueued] = []
+    accepted: list[Task] = []
+    keyed: dict[tuple[str, str], tuple[NewTask, bytes]] = {}
+    for new in command.tasks:
+        known = None
+        if new.idempotency_key or (namespace, new.id) in ws.tasks:
+            known = _known(ws, command, new, keyed)
+        if known is None:
+            if command.is_resend and not new.idempotency_key:
+                _check_decided(new.id, ws.now_ms)
+            task = enqueue.create(new, namespace=namespace, now_ms=ws.now_ms)
+            accepted.append(task)
+            answers.append(c.Enqueued(new.id, task.state, is_new=True))
+        else:
+            answers.append(known)
+    if accepted:
+        # What was accepted before keeps its answer.
+        ws.check_enabled(namespace)
+        _take_in(ws, accepted, keyed)
+    return tuple(answers)
+
+
+def _take_in(
+    ws: WorkingSet,
+    accepted: list[Task],
+    keyed: dict[tuple[str, str], tuple[NewTask, bytes]],
+) -> None:
+    for task in accepted:
+        ws.add_task(task)
+    for (namespace, name), (new, digest) in keyed.items():
+        _keep_key(ws, namespace, name, new.id, digest)
+
+
+def _check_decided(task_id: str, now_ms: int) -> None:
+    """Refuse a marked request while the first one could still run without being looked up."""
+    wait_ms = enqueue_window.undecided_ms(task_id, now_ms)
+    if wait_ms:
+        message = f"The first request for task {task_id} may still arrive. Send this one again."
+        raise Unavailable(message, reason="undecided", retry_after_ms=wait_ms)
+
+
+def _known(
+    ws: WorkingSet,
+    command: c.EnqueueTasks,
+    new: NewTask,
+    keyed: dict[tuple[str, str], tuple[NewTask, bytes]],
+) -> c.Enqueued | None:
+    """Return the answer for a task that is already there, or ``None``."""
+    known = ws.tasks.get((command.namespace, new.id))
+    if known is not None:
+        if command.is_resend:
+            return c.Enqueued(known.id, known.state, is_new=False)
+        message = f"Task {new.id} exists."
+        raise AlreadyExists(message)
+    if not new.idempotency_key:
+        return None
+    digest = enqueue.content_digest(new)
+    key = (command.namespace, new.idempotency_key)
+    if key in keyed:
+        first, first_digest = keyed[key]
+        _check_content(new.idempotency_key, first.id, first_digest, digest)
+        return c.Enqueued(first.id, TaskState.PENDING, is_new=False)
+    row = ws.keys.get(key)
+    if row is None or _is_over(row, ws.now_ms):
+        keyed[key] = (new, digest)
+        return None
+    _check_content(row.key, row.task_id, row.digest, digest)
+    found = ws.tasks.get((command.namespace, row.task_id))
+    return c.Enqueued(row.task_id, found.state if found else TaskState.PENDING, is_new=False)
+
+
+def _is_over(key: Key, now_ms: int) -> bool:
+    """A key lives as long as its task and a day beyond."""
+    if key.is_task_live:
+        return False
+    return key.finished_at_ms is None or key.finished_at_ms + KEY_KEPT_MS <= now_ms
+
+
+def _check_content(key: str, task_id: str, first: bytes, second: bytes) -> None:
+    if first != second:
+        message = (
+            f"The idempotency key {key!r} was used for task {task_id} with other content "
+            f"({first.hex()} then, {second.hex()} now)."
+        )
+        raise IdempotencyConflict(message, task_id=task_id)
+
+
+def _keep_key(ws: WorkingSet, namespace: str, name: str, task_id: str, digest: bytes) -> None:
+    key = (namespace, name)
+    old = ws.keys.get(key)
+    if old is not None:
+        ws.old_keys.append((namespace, name, old.task_id))
+    ws.keys[key] = Key(namespace, name, task_id, digest, None, is_task_live=True)
+    ws.new_keys[key] = (namespace, name, task_id, digest, ws.now_ms)
+
+
+def _report(ws: WorkingSet, key: TaskKey, event: TaskEvent) -> c.ItemAnswer:
+    if key not in ws.tasks:
+        return Rejection("not_found", f"Task {key[1]} was not found.")
+    decision = ws.apply(key, event)
+    return decision if isinstance(decision, Rejection) else _reported(decision.task)
+
+
+def _reported(task: Task) -> c.Reported:
+    if task.progress.exclusive_at_ms:
+        return c.Reported(
+            task.state,
+            should_cancel=task.is_cancel_requested,
+            cancel_reason=task.progress.cancel_reason,
+            is_exclusive=True,
+        )
+    if task.is_cancel_requested and task.state not in TERMINAL:
+        reason = task.progress.cancel_reason
+        return c.Reported(task.state, should_cancel=True, cancel_reason=reason)
+    return _PLAIN_REPORTS[task.state]
+
+
+_PLAIN_REPORTS: Final = {state: c.Reported(state) for state in TaskState}
+
+
+def _check_speaker(
+    ws: WorkingSet,
+    command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks,
+) -> None:
+    """Refuse a key that reports for a worker of another one; one that is gone holds nothing."""
+    if command.speaker is None or command.worker_id is None:
+        return
+    worker = ws.workers.get(command.worker_id)
+    if worker is None or worker.namespace != command.namespace:
+        return
+    refusal = worker_rules.speaker_refusal(worker, command.speaker)
+    if refusal is not None:
+        raise refusal.to_error()
+
+
+def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer, ...]:
+    """Note that a worker really holds its attempts."""
+    _check_speaker(ws, command)
+    return tuple(
+        _report(
+            ws,
+            (command.namespace, item.task_id),
+            task_event.Confirmed(
+                attempt=item.attempt,
+                worker_id=command.worker_id,
+                is_exclusive=item in command.exclusive,
+            ),
+        )
+        for item in command.items
+    )
+
+
+def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAnswer, ...]:
+    """Note that attempts make progress."""
+    _check_speaker(ws, command)
+    return tuple(
+        _report(
+            ws,
+            (command.namespace, item.task_id),
+            task_event.Heartbeaten(
+                attempt=item.attempt,
+                worker_id=command.worker_id,
+                details=item.details,
+                percent=item.percent,
+                message=item.message,
+            ),
+        )
+        for item in command.items
+    )
+
+
+def finish_tasks(ws: WorkingSet, command: c.FinishTasks) -> tuple[c.ItemAnswer, ...]:
+    """Take in the ends of attempts; a repeated one gets its first answer again."""
+    _check_speaker(ws, command)
+    namespace, worker_id = command.namespace, command.worker_id
+    return tuple(
+        [_finish(ws, (namespace, item.task_id), item, worker_id) for item in command.items],
+    )
+
+
+def complete_by_id(ws: WorkingSet, command: c.CompleteById) -> c.Reported:
+    """Complete the live attempt, or the one that is named, for whoever has an API key."""
+    finish = command.finish
+    key = (command.namespace, finish.task_id)
+    task = ws.tasks.get(key)
+    if task is None:
+        raise not_found("Task", finish.task_id)
+    if not finish.attempt:
+        finish = replace(finish, attempt=task.attempt)
+        if not task.is_attempt_live:
+            repeated = _first_answer(ws, key, finish)
+            if repeated is not None:
+                return repeated
+            refusal = already_terminal(task) if task.state in TERMINAL else wrong_state(task)
+            raise refusal.to_error()
+    answer = _finish(ws, key, finish, None, needs_confirmed=True)
+    if isinstance(answer, Rejection):
+        raise answer.to_error()
+    return answer
+
+
+def _finish(
+    ws: WorkingSet,
+    key: TaskKey,
+    item: c.Finish,
+    worker_id: str | None,
+    *,
+    needs_confirmed: bool = False,
+) -> c.ItemAnswer:
+    if key not in ws.tasks:
+        return Rejection("not_found", f"Task {key[1]} was not found.")
+    event = _EVENTS[item.kind](ws, item, worker_id, needs_confirmed)
+    decision = ws.apply(key, event)
+    if isinstance(decision, Decision):
+        return _reported(decision.task)
+    repeated = _first_answer(ws, key, item)
+    return decision if repeated is None else repeated
+
+
+def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | None:
+    """Return the answer that the same completion got before, if it was accepted."""
+    ended = ws.rows.ended.get((*key, item.attempt)) or ws.find_ended(key, item.attempt)
+    if ended is not None:
+        same = ended.outcome is _OUTCOMES.get(item.kind) and ended.error == item.error
+        return c.Reported(TaskState(ended.state_after)) if same else None
+    task = ws.tasks[key]
+    if task.attempt != item.attempt:
+        return None
+    if item.kind is c.FinishKind.DEFERRED:
+        return _reported(task) if task.progress.is_async else None
+    if task.state not in TERMINAL or task.last_outcome is not _OUTCOMES[item.kind]:
+        return None
+    return c.Reported(task.state) if _is_same_end(task, item) else None
+
+
+def _is_same_end(task: Task, item: c.Finish) -> bool:
+    """Tell whether a task ended with what ``item``, of the same outcome, says again."""
+    if task.output != item.output:
+        return False
+    if item.kind is c.FinishKind.SUCCEEDED:
+        return task.output_encoding == (item.output_encoding or task.spec.encoding)
+    return item.kind is not c.FinishKind.FAILED or task.progress.error == item.error
+
+
+_OUTCOMES: Final = {
+    c.FinishKind.SUCCEEDED: Outcome.SUCCEEDED,
+    c.FinishKind.FAILED: Outcome.FAILED,
+    c.FinishKind.CANCELLED: Outcome.CANCELLED,
+    c.FinishKind.RELEASED: Outcome.RELEASED,
+    c.FinishKind.YIELDED: Outcome.YIELDED,
+}
+
+_Make = Callable[[WorkingSet, c.Finish, str | None, bool], TaskEvent]
+_EVENTS: Final[dict[c.FinishKind, _Make]] = {
+    c.FinishKind.SUCCEEDED: lambda _ws, item, worker_id, needs: task_event.AttemptSucceeded(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        needs_confirmed=needs,
+        output=item.output,
+        output_encoding=item.output_encoding,
+    ),
+    c.FinishKind.FAILED: lambda ws, item, worker_id, needs: task_event.AttemptFailed(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        needs_confirmed=needs,
+        error=item.error or _NO_ERROR,
+        jitter=ws.clock.jitter(),
+    ),
+    c.FinishKind.CANCELLED: lambda _ws, item, worker_id, needs: task_event.AttemptCancelled(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        needs_confirmed=needs,
+    ),
+    c.FinishKind.RELEASED: lambda _ws, item, worker_id, needs: task_event.AttemptReleased(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        needs_confirmed=needs,
+    ),
+    c.FinishKind.DEFERRED: lambda _ws, item, worker_id, needs: task_event.AttemptDeferred(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        needs_confirmed=needs,
+    ),
+    c.FinishKind.YIELDED: lambda _ws, item, worker_id, needs: task_event.AttemptYielded(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        needs_confirmed=needs,
+        wake_seq=item.wake_seq,
+        wake_at_ms=item.wake_at_ms,
+    ),
+}
+
+
+def change_task(
+    ws: WorkingSet,
+    command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask,
+) -> c.Reported:
+    """Do what an operator or a client asks of one task."""
+    key = (command.namespace, command.task_id)
+    if key not in ws.tasks:
+        raise not_found("Task", command.task_id)
+    decision = ws.apply(key, _wish(command))
+    if isinstance(decision, Rejection):
+        raise decision.to_error()
+    return _reported(decision.task)
+
+
+def _wish(command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask) -> TaskEvent:
+    match command:
+        case c.CancelTask():
+            return task_event.CancelRequested(reason=command.reason)
+        case c.PauseTask():
+            return task_event.PauseRequested()
+        case c.ResumeTask():
+            return task_event.ResumeRequested()
+        case c.TerminateTask():
+            return task_event.Terminated()
+
+
+def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
+    """Make a new task from a finished one; the same request again returns the task it made."""
+    old = ws.tasks.get((command.namespace, command.task_id))
+    if old is None:
+        raise not_found("Task", command.task_id)
+    if old.state not in TERMINAL:
+        raise wrong_state(old).to_error()
+    if damage.is_request_lost(old):
+        raise damage.refusal(old).to_error()
+    known = ws.tasks.get((command.namespace, command.new_task_id))
+    if known is not None:
+        if known.spec.retry_of != old.id:
+            message = f"Task {known.id} exists."
+            raise AlreadyExists(message)
+        return c.Enqueued(known.id, known.state, is_new=False)
+    ws.check_enabled(command.namespace)
+    task = enqueue.again(old, task_id=command.new_task_id, now_ms=ws.now_ms)
+    ws.add_task(task)
+    return c.Enqueued(task.id, task.state, is_new=True)
+
+
+def signal_cancels(ws: WorkingSet, command: c.SignalCancels) -> c.WorkDone:
+    """Start the grace of cancel requests that reached their workers."""
+    count = 0
+    for item in command.items:
+        event = task_event.CancelSignalled(attempt=item.attempt)
+        answer = _report(ws, (command.namespace, item.task_id), event)
+        count += isinstance(answer, c.Reported)
+    return c.WorkDone(count)
+
+
+def return_undelivered(ws: WorkingSet, command: c.ReturnUndelivered) -> c.WorkDone:
+    """Put back what was handed out to a receiver that was already gone."""
+    count = 0
+    for item in command.items:
+        event = task_event.DeliveryMissed(attempt=item.attempt, worker_id=command.worker_id)
+        answer = _report(ws, (command.namespace, item.task_id), event)
+        count += isinstance(answer, c.Reported)
+    return c.WorkDone(count)
+
+
+def process_due(ws: WorkingSet, command: c.ProcessDue) -> c.WorkDone:
+    """Let each fired timer be looked at."""
+    mono_ms = ws.clock.monotonic_ms()
+    sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=ws.now_ms)
+    for key in ws.rows.due:
+        event = task_event.Due(sighted_ms=sighted_ms, jitter=ws.clock.jitter())
+        ws.apply(key, event)
+    return c.WorkDone(len(ws.rows.due), has_more=len(ws.rows.due) >= command.amount)

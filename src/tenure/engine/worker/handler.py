@@ -1,0 +1,398 @@
+"""Worker commands: registration, sessions, held sets, drain and the end of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tenure.core.access.audit import AuditAction
+from tenure.core.queue import Queue
+from tenure.core.task import crash_guard
+from tenure.core.task import event as task_event
+from tenure.core.task.crash_guard import ControlGroup
+from tenure.core.task.decide import is_live
+from tenure.core.task.effect import WakeQueue
+from tenure.core.task.record import Task, TaskState
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker import record as worker_record
+from tenure.core.worker.lease import Lease
+from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.engine import command as c
+from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.task.handler import not_found
+from tenure.errors import AlreadyExists, Rejection, WrongState
+from tenure.store.table.task import TaskKey
+
+
+def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration:
+    """Register an incarnation; one of the same name before it is superseded."""
+    settings = ws.settings
+    if not ws.has_namespace(command.namespace):
+        raise not_found("Namespace", command.namespace)
+    ws.check_enabled(command.namespace)
+    new = command.new
+    known = [each for each in ws.workers.values() if each.namespace == command.namespace]
+    for worker in known:
+        if worker.instance_key == new.instance_key:
+            return _registered_again(ws, worker, new.key_id)
+    for worker in known:
+        if new.name and worker.name == new.name and worker.status is not WorkerStatus.OFFLINE:
+            _check_name(worker, command)
+            _end(ws, worker.id, EndReason.SUPERSEDED)
+    lease_ms = lease_rules.granted_lease_ms(
+        new.lease_ms,
+        default_ms=_DEFAULT_LEASES[new.mode](settings),
+        least_ms=settings.lease_least_ms,
+        most_ms=settings.lease_most_ms,
+    )
+    worker = worker_record.create(
+        new,
+        worker_id=ws.clock.new_id(),
+        namespace=command.namespace,
+        now_ms=ws.now_ms,
+    )
+    lease = Lease(
+        worker_id=worker.id,
+        namespace=command.namespace,
+        server_id=ws.server_id,
+        lease_until_ms=ws.now_ms + lease_ms,
+        lease_ms=lease_ms,
+        beat_at_ms=ws.now_ms,
+    )
+    ws.add_worker(worker, lease)
+    return c.Registration(worker, lease, lease_rules.interval_ms(lease_ms))
+
+
+_DEFAULT_LEASES = {
+    WorkerMode.SESSION: lambda settings: settings.session_lease_ms,
+    WorkerMode.POLL: lambda settings: settings.poll_lease_ms,
+    WorkerMode.SERVED: lambda settings: settings.served_lease_ms,
+}
+
+
+def _check_name(worker: Worker, command: c.RegisterWorker) -> None:
+    """Refuse to supersede a worker of another key: that would end it as surely as a goodbye."""
+    if worker_rules.speaker_refusal(worker, command.speaker) is not None:
+        message = (
+            f"A live worker of another API key has the name {worker.name!r}. "
+            "Choose another name, or wait until that worker is offline."
+        )
+        raise AlreadyExists(message)
+
+
+def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> c.Registration:
+    """Answer as the first time. Who knows the instance key is the worker, with whatever API key."""
+    lease = ws.leases.get(worker.id)
+    if lease is None:
+        raise worker_rules.inactive(worker.id, worker.end_reason).to_error()
+    if worker.key_id != key_id:
+        decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(key_id))
+        assert not isinstance(decision, Rejection)
+        worker = decision.worker
+    return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
+
+
+def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
+    decision = ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
+    if isinstance(decision, Rejection):
+        return decision
+    # Only who says itself that it is done has stopped for sure.
+    ws.drop_lease(worker_id, is_kept=reason is not EndReason.DEREGISTERED)
+    return None
+
+
+def _administered(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
+    worker = ws.workers.get(worker_id)
+    if worker is None or worker.namespace != namespace:
+        raise not_found("Worker", worker_id)
+    return worker
+
+
+def _calling(
+    ws: WorkingSet,
+    namespace: str,
+    worker_id: str,
+    speaker: str | None = None,
+) -> Worker:
+    """Return the worker that speaks, or refuse one that is not active in this namespace."""
+    worker = ws.workers.get(worker_id)
+    if worker is None or worker.namespace != namespace:
+        raise worker_rules.inactive(worker_id, None).to_error()
+    if worker.status is WorkerStatus.OFFLINE:
+        raise worker_rules.inactive(worker_id, worker.end_reason).to_error()
+    _check_speaker(worker, speaker)
+    return worker
+
+
+def _check_speaker(worker: Worker, speaker: str | None) -> None:
+    refusal = worker_rules.speaker_refusal(worker, speaker)
+    if refusal is not None:
+        raise refusal.to_error()
+
+
+def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
+    """Let a worker finish what it holds; the answer means that no later hand-out happens."""
+    worker = _administered(ws, command.namespace, command.worker_id)
+    _check_speaker(worker, command.speaker)
+    event = worker_rules.DrainRequested(command.deadline_ms)
+    decision = ws.apply_worker(worker.id, event)
+    if isinstance(decision, Rejection):
+        raise decision.to_error()
+    if decision.worker is not worker and not command.is_own:
+        detail = f"within {command.deadline_ms} ms"
+        _record(ws, AuditAction.WORKER_DRAIN, command, worker.id, detail)
+    return decision.worker
+
+
+def _record(
+    ws: WorkingSet,
+    action: AuditAction,
+    command: c.DrainWorker | c.EvictWorker | c.SetQueue,
+    target: str,
+    detail: str = "",
+) -> None:
+    ws.record(action, command.actor, target, namespaces=(command.namespace,), detail=detail)
+
+
+def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
+    """Take a worker offline, whatever it does; asking for it twice is fine."""
+    worker = _administered(ws, command.namespace, command.worker_id)
+    if worker.end_reason is EndReason.EVICTED:
+        return worker
+    if worker.status is WorkerStatus.OFFLINE:
+        message = f"Worker {worker.id} is offline already."
+        raise WrongState(message, state=worker.status.upper())
+    _end(ws, worker.id, EndReason.EVICTED)
+    _record(ws, AuditAction.WORKER_EVICT, command, worker.id)
+    return ws.workers[worker.id]
+
+
+def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
+    """Let a worker go; saying goodbye twice is fine."""
+    worker = ws.workers.get(command.worker_id)
+    is_ours = worker is not None and worker.namespace == command.namespace
+    if worker is not None and is_ours and worker.end_reason is EndReason.DEREGISTERED:
+        _check_speaker(worker, command.speaker)
+        return worker
+    worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
+    _end(ws, worker.id, EndReason.DEREGISTERED)
+    return ws.workers[worker.id]
+
+
+def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
+    """Start a new session of a worker from the full set of what it holds."""
+    worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
+    if not ws.rows.held.get(worker.id):
+        # Who holds something may come back to finish it; nothing else is handed out.
+        ws.check_enabled(command.namespace)
+    decision = ws.apply_worker(worker.id, worker_rules.SessionOpened(command.session_no))
+    if isinstance(decision, Rejection):
+        raise decision.to_error()
+    lease = ws.resume(worker.id)
+    stop = reconcile(
+        ws,
+        decision.worker,
+        command.held,
+        heard_at_ms=lease.beat_at_ms,
+        session_no=decision.worker.session_no,
+    )
+    held = [ws.tasks[key] for key in ws.rows.held.get(worker.id, [])]
+    mine = [task for task in held if task.worker_id == worker.id and task.is_attempt_live]
+    cancel = [task for task in mine if task.state is TaskState.CANCELLING]
+    return c.SessionAnswer(
+        decision.worker,
+        lease,
+        stop,
+        tuple(c.TaskRef(task.id, task.attempt) for task in cancel),
+        frozenset(c.TaskRef(task.id, task.attempt) for task in mine),
+    )
+
+
+def close_session(ws: WorkingSet, command: c.CloseSession) -> c.WorkDone:
+    """Suspect a worker whose current session was closed by its peer."""
+    worker = ws.workers.get(command.worker_id)
+    is_current = worker is not None and worker.session_no == command.session_no
+    lease = ws.leases.get(command.worker_id)
+    if not is_current or lease is None or _is_heard_since(ws, lease, command):
+        return c.WorkDone(0)
+    ws.suspect(command.worker_id, lease_rules.SessionLost(ws.settings.suspect_grace_ms))
+    return c.WorkDone(1)
+
+
+def _is_heard_since(ws: WorkingSet, lease: Lease, command: c.CloseSession) -> bool:
+    """Tell whether a heartbeat was accepted after the loss, which had to wait for its batch."""
+    if command.token is not None:
+        return lease.token > command.token
+    if command.lost_at_mono_ms is None:
+        return False
+    return lease.beat_at_ms > ws.now_ms - (ws.clock.monotonic_ms() - command.lost_at_mono_ms)
+
+
+def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> c.WorkDone:
+    """End the suspicion of workers that lost their sessions together with many others."""
+    spared = sorted(command.worker_ids & ws.leases.keys())
+    for worker_id in spared:
+        ws.resume(worker_id)
+    return c.WorkDone(len(spared))
+
+
+def fail_call(ws: WorkingSet, command: c.FailCall) -> c.WorkDone:
+    """Count a failed call to a served worker."""
+    worker = _calling(ws, command.namespace, command.worker_id)
+    ws.failed_leases.append(worker.id)
+    return c.WorkDone(1)
+
+
+def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
+    """Apply deltas or a full held set; both are idempotent."""
+    stop: tuple[c.TaskRef, ...] = bind(ws, command, command.bound)
+    for ref in command.unbound:
+        lose(ws, command.namespace, command.worker_id, ref)
+    if command.held is not None:
+        worker = ws.workers.get(command.worker_id)
+        if worker is not None and worker.namespace == command.namespace:
+            stop += reconcile(ws, worker, command.held, heard_at_ms=command.previous_beat_at_ms)
+    return c.HeldAnswer(stop)
+
+
+def bind(
+    ws: WorkingSet,
+    command: c.ReportHeld,
+    refs: Iterable[c.TaskRef],
+) -> tuple[c.TaskRef, ...]:
+    """Confirm attempts; return those that are not this worker's any more."""
+    stop = []
+    for ref in refs:
+        key = (command.namespace, ref.task_id)
+        event = task_event.Confirmed(attempt=ref.attempt, worker_id=command.worker_id)
+        if key not in ws.tasks or isinstance(ws.apply(key, event), Rejection):
+            stop.append(ref)
+    return tuple(stop)
+
+
+def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: c.TaskRef) -> None:
+    """Note that a worker no longer knows an attempt; one that is over changes nothing."""
+    key = (namespace, ref.task_id)
+    if key in ws.tasks:
+        ws.apply(key, task_event.TaskLost(attempt=ref.attempt, worker_id=worker_id))
+
+
+def reconcile(
+    ws: WorkingSet,
+    worker: Worker,
+    reported: tuple[c.TaskRef, ...],
+    *,
+    heard_at_ms: int,
+    session_no: int | None = None,
+) -> tuple[c.TaskRef, ...]:
+    """Compare what a worker says it holds with what it holds; return what it has to stop."""
+    said = set(reported)
+    if heard_at_ms > ws.now_ms:
+        # The clock went back since: no confirmation can be told to be older than that heartbeat.
+        heard_at_ms = 0
+    for key in ws.rows.held.get(worker.id, []):
+        task = ws.tasks[key]
+        if task.worker_id == worker.id and task.is_attempt_live:
+            event = _missing(task, said, heard_at_ms, session_no)
+            if event is not None:
+                ws.apply(key, event)
+    stop = []
+    for ref in reported:
+        key = (worker.namespace, ref.task_id)
+        if not _is_bound(ws, key, ref, worker.id):
+            stop.append(ref)
+    return tuple(stop)
+
+
+def _missing(
+    task: Task,
+    said: set[c.TaskRef],
+    heard_at_ms: int,
+    session_no: int | None,
+) -> task_event.TaskEvent | None:
+    """Return what the absence of a held attempt means; a younger confirmation may have crossed."""
+    if c.TaskRef(task.id, task.attempt) in said:
+        return None
+    if task.state is TaskState.DISPATCHED:
+        if session_no is None or task.session_no >= session_no:
+            return None
+        return task_event.DeliveryMissed(attempt=task.attempt, worker_id=task.worker_id)
+    if task.progress.confirmed_at_ms > heard_at_ms:
+        return None
+    return task_event.TaskLost(attempt=task.attempt, worker_id=task.worker_id)
+
+
+def _is_bound(ws: WorkingSet, key: TaskKey, ref: c.TaskRef, worker_id: str) -> bool:
+    task = ws.tasks.get(key)
+    if task is None or task.worker_id != worker_id or not is_live(task, ref.attempt):
+        return False
+    if task.state is TaskState.DISPATCHED:
+        ws.apply(key, task_event.Confirmed(attempt=ref.attempt, worker_id=worker_id))
+    return True
+
+
+def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> c.WorkDone:
+    """Take the workers offline whose leases were deleted as over."""
+    for worker_id, reason in ws.rows.judged.items():
+        ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
+    count = len(ws.rows.judged)
+    return c.WorkDone(count, has_more=count >= command.amount)
+
+
+def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
+    """End a bounded number of attempts of an offline worker, each exactly once.
+
+    Exclusive ones stay with it until its lease would have been over; their own timers end them.
+    """
+    worker = ws.workers.get(command.worker_id)
+    if worker is None or not worker.release_pending:
+        return c.WorkDone(0)
+    lease_until_ms, lease_ms = ws.rows.ended_leases.get(worker.id, (0, 0))
+    if worker.end_reason is EndReason.DEREGISTERED:
+        lease_until_ms = lease_ms = 0
+    held = ws.rows.held.get(worker.id, [])
+    assert worker.ended_at_ms is not None
+    loss = crash_guard.loss_of(
+        [ws.tasks[key] for key in held],
+        at_ms=worker.ended_at_ms,
+        control=ws.rows.control.get(worker.id, ControlGroup()),
+    )
+    lost = task_event.WorkerLost(
+        worker_id=worker.id, lease_until_ms=lease_until_ms, lease_ms=lease_ms, loss=loss
+    )
+    for key in held:
+        ws.apply(key, lost)
+        if crash_guard.explains_death(ws.tasks[key].progress):
+            ws.explained_ends.add(worker.id)
+    kept_count = sum(ws.tasks[key].progress.release_at_ms > 0 for key in held)
+    has_more = len(held) >= command.amount
+    if not has_more:
+        ws.apply_worker(worker.id, worker_rules.HeldReleased())
+        ws.forgotten_leases.add(worker.id)
+    return c.WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)
+
+
+def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
+    """Set the brakes of a queue."""
+    if not ws.has_namespace(command.namespace):
+        raise not_found("Namespace", command.namespace)
+    key = (command.namespace, command.name)
+    old = ws.queues.get(key, Queue(command.namespace, command.name))
+    queue = Queue(
+        command.namespace,
+        command.name,
+        old.is_paused if command.is_paused is None else command.is_paused,
+        old.concurrency_max if command.concurrency_max is None else command.concurrency_max,
+        old.version,
+    )
+    ws.queues[key] = ws.changed_queues[key] = queue
+    if queue != old:
+        _record(ws, AuditAction.QUEUE_SET, command, command.name, _brakes(queue))
+    # A brake that was released lets out what waits behind it.
+    ws.effects.append(WakeQueue(command.namespace, command.name))
+    return queue
+
+
+def _brakes(queue: Queue) -> str:
+    state = "paused" if queue.is_paused else "open"
+    return f"{state}, at most {queue.concurrency_max}" if queue.concurrency_max else state

@@ -1,0 +1,183 @@
+"""The heartbeat lane's transaction: leases and tokens, one narrow row per heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.lease import Lease
+from tenure.core.worker.record import Worker, WorkerStatus
+from tenure.engine import command as c
+from tenure.engine.settings import Settings
+from tenure.errors import Rejection
+from tenure.store.table import lease as lease_table
+from tenure.store.table import task as task_table
+from tenure.store.table import worker as worker_table
+from tenure.store.transaction import Position, Tx
+
+Placed = tuple[int, c.Heartbeat]
+"""A heartbeat and its place among the commands of the batch."""
+
+
+class Beaten(msgspec.Struct, frozen=True):
+    """The answers of one heartbeat batch, the store's time, and the workers that were read."""
+
+    answers: list[object]
+    now_ms: int
+    workers: dict[str, Worker]
+
+
+async def run(
+    tx: Tx,
+    commands: Sequence[c.HeartbeatCommand],
+    settings: Settings,
+    position: Position,
+) -> Beaten:
+    """Renew the leases whose token matches; say why to the others.
+
+    ``position`` is what this server has seen of its database.
+    """
+    answers: list[object] = [None] * len(commands)
+    now_ms = await tx.now_ms()
+    waiting: list[Placed] = []
+    touches: list[tuple[int, c.TouchServer]] = []
+    spoken_for: set[str] = set()
+    for index, command in enumerate(commands):
+        # First what nearly all are: the answer no takes three times as long.
+        if isinstance(command, c.Heartbeat):
+            asks = command.beat.lease_ms
+            waiting.append((index, _granted(command, settings) if asks else command))
+            if command.speaker is not None:
+                spoken_for.add(command.worker_id)
+        else:
+            touches.append((index, command))
+    workers: dict[str, Worker] = {}
+    if spoken_for:
+        workers, waiting = await _compare_keys(tx, spoken_for, waiting, answers)
+    while waiting:
+        # One heartbeat per worker and round: a second one meets the token that the first made.
+        first: dict[str, Placed] = {}
+        later = [each for each in waiting if first.setdefault(each[1].worker_id, each) is not each]
+        workers.update(await _beat(tx, list(first.values()), now_ms, answers))
+        waiting = later
+    for index, touch in touches:
+        seen = (position.system_id, position.timeline)
+        await tx.one("touch_server", touch.server_id, now_ms, *seen)
+        answers[index] = now_ms
+    return Beaten(answers, now_ms, workers)
+
+
+async def _compare_keys(
+    tx: Tx,
+    spoken_for: set[str],
+    waiting: list[Placed],
+    answers: list[object],
+) -> tuple[dict[str, Worker], list[Placed]]:
+    """Read workers, and keep the heartbeats that come with their keys."""
+    workers = {each.id: each for each in await worker_table.read_workers(tx, spoken_for)}
+    return workers, [each for each in waiting if _is_its_own(each, workers, answers)]
+
+
+def _is_its_own(placed: Placed, workers: dict[str, Worker], answers: list[object]) -> bool:
+    """Tell whether a heartbeat comes with the API key of its worker; if not, answer it."""
+    index, command = placed
+    worker = workers.get(command.worker_id)
+    if worker is None or worker.namespace != command.namespace:
+        # There is no such worker here, as the lease will tell.
+        return True
+    refusal = worker_rules.speaker_refusal(worker, command.speaker)
+    if refusal is not None:
+        answers[index] = refusal.to_error()
+    return refusal is None
+
+
+def _granted(command: c.Heartbeat, settings: Settings) -> c.Heartbeat:
+    """Let a worker ask for another lease, within the limits."""
+    asked_ms = command.beat.lease_ms
+    lease_ms = min(max(asked_ms, settings.lease_least_ms), settings.lease_most_ms)
+    if lease_ms == asked_ms:
+        return command
+    return replace(command, beat=replace(command.beat, lease_ms=lease_ms))
+
+
+async def _beat(
+    tx: Tx,
+    commands: Sequence[Placed],
+    now_ms: int,
+    answers: list[object],
+) -> dict[str, Worker]:
+    """Renew, answer, and return the workers that were read for the answers."""
+    renewed = {
+        lease.worker_id: lease
+        for lease in await lease_table.beat_leases(
+            tx,
+            [(x.worker_id, x.namespace, x.beat) for _, x in commands],
+            now_ms,
+        )
+    }
+    workers, leases = await _look_closer(tx, commands, renewed)
+    cancels = await _load_cancels(tx, commands, renewed)
+    for index, command in commands:
+        lease = renewed.get(command.worker_id)
+        if lease is None:
+            answers[index] = _refusal(command, workers, leases).to_error()
+        elif command.wants_cancels:
+            worker = workers.get(command.worker_id)
+            is_draining = worker is not None and worker.status is WorkerStatus.DRAINING
+            cancel = tuple(cancels.get(command.worker_id, ()))
+            answers[index] = c.Renewed(lease, should_drain=is_draining, cancel=cancel)
+        else:
+            answers[index] = c.Renewed(lease)
+    return workers
+
+
+async def _look_closer(
+    tx: Tx,
+    commands: Sequence[Placed],
+    renewed: dict[str, Lease],
+) -> tuple[dict[str, Worker], dict[str, Lease]]:
+    """Read what explains a refusal, and the status where a poll has no other way to hear of it."""
+    refused: set[str] = set()
+    if len(renewed) < len(commands):
+        refused = {x.worker_id for _, x in commands if x.worker_id not in renewed}
+    asked = {x.worker_id for _, x in commands if x.wants_cancels}
+    workers: dict[str, Worker] = {}
+    leases: dict[str, Lease] = {}
+    if refused:
+        leases = {each.worker_id: each for each in await lease_table.read_leases(tx, refused)}
+    if refused or asked:
+        workers = {each.id: each for each in await worker_table.read_workers(tx, refused | asked)}
+    return workers, leases
+
+
+async def _load_cancels(
+    tx: Tx,
+    commands: Sequence[Placed],
+    renewed: dict[str, Lease],
+) -> dict[str, list[c.TaskRef]]:
+    asked = {x.worker_id for _, x in commands if x.wants_cancels and x.worker_id in renewed}
+    found: dict[str, list[c.TaskRef]] = {}
+    if asked:
+        for worker_id, task_id, attempt in await task_table.load_cancelling(tx, asked):
+            found.setdefault(worker_id, []).append(c.TaskRef(task_id, attempt))
+    return found
+
+
+def _refusal(
+    command: c.Heartbeat,
+    workers: dict[str, Worker],
+    leases: dict[str, Lease],
+) -> Rejection:
+    lease = leases.get(command.worker_id)
+    if lease is not None and lease.namespace == command.namespace:
+        return lease_rules.token_mismatch(command.worker_id, lease.token)
+    worker = workers.get(command.worker_id)
+    is_ours = worker is not None and worker.namespace == command.namespace
+    return worker_rules.inactive(
+        command.worker_id,
+        worker.end_reason if worker is not None and is_ours else None,
+    )

@@ -1,0 +1,117 @@
+"""Runs the batches of the heartbeat lane, and knows from them how well this server hears."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import structlog
+
+from tenure.core.worker import judge_readiness as sight_rules
+from tenure.core.worker.judge_readiness import Sight
+from tenure.engine import command as c
+from tenure.engine.batch import split
+from tenure.engine.batch.split import Haste
+from tenure.engine.clock import Clock
+from tenure.engine.lane import Entry, resolve
+from tenure.engine.meter import Meter
+from tenure.engine.settings import Settings
+from tenure.engine.worker import heartbeat
+from tenure.engine.worker.session_loss import SessionWatch
+from tenure.engine.worker.worker_key import WorkerKeys
+from tenure.store.failure import Blocked, Conflict, Lost
+from tenure.store.transaction import LaneName, Store, Tx
+
+log = structlog.get_logger("tenure.engine")
+BeatEntry = Entry[c.HeartbeatCommand]
+Lose = Callable[[Sequence[Entry[Any]], Lost], None]
+
+
+class HeartbeatRun:
+    """What the heartbeat lane does with a batch; ``lose`` answers those of one that failed."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        *,
+        meter: Callable[[], Meter],
+        lose: Lose,
+        pause: Callable[[str], Awaitable[None]] | None,
+    ) -> None:
+        """Start without having heard of the store."""
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._meter = meter
+        self._lose = lose
+        self.sight: Sight | None = None
+        self.sessions = SessionWatch()
+        self.worker_keys = WorkerKeys(clock)
+        self._pause = pause
+
+    async def run(self, entries: Sequence[BeatEntry], haste: Haste | None = None) -> None:
+        """Renew what is asked for in one transaction, and answer."""
+        await self._slow("before batch")
+        commands = [command for command, _ in entries]
+        began = self._meter().now()
+
+        async def body(tx: Tx) -> heartbeat.Beaten:
+            if haste is not None:
+                await haste.apply(tx)
+            return await heartbeat.run(tx, commands, self._settings, self._store.position)
+
+        try:
+            beaten = await self._store.transaction(body, LaneName.HEARTBEAT)
+        except Lost as lost:
+            self._lose(entries, lost)
+            return
+        except Blocked as blocked:
+            await self._run_parts(entries, haste, blocked)
+            return
+        except Conflict as conflict:
+            self._lose(entries, Lost(str(conflict), reason="conflict"))
+            return
+        except Exception:
+            log.exception("heartbeats.failed", size=len(entries))
+            self._lose(entries, Lost("The batch failed.", reason="internal"))
+            return
+        self._see(beaten.now_ms)
+        self.worker_keys.learn(beaten.workers.values())
+        await self._slow("after commit")
+        for (command, future), answer in zip(entries, beaten.answers, strict=True):
+            if future.cancelled():
+                self.sessions.unanswered(command, answer, mono_ms=self._clock.monotonic_ms())
+            else:
+                resolve(future, answer)
+        self._meter().ran(LaneName.HEARTBEAT, len(entries), began)
+        self._meter().refused(beaten.answers)
+
+    async def _run_parts(
+        self,
+        entries: Sequence[BeatEntry],
+        haste: Haste | None,
+        blocked: Blocked,
+    ) -> None:
+        """Find the heartbeat whose row somebody keeps; the others are not disturbed."""
+        mono_ms = self._clock.monotonic_ms()
+        if haste is None:
+            log.warning("heartbeats.blocked", size=len(entries), error=str(blocked))
+            haste = Haste.from_now(mono_ms)
+        if len(entries) == 1 or mono_ms >= haste.ends_at_mono_ms:
+            self._lose(entries, Lost(str(blocked), reason="conflict"))
+            return
+        for some in split.halves(entries):
+            await self.run(some, haste)
+
+    def _see(self, now_ms: int) -> None:
+        mono_ms = self._clock.monotonic_ms()
+        if self.sight is None:
+            self.sight = sight_rules.begin(mono_ms=mono_ms, store_now_ms=now_ms)
+        else:
+            self.sight = sight_rules.commit(self.sight, mono_ms=mono_ms, store_now_ms=now_ms)
+
+    async def _slow(self, point: str) -> None:
+        if self._pause is not None:
+            await self._pause(point)

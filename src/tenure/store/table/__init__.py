@@ -1,0 +1,5 @@
+"""The statements by what they mean: records in, records out. Nothing is decided here.
+
+One file per table or per kind of look; the names of statements stay inside. ``codec`` stands
+between rows and records, ``damaged_row`` reads what is not as it was written.
+"""

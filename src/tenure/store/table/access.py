@@ -1,0 +1,184 @@
+"""Who may call and what was administered: keys, disabled namespaces and the audit log.
+
+Whatever changes who may call locks one row first and raises its version: servers do so one after
+the other, and a look at that row tells whether there is something new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from tenure.core.access.api_key import ApiKey, Role
+from tenure.core.access.audit import AuditFilter, AuditRecord
+from tenure.core.queue import Namespace
+from tenure.store.table import codec
+from tenure.store.table.codec import AnyRow
+from tenure.store.transaction import Tx
+
+
+class AccessState(msgspec.Struct, frozen=True):
+    """All that a server has to remember: the live keys, and the namespaces that are disabled.
+
+    ``has_keys`` tells whether there has ever been a key: their rows stay for ever.
+    """
+
+    version: int
+    now_ms: int
+    keys: list[ApiKey]
+    disabled: frozenset[str]
+    has_keys: bool
+
+
+class KeyPlace(msgspec.Struct, frozen=True, gc=False):
+    """Behind which key a part of the list of keys begins, and how many rows it may have."""
+
+    created_at_ms: int
+    key_id: str
+    amount: int
+
+
+async def read_version(tx: Tx) -> tuple[int, int]:
+    """Return how often access has changed, and the time."""
+    return _version(await tx.one("read_access")), await tx.now_ms()
+
+
+async def lock_version(tx: Tx) -> int:
+    """Let nobody else change access for the rest of this transaction; return its version."""
+    return _version(await tx.one("lock_access"))
+
+
+async def raise_version(tx: Tx) -> int:
+    """Note that access was changed; return its new version."""
+    return _version(await tx.one("raise_access"))
+
+
+def _version(rows: Sequence[Sequence[object]]) -> int:
+    return cast("int", rows[0][0])
+
+
+async def read_state(tx: Tx) -> AccessState:
+    """Read what a server remembers; the version first, so that it is never too new for the rest."""
+    version, now_ms = await read_version(tx)
+    keys = [key_from(row) for row in await tx.one("list_live_api_keys", now_ms)]
+    disabled = frozenset(cast("str", row[0]) for row in await tx.one("list_disabled_namespaces"))
+    has_keys = bool(keys) or bool(await tx.one("find_api_key"))
+    return AccessState(version, now_ms, keys, disabled, has_keys)
+
+
+async def lock_keys(tx: Tx, key_ids: Iterable[str]) -> list[ApiKey]:
+    """Lock keys, those that there are."""
+    rows = await tx.each("lock_api_keys", [(each,) for each in sorted(key_ids)])
+    return [key_from(row) for row in rows]
+
+
+async def read_keys(tx: Tx, key_ids: Iterable[str]) -> list[ApiKey]:
+    """Read keys, those that there are."""
+    rows = await tx.each("read_api_keys", [(each,) for each in sorted(key_ids)])
+    return [key_from(row) for row in rows]
+
+
+async def list_keys(tx: Tx, scope: Sequence[str], place: KeyPlace) -> list[ApiKey]:
+    """Return keys, newest first, all of whose namespaces are in ``scope``; an empty one has all."""
+    given = (codec.names_to(scope), place.created_at_ms, place.key_id, place.amount)
+    return [key_from(row) for row in await tx.one("list_api_keys", *given)]
+
+
+async def count_live_keys(tx: Tx, now_ms: int) -> int:
+    """Count the keys that are neither revoked nor expired."""
+    rows = await tx.one("count_live_api_keys", now_ms)
+    return cast("int", rows[0][0])
+
+
+async def insert_keys(tx: Tx, keys: Iterable[ApiKey]) -> None:
+    """Write new keys."""
+    await tx.each("insert_api_keys", [_inserted(key) for key in keys])
+
+
+def _inserted(key: ApiKey) -> tuple[object, ...]:
+    return (
+        key.id,
+        key.name,
+        key.role,
+        codec.names_to(key.namespaces),
+        key.secret_digest,
+        key.created_at_ms,
+        key.created_by,
+        key.expires_at_ms,
+        key.revoked_at_ms,
+    )
+
+
+async def revoke_keys(tx: Tx, keys: Iterable[ApiKey]) -> None:
+    """Write when keys were revoked; the first time stays."""
+    await tx.each("revoke_api_keys", [(key.id, key.revoked_at_ms) for key in keys])
+
+
+async def touch_keys(tx: Tx, used: Mapping[str, int]) -> None:
+    """Write when keys were used last; time never goes back."""
+    await tx.each("touch_api_keys", sorted(used.items()))
+
+
+async def set_namespaces(tx: Tx, namespaces: Iterable[Namespace]) -> None:
+    """Write which namespaces are disabled."""
+    await tx.each("set_namespace", [(each.name, each.is_disabled) for each in namespaces])
+
+
+async def insert_audit(tx: Tx, records: Iterable[AuditRecord]) -> None:
+    """Write what was administered."""
+    await tx.each("insert_audit", [_audited(each) for each in records])
+
+
+def _audited(record: AuditRecord) -> tuple[object, ...]:
+    return (
+        record.id,
+        record.at_ms,
+        record.actor,
+        record.action,
+        codec.names_to(record.namespaces),
+        record.target,
+        record.detail,
+    )
+
+
+async def list_audit(
+    tx: Tx,
+    scope: Sequence[str],
+    where: AuditFilter,
+    *,
+    before_id: str,
+    amount: int,
+) -> list[AuditRecord]:
+    """Return records, newest first, that concern nothing outside ``scope``."""
+    given = (codec.names_to(scope), where.namespace, where.action, where.actor)
+    return [_audit_from(row) for row in await tx.one("list_audit", *given, before_id, amount)]
+
+
+def key_from(row: AnyRow) -> ApiKey:
+    """Make a key from its row."""
+    return ApiKey(
+        id=row[0],
+        name=row[1],
+        role=Role(row[2]),
+        namespaces=codec.names_from(row[3]),
+        secret_digest=row[4],
+        created_at_ms=row[5],
+        created_by=row[6],
+        expires_at_ms=row[7],
+        revoked_at_ms=row[8],
+        last_used_at_ms=row[9],
+    )
+
+
+def _audit_from(row: AnyRow) -> AuditRecord:
+    return AuditRecord(
+        id=row[0],
+        at_ms=row[1],
+        actor=row[2],
+        action=row[3],
+        namespaces=codec.names_from(row[4]),
+        target=row[5],
+        detail=row[6],
+    )

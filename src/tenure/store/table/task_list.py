@@ -1,0 +1,146 @@
+"""The list of tasks, live and finished: which are on a page, and how many there are.
+
+A look reads a bounded number of rows, however few of them pass the filter. What it did not get to
+is on the next page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tenure.core.filter import TaskFilter
+from tenure.core.task.record import TERMINAL, Task, TaskState
+from tenure.store.table import codec, listing
+from tenure.store.table.damaged_row import tasks_from
+from tenure.store.table.listing import Slice, Total
+from tenure.store.transaction import Tx
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Ids of tasks, newest first; ``end_id`` is where the look ended while rows were left."""
+
+    ids: tuple[str, ...]
+    end_id: str | None = None
+
+
+class _Source(msgspec.Struct, frozen=True):
+    """Rows in the order of the list, and the statements that look at them."""
+
+    find: str
+    count: str
+
+
+_LIVE: Final = _Source("find_live_tasks", "count_live_tasks")
+_FINISHED: Final = _Source("find_finished_tasks", "count_finished_tasks")
+_UNSUCCESSFUL: Final = _Source("find_unsuccessful_tasks", "count_unsuccessful_tasks")
+# Workers hold them, always: if few tasks are held, they are found among those.
+_HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
+
+
+async def find_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> Found:
+    """Return the tasks of a page; one that moves into history keeps its place."""
+    looks = [await _look(tx, namespace, where, part, each) for each in _sources(where.state)]
+    ends = [each.end_id for each in looks if each.end_id is not None]
+    ids = sorted((each for look in looks for each in look.ids), reverse=True)
+    if not ends:
+        return Found(tuple(ids[: part.amount]))
+    # Behind the end of one look there may be newer tasks than some that the other has found.
+    end_id = max(ends)
+    return Found(tuple(each for each in ids if each >= end_id)[: part.amount], end_id)
+
+
+async def load_tasks(tx: Tx, namespace: str, ids: Sequence[str]) -> list[Task]:
+    """Return tasks in the given order, without their payloads."""
+    keys = [(namespace, each) for each in ids]
+    live = await tx.each("list_live_tasks", keys)
+    found = {each.id: each for each in tasks_from(live, codec.task_from)}
+    missing = [key for key in keys if key[1] not in found]
+    finished = await tx.each("list_finished_tasks", missing)
+    found |= {each.id: each for each in tasks_from(finished, codec.finished_from)}
+    return [found[each] for each in ids if each in found]
+
+
+async def count_tasks(tx: Tx, namespace: str, where: TaskFilter, *, amount: int) -> Total:
+    """Count what the list has among the first ``amount`` rows of each source."""
+    totals = [await _count(tx, namespace, where, each, amount) for each in _sources(where.state)]
+    return Total(sum(each.count for each in totals), all(each.is_exact for each in totals))
+
+
+def _sources(state: TaskState | None) -> tuple[_Source, ...]:
+    """Return where tasks in a state may be."""
+    if state is None:
+        return (_LIVE, _FINISHED)
+    if state not in TERMINAL:
+        return (_LIVE,)
+    return (_FINISHED,) if state is TaskState.SUCCEEDED else (_UNSUCCESSFUL,)
+
+
+async def _look(
+    tx: Tx,
+    namespace: str,
+    where: TaskFilter,
+    part: Slice,
+    source: _Source,
+) -> Found:
+    if source is _LIVE:
+        few = await _find_few(tx, namespace, where, part)
+        if few is not None:
+            return Found(few)
+    given = (*_given(namespace, where), part.position, part.seen_max, part.amount)
+    rows: list[codec.AnyRow] = list(await tx.one(source.find, *given))
+    is_cut = bool(rows) and rows[-1][2] == part.seen_max
+    return Found(tuple(row[0] for row in rows if row[1]), rows[-1][0] if is_cut else None)
+
+
+async def _find_few(
+    tx: Tx,
+    namespace: str,
+    where: TaskFilter,
+    part: Slice,
+) -> tuple[str, ...] | None:
+    """Find what an index has that is not in the order of the list, if it has few enough to sort."""
+    if where.queue:
+        name = "find_queue_tasks"
+    elif where.state in _HELD:
+        name = "find_held_tasks"
+    else:
+        return None
+    given = (*_given(namespace, where), part.position, part.seen_max, part.amount)
+    (_, seen_count), *rows = list[codec.AnyRow](await tx.one(name, *given))
+    return None if seen_count >= part.seen_max else tuple(row[0] for row in rows)
+
+
+async def _count(
+    tx: Tx,
+    namespace: str,
+    where: TaskFilter,
+    source: _Source,
+    amount: int,
+) -> Total:
+    if source is _LIVE and where.queue:
+        return await _count_queue(tx, namespace, where, amount)
+    if source is _LIVE:
+        few = await _find_few(tx, namespace, where, Slice(listing.NEWEST, amount, amount))
+        if few is not None:
+            return Total(len(few), is_exact=True)
+    rows = await tx.one(source.count, *_given(namespace, where), amount)
+    return listing.total_from(rows, amount)
+
+
+async def _count_queue(tx: Tx, namespace: str, where: TaskFilter, amount: int) -> Total:
+    """Count the live tasks of a queue, among the first ``amount`` of them."""
+    counts = await listing.count_queues(tx, namespace, [where.queue], amount=amount)
+    seen = listed = 0
+    for type_, states in counts.get(where.queue, {}).items():
+        for state, count in states.items():
+            seen += count
+            if where.type in {"", type_} and where.state in {None, state}:
+                listed += count
+    return Total(listed, seen < amount)
+
+
+def _given(namespace: str, where: TaskFilter) -> tuple[object, ...]:
+    return namespace, where.queue, where.type, where.state or ""
