@@ -1,4 +1,4 @@
-"""Makes ``tenure/sdk/sync_client.py`` from the public signatures of the asynchronous client.
+"""Makes ``tenure/sdk/client/sync_client.py`` from the public signatures of the asynchronous client.
 
 >>> python -m tools.make_sync_client            # write it
 >>> python -m tools.make_sync_client --check    # fail if it is not what would be written
@@ -15,7 +15,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 SOURCES: Final = ("handle", "completion", "client")
-TARGET: Final = ROOT / "src" / "tenure" / "sdk" / "sync_client.py"
+TARGET: Final = ROOT / "src" / "tenure" / "sdk" / "client" / "sync_client.py"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # How names of the asynchronous side are called on this one.
@@ -88,8 +88,8 @@ def make_imports(trees: list[ast.Module], body: str) -> str:
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     places = {
         "Iterator": "collections.abc",
-        "Anchor": "tenure.sdk.connection_thread",
-        "Inbox": "tenure.sdk.connection_thread",
+        "Anchor": "tenure.sdk.transport.connection_thread",
+        "Inbox": "tenure.sdk.transport.connection_thread",
         "TYPE_CHECKING": "typing",
         "TypeVar": "typing",
         "ParamSpec": "typing",

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tenure.errors import TenureError
-    from tenure.sdk.activity import activity
+    from tenure.sdk.activity.context import Info, Stopped, StopReason
+    from tenure.sdk.activity.decorator import activity
+    from tenure.sdk.activity.definition import Activity, Call
+    from tenure.sdk.activity.option import RetryPolicy
     from tenure.sdk.client import Client, Completion, Handle, TaskInfo
-    from tenure.sdk.context import Info, Stopped, StopReason
-    from tenure.sdk.definition import Activity, Call
+    from tenure.sdk.client.sync_client import SyncClient, SyncCompletion, SyncHandle
     from tenure.sdk.failure import (
         ApplicationError,
         CancelTimedOut,
@@ -28,34 +30,32 @@ if TYPE_CHECKING:
         WorkersLost,
         WorkerSuperseded,
     )
-    from tenure.sdk.option import RetryPolicy
     from tenure.sdk.payload import Codec, Payload, PayloadError
-    from tenure.sdk.sync_client import SyncClient, SyncCompletion, SyncHandle
-    from tenure.sdk.tls import TLS
+    from tenure.sdk.transport.tls import TLS
     from tenure.sdk.worker.worker import Worker
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "TLS": "tenure.sdk.tls",
-    "Activity": "tenure.sdk.definition",
+    "TLS": "tenure.sdk.transport.tls",
+    "Activity": "tenure.sdk.activity.definition",
     "ApplicationError": "tenure.sdk.failure",
-    "Call": "tenure.sdk.definition",
+    "Call": "tenure.sdk.activity.definition",
     "CancelTimedOut": "tenure.sdk.failure",
     "Client": "tenure.sdk.client",
     "Codec": "tenure.sdk.payload",
     "Completion": "tenure.sdk.client",
     "Handle": "tenure.sdk.client",
-    "Info": "tenure.sdk.context",
+    "Info": "tenure.sdk.activity.context",
     "Payload": "tenure.sdk.payload",
     "PayloadError": "tenure.sdk.payload",
     "RemoteError": "tenure.sdk.failure",
-    "RetryPolicy": "tenure.sdk.option",
-    "StopReason": "tenure.sdk.context",
-    "Stopped": "tenure.sdk.context",
-    "SyncClient": "tenure.sdk.sync_client",
-    "SyncCompletion": "tenure.sdk.sync_client",
-    "SyncHandle": "tenure.sdk.sync_client",
+    "RetryPolicy": "tenure.sdk.activity.option",
+    "StopReason": "tenure.sdk.activity.context",
+    "Stopped": "tenure.sdk.activity.context",
+    "SyncClient": "tenure.sdk.client.sync_client",
+    "SyncCompletion": "tenure.sdk.client.sync_client",
+    "SyncHandle": "tenure.sdk.client.sync_client",
     "TaskCancelled": "tenure.sdk.failure",
     "TaskFailed": "tenure.sdk.failure",
     "TaskInfo": "tenure.sdk.client",
@@ -67,7 +67,7 @@ _HOME = {
     "WorkerEvicted": "tenure.sdk.failure",
     "WorkerSuperseded": "tenure.sdk.failure",
     "WorkersLost": "tenure.sdk.failure",
-    "activity": "tenure.sdk.activity",
+    "activity": "tenure.sdk.activity.decorator",
 }
 
 __all__ = [

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import structlog
 
+from tenure.api.guard.redaction import REDACTED, shown_error, shown_value
 from tenure.api.log import configure_logging
-from tenure.api.redaction import REDACTED, shown_error, shown_value
 from tenure.core.worker.record import Worker
 from tenure.errors import InvalidArgument, NotFound
 from tests.api.log_canary import KEY, TOKEN

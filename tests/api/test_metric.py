@@ -16,10 +16,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import tenure
-from tenure.api import exposition
-from tenure.api.metric import Metrics, metrics_response
-from tenure.api.queue_label import QueueLabels
-from tenure.api.sampler import Sampler
+from tenure.api.metrics import exposition
+from tenure.api.metrics.metric import Metrics, metrics_response
+from tenure.api.metrics.queue_label import QueueLabels
+from tenure.api.metrics.sampler import Sampler
 from tenure.core.limits import METRIC_METHODS_MAX
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import WorkerMode

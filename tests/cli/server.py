@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from tenure.cli.server import LISTENING
+from tenure.cli.command.server import LISTENING
 from tests.secret_scan import check_logs
 
 STOP_SECONDS_MAX: Final = 30.0

@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from tenure.cli import file_watch
-from tenure.cli.worker_command import REGISTERED
+from tenure.cli.command.worker_process import REGISTERED
+from tenure.cli.dev import file_watch
 from tests.cli.command_process import CommandProcess, field
 from tests.cli.conftest import eventually, invoke, read
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 import tenure
-from tenure.cli import diagnosis_view
+from tenure.cli.show import diagnosis_view
 from tenure.v1 import admin_service_pb2 as pb
 from tests.cli.conftest import Run, invoke, read
 from tests.cli.server import ServerProcess

@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
-from tenure.cli.invocation import Invocation, with_server
 
 
 def _ended(*, error: Exception | None, is_pressed: bool) -> int:

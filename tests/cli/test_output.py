@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tenure.cli.output import encoded
+from tenure.cli.show.output import encoded
 from tests.cli.conftest import Run
 from tests.cli.server import CLI, ServerProcess
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tenure.api.http.view import QueueItem
-from tenure.cli.view import QueueView
+from tenure.cli.show.view import QueueView
 from tests.cli.conftest import Run, read
 
 

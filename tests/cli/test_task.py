@@ -9,7 +9,7 @@ import pytest
 
 from tenure.api.http.view import AttemptItem
 from tenure.api.http.view import TaskView as HttpTaskView
-from tenure.cli.view import AttemptView, TaskView
+from tenure.cli.show.view import AttemptView, TaskView
 from tests.cli.conftest import Run, eventually, read
 from tests.cli.server import ServerProcess
 from tests.cli.worker import SmallWorker

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.cli.text import (
+from tenure.cli.show.text import (
     age_text,
     clean,
     duration_text,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tenure.cli.invocation import Invocation
+from tenure.cli.client.invocation import Invocation
 from tests.api.tls.authority import Authority, Pair, files_of
 from tests.api.tls.running import Running, running
 from tests.cli.command_process import CommandProcess

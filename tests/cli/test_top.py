@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tenure.cli.top_look import Frame, TopQueue, TopWorker, read_metrics
-from tenure.cli.top_screen import drawn
+from tenure.cli.show.top_look import Frame, TopQueue, TopWorker, read_metrics
+from tenure.cli.show.top_screen import drawn
 from tests.cli.conftest import Run, eventually, invoke, read
 from tests.cli.server import CLI, ServerProcess
 from tests.cli.terminal import Terminal

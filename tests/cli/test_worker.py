@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenure.api.http.view import WorkerItem
-from tenure.cli.view import WorkerView
+from tenure.cli.show.view import WorkerView
 from tests.cli.conftest import Run, eventually, read
 from tests.cli.server import ServerProcess
 from tests.cli.test_wait import END_SECONDS_MAX, start

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 import tenure
-from tenure.cli.worker_command import REGISTERED
+from tenure.cli.command.worker_process import REGISTERED
 from tests.cli.command_process import CommandProcess, field
 from tests.cli.conftest import Run, eventually, invoke, read
 from tests.cli.server import ServerProcess

@@ -13,7 +13,7 @@ import apsw
 import pytest
 from structlog.testing import capture_logs
 
-from tenure.cli import inspection
+from tenure.cli.database import inspection
 from tenure.core.task.record import TaskState
 from tenure.core.task.retry import ErrorCategory
 from tenure.engine.engine import Engine

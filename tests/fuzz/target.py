@@ -13,9 +13,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tenure.api.http import body, strict_json
+from tenure.api.http import body
+from tenure.api.http.edge import strict_json
+from tenure.api.http.edge.reading import read_query
 from tenure.api.http.parameter import TaskListQuery, TaskQuery, WorkerListQuery
-from tenure.api.http.reading import read_query
 from tenure.core import change_hint, check, cursor
 from tenure.core.access import api_key
 from tenure.core.access import task_token as task_tokens
@@ -24,7 +25,7 @@ from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.task.record import Spec
 from tenure.errors import InvalidArgument, InvalidToken, PayloadTooLarge
 from tenure.sdk.payload import Converter, Payload, PayloadError
-from tenure.sdk.worker import frame
+from tenure.sdk.worker.execution import frame
 from tenure.store.table import codec
 
 KEY: Final = b"k" * 32

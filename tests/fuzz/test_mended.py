@@ -13,18 +13,19 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from tenure.api.access import Access
-from tenure.api.http import body, openapi, strict_json
+from tenure.api.guard.access import Access
+from tenure.api.guard.rate_limit import Allowance
+from tenure.api.http import body, openapi
+from tenure.api.http.edge import strict_json
 from tenure.api.http.table import OPERATIONS
-from tenure.api.rate_limit import Allowance
 from tenure.api.rpc.boundary import Boundary, Context
-from tenure.api.rpc.doorkeeper import Doorkeeper
-from tenure.api.rpc.session import Session
-from tenure.api.rpc.task_service import TaskService
-from tenure.api.rpc.task_view import SpecReader
+from tenure.api.rpc.overload_interceptor import Doorkeeper
+from tenure.api.rpc.service.task_service import TaskService
+from tenure.api.rpc.session.worker_session import Session
+from tenure.api.rpc.view.task_view import SpecReader
 from tenure.core.limits import JSON_DEPTH_MAX
 from tenure.engine.engine import Engine
-from tenure.sdk.worker import frame
+from tenure.sdk.worker.execution import frame
 from tenure.v1 import session_service_pb2, task_pb2, worker_pb2
 from tenure.v1 import task_service_pb2 as pb
 from tests.api.rpc.conftest import dialect, engine, wire, world

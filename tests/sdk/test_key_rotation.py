@@ -12,8 +12,8 @@ import pytest
 from tenure import Client, SyncClient, Worker, activity
 from tenure.core.access.api_key import Role
 from tenure.engine.read import query
-from tenure.sdk.api_key import ApiKey
-from tests.sdk.test_api_key import House, double, house, until, working
+from tenure.sdk.transport.api_key import ApiKey
+from tests.sdk.transport.test_api_key import House, double, house, until, working
 
 __all__ = ["house"]
 SECONDS_MAX: Final = 30.0
@@ -139,7 +139,7 @@ async def test_clients_take_keys_from_files_and_from_the_environment(
 @pytest.fixture
 def now_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr("tenure.sdk.api_key.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tenure.sdk.transport.api_key.time.monotonic", lambda: now[0])
     return now
 
 

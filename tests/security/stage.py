@@ -16,9 +16,9 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from tenure.api.http.app import make_app
+from tenure.api.http.edge.app import make_app
 from tenure.api.readiness import Readiness
-from tenure.api.rpc import task_view
+from tenure.api.rpc.view import task_view
 from tenure.api.setting import ServerSettings
 from tenure.core.access.api_key import Role
 from tenure.core.filter import TaskFilter, WorkerFilter

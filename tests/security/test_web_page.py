@@ -14,7 +14,7 @@ import httpx
 import pytest
 import structlog
 
-from tenure.api.http.app import make_app
+from tenure.api.http.edge.app import make_app
 from tenure.api.readiness import Readiness
 from tenure.api.setting import Address, ServerSettings
 from tenure.v1 import admin_service_pb2 as admin_pb

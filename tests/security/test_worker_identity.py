@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenure.api.rate_limit import Allowance
+from tenure.api.guard.rate_limit import Allowance
 from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import worker_pb2

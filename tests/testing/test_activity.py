@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tenure import StopReason, activity
-from tenure.sdk.context import CompletesLater, Info, Stopped
+from tenure.sdk.activity.context import CompletesLater, Info, Stopped
 from tenure.testing import ActivityEnvironment, Progress, run_activity
 
 WAIT_SECONDS_MAX: Final = 20.0

@@ -14,7 +14,7 @@ from typing import Final, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from tenure.api.redaction import escaped, first_line, scrubbed, shown_traceback, shown_value
+from tenure.api.guard.redaction import escaped, first_line, scrubbed, shown_traceback, shown_value
 from tenure.errors import InvalidArgument
 
 Format = Literal["auto", "text", "json"]

@@ -11,17 +11,17 @@ from typing import Final
 
 import structlog
 
-from tenure.api.descriptor import DescriptorWatch
-from tenure.api.exposure import check_exposure
-from tenure.api.http.app import make_app
-from tenure.api.http.serving import HttpServer, http_config
-from tenure.api.metric import Metrics
-from tenure.api.rate_limit import Allowance
+from tenure.api.guard.descriptor_watch import DescriptorWatch
+from tenure.api.guard.exposure import check_exposure
+from tenure.api.guard.rate_limit import Allowance
+from tenure.api.guard.tls import Certificates
+from tenure.api.http.edge.app import make_app
+from tenure.api.http.edge.serving import HttpServer, http_config
+from tenure.api.metrics.metric import Metrics
+from tenure.api.metrics.sampler import Sampler
 from tenure.api.readiness import Readiness
 from tenure.api.rpc.server import RpcServer
-from tenure.api.sampler import Sampler
 from tenure.api.setting import Address, ServerSettings
-from tenure.api.tls import Certificates
 from tenure.engine.clock import Clock, SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings

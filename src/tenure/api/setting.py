@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from tenure.api.tls import TlsFiles
+from tenure.api.guard.tls import TlsFiles
 from tenure.core import limits
 from tenure.errors import InvalidArgument
 

@@ -9,7 +9,7 @@ from typing import IO, Any, Final, NamedTuple
 import click
 
 from tenure.cli.exit_code import EXIT_CODES, ExitCode
-from tenure.cli.text import escaped
+from tenure.cli.show.text import escaped
 
 
 class Advice(NamedTuple):

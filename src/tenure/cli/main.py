@@ -22,22 +22,28 @@ class Place(NamedTuple):
 
 
 PLACES: Final[dict[str, Place]] = {
-    "dev": Place("tenure.cli.dev", "dev", "Run a server and a worker for development."),
-    "server": Place("tenure.cli.server", "server", "Start a Tenure server."),
-    "worker": Place("tenure.cli.worker_command", "worker", "Run the activities of a module."),
-    "tasks": Place("tenure.cli.task", "tasks", "Enqueue, watch and change tasks."),
-    "workers": Place("tenure.cli.worker", "workers", "See workers; drain or evict them."),
-    "top": Place("tenure.cli.top", "top", "See queues and workers, live."),
-    "queues": Place("tenure.cli.queue", "queues", "See queues; pause or limit them."),
-    "namespaces": Place(
-        "tenure.cli.namespace", "namespaces", "See, create and disable namespaces."
+    "dev": Place("tenure.cli.dev.dev", "dev", "Run a server and a worker for development."),
+    "server": Place("tenure.cli.command.server", "server", "Start a Tenure server."),
+    "worker": Place(
+        "tenure.cli.command.worker_process", "worker", "Run the activities of a module."
     ),
-    "keys": Place("tenure.cli.key", "keys", "Make, see and revoke API keys."),
-    "audit": Place("tenure.cli.audit", "audit", "See who administered what."),
-    "doctor": Place("tenure.cli.doctor", "doctor", "Find out what is wrong, and what to do."),
-    "db": Place("tenure.cli.db", "db", "Look after the database of a server."),
-    "completion": Place("tenure.cli.completion", "completion", "Print a shell's completion."),
-    "version": Place("tenure.cli.version", "version", "Print the version."),
+    "tasks": Place("tenure.cli.command.task", "tasks", "Enqueue, watch and change tasks."),
+    "workers": Place("tenure.cli.command.worker", "workers", "See workers; drain or evict them."),
+    "top": Place("tenure.cli.command.top", "top", "See queues and workers, live."),
+    "queues": Place("tenure.cli.command.queue", "queues", "See queues; pause or limit them."),
+    "namespaces": Place(
+        "tenure.cli.command.namespace", "namespaces", "See, create and disable namespaces."
+    ),
+    "keys": Place("tenure.cli.command.key", "keys", "Make, see and revoke API keys."),
+    "audit": Place("tenure.cli.command.audit", "audit", "See who administered what."),
+    "doctor": Place(
+        "tenure.cli.command.doctor", "doctor", "Find out what is wrong, and what to do."
+    ),
+    "db": Place("tenure.cli.command.db", "db", "Look after the database of a server."),
+    "completion": Place(
+        "tenure.cli.command.completion", "completion", "Print a shell's completion."
+    ),
+    "version": Place("tenure.cli.command.version", "version", "Print the version."),
 }
 _HELP: Final = """Durable tasks and workflows, with workers you can trust.
 
@@ -112,7 +118,7 @@ class Root(click.Group):
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 (click's form)
     del param
     if value and not ctx.resilient_parsing:
-        ctx.invoke(importlib.import_module("tenure.cli.version").version)
+        ctx.invoke(importlib.import_module("tenure.cli.command.version").version)
         ctx.exit()
 
 

@@ -60,7 +60,7 @@ def load(text: str, *, is_verbose: bool = False) -> Worker | list[object]:
 
 
 def _named(module: ModuleType, name: str) -> Worker | list[object]:
-    from tenure.sdk.definition import Activity  # noqa: PLC0415 (not for --help)
+    from tenure.sdk.activity.definition import Activity  # noqa: PLC0415 (not for --help)
     from tenure.sdk.worker.worker import Worker  # noqa: PLC0415
 
     try:
@@ -93,7 +93,7 @@ def _made(make: Any, where: str) -> Worker | list[object]:  # noqa: ANN401 (a fu
 
 
 def _activities(module: ModuleType) -> list[object]:
-    from tenure.sdk.definition import Activity  # noqa: PLC0415 (not for --help)
+    from tenure.sdk.activity.definition import Activity  # noqa: PLC0415 (not for --help)
 
     listed = getattr(module, _LISTED, None)
     if isinstance(listed, list | tuple):

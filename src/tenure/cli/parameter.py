@@ -13,7 +13,7 @@ from typing import Final, NoReturn, TypedDict, TypeVar
 
 import click
 
-from tenure.cli.text import parse_instant_ms
+from tenure.cli.show.text import parse_instant_ms
 from tenure.core.duration import parse_duration_ms
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 

@@ -12,7 +12,7 @@ from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 
 if TYPE_CHECKING:
-    from tenure.sdk.tls import TLS
+    from tenure.sdk.transport.tls import TLS
 
 
 def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,7 +55,7 @@ def _file_option(
 
 
 def _settings(ca: str, certificate: str, key: str) -> TLS:
-    from tenure.sdk.tls import checked, of_paths  # noqa: PLC0415 (not for --help)
+    from tenure.sdk.transport.tls import checked, of_paths  # noqa: PLC0415 (not for --help)
 
     try:
         return checked(of_paths(ca, certificate, key))

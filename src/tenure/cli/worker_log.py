@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from tenure.cli.text import clean
+from tenure.cli.show.text import clean
 
 _COLOURS: Final = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red", "DEBUG": "cyan"}
 # What these say below a warning is about themselves.

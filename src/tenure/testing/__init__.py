@@ -19,14 +19,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tenure.sdk.context import CompletesLater
+    from tenure.sdk.activity.context import CompletesLater
     from tenure.testing.activity import ActivityEnvironment, Progress, run_activity
     from tenure.testing.engine import TestEngine, open_engine
     from tenure.testing.sync_engine import SyncTestEngine, open_sync_engine
 
 _HOME = {
     "ActivityEnvironment": "tenure.testing.activity",
-    "CompletesLater": "tenure.sdk.context",
+    "CompletesLater": "tenure.sdk.activity.context",
     "Progress": "tenure.testing.activity",
     "SyncTestEngine": "tenure.testing.sync_engine",
     "TestEngine": "tenure.testing.engine",

@@ -17,9 +17,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import copy_context
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
-from tenure.sdk.context import ActivityContext, Info, StopReason, enter
-from tenure.sdk.definition import Activity
-from tenure.sdk.option import Options
+from tenure.sdk.activity.context import ActivityContext, Info, StopReason, enter
+from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.option import Options
 from tenure.sdk.payload import Codec, Converter
 from tenure.testing.interruption import Interruption
 

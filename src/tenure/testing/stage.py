@@ -19,7 +19,7 @@ from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.server_row import ServerRow
-from tenure.sdk.client.wire import manual_clocks
+from tenure.sdk.client.client_state import manual_clocks
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.worker.worker import Worker
 from tenure.store.sqlite import SqliteStore

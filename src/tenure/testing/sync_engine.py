@@ -15,8 +15,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tenure.sdk.client.sync_client import SyncClient
 from tenure.sdk.duration import Duration
-from tenure.sdk.sync_client import SyncClient
 from tenure.sdk.worker.worker import Worker
 from tenure.testing.engine import PATIENCE, TestEngine
 from tenure.testing.host import Host

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from tenure.api.http.app import make_app
-from tenure.api.metric import Metrics
-from tenure.api.peer import rpc_address
+from tenure.api.guard.client_address import rpc_address
+from tenure.api.guard.refusal_log import RefusalLog
+from tenure.api.http.edge.app import make_app
+from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
-from tenure.api.refusal_log import RefusalLog
 from tenure.api.setting import ServerSettings
 from tenure.core.limits import REFUSAL_ADDRESSES_MAX, REFUSAL_LOG_MS
 from tenure.v1 import task_service_pb2 as pb

@@ -11,7 +11,7 @@ from typing import Final
 _REQUEST: Final = "tests/api/bad_input/test_request.py"
 _STATE: Final = "tests/api/bad_input/test_state.py"
 _CODE: Final = "tests/api/bad_input/test_code.py"
-_RATE: Final = "tests/api/test_rate_limit.py"
+_RATE: Final = "tests/api/guard/test_rate_limit.py"
 _HTTP: Final = "tests/api/http/test_bad_input.py"
 _EDGE: Final = "tests/api/http/test_edge.py"
 _TASKS: Final = "tests/api/rpc/test_task_service.py"

@@ -33,8 +33,8 @@ ALLOWED_IMPORTERS: Final = {
     "testing/__init__.py": "the public names, from a table in the same file",
     "cli/main.py": "the commands, from a table in the same file",
     "cli/module.py": "the module that the operator names on the command line",
-    "cli/file_watch.py": "the file of that module, to see it change",
-    "sdk/worker/child.py": "the module of an activity that the worker itself has registered",
+    "cli/dev/file_watch.py": "the file of that module, to see it change",
+    "sdk/worker/execution/child.py": "the module of an activity that the worker has registered",
 }
 
 

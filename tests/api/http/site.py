@@ -11,8 +11,8 @@ from typing import Any, Final
 import httpx
 from starlette.types import ASGIApp
 
-from tenure.api.http.app import make_app
-from tenure.api.http.serving import HttpServer, Protocol, http_config
+from tenure.api.http.edge.app import make_app
+from tenure.api.http.edge.serving import HttpServer, Protocol, http_config
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.engine.engine import Engine

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tenure.api.http.app import make_app
+from tenure.api.http.edge.app import make_app
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tests.api.http.site import TASK, UNKNOWN_ID, Site, client_of, site_of

@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 import pytest
 import structlog
 
-from tenure.api.http.app import Edge
 from tenure.api.http.body import EmptyBody
+from tenure.api.http.edge.app import Edge
+from tenure.api.http.edge.serving import Protocol
 from tenure.api.http.operation import Answer, Call, Desk, Operation, SharedGate
 from tenure.api.http.parameter import NoQuery
-from tenure.api.http.serving import Protocol
 from tenure.api.http.table import Table
 from tenure.api.http.view import HealthView
-from tenure.api.metric import Metrics
+from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tests.api.http.site import TASK, UNKNOWN_ID, Site, site_of, until

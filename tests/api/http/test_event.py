@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tenure.api.http.app import make_app
-from tenure.api.http.event import rendered
+from tenure.api.http.edge.app import make_app
+from tenure.api.http.route.event import rendered
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint

@@ -12,7 +12,7 @@ import asyncpg
 import httpx
 import pytest
 
-from tenure.api.http.app import make_app
+from tenure.api.http.edge.app import make_app
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.engine.clock import SystemClock

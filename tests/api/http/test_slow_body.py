@@ -9,10 +9,10 @@ from typing import Final, cast
 
 import pytest
 
-from tenure.api.http.app import Edge
+from tenure.api.http.edge.app import Edge
 from tenure.api.http.operation import Desk, SharedGate
 from tenure.api.http.table import OPERATIONS, Table
-from tenure.api.metric import Metrics
+from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core import limits

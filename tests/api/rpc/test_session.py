@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tenure.api.rpc import lull
+from tenure.api.rpc.session import flush_delay
 from tenure.core.limits import LULL_ACKS_MAX
 from tenure.engine.engine import Engine
 from tenure.v1 import admin_service_pb2 as admin_pb
@@ -59,7 +59,7 @@ async def test_the_server_pushes_up_to_the_window_and_refills_what_is_finished(w
 async def test_a_few_acknowledgements_go_along_with_the_next_task(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    monkeypatch.setattr(flush_delay, "LULL_MS", FOR_EVER_MS)
     await wire.enqueue()
     _, stream = await wire.session_worker()
     (first,) = await stream.tasks()
@@ -74,7 +74,7 @@ async def test_a_few_acknowledgements_go_along_with_the_next_task(
 async def test_many_acknowledgements_wait_for_nothing(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    monkeypatch.setattr(flush_delay, "LULL_MS", FOR_EVER_MS)
     count = LULL_ACKS_MAX + 1
     await wire.enqueue(*[wire.new() for _ in range(count)])
     _, stream = await wire.session_worker(window=count)
@@ -86,7 +86,7 @@ async def test_many_acknowledgements_wait_for_nothing(
 async def test_acknowledgements_before_a_goodbye_are_written_before_the_end(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    monkeypatch.setattr(flush_delay, "LULL_MS", FOR_EVER_MS)
     await wire.enqueue()
     _, stream = await wire.session_worker()
     (task,) = await stream.tasks()

@@ -9,12 +9,12 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from tenure.api.admission import Admission
-from tenure.api.rate_limit import Allowance
-from tenure.api.rpc import lull
+from tenure.api.guard.admission import Admission
+from tenure.api.guard.rate_limit import Allowance
 from tenure.api.rpc.boundary import Context
-from tenure.api.rpc.desk import Desk
-from tenure.api.rpc.watch import Watch
+from tenure.api.rpc.session import flush_delay
+from tenure.api.rpc.session.client_stream import Watch
+from tenure.api.rpc.session.stream_enqueue import Desk
 from tenure.api.setting import ServerSettings
 from tenure.core.limits import STREAM_ENQUEUES_MAX
 from tenure.engine.engine import Engine
@@ -84,7 +84,7 @@ async def test_what_is_watched_with_its_enqueue_is_told_without_another_word(wir
 async def test_the_answer_to_a_task_that_is_waited_for_comes_with_its_result(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    monkeypatch.setattr(flush_delay, "LULL_MS", FOR_EVER_MS)
     _, session = await wire.session_worker()
     stream = await open_stream(wire, request(1, wire.new(), watch=True))
     (task,) = await session.tasks()
@@ -105,7 +105,7 @@ async def test_the_answer_does_not_wait_for_a_task_that_takes_its_time(wire: Wir
 async def test_an_answer_that_somebody_may_need_is_written_at_once(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lull, "LULL_MS", FOR_EVER_MS)
+    monkeypatch.setattr(flush_delay, "LULL_MS", FOR_EVER_MS)
     stream = await open_stream(
         wire,
         request(1, wire.new()),

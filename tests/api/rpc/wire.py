@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_status import rpc_status
 
-from tenure.api.rate_limit import Allowance
+from tenure.api.guard.rate_limit import Allowance
 from tenure.api.readiness import Readiness
 from tenure.api.rpc.server import RpcServer
 from tenure.api.setting import Address, ServerSettings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import trustme
 
-from tenure.api.tls import TlsFiles
-from tenure.sdk.tls import TLS
+from tenure.api.guard.tls import TlsFiles
+from tenure.sdk.transport.tls import TLS
 
 
 class Pair:

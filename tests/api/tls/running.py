@@ -16,11 +16,11 @@ from typing import Final
 import grpc
 import uvloop
 
+from tenure.api.guard.tls import TlsFiles
 from tenure.api.server import Server
 from tenure.api.setting import Address, ServerSettings
-from tenure.api.tls import TlsFiles
 from tenure.engine.clock import SystemClock
-from tenure.sdk.tls import TLS, credentials
+from tenure.sdk.transport.tls import TLS, credentials
 from tenure.store.location import make_store
 from tenure.v1 import workflow_service_pb2 as pb
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub

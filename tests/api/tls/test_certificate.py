@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
-from tenure.api.certificate import read_facts
+from tenure.api.guard.certificate import read_facts
 
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tenure")])
 _SOON = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)

@@ -12,7 +12,7 @@ import structlog
 from cryptography.hazmat.primitives import serialization
 from structlog.typing import EventDict
 
-from tenure.api.tls import Certificates, tls_files
+from tenure.api.guard.tls import Certificates, tls_files
 from tenure.core.limits import DAY_MS
 from tenure.engine.clock import SystemClock
 from tenure.errors import InvalidArgument

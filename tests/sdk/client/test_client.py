@@ -20,7 +20,7 @@ from tenure import (
     TaskTerminated,
     activity,
 )
-from tenure.api.rpc import lull
+from tenure.api.rpc.session import flush_delay
 from tenure.core.task.record import TaskState
 from tenure.errors import (
     IdempotencyConflict,
@@ -88,7 +88,7 @@ async def test_a_call_does_not_wait_for_the_result_of_the_one_before(
     client: Client, stage: ServerStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if the server kept the answers to enqueues until there is a result.
-    monkeypatch.setattr(lull, "LULL_MS", 3_600_000)
+    monkeypatch.setattr(flush_delay, "LULL_MS", 3_600_000)
     monkeypatch.setattr(task_stream, "_ANSWER_SECONDS", 3_600)
     calls = []
     for number in (1, 2, 3):

@@ -11,7 +11,7 @@ from tenure import Client
 from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk.client.task_stream import STREAM_TASKS_MAX, TaskStreams
-from tenure.sdk.link import Link
+from tenure.sdk.transport.channel import Link
 from tests.sdk.client.stage import RawWorker, ServerStage, double, until
 from tests.wire.proxy import Proxy
 

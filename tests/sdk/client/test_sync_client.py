@@ -19,7 +19,7 @@ import pytest
 from tenure import Client, Completion, Handle, SyncClient, SyncCompletion, SyncHandle, TaskCancelled
 from tenure.core.task.record import TaskState
 from tenure.sdk.client import Progress
-from tenure.sdk.connection_thread import Inbox
+from tenure.sdk.transport.connection_thread import Inbox
 from tests.sdk.client.stage import RawWorker, ServerStage, double, hold, shout, until
 
 T = TypeVar("T")

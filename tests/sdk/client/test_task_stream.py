@@ -13,7 +13,7 @@ from tenure import Client
 from tenure.errors import NotFound
 from tenure.sdk.client.task_bytes import request_bytes
 from tenure.sdk.client.task_stream import StreamBroken, TaskStreams
-from tenure.sdk.link import Link
+from tenure.sdk.transport.channel import Link
 from tenure.v1 import task_service_pb2 as pb
 from tests.sdk.client.stage import RawWorker, ServerStage, double, echo, until
 from tests.wire.proxy import Proxy

@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tenure.sdk.context import StopReason
-from tenure.sdk.definition import Activity
+from tenure.sdk.activity.context import StopReason
+from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.registry import Registry
 from tenure.sdk.payload import Codec, Converter
-from tenure.sdk.registry import Registry
-from tenure.sdk.worker.executor import ExecutionSettings, TaskExecutor
+from tenure.sdk.worker.execution.executor import ExecutionSettings, TaskExecutor
 from tenure.v1 import task_pb2
 
 T = TypeVar("T")

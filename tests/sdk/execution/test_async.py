@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tenure import Activity, ApplicationError, Info, StopReason, activity
-from tenure.sdk.worker.executor import ExecutionSettings
+from tenure.sdk.worker.execution.executor import ExecutionSettings
 from tenure.v1 import task_pb2
 from tests.sdk.execution.rig import Rig, until
 

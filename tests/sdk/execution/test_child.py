@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from tenure import Activity, StopReason
-from tenure.sdk.worker import child
-from tenure.sdk.worker.frame import (
+from tenure.sdk.worker.execution import child
+from tenure.sdk.worker.execution.frame import (
     STOP,
     Beat,
     Boot,

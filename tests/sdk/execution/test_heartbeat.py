@@ -12,7 +12,7 @@ import pytest
 
 from tenure import PayloadError, activity
 from tenure.errors import InvalidArgument, PayloadTooLarge
-from tenure.sdk.worker.pulse import Pulse, interval_of
+from tenure.sdk.worker.execution.task_heartbeat import Pulse, interval_of
 from tenure.v1 import task_pb2
 from tests.sdk.execution.rig import Rig, until
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tenure import Stopped, StopReason, activity
-from tenure.sdk.worker.executor import ExecutionSettings
-from tenure.sdk.worker.pool import Pool
+from tenure.sdk.worker.execution.executor import ExecutionSettings
+from tenure.sdk.worker.execution.thread_pool import Pool
 from tenure.v1 import task_pb2
 from tests.sdk.execution.rig import PATIENCE_S, Rig, until
 

@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 
-from tenure.sdk.activity import activity
+from tenure.sdk.activity.decorator import activity
 from tenure.sdk.worker.worker import Worker
 
 

@@ -16,11 +16,11 @@ from tenure.api.setting import Address, ServerSettings
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
-from tenure.sdk.context import StopReason
-from tenure.sdk.link import Link
-from tenure.sdk.worker.connection import Connection
-from tenure.sdk.worker.incarnation import Setup
-from tenure.sdk.worker.seam import Reporter
+from tenure.sdk.activity.context import StopReason
+from tenure.sdk.transport.channel import Link
+from tenure.sdk.worker.connection.connection import Connection
+from tenure.sdk.worker.connection.incarnation import Setup
+from tenure.sdk.worker.executor_protocol import Reporter
 from tenure.store.sqlite import SqliteStore
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import (

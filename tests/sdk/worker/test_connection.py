@@ -10,7 +10,7 @@ import pytest
 
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.errors import NotFound
-from tenure.sdk.context import StopReason
+from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 from tenure.v1 import task_pb2
 from tenure.v1.worker_pb2 import WORKER_HEALTH_STUCK, WORKER_STATUS_OFFLINE

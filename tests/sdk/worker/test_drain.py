@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenure.errors import Unavailable
-from tenure.sdk.worker import connection as connection_module
-from tenure.sdk.worker.drain import FLUSH_S, NOTICE_S, Drain
+from tenure.sdk.worker.connection import connection as connection_module
+from tenure.sdk.worker.connection.drain import FLUSH_S, NOTICE_S, Drain
 from tenure.v1 import task_pb2
 from tenure.v1.worker_pb2 import WORKER_STATUS_OFFLINE
 from tests.sdk.worker.rig import Rig, eventually, messages, succeeded
@@ -199,7 +199,7 @@ async def test_a_drain_during_an_outage_reports_when_the_server_is_back(rig: Rig
 async def test_ends_that_cannot_be_reported_by_the_deadline_are_an_error(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenure.sdk.worker.drain.FLUSH_S", 0.1)
+    monkeypatch.setattr("tenure.sdk.worker.connection.drain.FLUSH_S", 0.1)
     monkeypatch.setattr(connection_module, "FAREWELL_S", 0.1)
     connection, executor = rig.connect()
     (task_id,) = await rig.enqueue()
@@ -217,7 +217,7 @@ async def test_ends_that_cannot_be_reported_by_the_deadline_are_an_error(
 async def test_a_worker_that_holds_nothing_ends_although_no_server_answers(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tenure.sdk.worker.drain.FLUSH_S", 0.1)
+    monkeypatch.setattr("tenure.sdk.worker.connection.drain.FLUSH_S", 0.1)
     monkeypatch.setattr(connection_module, "FAREWELL_S", 0.1)
     connection, _ = rig.connect()
     await eventually(lambda: connection.status().is_ready)

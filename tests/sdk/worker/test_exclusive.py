@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from tenure.sdk.context import StopReason
-from tenure.sdk.worker.ledger import Held, Ledger
+from tenure.sdk.activity.context import StopReason
+from tenure.sdk.worker.connection.held_attempts import Held, Ledger
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2
 from tenure.v1.error_pb2 import ErrorDetail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.sdk.context import StopReason
+from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import WorkerEvicted
 from tenure.v1 import task_pb2
 from tests.sdk.worker.rig import FAST, Rig, eventually, messages, succeeded

@@ -18,11 +18,11 @@ from tenure.errors import (
     Unavailable,
     WorkerInactive,
 )
-from tenure.sdk.context import StopReason
-from tenure.sdk.link import Link
-from tenure.sdk.worker.bell import Bell
-from tenure.sdk.worker.connection import Connection
-from tenure.sdk.worker.incarnation import Setup
+from tenure.sdk.activity.context import StopReason
+from tenure.sdk.transport.channel import Link
+from tenure.sdk.worker.connection.connection import Connection
+from tenure.sdk.worker.connection.incarnation import Setup
+from tenure.sdk.worker.connection.timed_event import Bell
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
 from tests.sdk.worker.rig import QUEUE, TYPE, FakeExecutor, eventually, finish, messages

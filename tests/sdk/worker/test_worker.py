@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tenure.errors import NotFound
-from tenure.sdk.activity import activity
+from tenure.sdk.activity.decorator import activity
 from tenure.sdk.worker.worker import Worker
 from tenure.v1.task_pb2 import TASK_STATE_SUCCEEDED
 from tests.sdk.worker.rig import Rig, eventually

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from tenure import ApplicationError, RetryPolicy, activity
-from tenure.sdk.definition import Activity
+from tenure.sdk.activity.definition import Activity
 from tests.soak.sdk_activity import note
 
 STEP_S: Final = 0.05

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tenure import Client
 from tenure.errors import TenureError
-from tenure.sdk.definition import Activity
+from tenure.sdk.activity.definition import Activity
 from tests.soak.campaign import activity
 from tests.wire.journal import RunJournal
 

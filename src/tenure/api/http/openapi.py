@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.api.http.error import JSON
-from tenure.api.http.event import Reset
+from tenure.api.http.edge.error import JSON
 from tenure.api.http.operation import Operation
 from tenure.api.http.parameter import NoQuery
+from tenure.api.http.route.event import Reset
+from tenure.api.http.route.task_watch import Change
 from tenure.api.http.view import ErrorView
-from tenure.api.http.watch import Change
 from tenure.core.change_hint import Hint
 from tenure.errors import ERRORS, wire_name
 

@@ -11,12 +11,12 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Scope
 
-from tenure.api.fair_share import SharedPlaces
-from tenure.api.http.error import JSON, RETRY_AFTER_MS
+from tenure.api.guard.client_address import http_address
+from tenure.api.guard.fair_share import SharedPlaces
+from tenure.api.guard.rate_limit import Allowance
+from tenure.api.http.edge.error import JSON, RETRY_AFTER_MS
 from tenure.api.http.parameter import NoQuery
-from tenure.api.metric import Metrics
-from tenure.api.peer import http_address
-from tenure.api.rate_limit import Allowance
+from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
 from tenure.core import limits
 from tenure.core.access.permission import Action

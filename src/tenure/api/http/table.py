@@ -13,25 +13,24 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 import tenure
-from tenure.api.http import (
+from tenure.api.http import docs, openapi
+from tenure.api.http.edge.error import JSON, MethodNotAllowed
+from tenure.api.http.operation import Call, Operation
+from tenure.api.http.parameter import NoQuery
+from tenure.api.http.route import (
     api_key,
     audit,
     diagnosis,
-    docs,
     event,
     explain,
     health,
-    later,
     namespace,
-    openapi,
     queue,
     task,
+    unbuilt,
     worker,
 )
-from tenure.api.http.error import JSON, MethodNotAllowed
-from tenure.api.http.operation import Call, Operation
-from tenure.api.http.parameter import NoQuery
-from tenure.api.metric import metrics_response
+from tenure.api.metrics.metric import metrics_response
 from tenure.core.access.permission import Action
 from tenure.errors import NotFound
 
@@ -95,7 +94,7 @@ OPERATIONS: Final = (
         action=Action.READ,
         media_type="text/html",
     ),
-    *later.OPERATIONS,
+    *unbuilt.OPERATIONS,
 )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from tenure.api.http.body import EPOCH, JSON_ENCODING, Base64
-from tenure.api.http.strict_json import is_json
+from tenure.api.http.edge.strict_json import is_json
 from tenure.core.queue import Namespace
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Reason, Task, TaskKind, TaskState

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
-from tenure.api.access import (
+from tenure.api.guard.access import (
     OPEN,
     PRINCIPAL,
     Access,
@@ -22,13 +22,13 @@ from tenure.api.access import (
     check_action,
     check_namespace,
 )
-from tenure.api.peer import rpc_address
+from tenure.api.guard.client_address import rpc_address
+from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
-from tenure.api.rpc.doorkeeper import NEW_WORK, Doorkeeper
 from tenure.api.rpc.message_reader import MessageReader, in_time
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
+from tenure.api.rpc.overload_interceptor import NEW_WORK, Doorkeeper
 from tenure.api.rpc.permission import OPEN_METHODS, RULES, Rule, Scope
-from tenure.api.scope import scope
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS, LONG_POLL_MS

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
-from tenure.api.fair_share import SharedPlaces, client_of
-from tenure.api.peer import rpc_address
+from tenure.api.guard.client_address import rpc_address
+from tenure.api.guard.fair_share import SharedPlaces, client_of
 from tenure.core import limits
 from tenure.core.access.principal import Principal
 from tenure.errors import DeadlineExceeded, InvalidArgument, RateLimited

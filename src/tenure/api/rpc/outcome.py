@@ -10,7 +10,7 @@ from typing import TypeVar
 import grpc
 import structlog
 
-from tenure.api.access import note_refusal
+from tenure.api.guard.access import note_refusal
 from tenure.errors import DeadlineExceeded, TenureError, Unavailable
 
 log = structlog.get_logger("tenure.api")

@@ -9,18 +9,18 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from tenure.api.access import Access
-from tenure.api.rate_limit import Allowance
+from tenure.api.guard.access import Access
+from tenure.api.guard.rate_limit import Allowance
+from tenure.api.guard.tls import Certificates
 from tenure.api.readiness import Readiness
-from tenure.api.rpc.admin_service import AdminService
 from tenure.api.rpc.boundary import Boundary
-from tenure.api.rpc.doorkeeper import Doorkeeper
 from tenure.api.rpc.outcome import Count
-from tenure.api.rpc.session_service import SessionService
-from tenure.api.rpc.task_service import TaskService
-from tenure.api.rpc.workflow_service import WorkflowService
+from tenure.api.rpc.overload_interceptor import Doorkeeper
+from tenure.api.rpc.service.admin_service import AdminService
+from tenure.api.rpc.service.session_service import SessionService
+from tenure.api.rpc.service.task_service import TaskService
+from tenure.api.rpc.service.workflow_service import WorkflowService
 from tenure.api.setting import Address, ServerSettings
-from tenure.api.tls import Certificates
 from tenure.core import limits
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument

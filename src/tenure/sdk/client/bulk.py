@@ -8,12 +8,12 @@ from typing import Any, Final, TypeVar
 
 from tenure.core.limits import BULK_ENQUEUE_MAX
 from tenure.errors import TenureError
+from tenure.sdk.activity.definition import Activity, Call, check_call
+from tenure.sdk.client.client_state import Wire, new_task_id
+from tenure.sdk.client.enqueue_outbox import BODY_BYTES_MAX, check_size
 from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.method import ENQUEUE
-from tenure.sdk.client.outbox import BODY_BYTES_MAX, check_size
 from tenure.sdk.client.task_bytes import request_bytes, task_bytes
-from tenure.sdk.client.wire import Wire, new_task_id
-from tenure.sdk.definition import Activity, Call, check_call
 
 R = TypeVar("R")
 

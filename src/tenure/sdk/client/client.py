@@ -12,21 +12,21 @@ from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.core.task.record import TaskState
 from tenure.errors import InvalidArgument
+from tenure.sdk.activity.definition import Activity, Call, check_activity
+from tenure.sdk.activity.option import OneCallSettings, Options
 from tenure.sdk.client import bulk, view
 from tenure.sdk.client import method as m
+from tenure.sdk.client.client_state import Wire, new_task_id
 from tenure.sdk.client.completion import Completion
 from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
 from tenure.sdk.client.task_stream import Waiter
 from tenure.sdk.client.view import TaskInfo
-from tenure.sdk.client.wire import Wire, new_task_id
-from tenure.sdk.definition import Activity, Call, check_activity
 from tenure.sdk.duration import Duration
-from tenure.sdk.link import Link
-from tenure.sdk.option import OneCallSettings, Options
 from tenure.sdk.payload import Codec, Converter
-from tenure.sdk.target import check_client
-from tenure.sdk.tls import TLS, resolve
+from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.target import check_client
+from tenure.sdk.transport.tls import TLS, resolve
 from tenure.v1 import task_service_pb2 as pb
 
 P = ParamSpec("P")

@@ -8,8 +8,8 @@ from tenure.core.task.record import TaskState
 from tenure.sdk import failure
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
+from tenure.sdk.client.client_state import Wire
 from tenure.sdk.client.view import HeartbeatAnswer
-from tenure.sdk.client.wire import Wire
 from tenure.sdk.failure import ApplicationError
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk import failure
+from tenure.sdk.activity.definition import Activity
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
+from tenure.sdk.client.client_state import Wire, new_task_id, seconds
 from tenure.sdk.client.view import AttemptInfo, Explanation, Progress, TaskInfo
-from tenure.sdk.client.wire import Wire, new_task_id, seconds
-from tenure.sdk.definition import Activity
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import BYTES, Payload, PayloadError
 from tenure.v1 import task_pb2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenure.sdk.link import Method
+from tenure.sdk.transport.channel import Method
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from tenure.core.limits import PRIORITY_DEFAULT
-from tenure.sdk.option import Options
+from tenure.sdk.activity.option import Options
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from tenure.core.limits import WATCHED_MAX
 from tenure.errors import ERRORS, TenureError, Unavailable
-from tenure.sdk import refusal
 from tenure.sdk.client.method import WATCH
 from tenure.sdk.client.task_bytes import streamed_bytes
-from tenure.sdk.link import TRY_SECONDS, Backoff, Link, Stream
+from tenure.sdk.transport import refusal
+from tenure.sdk.transport.channel import TRY_SECONDS, Backoff, Link, Stream
 from tenure.v1 import task_service_pb2 as pb
 
 # The server counts what it has not written yet as well, and what we do not want any more until it

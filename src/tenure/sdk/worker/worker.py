@@ -17,16 +17,16 @@ from typing import Any, Final, Literal
 from tenure.core import check
 from tenure.core.limits import WORKER_SLOTS_MAX
 from tenure.errors import InvalidArgument
+from tenure.sdk.activity.registry import Registry
 from tenure.sdk.duration import Duration, duration_ms
-from tenure.sdk.link import Link
 from tenure.sdk.payload import Codec, Converter
-from tenure.sdk.registry import Registry
-from tenure.sdk.tls import TLS, resolve
-from tenure.sdk.worker.connection import Connection
-from tenure.sdk.worker.executor import ExecutionSettings, TaskExecutor
-from tenure.sdk.worker.heart import boot_time_s
-from tenure.sdk.worker.incarnation import Setup
-from tenure.sdk.worker.seam import Executor, Reporter
+from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.tls import TLS, resolve
+from tenure.sdk.worker.connection.connection import Connection
+from tenure.sdk.worker.connection.incarnation import Setup
+from tenure.sdk.worker.connection.worker_heartbeat import boot_time_s
+from tenure.sdk.worker.execution.executor import ExecutionSettings, TaskExecutor
+from tenure.sdk.worker.executor_protocol import Executor, Reporter
 
 Mode = Literal["session", "poll"]
 

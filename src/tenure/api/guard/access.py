@@ -1,0 +1,236 @@
+"""Who calls, and what they may do: one set of rules for gRPC and HTTP.
+
+A server whose store has never had a key is open: everybody is its administrator. From its first key
+on every call needs one, for ever. What the namespaces of a key leave out is not found, in the words
+for what does not exist. Long calls are guarded: they end when their key does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Final
+
+import structlog
+
+from tenure.api.guard.refusal_log import RefusalLog
+from tenure.core.access import api_key
+from tenure.core.access.permission import Action
+from tenure.core.access.principal import Principal
+from tenure.core.limits import CALL_MS
+from tenure.engine.engine import Engine
+from tenure.engine.read import query
+from tenure.errors import (
+    DeadlineExceeded,
+    NotFound,
+    PermissionDenied,
+    TenureError,
+    Unauthenticated,
+)
+
+log = structlog.get_logger("tenure.access")
+
+OPEN: Final = Principal.open()
+PRINCIPAL: Final[ContextVar[Principal]] = ContextVar("principal", default=OPEN)
+"""Who makes the call that is being answered."""
+_BEARER: Final = "bearer"
+
+
+class KeyRefused(Unauthenticated):
+    """The API key is not valid here: it is wrong, has expired or was revoked. Use another one."""
+
+    def __init__(self, message: str = "", *, key_id: str = "") -> None:
+        """Keep which key it was for the log; the caller knows it anyway."""
+        super().__init__(message)
+        self.key_id = key_id
+
+
+class ForeignNamespace(NotFound):
+    """A namespace that is not of the caller's key: for the caller it does not exist."""
+
+    def __init__(self, namespace: str) -> None:
+        """Say what is said of a namespace that nobody has created."""
+        super().__init__(f"Namespace {namespace} was not found.")
+        self.namespace = namespace
+
+
+class ForeignPage(PermissionDenied):
+    """A request that a web page of another site may have sent to an open server."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        """Keep the reason for the log."""
+        super().__init__(message)
+        self.reason = reason
+
+
+class Access:
+    """Lets the callers of one edge in, and ends their streams when their keys end."""
+
+    def __init__(self, engine: Engine, refusals: RefusalLog | None = None) -> None:
+        """Know the keys that the engine knows."""
+        self._refusals = refusals or RefusalLog(engine.clock)
+        self._engine = engine
+        self._directory = engine.directory
+        self._guarded: dict[str, set[asyncio.Timeout]] = {}
+        self._directory.on_change(self._end_streams)
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether there has never been a key: then nobody is asked for one."""
+        return not self._directory.has_keys
+
+    def left_out(self, error: TenureError, address: str) -> int | None:
+        """Return how many of a stranger's refusals the log left out; None leaves this one out too.
+
+        Those whose key is good are all told of, and so are all mistakes at an open server.
+        """
+        is_unknown = PRINCIPAL.get() is OPEN and not self.is_open
+        if is_unknown or isinstance(error, ForeignPage):
+            return self._refusals.take(address)
+        return 0
+
+    async def authenticate(self, authorization: str | None) -> Principal:
+        """Return who sends this header; on an open server it is not even looked at."""
+        if not self._directory.has_keys:
+            return OPEN
+        if not authorization:
+            raise KeyRefused("An API key is needed. Send it as Authorization: Bearer tnr_…")
+        scheme, _, text = authorization.partition(" ")
+        given = api_key.parse(text.strip()) if scheme.lower() == _BEARER else None
+        if given is None:
+            raise KeyRefused
+        key_id = given.key_id
+        key = self._directory.find(key_id) or await self._look_up(key_id)
+        # Also for a key that is not there, so that the time of an answer says nothing.
+        if not api_key.matches(key, given) or key is None:
+            raise KeyRefused(key_id=key_id)
+        self._directory.used(key_id)
+        return Principal.of(key)
+
+    async def _look_up(self, key_id: str) -> api_key.ApiKey | None:
+        """Return a key that may have been made elsewhere just now."""
+        try:
+            async with asyncio.timeout(CALL_MS / 1000):
+                return await self._directory.look_up(key_id)
+        except TimeoutError:
+            raise DeadlineExceeded from None
+
+    async def confirm_open(self) -> None:
+        """Make sure that nobody administers a server that got its first key elsewhere just now."""
+        store = self._engine.store
+        if not store.is_shared:
+            return
+        page = query.PageRequest(cursor_key=self._engine.secrets.cursor_key, size=1)
+        if (await query.list_keys(store, page=page)).items:
+            self._directory.hear()
+            raise _ended("")
+
+    @asynccontextmanager
+    async def guard(self, principal: Principal) -> AsyncIterator[None]:
+        """Let something go on for as long as the key of its caller lives."""
+        key_id = principal.key_id
+        # It may have ended while the request was read.
+        if not self._is_live(key_id):
+            raise _ended(key_id)
+        guarded = self._guarded.setdefault(key_id, set())
+        patience = asyncio.timeout(None)
+        guarded.add(patience)
+        try:
+            async with patience:
+                yield
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise _ended(key_id) from None
+        finally:
+            guarded.discard(patience)
+            if not guarded:
+                self._guarded.pop(key_id, None)
+
+    def _is_live(self, key_id: str) -> bool:
+        if not key_id:
+            return self.is_open
+        return self._directory.find(key_id) is not None
+
+    def _end_streams(self) -> None:
+        """End what was opened with a key that lives no longer, or when the server was open."""
+        now_s = asyncio.get_running_loop().time() if self._guarded else 0.0
+        for key_id, guarded in self._guarded.items():
+            if not self._is_live(key_id):
+                for patience in guarded:
+                    # One that has fired already ends by itself.
+                    if not patience.expired():
+                        patience.reschedule(now_s)
+
+
+def check_action(principal: Principal, action: Action, *, is_whole: bool = False) -> None:
+    """Refuse what the role of a key does not allow, or what only a key of all namespaces may do."""
+    if not principal.may(action):
+        message = (
+            f"The role {principal.role} of API key {principal.key_id} does not allow this call. "
+            "Use a key with another role."
+        )
+        raise PermissionDenied(message)
+    if is_whole and principal.namespaces:
+        message = (
+            f"API key {principal.key_id} is for {', '.join(principal.namespaces)} alone, and this "
+            "call is about the whole server. Use a key of all namespaces."
+        )
+        raise PermissionDenied(message)
+
+
+def speaker() -> str | None:
+    """Return the key that has to be the worker's own in a worker's call; ``None`` needs not be."""
+    principal = PRINCIPAL.get()
+    return None if principal.may(Action.ADMIN) else principal.key_id
+
+
+def check_namespace(principal: Principal, namespace: str) -> None:
+    """Refuse a namespace that is not the caller's, as if there were none of that name."""
+    if not principal.sees(namespace):
+        raise ForeignNamespace(namespace)
+
+
+def note_refusal(error: TenureError, method: str, address: str = "", left_out: int = 0) -> None:
+    """Log a call that was denied, with who was denied what and nothing that is secret.
+
+    Of strangers not every call is logged: ``left_out`` is how many more there were.
+    """
+    key_id = PRINCIPAL.get().key_id
+    if isinstance(error, ForeignNamespace):
+        log.warning(
+            "access.denied",
+            method=method,
+            key_id=key_id,
+            code=error.code,
+            reason="foreign_namespace",
+            namespace=error.namespace,
+        )
+    elif isinstance(error, ForeignPage):
+        log.warning(
+            "access.denied",
+            method=method,
+            code=error.code,
+            reason=error.reason,
+            address=address,
+            left_out=left_out,
+        )
+    elif isinstance(error, KeyRefused):
+        log.warning(
+            "access.denied",
+            method=method,
+            key_id=error.key_id,
+            code=error.code,
+            address=address,
+            left_out=left_out,
+        )
+    elif isinstance(error, Unauthenticated | PermissionDenied):
+        log.warning("access.denied", method=method, key_id=key_id, code=error.code)
+
+
+def _ended(key_id: str) -> KeyRefused:
+    if not key_id:
+        return KeyRefused("This server has its first API key now, and every call needs one.")
+    return KeyRefused(f"API key {key_id} has expired or was revoked.", key_id=key_id)

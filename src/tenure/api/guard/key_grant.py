@@ -1,0 +1,32 @@
+"""The making of a key, as both edges ask for it; the engine decides who may make which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenure.api.guard.access import check_namespace
+from tenure.core import check
+from tenure.core.access.api_key import Role
+from tenure.core.access.principal import Principal
+from tenure.engine import command as c
+
+
+def creation(
+    principal: Principal,
+    *,
+    name: str,
+    role: Role,
+    namespaces: Sequence[str],
+    expires_in_ms: int,
+) -> c.CreateKey:
+    """Return the command that makes a key, of namespaces that are there for ``principal``."""
+    full = sorted({check.namespace(each, "namespaces") for each in namespaces})
+    for each in full:
+        check_namespace(principal, each)
+    return c.CreateKey(
+        name=name,
+        role=role,
+        namespaces=tuple(full),
+        expires_in_ms=expires_in_ms,
+        actor=principal.key_id,
+    )

@@ -1,0 +1,1 @@
+"""What belongs to every request: serving, reading, refusing and answering it."""

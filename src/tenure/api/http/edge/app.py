@@ -1,0 +1,367 @@
+"""The edge: what belongs to every request, whatever it asks for.
+
+It has a key, an id and a line in the log, a deadline and a place among a bounded number; it ends
+with an answer or an error of the one table; and its work is dropped when its client is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Final
+
+import msgspec
+import structlog
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from tenure.api.guard.access import (
+    OPEN,
+    PRINCIPAL,
+    Access,
+    check_action,
+    check_namespace,
+    note_refusal,
+)
+from tenure.api.guard.admission import overloaded
+from tenure.api.guard.client_address import http_address
+from tenure.api.guard.fair_share import client_of
+from tenure.api.guard.rate_limit import Allowance
+from tenure.api.http.edge import early_refusal
+from tenure.api.http.edge.error import JSON, error_body, error_response, internal
+from tenure.api.http.edge.origin import OriginCheck
+from tenure.api.http.edge.reading import (
+    ClientGone,
+    Incoming,
+    check_head,
+    read_authorization,
+    read_namespace,
+    read_query,
+    while_connected,
+)
+from tenure.api.http.operation import Call, Desk, Operation
+from tenure.api.http.route import unbuilt
+from tenure.api.http.table import OPERATIONS, Table
+from tenure.api.metrics.metric import Metrics
+from tenure.api.readiness import Readiness
+from tenure.api.setting import ServerSettings
+from tenure.core import check, limits
+from tenure.core.access.permission import Action
+from tenure.core.access.principal import Principal
+from tenure.engine.engine import Engine
+from tenure.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PayloadTooLarge,
+    RateLimited,
+    TenureError,
+)
+
+log = structlog.get_logger("tenure.http")
+OK: Final = "ok"
+CLIENT_GONE: Final = "client_gone"
+NO_ANSWER: Final = 499
+HEAD_TOO_LARGE: Final = 431
+SLOW_CLIENT: Final = 408
+UNKNOWN: Final = "unknown"
+# Separators and NUL that a proxy may have decoded or not: no id of ours holds them.
+_HIDDEN: Final = (b"%2f", b"%5c", b"%00")
+_EVENTS: Final = b"text/event-stream"
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, bytes_max: int) -> None:
+        """Take what the server gives to an ASGI application."""
+        self.scope = scope
+        self.receive = receive
+        self.headers = Headers(scope=scope)
+        self.incoming = Incoming(self.headers, receive, bytes_max=bytes_max)
+        self.request_id = ""
+        self.operation: Operation | None = None
+        self.path: dict[str, str] = {}
+        self.http_status: int | None = None
+        self.code = OK
+        # How many like it the log left out before; None when it leaves this one out too.
+        self.left_out: int | None = 0
+        self._send = send
+        self._is_streaming = False
+
+    @property
+    def name(self) -> str:
+        """Return the name of the operation that is asked for, once it is known."""
+        return self.operation.name if self.operation else UNKNOWN
+
+    async def answer(self, response: Response) -> None:
+        """Send an answer, with what every answer carries."""
+        response.headers["x-request-id"] = self.request_id
+        response.headers["x-content-type-options"] = "nosniff"
+        await response(self.scope, self.receive, self._note)
+
+    async def fail(self, error: TenureError, status: int | None = None) -> None:
+        """Send an error, unless an answer has begun: only a stream can still be told of it."""
+        self.code = error.code
+        if self.http_status is None:
+            await self.answer(error_response(error, status))
+        elif self._is_streaming:
+            event = b"event: error\ndata: %b\n\n" % error_body(error)
+            # One that does not read is cut off without it.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.SLOW_READER_MS / 1000):
+                    await self._note(
+                        {"type": "http.response.body", "body": event, "more_body": False},
+                    )
+
+    async def _note(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.http_status = int(message["status"])
+            self._is_streaming = any(
+                name == b"content-type" and value.startswith(_EVENTS)
+                for name, value in message["headers"]
+            )
+        elif not message.get("more_body", False):
+            self._is_streaming = False
+        await self._send(message)
+
+
+class _HeadTooLarge(PayloadTooLarge):
+    """The request line and the headers are larger than allowed."""
+
+
+class _SlowClient(DeadlineExceeded):
+    """The body did not arrive in time. Send it faster, or in smaller parts."""
+
+
+_STATUSES: Final[dict[type[TenureError], int]] = {
+    _HeadTooLarge: HEAD_TOO_LARGE,
+    _SlowClient: SLOW_CLIENT,
+}
+
+
+class Edge:
+    """The ASGI application."""
+
+    def __init__(self, desk: Desk, table: Table, settings: ServerSettings) -> None:
+        """Answer what the table has for the engine at the desk."""
+        self._desk = desk
+        self._table = table
+        self._access = Access(desk.engine, desk.allowance.refusals)
+        self._origin = OriginCheck(settings)
+        self._bytes_max = settings.body_bytes_max
+
+    def turn_away(self, data: bytes) -> bytes | None:
+        """Return the refusal of a whole request that was just received, if it must be refused."""
+        name = early_refusal.new_work(data)
+        if name is None:
+            return None
+        if self._desk.allowance.admission.refuses():
+            self._desk.metrics.request("http", name, RateLimited.code, 0.0)
+            return early_refusal.ANSWER
+        return None
+
+    def _check_load(self) -> None:
+        """Refuse new work when the server is late with what it has."""
+        admission = self._desk.allowance.admission
+        # One that was let in when it arrived is not asked about again.
+        if not admission.is_expecting and admission.refuses():
+            raise overloaded()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await _refuse_protocol(scope, receive, send)
+            return
+        clock = self._desk.engine.clock
+        begun_ms = clock.monotonic_ms()
+        exchange = Exchange(scope, receive, send, bytes_max=self._bytes_max)
+        exchange.request_id = self._request_id(exchange.headers)
+        try:
+            await self._serve(exchange)
+        finally:
+            self._note(exchange, clock.monotonic_ms() - begun_ms)
+
+    def _request_id(self, headers: Headers) -> str:
+        """Return the id that the client chose, if it is a good name."""
+        try:
+            return check.name(headers.get("x-request-id"), "X-Request-Id")
+        except InvalidArgument:
+            return self._desk.engine.clock.new_id()
+
+    def _note(self, exchange: Exchange, took_ms: int) -> None:
+        """Say what happened, without anything that a client may want to keep to itself."""
+        operation = exchange.operation
+        self._desk.metrics.request("http", exchange.name, exchange.code, took_ms / 1000)
+        if exchange.left_out is None:
+            return
+        log.info(
+            "http.request",
+            method=operation.method if operation else exchange.scope["method"][:16],
+            route=operation.path if operation else UNKNOWN,
+            status=exchange.http_status or NO_ANSWER,
+            ms=took_ms,
+            request_id=exchange.request_id,
+        )
+
+    def _note_refusal(self, exchange: Exchange, error: TenureError) -> None:
+        address = http_address(exchange.scope)
+        left_out = exchange.left_out = self._access.left_out(error, address)
+        if left_out is not None:
+            note_refusal(error, exchange.name, address, left_out)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        """Answer with what the operation gives, or with the error that it ends with."""
+        try:
+            principal, operation = await self._admit(exchange)
+            is_long = operation.is_waiting
+            async with self._access.guard(principal) if is_long else nullcontext():
+                await exchange.answer(await self._response(exchange, principal, operation))
+        except ClientGone:
+            exchange.code = CLIENT_GONE
+        except TenureError as error:
+            self._note_refusal(exchange, error)
+            await exchange.fail(error, _STATUSES.get(type(error)))
+        except Exception:
+            log.exception("http.failed", request_id=exchange.request_id)
+            await exchange.fail(internal(exchange.request_id))
+
+    async def _admit(self, exchange: Exchange) -> tuple[Principal, Operation]:
+        """Return who asks for what; without a key nobody learns which paths there are."""
+        scope = exchange.scope
+        _check_size(scope)
+        check_head(exchange.headers)
+        principal = OPEN
+        if not self._table.is_exempt(scope["method"], _raw_path(scope)):
+            if self._access.is_open:
+                self._origin.check(scope["method"], exchange.headers)
+            else:
+                principal = await self._access.authenticate(read_authorization(exchange.headers))
+                PRINCIPAL.set(principal)
+        _check_path(scope)
+        operation, exchange.path = self._table.find(scope["method"], scope["path"])
+        exchange.operation = operation
+        if operation.action is not None:
+            check_action(principal, operation.action, is_whole=operation.is_whole)
+            if operation.action is Action.ADMIN and principal is OPEN:
+                await self._access.confirm_open()
+        return principal, operation
+
+    async def _response(
+        self,
+        exchange: Exchange,
+        principal: Principal,
+        operation: Operation,
+    ) -> Response:
+        scope = exchange.scope
+        if not operation.is_built:
+            raise unbuilt.unimplemented()
+        query = read_query(scope["query_string"], operation.query)
+        namespace = read_namespace(exchange.headers, query)
+        self._check_allowance(operation, principal, namespace)
+        work = self._desk.allowance.admission.work if operation.is_new_work else nullcontext
+        deadline = asyncio.timeout(operation.deadline_ms / 1000)
+        try:
+            with self._gate(operation, principal, scope):
+                async with deadline:
+                    body = await _read_body(exchange.incoming, operation)
+                    call = Call(self._desk, scope, namespace, exchange.path, query, body, principal)
+                    # Not before: a body that comes slowly is no work, and keeps none out.
+                    with work():
+                        return await while_connected(exchange.receive, _run(operation, call))
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise (_SlowClient if exchange.incoming.is_pending else DeadlineExceeded) from error
+
+    def _gate(
+        self, operation: Operation, principal: Principal, scope: Scope
+    ) -> AbstractContextManager[None]:
+        """Return the place that a request takes among those of all keys, or else addresses."""
+        if operation.is_waiting:
+            return nullcontext()
+        gate = self._desk.probes if operation.is_probe else self._desk.requests
+        return gate.place(principal.key_id or _client(scope))
+
+    def _check_allowance(self, operation: Operation, principal: Principal, namespace: str) -> None:
+        """Refuse what is not the caller's, and what is too much, before anything is read."""
+        if namespace:
+            check_namespace(principal, namespace)
+        if operation.is_new_work:
+            self._check_load()
+        if operation.is_list:
+            # Lists of the whole server are counted for each key: nobody uses up those of others.
+            self._desk.allowance.lists.take(namespace or principal.key_id)
+
+
+async def _read_body(incoming: Incoming, operation: Operation) -> Any:  # noqa: ANN401 (the type that the operation names)
+    try:
+        async with asyncio.timeout(limits.MESSAGE_MS / 1000):
+            return await incoming.read(operation)
+    except TimeoutError:
+        raise _SlowClient from None
+
+
+def _client(scope: Scope) -> str:
+    """Return what stands for a client without a key; a socket of this machine has no address."""
+    address = scope.get("client")
+    return client_of(address[0]) if address else ""
+
+
+async def _run(operation: Operation, call: Call[Any, Any]) -> Response:
+    answer = await operation.handle(call)
+    if isinstance(answer, Response):
+        return answer
+    return Response(
+        msgspec.json.encode(answer.value),
+        status_code=answer.status,
+        headers={"cache-control": "no-store"},
+        media_type=JSON,
+    )
+
+
+def _raw_path(scope: Scope) -> bytes:
+    """Return the path as it was sent, before anything in it was decoded."""
+    raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw_path
+
+
+def _check_size(scope: Scope) -> None:
+    """Refuse a head that is too large."""
+    size = len(_raw_path(scope)) + len(scope["query_string"])
+    size += sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > limits.HTTP_HEAD_BYTES_MAX:
+        raise _HeadTooLarge(limit=limits.HTTP_HEAD_BYTES_MAX)
+
+
+def _check_path(scope: Scope) -> None:
+    """Refuse a path that hides a separator."""
+    hidden = _raw_path(scope).lower()
+    if any(each in hidden for each in _HIDDEN):
+        raise NotFound("There is no such path. /docs lists those that there are.")
+
+
+async def _refuse_protocol(scope: Scope, receive: Receive, send: Send) -> None:
+    """Close what is no HTTP request; a start and a stop of the server are just acknowledged."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def make_app(
+    engine: Engine,
+    settings: ServerSettings,
+    readiness: Readiness,
+    metrics: Metrics | None = None,
+    allowance: Allowance | None = None,
+) -> Edge:
+    """Return the ASGI application of a server."""
+    allowance = allowance or Allowance(engine.clock, settings)
+    desk = Desk(engine, readiness, metrics or Metrics(), allowance=allowance)
+    return Edge(desk, Table(OPERATIONS), settings)

@@ -1,0 +1,48 @@
+"""Server-sent events as an answer: the head, then events for as long as somebody takes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tenure.api.http.edge.reading import while_connected
+from tenure.api.http.operation import Desk
+
+
+class ServerSentEvents(Response):
+    """An answer that goes on; how many there are at a time is bounded, for each caller too."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, desk: Desk, caller: str) -> None:
+        """Let nobody in between keep or gather what is sent."""
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._desk = desk
+        self._caller = caller
+
+    def events(self) -> AsyncGenerator[bytes, None]:
+        """Return what is sent, each time as one write; its end ends the answer."""
+        raise NotImplementedError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until there is nothing more, the client is gone or the server stops."""
+        with self._desk.allowance.streams.place(self._caller), self._desk.streams:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                },
+            )
+            if scope["method"] != "HEAD":
+                await while_connected(receive, self._send_all(send))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_all(self, send: Send) -> None:
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                await send({"type": "http.response.body", "body": event, "more_body": True})

@@ -1,0 +1,101 @@
+"""The operation that says what is wrong with a server, its store and its workers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, UnsetType
+
+import tenure
+from tenure.api.guard.access import check_namespace
+from tenure.api.guard.scope import scope
+from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.parameter import NoQuery
+from tenure.api.http.view import Instant, View, instant
+from tenure.core.access.permission import Action
+from tenure.core.diagnosis.finding import Level
+from tenure.core.limits import INSTANT_MS_MAX
+from tenure.engine.read.diagnosis import Question, diagnose
+
+
+class DiagnosisQuery(NoQuery, frozen=True):
+    """What is looked at."""
+
+    namespace: Annotated[
+        str,
+        Meta(description="Only this namespace; otherwise all that the key may see"),
+    ] = ""
+    client_now_ms: Annotated[
+        int,
+        Meta(description="Your clock, to compare with; 0 = do not", ge=0, le=INSTANT_MS_MAX),
+    ] = 0
+
+
+class FindingView(View, frozen=True):
+    """One check: a stable name, how bad it is, what was found, and what to do."""
+
+    check: Annotated[str, Meta(description="Such as clock_skew, migrations, stuck_leases")]
+    level: Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in Level]})]
+    message: str
+    advice: str
+    evidence: dict[str, str]
+
+
+class DiagnosisView(View, frozen=True):
+    """What was found, the worst first. Without storeNow the store did not answer."""
+
+    server_id: str
+    server_version: str
+    server_now: Instant
+    store_now: Instant | UnsetType
+    findings: list[FindingView]
+
+
+async def get_diagnosis(call: Call[DiagnosisQuery, None]) -> Answer:
+    """Look at everything, and say what is wrong."""
+    asked = call.query
+    namespace = scope(asked.namespace) if asked.namespace else ""
+    if namespace:
+        check_namespace(call.principal, namespace)
+    question = Question(
+        version=tenure.__version__,
+        namespace=namespace,
+        namespaces=call.principal.namespaces,
+        client_now_ms=asked.client_now_ms,
+    )
+    found = await diagnose(call.engine, question)
+    findings = [
+        FindingView(
+            check=each.check,
+            level=each.level,
+            message=each.message,
+            advice=each.advice,
+            evidence=each.evidence,
+        )
+        for each in found.findings
+    ]
+    shown = DiagnosisView(
+        server_id=found.server_id,
+        server_version=found.server_version,
+        server_now=instant(found.server_now_ms),
+        store_now=instant(found.store_now_ms) if found.store_now_ms else UNSET,
+        findings=findings,
+    )
+    return Answer(shown)
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/v1/diagnosis",
+        name="getDiagnosis",
+        group="Server",
+        summary="What is wrong with this server, its store and its workers, and what to do.",
+        handle=get_diagnosis,
+        action=Action.ADMIN,
+        is_list=True,
+        query=DiagnosisQuery,
+        answer=DiagnosisView,
+        errors=("not_found",),
+    ),
+)

@@ -1,0 +1,162 @@
+"""``GET /v1/events``: hints of what changed in a namespace, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.datastructures import Headers
+
+from tenure.api.http import view
+from tenure.api.http.edge.server_sent import ServerSentEvents
+from tenure.api.http.operation import Call, Operation
+from tenure.api.http.parameter import Scoped
+from tenure.core import check
+from tenure.core.access.permission import Action
+from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind
+from tenure.core.limits import (
+    EVENT_GATHER_MS,
+    EVENT_ID_LENGTH_MAX,
+    EVENT_RETRY_MS,
+    STREAM_PING_MS,
+)
+from tenure.engine.read import query
+from tenure.engine.replica.event_feed import Page, Subscription
+from tenure.errors import InvalidArgument
+
+LAST_EVENT_ID: Final = "last-event-id"
+_KINDS: Final = frozenset(each.value for each in EventKind)
+# The id is that of ``core.event.position_text``, without its detour over text for each hint.
+_EVENT: Final = b"id: %b:%d\nevent: %b\ndata: %b\n\n"
+_NAMES: Final = {each: each.value.encode() for each in EventKind}
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EventQuery(Scoped, frozen=True):
+    """Which hints."""
+
+    kind: Annotated[
+        str,
+        Meta(description="Only these, with commas between: task, worker, queue, namespace"),
+    ] = ""
+    queue: Annotated[str, Meta(description="Only what is in this queue, and the queue itself")] = ""
+    last_event_id: Annotated[
+        str,
+        Meta(
+            description="Go on behind this event; the header Last-Event-ID goes before it",
+            max_length=EVENT_ID_LENGTH_MAX,
+        ),
+    ] = ""
+
+    def chosen(self, namespace: str) -> EventFilter:
+        """Return what is asked for in a namespace."""
+        kinds = frozenset(self.kind.split(",")) if self.kind else ALL_KINDS
+        if not kinds <= _KINDS:
+            message = "kind must be task, worker, queue or namespace, or some with commas between"
+            raise InvalidArgument(message, field="kind")
+        queue = check.name(self.queue, "queue") if self.queue else ""
+        return EventFilter(namespace, frozenset(map(EventKind, kinds)), queue)
+
+
+class Reset(view.View, frozen=True):
+    """Hints of these kinds are missing: whoever shows lists of them reads the lists again."""
+
+    kinds: list[EventKind]
+    reason: str
+
+
+class EventFeedStream(ServerSentEvents):
+    """The hints of one subscriber, from now on or from where it left off."""
+
+    def __init__(self, call: Call[EventQuery, None], last_id: str) -> None:
+        """Prepare; it listens when it is sent."""
+        super().__init__(call.desk, call.caller)
+        self._chosen = call.query.chosen(call.namespace)
+        self._last_id = last_id
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Send hints, many in one write, and a sign of life when there are none."""
+        feed = self._desk.engine.events
+        with feed.subscribe(self._chosen, self._last_id) as subscription:
+            # The id alone makes no event, but a client that is cut off goes on from it.
+            head = b": hints of what changed\nretry: %d\nid: %b\n\n"
+            yield head % (EVENT_RETRY_MS, subscription.position.encode())
+            stopping = asyncio.ensure_future(self._end(subscription))
+            try:
+                while (pages := await subscription.next(STREAM_PING_MS)) is not None:
+                    if not pages:
+                        yield b": still there\nid: %b\n\n" % subscription.position.encode()
+                    elif data := self._rendered(pages):
+                        yield data
+                        await asyncio.sleep(EVENT_GATHER_MS / 1000)
+            finally:
+                stopping.cancel()
+                await asyncio.gather(stopping, return_exceptions=True)
+        yield b": the server stops\n\n"
+
+    async def _end(self, subscription: Subscription) -> None:
+        await self._desk.readiness.stopping.wait()
+        subscription.close()
+
+    def _rendered(self, pages: Iterable[Page]) -> bytes:
+        server_id = self._desk.engine.server_id
+        return b"".join(rendered(page, self._chosen, server_id) for page in pages)
+
+
+def rendered(page: Page, chosen: EventFilter, server_id: str) -> bytes:
+    """Return a page as events; those who choose the same share them."""
+    if page.missed:
+        return _reset(page, chosen, server_id)
+    if chosen.queue:
+        return _hints(page, chosen, server_id)
+    data = page.rendered.get(chosen.kinds)
+    if data is None:
+        data = page.rendered[chosen.kinds] = _hints(page, chosen, server_id)
+    return data
+
+
+def _hints(page: Page, chosen: EventFilter, server_id: str) -> bytes:
+    server = server_id.encode()
+    made = [
+        _EVENT % (server, seq, _NAMES[hint.kind], _encode(hint))
+        for seq, hint in enumerate(page.hints, page.first_seq)
+        if chosen.takes(hint)
+    ]
+    return b"".join(made)
+
+
+def _reset(page: Page, chosen: EventFilter, server_id: str) -> bytes:
+    kinds = sorted(page.missed & chosen.kinds)
+    if not kinds:
+        return b""
+    data = _encode(Reset(kinds=kinds, reason=page.reason))
+    return _EVENT % (server_id.encode(), page.end_seq, b"reset", data)
+
+
+async def listen_to_events(call: Call[EventQuery, None]) -> EventFeedStream:
+    """Show what changes, as it changes."""
+    given = Headers(scope=call.scope).get(LAST_EVENT_ID)
+    stream = EventFeedStream(call, given or call.query.last_event_id)
+    await query.check_namespace(call.engine.store, namespace=call.namespace)
+    return stream
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/v1/events",
+        name="listenToEvents",
+        group="Events",
+        summary="Hints of what changed in a namespace as server-sent events: task, worker, queue "
+        "and namespace (a Hint), and reset (a Reset) when lists have to be read again.",
+        handle=listen_to_events,
+        action=Action.READ,
+        query=EventQuery,
+        media_type="text/event-stream",
+        is_waiting=True,
+        errors=("not_found",),
+    ),
+)

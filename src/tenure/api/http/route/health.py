@@ -1,0 +1,64 @@
+"""Whether the process is up, and whether it can do its work."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tenure.api.http import view
+from tenure.api.http.edge.error import RETRY_AFTER_MS
+from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.parameter import NoQuery
+from tenure.core.limits import READY_MS_MAX
+from tenure.engine.read import query
+from tenure.errors import Unavailable
+
+
+async def is_up(call: Call[NoQuery, None]) -> Answer:
+    """Answer: that is all."""
+    del call
+    return Answer(view.HealthView(status="up"))
+
+
+async def is_ready(call: Call[NoQuery, None]) -> Answer:
+    """Answer while the server takes requests, its lanes commit and its store reads."""
+    reason = call.desk.readiness.problem()
+    if reason is not None:
+        raise _not_ready("The server cannot take requests now.", reason)
+    page = query.PageRequest(cursor_key=call.engine.secrets.cursor_key, size=1)
+    try:
+        async with asyncio.timeout(READY_MS_MAX / 1000):
+            await query.list_namespaces(call.engine.store, page=page)
+    except TimeoutError as error:
+        raise _not_ready("The store does not answer in time.", "store_slow") from error
+    return Answer(view.HealthView(status="ready"))
+
+
+def _not_ready(message: str, reason: str) -> Unavailable:
+    return Unavailable(message, reason=reason, retry_after_ms=RETRY_AFTER_MS)
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/healthz",
+        name="isUp",
+        group="Server",
+        summary="The process is up.",
+        handle=is_up,
+        action=None,
+        is_probe=True,
+        answer=view.HealthView,
+    ),
+    Operation(
+        method="GET",
+        path="/readyz",
+        name="isReady",
+        group="Server",
+        summary="The server can work: 503 while its store is away or full, or while it stops.",
+        handle=is_ready,
+        action=None,
+        is_probe=True,
+        answer=view.HealthView,
+    ),
+)

@@ -1,0 +1,379 @@
+"""The operations on tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final, cast
+
+from msgspec import UNSET
+
+from tenure.api.http import view
+from tenure.api.http.body import (
+    AgainBody,
+    BatchBody,
+    CancelBody,
+    CompleteBody,
+    EmptyBody,
+    EnqueueBody,
+    TaskBody,
+)
+from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.parameter import Scoped, TaskListQuery, TaskQuery
+from tenure.api.http.route.task_watch import EventStream, wait_for_end
+from tenure.core.access.permission import Action
+from tenure.core.filter import TaskFilter
+from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
+from tenure.core.task import enqueue as enqueue_rules
+from tenure.core.task.record import TaskState
+from tenure.engine import command as c
+from tenure.engine.read import query
+from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError
+
+_STATES: Final = {state.upper(): state for state in TaskState}
+_TASK: Final = "/v1/tasks/{taskId}"
+_SOME_ID: Final = "019b0000-0000-7000-8000-000000000001"
+
+
+async def enqueue_task(call: Call[Scoped, EnqueueBody]) -> Answer:
+    """Take in one task."""
+    (answer,) = await _enqueue(call, [call.body], is_resend=call.body.is_resend)
+    return Answer(view.enqueued(answer), _created(is_new=answer.is_new))
+
+
+async def enqueue_batch(call: Call[Scoped, BatchBody]) -> Answer:
+    """Take in many tasks, all or none."""
+    if len(call.body.tasks) > BULK_ENQUEUE_MAX:
+        message = f"tasks must be at most {BULK_ENQUEUE_MAX}"
+        raise PayloadTooLarge(message, limit=BULK_ENQUEUE_MAX)
+    try:
+        answers = await _enqueue(call, call.body.tasks, is_resend=call.body.is_resend)
+    except (InvalidArgument, PayloadTooLarge) as error:
+        raise _placed(error, call.body.tasks) from error
+    shown = view.BatchView(tasks=[view.enqueued(each) for each in answers])
+    return Answer(shown, _created(is_new=any(each.is_new for each in answers)))
+
+
+async def _enqueue(
+    call: Call[Scoped, EnqueueBody] | Call[Scoped, BatchBody],
+    bodies: Sequence[TaskBody],
+    *,
+    is_resend: bool,
+) -> tuple[c.Enqueued, ...]:
+    if is_resend and any(body.task_id is UNSET for body in bodies):
+        message = "isResend needs the taskId of the first request"
+        raise InvalidArgument(message, field="isResend")
+    tasks = tuple(body.new_task(call.engine.clock.new_id()) for body in bodies)
+    command = c.EnqueueTasks(namespace=call.namespace, tasks=tasks, is_resend=is_resend)
+    call.desk.allowance.enqueues.take(call.namespace, len(tasks))
+    return cast("tuple[c.Enqueued, ...]", await call.engine.submit(command))
+
+
+def _created(*, is_new: bool) -> int:
+    return HTTPStatus.CREATED if is_new else HTTPStatus.OK
+
+
+def _placed(error: TenureError, bodies: Sequence[TaskBody]) -> TenureError:
+    """Say which task of a batch an error is about; nothing was accepted, so time is no matter."""
+    for number, body in enumerate(bodies):
+        try:
+            enqueue_rules.check_new(body.new_task(_SOME_ID))
+        except (InvalidArgument, PayloadTooLarge) as found:
+            fields = dict(found.fields)
+            if "field" in fields:
+                fields["field"] = f"tasks[{number}].{fields['field']}"
+            return type(found)(f"tasks[{number}]: {found.message}", **fields)
+    return error
+
+
+async def list_tasks(call: Call[TaskListQuery, None]) -> Answer:
+    """Show a page of tasks."""
+    asked = call.query
+    where = TaskFilter(queue=asked.queue, type=asked.type, state=_state(asked.state))
+    page = query.PageRequest(
+        cursor_key=call.engine.secrets.cursor_key,
+        size=asked.page_size,
+        token=asked.page_token,
+        wants_total=asked.total_count,
+    )
+    found = await query.list_tasks(
+        call.engine.store,
+        namespace=call.namespace,
+        page=page,
+        where=where,
+    )
+    return Answer(view.task_list(found))
+
+
+def _state(name: str) -> TaskState | None:
+    if name and name not in _STATES:
+        message = f"state must be one of {', '.join(_STATES)}"
+        raise InvalidArgument(message, field="state")
+    return _STATES.get(name)
+
+
+async def get_task(call: Call[TaskQuery, None]) -> Answer:
+    """Show a task, at once or when it has ended."""
+    key = (call.namespace, call.path["taskId"])
+    task = await wait_for_end(call.desk, key, wait_ms=call.query.whole_wait_ms())
+    return Answer(view.task(task))
+
+
+async def list_attempts(call: Call[Scoped, None]) -> Answer:
+    """Show the attempts of a task."""
+    found = await query.list_attempts(
+        call.engine.store,
+        namespace=call.namespace,
+        task_id=call.path["taskId"],
+    )
+    return Answer(view.AttemptListView(attempts=[view.attempt(each) for each in found]))
+
+
+async def watch_task(call: Call[Scoped, None]) -> EventStream:
+    """Show a task's changes as they happen, until it has ended."""
+    key = (call.namespace, call.path["taskId"])
+    task = await query.get_task(call.engine.store, namespace=key[0], task_id=key[1])
+    return EventStream(call.desk, call.caller, key, task)
+
+
+async def cancel_task(call: Call[Scoped, CancelBody]) -> Answer:
+    """Ask for a task to be cancelled."""
+    task_id, reason = call.path["taskId"], call.body.reason
+    command = c.CancelTask(namespace=call.namespace, task_id=task_id, reason=reason)
+    return await _change(call, command)
+
+
+async def pause_task(call: Call[Scoped, EmptyBody]) -> Answer:
+    """Hold a task."""
+    return await _change(
+        call,
+        c.PauseTask(namespace=call.namespace, task_id=call.path["taskId"]),
+    )
+
+
+async def resume_task(call: Call[Scoped, EmptyBody]) -> Answer:
+    """Let a held task go on."""
+    return await _change(
+        call,
+        c.ResumeTask(namespace=call.namespace, task_id=call.path["taskId"]),
+    )
+
+
+async def terminate_task(call: Call[Scoped, EmptyBody]) -> Answer:
+    """End a task without asking its worker."""
+    return await _change(
+        call,
+        c.TerminateTask(namespace=call.namespace, task_id=call.path["taskId"]),
+    )
+
+
+async def complete_task(call: Call[Scoped, CompleteBody]) -> Answer:
+    """Complete a task that its worker has left to somebody else."""
+    finish = call.body.finish(call.path["taskId"])
+    return await _change(call, c.CompleteById(namespace=call.namespace, finish=finish))
+
+
+Change = c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask | c.CompleteById
+_Changing = Call[Scoped, CancelBody] | Call[Scoped, EmptyBody] | Call[Scoped, CompleteBody]
+
+
+async def _change(call: _Changing, command: Change) -> Answer:
+    reported = cast("c.Reported", await call.engine.submit(command))
+    shown = view.StateView(task_id=call.path["taskId"], state=reported.state.upper())
+    return Answer(shown)
+
+
+async def retry_task(call: Call[Scoped, AgainBody]) -> Answer:
+    """Make a new task from a finished one."""
+    new_id = call.body.new_task_id
+    command = c.RetryTask(
+        namespace=call.namespace,
+        task_id=call.path["taskId"],
+        new_task_id=call.engine.clock.new_id() if new_id is UNSET else new_id,
+    )
+    call.desk.allowance.enqueues.take(call.namespace)
+    answer = cast("c.Enqueued", await call.engine.submit(command))
+    return Answer(view.enqueued(answer), _created(is_new=answer.is_new))
+
+
+_WRONG: Final = ("not_found", "wrong_state", "task_already_terminal")
+
+OPERATIONS: Final = (
+    Operation(
+        method="POST",
+        path="/v1/tasks",
+        name="enqueueTask",
+        group="Tasks",
+        summary="Enqueue a task. With taskId or idempotencyKey the request may be repeated; "
+        "200 instead of 201 says that the task was there already.",
+        handle=enqueue_task,
+        is_new_work=True,
+        action=Action.SUBMIT,
+        query=Scoped,
+        body=EnqueueBody,
+        needs_body=True,
+        answer=view.EnqueuedView,
+        status=HTTPStatus.CREATED,
+        may_find=True,
+        errors=("already_exists", "idempotency_conflict", "not_found", "wrong_state"),
+        example='{"type": "mail", "queue": "default", "input": {"to": "ann"}, '
+        '"startToCloseMs": 60000}',
+    ),
+    Operation(
+        method="POST",
+        path="/v1/tasks:batch",
+        name="enqueueTasks",
+        group="Tasks",
+        summary="Enqueue up to 1,000 tasks, all or none.",
+        handle=enqueue_batch,
+        is_new_work=True,
+        action=Action.SUBMIT,
+        query=Scoped,
+        body=BatchBody,
+        needs_body=True,
+        answer=view.BatchView,
+        status=HTTPStatus.CREATED,
+        may_find=True,
+        errors=("already_exists", "idempotency_conflict", "not_found", "wrong_state"),
+        example='{"tasks": [{"type": "mail", "queue": "default", "startToCloseMs": 60000}]}',
+    ),
+    Operation(
+        method="GET",
+        path="/v1/tasks",
+        name="listTasks",
+        group="Tasks",
+        summary="List tasks, newest first, live and finished, without their payloads.",
+        handle=list_tasks,
+        is_list=True,
+        action=Action.READ,
+        query=TaskListQuery,
+        answer=view.TaskListView,
+        errors=("not_found",),
+        example="?state=FAILED&pageSize=5",
+    ),
+    Operation(
+        method="GET",
+        path=_TASK,
+        name="getTask",
+        group="Tasks",
+        summary="Get a task; with wait, when it has ended or when the time is over.",
+        handle=get_task,
+        action=Action.READ,
+        query=TaskQuery,
+        answer=view.TaskView,
+        errors=("not_found",),
+        is_waiting=True,
+        deadline_ms=CALL_MS + LONG_POLL_MS,
+        example="?wait=30s",
+    ),
+    Operation(
+        method="GET",
+        path=f"{_TASK}/attempts",
+        name="listAttempts",
+        group="Tasks",
+        summary="List the attempts of a task: who had it, and how each ended.",
+        handle=list_attempts,
+        action=Action.READ,
+        query=Scoped,
+        answer=view.AttemptListView,
+        errors=("not_found",),
+    ),
+    Operation(
+        method="GET",
+        path=f"{_TASK}/watch",
+        name="watchTask",
+        group="Tasks",
+        summary="Watch a task as server-sent events: state and progress (a Change), at the end "
+        "result (a Task). For curl -N.",
+        handle=watch_task,
+        action=Action.READ,
+        query=Scoped,
+        media_type="text/event-stream",
+        is_waiting=True,
+        errors=("not_found",),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_TASK}/cancel",
+        name="cancelTask",
+        group="Tasks",
+        summary="Cancel a task: at once while nobody runs it, else its worker is asked to stop.",
+        handle=cancel_task,
+        action=Action.SUBMIT,
+        query=Scoped,
+        body=CancelBody,
+        answer=view.StateView,
+        errors=_WRONG,
+        example='{"reason": "no longer needed"}',
+    ),
+    Operation(
+        method="POST",
+        path=f"{_TASK}/pause",
+        name="pauseTask",
+        group="Tasks",
+        summary="Hold a task: at once while nobody runs it, else when its attempt ends.",
+        handle=pause_task,
+        action=Action.SUBMIT,
+        query=Scoped,
+        body=EmptyBody,
+        answer=view.StateView,
+        errors=_WRONG,
+    ),
+    Operation(
+        method="POST",
+        path=f"{_TASK}/resume",
+        name="resumeTask",
+        group="Tasks",
+        summary="Let a held task go on.",
+        handle=resume_task,
+        action=Action.SUBMIT,
+        query=Scoped,
+        body=EmptyBody,
+        answer=view.StateView,
+        errors=_WRONG,
+    ),
+    Operation(
+        method="POST",
+        path=f"{_TASK}/retry",
+        name="retryTask",
+        group="Tasks",
+        summary="Make a new task from a finished one. With newTaskId the request may be repeated.",
+        handle=retry_task,
+        is_new_work=True,
+        action=Action.SUBMIT,
+        query=Scoped,
+        body=AgainBody,
+        answer=view.EnqueuedView,
+        status=HTTPStatus.CREATED,
+        may_find=True,
+        errors=("not_found", "wrong_state", "already_exists", "data_damaged"),
+    ),
+    Operation(
+        method="POST",
+        path=f"{_TASK}/terminate",
+        name="terminateTask",
+        group="Tasks",
+        summary="End a task now, as failed, without asking its worker.",
+        handle=terminate_task,
+        action=Action.SUBMIT,
+        query=Scoped,
+        body=EmptyBody,
+        answer=view.StateView,
+        errors=_WRONG,
+    ),
+    Operation(
+        method="POST",
+        path=f"{_TASK}/complete",
+        name="completeTask",
+        group="Tasks",
+        summary="Complete a task asynchronously: its live attempt, or the one that is named.",
+        handle=complete_task,
+        action=Action.SUBMIT,
+        query=Scoped,
+        body=CompleteBody,
+        needs_body=True,
+        answer=view.StateView,
+        errors=(*_WRONG, "attempt_mismatch"),
+        example='{"outcome": "SUCCEEDED", "output": {"sent": true}}',
+    ),
+)

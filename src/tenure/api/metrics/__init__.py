@@ -1,0 +1,1 @@
+"""The metrics of a server: plain numbers, counted as things happen, written out when asked for."""

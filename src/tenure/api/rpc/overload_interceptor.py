@@ -1,0 +1,78 @@
+"""Who stands before every gRPC call with new work, and turns it away when the server is late.
+
+A call that is turned away is not even read: its answer was made before it came. One that was read
+is parsed when it is its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import grpc
+
+from tenure.api.guard.admission import Admission, overloaded
+from tenure.api.rpc import error
+from tenure.api.rpc.outcome import Count
+from tenure.api.rpc.reading_turns import Turnstile
+from tenure.core.limits import CROWD_MIN
+from tenure.engine.clock import Clock
+from tenure.errors import RateLimited
+
+if TYPE_CHECKING:
+    from tenure.api.rpc.boundary import Context, Handler
+
+# What brings new work; registrations too, because heartbeats come first.
+NEW_WORK: Final = {
+    f"/tenure.v1.{path}": path.rpartition("/")[2]
+    for path in (
+        "TaskService/EnqueueTasks",
+        "TaskService/RetryTask",
+        "WorkflowService/RegisterWorker",
+    )
+}
+
+
+class Doorkeeper(grpc.aio.ServerInterceptor):
+    """The outermost interceptor."""
+
+    def __init__(self, admission: Admission, count: Count, clock: Clock) -> None:
+        """Ask ``admission`` about new work, and report to ``count`` what it turns away."""
+        self._admission = admission
+        self._count = count
+        self._refusal = error.status(overloaded())
+        self._closed: Handler = grpc.stream_unary_rpc_method_handler(self._turn_away)
+        self._turnstile = Turnstile(clock)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Return the handler of a method, or the one that refuses it."""
+        path = handler_call_details.method
+        method = NEW_WORK.get(path)
+        if method is None:
+            return await continuation(handler_call_details)
+        self._turnstile.arrived()
+        if self._admission.refuses():
+            self._count("grpc", method, RateLimited.code, 0.0)
+            return self._closed
+        return await continuation(handler_call_details)
+
+    async def _turn_away(self, requests: AsyncIterator[object], context: Context) -> object:
+        """Refuse without reading what was sent."""
+        del requests
+        return await context.abort_with_status(self._refusal)
+
+    async def serve(
+        self, method: str, context: Context, answer: Callable[[], Awaitable[object]]
+    ) -> object:
+        """Answer a call with new work that was read, when it is its turn to be parsed."""
+        admission = self._admission
+        with admission.work():
+            if admission.open_count >= CROWD_MIN and not await self._turnstile.is_passed():
+                admission.refused_count += 1
+                self._count("grpc", method, RateLimited.code, 0.0)
+                return await context.abort_with_status(self._refusal)
+            return await answer()

@@ -1,0 +1,305 @@
+"""What operators do, over gRPC."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import tenure
+from tenure.api.guard import key_grant
+from tenure.api.guard.access import PRINCIPAL, check_namespace
+from tenure.api.guard.rate_limit import Allowance
+from tenure.api.guard.scope import scope
+from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.view import access_view, diagnosis_view, worker_view
+from tenure.core.access.api_key import ApiKey
+from tenure.core.access.audit import AuditFilter
+from tenure.core.limits import DRAIN_DEADLINE_MS
+from tenure.core.queue import Namespace, Queue
+from tenure.engine import command as c
+from tenure.engine.engine import Engine
+from tenure.engine.read import query
+from tenure.engine.read.diagnosis import Question, diagnose
+from tenure.engine.worker import bulk_drain
+from tenure.v1 import admin_service_pb2 as pb
+from tenure.v1 import admin_service_pb2_grpc, worker_pb2
+
+
+class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
+    """Translates, submits one command or asks one query, and translates back."""
+
+    def __init__(self, engine: Engine, allowance: Allowance) -> None:
+        """Speak for ``engine``, within ``allowance``."""
+        self._engine = engine
+        self._allowance = allowance
+
+    async def DrainWorker(
+        self,
+        request: pb.DrainWorkerRequest,
+        context: Context,
+    ) -> pb.DrainWorkerResponse:
+        """Let a worker finish what it holds and give it nothing new."""
+        namespace = scope(request.namespace_id)
+        command = c.DrainWorker(
+            namespace=namespace,
+            worker_id=request.worker_id,
+            deadline_ms=_deadline_ms(request),
+            actor=_actor(),
+        )
+        await self._engine.submit(command)
+        return pb.DrainWorkerResponse(worker=await self._worker(namespace, request.worker_id))
+
+    async def DrainWorkers(
+        self,
+        request: pb.DrainWorkersRequest,
+        context: Context,
+    ) -> pb.DrainWorkersResponse:
+        """Drain every active worker that matches."""
+        drained = await bulk_drain.drain_matching(
+            self._engine,
+            namespace=scope(request.namespace_id),
+            labels=dict(request.labels),
+            version=request.version,
+            deadline_ms=_deadline_ms(request),
+            actor=_actor(),
+        )
+        return pb.DrainWorkersResponse(worker_ids=drained)
+
+    async def EvictWorker(
+        self,
+        request: pb.EvictWorkerRequest,
+        context: Context,
+    ) -> pb.EvictWorkerResponse:
+        """Take a worker offline, whatever it does."""
+        namespace = scope(request.namespace_id)
+        command = c.EvictWorker(
+            namespace=namespace,
+            worker_id=request.worker_id,
+            actor=_actor(),
+        )
+        await self._engine.submit(command)
+        return pb.EvictWorkerResponse(worker=await self._worker(namespace, request.worker_id))
+
+    async def _worker(self, namespace: str, worker_id: str) -> worker_pb2.Worker:
+        view = await query.get_worker(
+            self._engine.store,
+            namespace=namespace,
+            worker_id=worker_id,
+            deaf=self._engine.deaf,
+        )
+        return worker_view.shown(view)
+
+    async def ListQueues(
+        self,
+        request: pb.ListQueuesRequest,
+        context: Context,
+    ) -> pb.ListQueuesResponse:
+        """List the queues that have settings or live tasks."""
+        namespace = scope(request.namespace_id)
+        self._allowance.lists.take(namespace)
+        page = await query.list_queues(
+            self._engine.store,
+            namespace=namespace,
+            page=self._page(request.page_size, request.page_token),
+        )
+        return pb.ListQueuesResponse(
+            queues=[worker_view.queue(each) for each in page.items],
+            next_page_token=page.next_page_token,
+        )
+
+    async def GetQueue(
+        self,
+        request: pb.GetQueueRequest,
+        context: Context,
+    ) -> pb.GetQueueResponse:
+        """Show a queue."""
+        namespace = scope(request.namespace_id)
+        return pb.GetQueueResponse(queue=await self._queue(namespace, request.name))
+
+    async def _queue(self, namespace: str, name: str) -> pb.Queue:
+        view = await query.get_queue(self._engine.store, namespace=namespace, name=name)
+        return worker_view.queue(view)
+
+    async def SetQueue(
+        self,
+        request: pb.SetQueueRequest,
+        context: Context,
+    ) -> pb.SetQueueResponse:
+        """Set the brakes of a queue."""
+        namespace = scope(request.namespace_id)
+        concurrency_max = request.concurrency_max if request.HasField("concurrency_max") else None
+        command = c.SetQueue(
+            namespace=namespace,
+            name=request.name,
+            is_paused=request.is_paused if request.HasField("is_paused") else None,
+            concurrency_max=concurrency_max,
+            actor=_actor(),
+        )
+        queue = cast("Queue", await self._engine.submit(command))
+        return pb.SetQueueResponse(queue=await self._queue(namespace, queue.name))
+
+    # -- Namespaces
+
+    async def CreateNamespace(
+        self,
+        request: pb.CreateNamespaceRequest,
+        context: Context,
+    ) -> pb.CreateNamespaceResponse:
+        """Create a namespace."""
+        name = scope(request.name)
+        await self._engine.submit(c.CreateNamespace(name=name, actor=_actor()))
+        return pb.CreateNamespaceResponse(name=name)
+
+    async def ListNamespaces(
+        self,
+        request: pb.ListNamespacesRequest,
+        context: Context,
+    ) -> pb.ListNamespacesResponse:
+        """List the namespaces that the caller may see."""
+        self._allowance.lists.take(_actor())
+        page = await query.list_namespaces(
+            self._engine.store,
+            page=self._page(request.page_size, request.page_token),
+            namespaces=PRINCIPAL.get().namespaces,
+        )
+        return pb.ListNamespacesResponse(
+            names=[each.name for each in page.items],
+            next_page_token=page.next_page_token,
+            namespaces=[access_view.namespace(each) for each in page.items],
+        )
+
+    async def GetNamespace(
+        self,
+        request: pb.GetNamespaceRequest,
+        context: Context,
+    ) -> pb.GetNamespaceResponse:
+        """Show a namespace."""
+        name = scope(request.name)
+        check_namespace(PRINCIPAL.get(), name)
+        found = await query.get_namespace(self._engine.store, name=name)
+        return pb.GetNamespaceResponse(namespace=access_view.namespace(found))
+
+    async def SetNamespace(
+        self,
+        request: pb.SetNamespaceRequest,
+        context: Context,
+    ) -> pb.SetNamespaceResponse:
+        """Disable or enable a namespace."""
+        command = c.SetNamespace(
+            name=scope(request.name),
+            is_disabled=request.is_disabled,
+            actor=_actor(),
+        )
+        changed = cast("Namespace", await self._engine.submit(command))
+        return pb.SetNamespaceResponse(namespace=access_view.namespace(changed))
+
+    # -- API keys
+
+    async def CreateApiKey(
+        self,
+        request: pb.CreateApiKeyRequest,
+        context: Context,
+    ) -> pb.CreateApiKeyResponse:
+        """Make a key; this answer is the only one with its secret."""
+        command = key_grant.creation(
+            PRINCIPAL.get(),
+            name=request.name,
+            role=access_view.role(request.role),
+            namespaces=request.namespaces,
+            expires_in_ms=request.expires_in_ms,
+        )
+        made = cast("c.CreatedKey", await self._engine.submit(command))
+        return pb.CreateApiKeyResponse(key=access_view.key(made.key), secret=made.text.reveal())
+
+    async def ListApiKeys(
+        self,
+        request: pb.ListApiKeysRequest,
+        context: Context,
+    ) -> pb.ListApiKeysResponse:
+        """List the keys that the caller may administer."""
+        self._allowance.lists.take(_actor())
+        page = await query.list_keys(
+            self._engine.store,
+            page=self._page(request.page_size, request.page_token),
+            namespaces=PRINCIPAL.get().namespaces,
+        )
+        return pb.ListApiKeysResponse(
+            keys=[access_view.key(each) for each in page.items],
+            next_page_token=page.next_page_token,
+        )
+
+    async def GetApiKey(
+        self,
+        request: pb.GetApiKeyRequest,
+        context: Context,
+    ) -> pb.GetApiKeyResponse:
+        """Show a key without its secret."""
+        found = await query.get_key(
+            self._engine.store,
+            key_id=request.key_id,
+            namespaces=PRINCIPAL.get().namespaces,
+        )
+        return pb.GetApiKeyResponse(key=access_view.key(found))
+
+    async def RevokeApiKey(
+        self,
+        request: pb.RevokeApiKeyRequest,
+        context: Context,
+    ) -> pb.RevokeApiKeyResponse:
+        """End a key for good."""
+        command = c.RevokeKey(key_id=request.key_id, actor=_actor())
+        revoked = cast("ApiKey", await self._engine.submit(command))
+        return pb.RevokeApiKeyResponse(key=access_view.key(revoked))
+
+    # -- The audit log
+
+    async def ListAuditRecords(
+        self,
+        request: pb.ListAuditRecordsRequest,
+        context: Context,
+    ) -> pb.ListAuditRecordsResponse:
+        """List what was administered, newest first."""
+        self._allowance.lists.take(_actor())
+        page = await query.list_audit(
+            self._engine.store,
+            page=self._page(request.page_size, request.page_token),
+            where=AuditFilter(
+                namespace=scope(request.namespace_id) if request.namespace_id else "",
+                action=request.action,
+                actor=request.actor,
+            ),
+            namespaces=PRINCIPAL.get().namespaces,
+        )
+        return pb.ListAuditRecordsResponse(
+            records=[access_view.audit_record(each) for each in page.items],
+            next_page_token=page.next_page_token,
+        )
+
+    async def Diagnose(
+        self,
+        request: pb.DiagnoseRequest,
+        context: Context,
+    ) -> pb.DiagnoseResponse:
+        """Say what is wrong here, and what to do about it."""
+        self._allowance.lists.take(_actor())
+        question = Question(
+            version=tenure.__version__,
+            namespace=scope(request.namespace_id) if request.namespace_id else "",
+            namespaces=PRINCIPAL.get().namespaces,
+            client_now_ms=request.client_now_ms,
+        )
+        return diagnosis_view.diagnosis(await diagnose(self._engine, question))
+
+    def _page(self, size: int, token: str) -> query.PageRequest:
+        key = self._engine.secrets.cursor_key
+        return query.PageRequest(cursor_key=key, size=size, token=token)
+
+
+def _actor() -> str:
+    """Return the key whose holder asks, for the audit log; on an open server there is none."""
+    return PRINCIPAL.get().key_id
+
+
+def _deadline_ms(request: pb.DrainWorkerRequest | pb.DrainWorkersRequest) -> int:
+    if not request.HasField("deadline"):
+        return DRAIN_DEADLINE_MS
+    return worker_view.milliseconds(request.deadline, "deadline")

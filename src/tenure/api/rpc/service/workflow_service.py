@@ -1,0 +1,293 @@
+"""Workers that poll, and the registry, over gRPC. Runs and steps are not offered yet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NoReturn, cast
+
+from google.protobuf import empty_pb2
+from google.protobuf.timestamp_pb2 import Timestamp
+
+import tenure
+from tenure.api.guard.access import PRINCIPAL, speaker
+from tenure.api.guard.rate_limit import Allowance
+from tenure.api.guard.scope import scope
+from tenure.api.readiness import Readiness
+from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.session.session_outbox import refs
+from tenure.api.rpc.session.worker_session import token_number
+from tenure.api.rpc.view import task_view, worker_view
+from tenure.core import check, limits
+from tenure.core.filter import WorkerFilter
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import NewWorker
+from tenure.engine import command as c
+from tenure.engine.engine import Engine
+from tenure.engine.read import query
+from tenure.errors import InvalidArgument, Unimplemented
+from tenure.v1 import workflow_service_pb2 as pb
+from tenure.v1 import workflow_service_pb2_grpc
+
+_MS_PER_S: Final = 1_000
+
+
+class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
+    """Translates, submits one command or asks one query, and translates back."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        allowance: Allowance,
+        readiness: Readiness,
+    ) -> None:
+        """Speak for ``engine``."""
+        self._engine = engine
+        self._allowance = allowance
+        self._readiness = readiness
+
+    # -- The life of a worker
+
+    async def RegisterWorker(
+        self,
+        request: pb.RegisterWorkerRequest,
+        context: Context,
+    ) -> pb.RegisterWorkerResponse:
+        """Register an incarnation; the same instance key again gives the same one."""
+        namespace = scope(request.namespace_id)
+        command = c.RegisterWorker(
+            namespace=namespace, new=self._new_worker(request), speaker=speaker()
+        )
+        self._allowance.registrations.take(namespace)
+        made = cast("c.Registration", await self._engine.submit(command))
+        return pb.RegisterWorkerResponse(
+            worker_id=made.worker.id,
+            heartbeat_interval_secs=max(1, made.interval_ms // _MS_PER_S),
+            heartbeat_interval_ms=made.interval_ms,
+            lease_duration=worker_view.duration(made.lease.lease_ms),
+            token=str(made.lease.token),
+        )
+
+    def _new_worker(self, request: pb.RegisterWorkerRequest) -> NewWorker:
+        asked = request.HasField("lease_duration")
+        lease = request.lease_duration
+        return NewWorker(
+            instance_key=request.instance_key or self._engine.clock.new_id(),
+            queue=request.task_queue,
+            types=tuple(dict.fromkeys(request.workflow_types)),
+            mode=worker_view.mode(request.mode),
+            slots=request.max_concurrent or limits.WORKER_SLOTS_DEFAULT,
+            name=request.name,
+            hostname=request.hostname,
+            pid=request.pid,
+            software_version=request.version,
+            labels=dict(request.labels),
+            lease_ms=worker_view.milliseconds(lease, "leaseDuration") if asked else 0,
+            key_id=PRINCIPAL.get().key_id,
+        )
+
+    async def WorkerHeartbeat(
+        self,
+        request: pb.WorkerHeartbeatRequest,
+        context: Context,
+    ) -> pb.WorkerHeartbeatResponse:
+        """Renew a lease, take in what the worker says of attempts, and tell it what to do."""
+        held = request.held_activities
+        namespace, worker_id = scope(request.namespace_id), check.worker_id(request.worker_id)
+        # The id alone would let a stranger use up what the worker of another namespace may send.
+        self._allowance.beats.take(f"{namespace} {worker_id}")
+        renewed, answer = await self._engine.heartbeat(
+            c.Heartbeat(
+                namespace=namespace,
+                worker_id=worker_id,
+                beat=self._read_beat(request),
+                wants_cancels=True,
+                speaker=self._engine.worker_keys.unproven(namespace, worker_id, speaker()),
+            ),
+            bound=task_view.refs(request.bound_activities),
+            unbound=task_view.refs(request.unbound_activities),
+            held=task_view.refs(held.items) if request.HasField("held_activities") else None,
+        )
+        lease = renewed.lease
+        return pb.WorkerHeartbeatResponse(
+            accepted=True,
+            should_drain=renewed.should_drain,
+            token=str(lease.token),
+            lease_duration=worker_view.duration(lease.lease_ms),
+            heartbeat_interval_ms=lease_rules.interval_ms(lease.lease_ms),
+            cancel=refs(renewed.cancel),
+            stop=refs(answer.stop),
+        )
+
+    def _read_beat(self, request: pb.WorkerHeartbeatRequest) -> Beat:
+        asked = request.HasField("lease_duration")
+        lease = request.lease_duration
+        has_completed = request.HasField("total_completed")
+        has_failed = request.HasField("total_failed")
+        return Beat(
+            token=token_number(request.token),
+            server_id=self._engine.server_id,
+            lease_ms=worker_view.milliseconds(lease, "leaseDuration") if asked else 0,
+            total_completed=_total(request.total_completed) if has_completed else -1,
+            total_failed=_total(request.total_failed) if has_failed else -1,
+            completed_delta=request.completed_delta,
+            failed_delta=request.failed_delta,
+            active_count=request.active_count,
+            loop_lag_ms=request.loop_lag_ms,
+            stuck_count=request.stuck_count,
+        )
+
+    async def DeregisterWorker(
+        self,
+        request: pb.DeregisterWorkerRequest,
+        context: Context,
+    ) -> empty_pb2.Empty:
+        """Let a worker go, or begin its drain."""
+        namespace = scope(request.namespace_id)
+        command: c.DrainWorker | c.DeregisterWorker
+        if request.drain:
+            deadline_ms = limits.DRAIN_DEADLINE_MS
+            if request.HasField("drain_deadline"):
+                deadline_ms = worker_view.milliseconds(request.drain_deadline, "drainDeadline")
+            command = c.DrainWorker(
+                namespace=namespace,
+                worker_id=request.worker_id,
+                deadline_ms=deadline_ms,
+                is_own=True,
+                speaker=speaker(),
+            )
+        else:
+            command = c.DeregisterWorker(
+                namespace=namespace, worker_id=request.worker_id, speaker=speaker()
+            )
+        await self._engine.submit(command)
+        return empty_pb2.Empty()
+
+    # -- The registry
+
+    async def ListWorkers(
+        self,
+        request: pb.ListWorkersRequest,
+        context: Context,
+    ) -> pb.ListWorkersResponse:
+        """List workers, newest first, with their health and how many there are."""
+        namespace = scope(request.namespace_id)
+        self._allowance.lists.take(namespace)
+        page = await query.list_workers(
+            self._engine.store,
+            namespace=namespace,
+            page=query.PageRequest(
+                cursor_key=self._engine.secrets.cursor_key,
+                size=request.page_size,
+                token=request.page_token,
+                wants_total=True,
+            ),
+            where=WorkerFilter(
+                queue=request.task_queue,
+                status=worker_view.status(request.filter_status),
+                version=request.version,
+                labels=dict(request.labels),
+            ),
+            deaf=self._engine.deaf,
+        )
+        return pb.ListWorkersResponse(
+            workers=[worker_view.shown(each) for each in page.items],
+            next_page_token=page.next_page_token,
+            total_count=page.total_count or 0,
+            is_total_exact=page.is_total_exact,
+        )
+
+    async def GetWorker(
+        self,
+        request: pb.GetWorkerRequest,
+        context: Context,
+    ) -> pb.GetWorkerResponse:
+        """Show a worker with what it holds."""
+        view = await query.get_worker(
+            self._engine.store,
+            namespace=scope(request.namespace_id),
+            worker_id=request.worker_id,
+            deaf=self._engine.deaf,
+        )
+        return pb.GetWorkerResponse(worker=worker_view.shown(view))
+
+    # -- Execution
+
+    async def PollActivity(
+        self,
+        request: pb.PollActivityRequest,
+        context: Context,
+    ) -> pb.PollActivityResponse:
+        """Wait for tasks that this worker can run."""
+        wait_ms = limits.LONG_POLL_MS
+        if request.HasField("wait"):
+            wait_ms = worker_view.wait_ms(request.wait)
+        command = c.ClaimTasks(
+            namespace=scope(request.namespace_id),
+            worker_id=request.worker_id,
+            queue=request.task_queue,
+            types=frozenset(request.supported_workflow_types),
+            max_tasks=request.max_tasks or 1,
+            wait_ms=wait_ms,
+            speaker=speaker(),
+        )
+        with self._allowance.polls.place(command.namespace):
+            given = await self._claim(command)
+        if not given:
+            return pb.PollActivityResponse()
+        key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
+        tasks = [
+            task_view.assigned(task, task_view.completion_token(key, task, now_ms))
+            for task in given
+        ]
+        first = given[0]
+        return pb.PollActivityResponse(
+            run_id=first.id,
+            workflow_type=first.type,
+            # A client that reads the list has it there already.
+            workflow_input=(first.input or b"") if not request.max_tasks else b"",
+            tasks=tasks,
+        )
+
+    async def _claim(self, command: c.ClaimTasks) -> c.Tasks:
+        claiming = self._engine.submit(command)
+        try:
+            return cast("c.Tasks", await claiming)
+        except asyncio.CancelledError:
+            # The caller may have gone in the very moment in which its tasks came.
+            is_answered = claiming.done() and not claiming.cancelled()
+            if is_answered and claiming.exception() is None and claiming.result():
+                self._engine.give_back(claiming.result())
+            raise
+
+    async def HealthCheck(
+        self,
+        request: pb.HealthCheckRequest,
+        context: Context,
+    ) -> pb.HealthCheckResponse:
+        """Say whether this server can do its work."""
+        problem = self._readiness.problem()
+        now = Timestamp()
+        now.FromMilliseconds(self._engine.clock.now_ms())
+        serving = pb.HealthCheckResponse.SERVING_STATUS_SERVING
+        return pb.HealthCheckResponse(
+            status=pb.HealthCheckResponse.SERVING_STATUS_NOT_SERVING if problem else serving,
+            message=problem or "ok",
+            timestamp=now,
+            server_version=tenure.__version__,
+        )
+
+    # -- Runs and steps: not offered yet
+
+    async def _later(self, request: object, context: Context) -> NoReturn:
+        raise Unimplemented
+
+    StartWorkflow = GetWorkflowRun = ListWorkflowRuns = CancelWorkflowRun = _later
+    GetStepAttempt = ListStepAttempts = BeginStep = CompleteStep = FailStep = _later
+    CompleteWorkflow = FailWorkflow = ScheduleSleep = _later
+
+
+def _total(value: int) -> int:
+    if value < 0:
+        raise InvalidArgument("totals must not be negative", field="totalCompleted")
+    return value

@@ -1,0 +1,1 @@
+"""Streams that stay open: the session of a worker, and the stream of a client."""

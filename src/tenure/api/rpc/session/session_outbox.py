@@ -1,0 +1,149 @@
+"""What waits to be written to one session: bounded, and combined into frames."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from tenure.api.rpc import error
+from tenure.api.rpc.session.flush_delay import Lull
+from tenure.api.rpc.view import task_view
+from tenure.core.assignment import counted_bytes
+from tenure.core.limits import (
+    FRAME_BYTES,
+    LULL_ACKS_MAX,
+    PAYLOAD_BYTES_MAX,
+    STREAM_BYTES_MAX,
+)
+from tenure.core.task.record import Task
+from tenure.engine.command import TaskRef
+from tenure.errors import TenureError
+from tenure.v1 import session_service_pb2 as pb
+from tenure.v1 import task_pb2
+
+
+class Outbox:
+    """Collects what a worker is to be told. Tasks, stops and cancels are bounded by its window.
+
+    Payloads are bounded by ``room_bytes``, which counts what is not written yet, acknowledgements
+    by what it reports: ``ack_count`` tells the reader when to wait.
+    """
+
+    def __init__(self, token_of: Callable[[Task], str] | None = None) -> None:
+        """Start empty; ``token_of`` makes the tokens that the worker wants with its tasks."""
+        self._token_of = token_of
+        # Each with its bytes, which are counted once.
+        self._tasks: deque[tuple[Task, int]] = deque()
+        self._unwritten_bytes = 0
+        self._frame_bytes = 0
+        self._cancel: dict[TaskRef, None] = {}
+        self._stop: dict[TaskRef, None] = {}
+        self._acks: list[pb.Ack] = []
+        self._lease: pb.LeaseGrant | None = None
+        self._drain: pb.Drain | None = None
+        self._end: TenureError | None = None
+        self._filled = asyncio.Event()
+        self._lull = Lull(self._filled)
+
+    @property
+    def ack_count(self) -> int:
+        """Return how many acknowledgements wait."""
+        return len(self._acks)
+
+    def put_tasks(self, tasks: Sequence[Task]) -> None:
+        """Hand over tasks."""
+        for task in tasks:
+            size = counted_bytes(task)
+            self._tasks.append((task, size))
+            self._unwritten_bytes += size
+        self._filled.set()
+
+    @property
+    def room_bytes(self) -> int:
+        """Return how much of payloads may still come."""
+        return STREAM_BYTES_MAX - self._unwritten_bytes
+
+    def written(self) -> bool:
+        """Note that the last frame was written; tell whether there is room again."""
+        had_room = self.room_bytes >= PAYLOAD_BYTES_MAX
+        self._unwritten_bytes -= self._frame_bytes
+        self._frame_bytes = 0
+        return not had_room and self.room_bytes >= PAYLOAD_BYTES_MAX
+
+    def put_cancel(self, refs: Iterable[TaskRef]) -> None:
+        """Ask for tasks to be cancelled."""
+        self._cancel.update(dict.fromkeys(refs))
+        self._filled.set()
+
+    def put_stop(self, refs: Iterable[TaskRef]) -> None:
+        """Say that attempts are over."""
+        self._stop.update(dict.fromkeys(refs))
+        self._filled.set()
+
+    def put_acks(self, acks: Iterable[pb.Ack]) -> None:
+        """Answer reports; the worker has gone on, and a few may wait for the next frame."""
+        self._acks.extend(acks)
+        if len(self._acks) <= LULL_ACKS_MAX:
+            self._lull.begin()
+        else:
+            self._filled.set()
+
+    def put_lease(self, grant: pb.LeaseGrant) -> None:
+        """Answer a heartbeat."""
+        self._lease = grant
+        self._filled.set()
+
+    def wake(self) -> None:
+        """Let the writer look up, also when there is nothing to write."""
+        self._filled.set()
+
+    def put_drain(self, drain: pb.Drain) -> None:
+        """Ask the worker to drain."""
+        self._drain = drain
+        self._filled.set()
+
+    def put_end(self, reason: TenureError) -> None:
+        """Say that the worker is offline; nothing follows."""
+        self._end = reason
+        self._filled.set()
+
+    def take_tasks(self) -> list[Task]:
+        """Take out the tasks that were never written."""
+        tasks = [task for task, _ in self._tasks]
+        self._tasks.clear()
+        return tasks
+
+    async def wait(self) -> None:
+        """Wait until there is something to write."""
+        await self._filled.wait()
+
+    def take_frame(self) -> tuple[pb.ServerFrame, bool]:
+        """Return everything that fits one frame, and whether it is the last of the session."""
+        self._lull.end()
+        frame = pb.ServerFrame(acks=self._acks, lease=self._lease, drain=self._drain)
+        self._acks, self._lease, self._drain = [], None, None
+        if self._end is not None:
+            frame.end.error.CopyFrom(error.detail(self._end))
+            return frame, True
+        for ref in self._cancel:
+            frame.cancel.append(pb.CancelRequest(task_id=ref.task_id, attempt=ref.attempt))
+        frame.stop.extend(refs(self._stop))
+        self._cancel, self._stop = {}, {}
+        frame.tasks.extend(self._take_some())
+        if not self._tasks:
+            self._filled.clear()
+        return frame, False
+
+    def _take_some(self) -> Iterable[task_pb2.AssignedTask]:
+        size = 0
+        while self._tasks and size < FRAME_BYTES:
+            task, task_bytes = self._tasks.popleft()
+            size += task_bytes
+            yield task_view.assigned(task, self._token_of(task) if self._token_of else "")
+        self._frame_bytes += size
+
+
+def refs(items: Iterable[TaskRef]) -> list[task_pb2.TaskRef]:
+    """Name attempts."""
+    return [task_pb2.TaskRef(task_id=each.task_id, attempt=each.attempt) for each in items]

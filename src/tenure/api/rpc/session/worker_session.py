@@ -1,0 +1,473 @@
+"""One session of a worker: a stream of frames, and the worker's offer behind it.
+
+The reader submits what a frame says, in its order, and does not wait for the commit; answers come
+back through the outbox. How the stream ends decides what its end means: only one that the worker
+closed without a goodbye makes it suspect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import grpc
+import structlog
+
+from tenure.api.guard.access import speaker
+from tenure.api.guard.rate_limit import RateLimit
+from tenure.api.guard.scope import scope
+from tenure.api.rpc import error
+from tenure.api.rpc.boundary import Context, shutting_down
+from tenure.api.rpc.session.session_outbox import Outbox, refs
+from tenure.api.rpc.view import task_view
+from tenure.core import check, limits
+from tenure.core.task.record import Task
+from tenure.core.worker import decide as worker_rules
+from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.lease import Beat
+from tenure.core.worker.record import EndReason, WorkerStatus
+from tenure.engine import command as c
+from tenure.engine.engine import Engine
+from tenure.engine.read import query
+from tenure.errors import InvalidArgument, Rejection, TenureError, WorkerInactive
+from tenure.v1 import session_service_pb2 as pb
+
+log = structlog.get_logger("tenure.api")
+Item = TypeVar("Item", c.TaskRef, c.TaskBeat, c.Finish)
+
+
+class Session:
+    """The sink of a worker's offer, and the stream that it is told through."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        context: Context,
+        hello: pb.Hello,
+        beats: RateLimit,
+    ) -> None:
+        """Prepare; ``serve`` opens it."""
+        self._engine = engine
+        self._beats = beats
+        self._context = context
+        self._hello = hello
+        self._namespace = scope(hello.namespace_id)
+        self._worker_id = hello.worker_id
+        self._session_no = 0
+        self._slots = 0
+        self._outbox = Outbox(self._token if hello.wants_tokens else None)
+        self._is_open = True
+        self._is_closing = False
+        self._is_lost = False
+        self._is_drain_wanted = False
+        self._said_goodbye = False
+        self._report_count = 0
+        self._has_room = asyncio.Event()
+        self._group = asyncio.TaskGroup()
+        self._beat_done: asyncio.Future[None] | None = None
+
+    # -- What the engine tells the worker
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the worker still listens."""
+        return self._is_open
+
+    @property
+    def room_bytes(self) -> int:
+        """Return how much of payloads can be given now."""
+        return self._outbox.room_bytes
+
+    def give(self, tasks: Sequence[Task]) -> None:
+        """Deliver handed-out tasks."""
+        self._outbox.put_tasks(tasks)
+
+    def cancel(self, refs: Sequence[c.TaskRef]) -> None:
+        """Tell that tasks are to be cancelled."""
+        self._outbox.put_cancel(refs)
+
+    def stop(self, refs: Sequence[c.TaskRef]) -> None:
+        """Tell that attempts are over."""
+        self._outbox.put_stop(refs)
+
+    def drain(self) -> None:
+        """Tell that the worker drains: nothing more comes."""
+        self._is_drain_wanted = True
+        self._outbox.wake()
+
+    def end(self, reason: EndReason) -> None:
+        """Tell that the worker is offline."""
+        self._outbox.put_end(worker_rules.inactive(self._worker_id, reason).to_error())
+
+    def close(self) -> None:
+        """End the stream because the server stops: the lease decides, nobody is suspected."""
+        self._is_closing = True
+        self._outbox.wake()
+
+    # -- The stream
+
+    async def serve(self, frames: AsyncIterator[pb.ClientFrame]) -> None:
+        """Open the session and serve it to its end."""
+        try:
+            answer = await self._open()
+            self._session_no = answer.worker.session_no
+            self._slots = answer.worker.slots
+            if answer.worker.status is WorkerStatus.DRAINING:
+                self.drain()
+            await self._context.write(self._welcome(answer))
+            await self._run(frames)
+        except (asyncio.CancelledError, grpc.aio.InternalError):
+            # Only gRPC cancels a call here, or cannot write: its peer is gone, unless it is us
+            # who stop.
+            self._is_lost = not (self._is_closing or self._said_goodbye)
+            raise
+        finally:
+            self._is_open = False
+            self._leave()
+
+    async def _open(self) -> c.SessionAnswer:
+        hello = self._hello
+        opening = self._engine.submit(
+            c.OpenSession(
+                namespace=self._namespace,
+                worker_id=self._worker_id,
+                held=task_view.refs(hello.held),
+                window=hello.window,
+                sink=self,
+                session_no=hello.session_no,
+                speaker=speaker(),
+            ),
+        )
+        try:
+            return cast("c.SessionAnswer", await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            # The session may be opened although nobody waits for it: it is lost then.
+            opening.add_done_callback(self._lose_unseen)
+            raise
+
+    def _lose_unseen(self, opened: asyncio.Future[Any]) -> None:
+        if not opened.cancelled() and opened.exception() is None:
+            session_no = opened.result().worker.session_no
+            self._engine.lose_session(self._namespace, self._worker_id, session_no)
+
+    def _leave(self) -> None:
+        """Say how the stream ended, and give back what was never written."""
+        unwritten = self._outbox.take_tasks()
+        if unwritten:
+            self._engine.give_back(unwritten)
+        if not self._session_no:
+            return
+        if self._is_lost:
+            self._engine.lose_session(self._namespace, self._worker_id, self._session_no)
+        else:
+            self._engine.end_session(self._worker_id, self._session_no)
+
+    async def _run(self, frames: AsyncIterator[pb.ClientFrame]) -> None:
+        try:
+            async with self._group:
+                reader = self._group.create_task(self._read(frames))
+                writer = self._group.create_task(self._write())
+                await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+                # After a goodbye what was acknowledged is still written.
+                if reader.done() and self._said_goodbye:
+                    await self._flush(writer)
+                reader.cancel()
+                writer.cancel()
+        except* Exception as failures:  # noqa: BLE001 (the first is raised as it is)
+            raise failures.exceptions[0] from None
+
+    async def _flush(self, writer: asyncio.Task[None]) -> None:
+        """Let the reports before a goodbye be answered, within a call's time."""
+        async with asyncio.timeout(limits.CALL_MS / 1000):
+            while not writer.done() and (self._report_count or self._outbox.ack_count):
+                if self._outbox.ack_count:
+                    self._outbox.wake()
+                self._has_room.clear()
+                await self._has_room.wait()
+
+    def _welcome(self, answer: c.SessionAnswer) -> pb.ServerFrame:
+        lease = answer.lease
+        return pb.ServerFrame(
+            welcome=pb.Welcome(
+                token=str(lease.token),
+                lease_duration_ms=lease.lease_ms,
+                heartbeat_interval_ms=lease_rules.interval_ms(lease.lease_ms),
+                session_no=answer.worker.session_no,
+                server_id=self._engine.server_id,
+                stop=refs(answer.stop),
+                cancel=[
+                    pb.CancelRequest(task_id=ref.task_id, attempt=ref.attempt)
+                    for ref in answer.cancel
+                ],
+                window=min(self._hello.window, answer.worker.slots),
+                holds_exclusive=True,
+            ),
+        )
+
+    async def _write(self) -> None:
+        """Write frames until the last one, or until the server stops."""
+        is_last = False
+        while not is_last:
+            await self._outbox.wait()
+            if self._is_closing:
+                raise shutting_down("Open the session elsewhere.")
+            if self._is_drain_wanted:
+                self._is_drain_wanted = False
+                await self._tell_drain()
+            frame, is_last = self._outbox.take_frame()
+            try:
+                # A worker that does not read is left to its lease.
+                async with asyncio.timeout(limits.SLOW_READER_MS / 1000):
+                    await self._context.write(frame)
+            except TimeoutError:
+                log.warning("session.slow_reader", worker_id=self._worker_id)
+                raise
+            if self._outbox.written():
+                self._engine.has_room(self._worker_id)
+            if frame.acks:
+                self._has_room.set()
+
+    def _token(self, task: Task) -> str:
+        key = self._engine.secrets.token_key
+        return task_view.completion_token(key, task, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._engine.clock.now_ms()
+
+    async def _tell_drain(self) -> None:
+        drain_at_ms = None
+        try:
+            view = await query.get_worker(
+                self._engine.store,
+                namespace=self._namespace,
+                worker_id=self._worker_id,
+            )
+            drain_at_ms = view.worker.drain_at_ms
+        except TenureError as refusal:
+            log.info("session.drain_deadline_unknown", error=refusal.code)
+        self._outbox.put_drain(_drain_frame(drain_at_ms, self._now_ms()))
+
+    # -- What the worker says
+
+    async def _read(self, frames: AsyncIterator[pb.ClientFrame]) -> None:
+        async for frame in frames:
+            self._report(frame)
+            if frame.HasField("beat"):
+                await self._begin_beat(frame.beat)
+            if frame.HasField("window"):
+                window = check.integer(frame.window, "window", 0, limits.WORKER_SLOTS_MAX)
+                # As in the hello: never more than it registered for.
+                self._engine.set_window(self._worker_id, min(window, self._slots))
+            if frame.HasField("goodbye"):
+                await self._say_goodbye(frame.goodbye)
+                return
+            while self._report_count + self._outbox.ack_count > limits.SESSION_REPORTS_MAX:
+                self._has_room.clear()
+                await self._has_room.wait()
+        self._is_lost = True
+
+    async def _say_goodbye(self, goodbye: pb.Goodbye) -> None:
+        self._said_goodbye = True
+        self._engine.end_session(self._worker_id, self._session_no)
+        if goodbye.is_final:
+            await self._engine.submit(
+                c.DeregisterWorker(namespace=self._namespace, worker_id=self._worker_id),
+            )
+
+    def _report(self, frame: pb.ClientFrame) -> None:
+        """Submit what a frame says of attempts: started, then beating, then finished."""
+        if frame.started:
+            started = list(task_view.refs(frame.started))
+            exclusive = task_view.exclusive_refs(frame.started)
+            self._submit(
+                pb.REPORT_KIND_STARTED, started, lambda items: self._confirm(items, exclusive)
+            )
+        if frame.task_beats:
+            beats = [task_view.beat(each) for each in frame.task_beats]
+            self._submit(pb.REPORT_KIND_BEAT, beats, self._beat_tasks)
+        if frame.finished:
+            self._finish(frame)
+
+    def _finish(self, frame: pb.ClientFrame) -> None:
+        items = []
+        for message in frame.finished:
+            try:
+                items.append(task_view.finish(message))
+            except TenureError as refusal:
+                ref = c.TaskRef(message.task_id, message.attempt)
+                self._outbox.put_acks([_ack(pb.REPORT_KIND_FINISHED, ref, refusal)])
+        if items:
+            self._submit(pb.REPORT_KIND_FINISHED, items, self._finish_tasks)
+
+    def _confirm(
+        self, items: tuple[c.TaskRef, ...], exclusive: frozenset[c.TaskRef]
+    ) -> c.WorkCommand:
+        return c.ConfirmTasks(
+            namespace=self._namespace,
+            worker_id=self._worker_id,
+            items=items,
+            exclusive=exclusive,
+        )
+
+    def _beat_tasks(self, items: tuple[c.TaskBeat, ...]) -> c.WorkCommand:
+        return c.HeartbeatTasks(
+            namespace=self._namespace,
+            worker_id=self._worker_id,
+            items=items,
+        )
+
+    def _finish_tasks(self, items: tuple[c.Finish, ...]) -> c.WorkCommand:
+        return c.FinishTasks(namespace=self._namespace, worker_id=self._worker_id, items=items)
+
+    def _submit(
+        self,
+        kind: pb.ReportKind.ValueType,
+        items: Sequence[Item],
+        make: Callable[[tuple[Item, ...]], c.WorkCommand],
+    ) -> None:
+        """Submit reports together; if they are refused, each alone, so that each is answered."""
+        try:
+            future = self._engine.submit(make(tuple(items)))
+        except TenureError as refusal:
+            if len(items) == 1:
+                self._outbox.put_acks([_ack(kind, items[0], refusal)])
+                return
+            for item in items:
+                self._submit(kind, [item], make)
+            return
+        self._report_count += len(items)
+        future.add_done_callback(lambda done: self._answered(kind, items, done))
+
+    def _answered(
+        self,
+        kind: pb.ReportKind.ValueType,
+        items: Sequence[c.TaskRef | c.TaskBeat | c.Finish],
+        done: asyncio.Future[Any],
+    ) -> None:
+        self._report_count -= len(items)
+        self._has_room.set()
+        if done.cancelled():
+            return
+        failure = done.exception()
+        if isinstance(failure, TenureError):
+            self._outbox.put_acks([_ack(kind, item, failure) for item in items])
+            return
+        answers = cast("Sequence[c.ItemAnswer]", done.result())
+        told = list(zip(items, answers, strict=True))
+        is_finish = kind == pb.REPORT_KIND_FINISHED
+        acks = [
+            _answer(kind, item, answer) for item, answer in told if is_finish or _is_awaited(answer)
+        ]
+        cancel = [] if is_finish else _cancels(told)
+        if acks:
+            self._outbox.put_acks(acks)
+        if cancel:
+            self._outbox.put_cancel(cancel)
+
+    # -- Heartbeats of the worker
+
+    async def _begin_beat(self, beat: pb.WorkerBeat) -> None:
+        """Take one heartbeat at a time; reports of later frames do not wait for it."""
+        if self._beat_done is not None:
+            await self._beat_done
+        self._beat_done = self._group.create_task(self._beat(beat))
+
+    async def _beat(self, beat: pb.WorkerBeat) -> None:
+        try:
+            self._beats.take(f"{self._namespace} {self._worker_id}")
+            renewed, held = await self._engine.heartbeat(
+                c.Heartbeat(
+                    namespace=self._namespace,
+                    worker_id=self._worker_id,
+                    beat=self._read_beat(beat),
+                ),
+                bound=task_view.refs(beat.bound),
+                unbound=task_view.refs(beat.unbound),
+                held=task_view.refs(beat.held.items) if beat.HasField("held") else None,
+            )
+        except WorkerInactive as over:
+            self._outbox.put_end(over)
+            return
+        except TenureError as refusal:
+            self._outbox.put_lease(pb.LeaseGrant(error=error.detail(refusal)))
+            return
+        lease = renewed.lease
+        self._outbox.put_stop(held.stop)
+        self._outbox.put_cancel(renewed.cancel)
+        self._outbox.put_lease(
+            pb.LeaseGrant(
+                token=str(lease.token),
+                lease_duration_ms=lease.lease_ms,
+                heartbeat_interval_ms=lease_rules.interval_ms(lease.lease_ms),
+            ),
+        )
+
+    def _read_beat(self, beat: pb.WorkerBeat) -> Beat:
+        return Beat(
+            token=token_number(beat.token),
+            server_id=self._engine.server_id,
+            lease_ms=beat.lease_duration_ms,
+            total_completed=beat.total_completed,
+            total_failed=beat.total_failed,
+            active_count=beat.active_count,
+            loop_lag_ms=beat.loop_lag_ms,
+            stuck_count=beat.stuck_count,
+        )
+
+
+def token_number(text: str) -> int:
+    """Return the number behind a heartbeat token; before the first answer it is empty."""
+    if not text:
+        return 1
+    if len(text) > _TOKEN_LENGTH_MAX or not text.isascii() or not text.isdigit():
+        raise InvalidArgument("token must be the one of the last answer", field="token")
+    return int(text)
+
+
+_TOKEN_LENGTH_MAX = 18
+
+
+def _drain_frame(drain_at_ms: int | None, now_ms: int) -> pb.Drain:
+    if drain_at_ms is None:
+        return pb.Drain(deadline_in_ms=limits.DRAIN_DEADLINE_MS)
+    return pb.Drain(deadline_in_ms=max(0, drain_at_ms - now_ms))
+
+
+def _is_awaited(answer: c.ItemAnswer) -> bool:
+    """Tell whether a worker has to hear of what began or beat: of most it need not."""
+    return answer.is_exclusive if isinstance(answer, c.Reported) else True
+
+
+def _cancels(
+    told: Sequence[tuple[c.TaskRef | c.TaskBeat | c.Finish, c.ItemAnswer]],
+) -> list[c.TaskRef]:
+    return [
+        c.TaskRef(item.task_id, item.attempt)
+        for item, answer in told
+        if isinstance(answer, c.Reported) and answer.should_cancel
+    ]
+
+
+def _answer(
+    kind: pb.ReportKind.ValueType,
+    item: c.TaskRef | c.TaskBeat | c.Finish,
+    answer: c.ItemAnswer,
+) -> pb.Ack:
+    if isinstance(answer, Rejection):
+        return _ack(kind, item, answer)
+    state = task_view.STATES[answer.state]
+    return pb.Ack(task_id=item.task_id, attempt=item.attempt, kind=kind, state=state)
+
+
+def _ack(
+    kind: pb.ReportKind.ValueType,
+    item: c.TaskRef | c.TaskBeat | c.Finish,
+    refusal: TenureError | Rejection,
+) -> pb.Ack:
+    return pb.Ack(
+        task_id=item.task_id,
+        attempt=item.attempt,
+        kind=kind,
+        error=error.detail(refusal),
+    )

@@ -1,0 +1,1 @@
+"""Records of the core as messages of the wire, and back."""

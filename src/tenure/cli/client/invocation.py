@@ -1,0 +1,176 @@
+"""One call of a command that talks to a server: its target, its namespace and its output."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+from tenure.cli.interrupt import Interrupt
+from tenure.cli.parameter import target as parse_target
+from tenure.cli.tls_option import tls_options
+
+if TYPE_CHECKING:
+    from tenure.cli.client.client import Client
+    from tenure.cli.show.output import Format, Output
+    from tenure.sdk.transport.tls import TLS
+
+DEFAULT_TARGET: Final = "127.0.0.1:7301"
+DEFAULT_NAMESPACE: Final = "default"
+_FORMATS: Final = ("table", "json", "jsonl")
+
+
+class Invocation:
+    """What a command needs; gRPC and the rest are loaded when it really asks for them."""
+
+    def __init__(
+        self,
+        target: str,
+        namespace: str,
+        form: str,
+        *,
+        api_key: str = "",
+        tls: TLS | None = None,
+    ) -> None:
+        """Prepare a call; nothing is connected yet."""
+        self.api_key = api_key
+        self.tls = tls
+        self.target = target
+        self.namespace = namespace
+        self.form = form
+
+    @functools.cached_property
+    def client(self) -> Client:
+        """Return the way to the server."""
+        # Its C core would write its own account of every failed connection to stderr.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        from tenure.cli.client.client import Client  # noqa: PLC0415 (gRPC takes long to load)
+        from tenure.sdk.transport.tls import is_exposed  # noqa: PLC0415 (not for --help)
+
+        if is_exposed([self.target], self.api_key, self.tls):
+            what = f"Warning: the API key goes to {self.target} without TLS. Use --tls."
+            click.echo(what, err=True)
+        return Client(self.target, self.namespace, api_key=self.api_key, tls=self.tls)
+
+    @functools.cached_property
+    def output(self) -> Output:
+        """Return the way to the reader."""
+        from tenure.cli.show.output import Output  # noqa: PLC0415 (not for --help)
+
+        return Output(cast("Format", self.form))
+
+    def close(self) -> None:
+        """Leave the server, if it was spoken to."""
+        if "client" in self.__dict__:
+            self.client.close()
+
+
+def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-o``."""
+    return click.option(
+        "-o",
+        "--format",
+        "form",
+        type=click.Choice(_FORMATS),
+        default="table",
+        show_default=True,
+        help="A table for people, JSON, or one JSON object per line.",
+    )(function)
+
+
+def with_server(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name a server and a namespace, and hand the invocation over."""
+
+    @target_option
+    @click.option(
+        "--namespace",
+        envvar="TENURE_NAMESPACE",
+        show_envvar=True,
+        default=DEFAULT_NAMESPACE,
+        show_default=True,
+        metavar="NAME",
+        help="The namespace, as NAME or TENANT/WORKSPACE.",
+    )
+    @output_option
+    @functools.wraps(function)
+    def command(
+        target: str,
+        namespace: str,
+        form: str,
+        api_key: str,
+        tls: TLS | None,
+        **arguments: Any,  # noqa: ANN401 (click checked them)
+    ) -> None:
+        call = Invocation(target, namespace, form, api_key=api_key, tls=tls)
+        _run(function, call, arguments)
+
+    return command
+
+
+def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name a server, for what belongs to no namespace."""
+
+    @target_option
+    @output_option
+    @functools.wraps(function)
+    def command(
+        target: str,
+        form: str,
+        api_key: str,
+        tls: TLS | None,
+        **arguments: Any,  # noqa: ANN401 (click checked them)
+    ) -> None:
+        call = Invocation(target, DEFAULT_NAMESPACE, form, api_key=api_key, tls=tls)
+        _run(function, call, arguments)
+
+    return command
+
+
+def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--target`` and ``--api-key``, and the options of TLS, which arrive as ``tls``."""
+    key = click.option(
+        "--api-key",
+        envvar="TENURE_API_KEY",
+        show_envvar=True,
+        default="",
+        metavar="KEY",
+        help="The API key, if the server asks for one; others see it in the list of processes.",
+    )
+    return click.option(
+        "--target",
+        envvar="TENURE_TARGET",
+        show_envvar=True,
+        default=DEFAULT_TARGET,
+        show_default=True,
+        type=parse_target,
+        metavar="HOST:PORT",
+        help="The gRPC address of the server.",
+    )(key(tls_options(function)))
+
+
+def _run(function: Callable[..., None], call: Invocation, arguments: dict[str, Any]) -> None:
+    with Interrupt() as interrupt:
+        try:
+            function(call, **arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            told = _told(error, is_interrupted=interrupt.has_struck)
+            if told is None:
+                raise
+            told.is_json = call.form != "table"
+            raise told from error.__cause__
+        finally:
+            call.close()
+
+
+def _told(error: BaseException, *, is_interrupted: bool) -> CliError | None:
+    """Return what the user is told of an error, or None for a mistake of ours."""
+    if isinstance(error, CliError) and (not is_interrupted or error.end is ExitCode.INTERRUPTED):
+        return error
+    if is_interrupted or isinstance(error, KeyboardInterrupt):
+        return CliError("Interrupted.", exit_code=ExitCode.INTERRUPTED)
+    return None

@@ -1,0 +1,199 @@
+"""Waiting for tasks: the server tells when one ends, and progress is asked for meanwhile."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+from tenure.cli.show.output import Output
+from tenure.cli.show.progress import make_progress
+from tenure.cli.show.task_table import columns, payload_text
+from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
+
+if TYPE_CHECKING:
+    from tenure.cli.client.client import Client
+    from tenure.cli.client.invocation import Invocation
+    from tenure.cli.show.view import TaskView
+
+_ENDS: Final = {"SUCCEEDED": "succeeded", "FAILED": "failed", "CANCELLED": "was cancelled"}
+LOOK_SECONDS: Final = 0.5
+# How many of those that are waited for are asked about their progress in each round.
+SHOWN_MAX: Final = 10
+_AGAIN_SECONDS: Final = 1.0
+# A server that is restarted is back by then; a wait goes on over it.
+_AWAY_MS_MAX: Final = 60_000
+
+
+class Watcher:
+    """Listens in a thread to the stream of results, and opens it again when it breaks."""
+
+    def __init__(self, client: Client, task_ids: Sequence[str]) -> None:
+        """Begin to listen."""
+        self._client = client
+        self._open = dict.fromkeys(task_ids)
+        self._told: queue.Queue[str] = queue.Queue()
+        self._stopped = threading.Event()
+        # The process may end while the stream is open; the thread must not hold it back.
+        threading.Thread(target=self._run, name="tenure-watch", daemon=True).start()
+
+    def _run(self) -> None:
+        while self._open and not self._stopped.is_set():
+            try:
+                for task_ids in self._client.watch_tasks(list(self._open)):
+                    for task_id in task_ids:
+                        self._open.pop(task_id, None)
+                        self._told.put(task_id)
+            except (CliError, ValueError):
+                # Whoever waits looks for itself too, so it finds out what is wrong. On a channel
+                # that was closed, because the wait has ended, gRPC raises a ValueError.
+                self._stopped.wait(_AGAIN_SECONDS)
+
+    def next(self, seconds: float) -> set[str]:
+        """Return the tasks that ended, after at most so many seconds."""
+        told = set()
+        try:
+            told.add(self._told.get(timeout=max(seconds, 0.0)))
+            while True:
+                told.add(self._told.get_nowait())
+        except queue.Empty:
+            return told
+
+    def stop(self) -> None:
+        """Listen no more; the end of the channel ends an open stream."""
+        self._stopped.set()
+
+
+class Wait:
+    """Knows the tasks that are waited for, by the last look at each."""
+
+    def __init__(self, client: Client, task_ids: Sequence[str]) -> None:
+        """Look at each task once: one that is not there is told at once."""
+        self._client = client
+        self._seen_at_ms = client.monotonic_ms()
+        self.tasks = {task_id: client.get_task(task_id) for task_id in task_ids}
+
+    @property
+    def open(self) -> list[TaskView]:
+        """Return the tasks that have not ended."""
+        return [task for task in self.tasks.values() if not task.is_ended]
+
+    def look(self, told: set[str]) -> CliError | None:
+        """Look at what ended and at some of the others; return what is wrong with the server."""
+        chosen = [*told, *(task.task_id for task in self.open[:SHOWN_MAX])]
+        try:
+            for task_id in dict.fromkeys(chosen):
+                self.tasks[task_id] = self._client.get_task(task_id)
+        except CliError as error:
+            away_ms = self._client.monotonic_ms() - self._seen_at_ms
+            if not error.is_transient or away_ms > _AWAY_MS_MAX:
+                raise
+            return error
+        told.clear()
+        self._seen_at_ms = self._client.monotonic_ms()
+        return None
+
+
+def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None) -> list[TaskView]:
+    """Return the tasks when all have ended, showing how far they are meanwhile."""
+    client = call.client
+    started_ms = client.monotonic_ms()
+    wait = Wait(client, task_ids)
+    watcher = Watcher(client, [task.task_id for task in wait.open])
+    told: set[str] = set()
+    try:
+        with make_progress(call.output, client.now_ms()) as progress:
+            while wait.open:
+                progress.show(list(wait.tasks.values()), client.monotonic_ms() - started_ms)
+                left_s = _left_seconds(client, started_ms, timeout_ms)
+                told |= watcher.next(min(LOOK_SECONDS, left_s))
+                problem = wait.look(told)
+                if problem is not None:
+                    progress.trouble(problem)
+                if wait.open and not _left_seconds(client, started_ms, timeout_ms):
+                    raise _timed_out(wait.open, timeout_ms or 0)
+    except KeyboardInterrupt:
+        raise _interrupted(wait.open) from None
+    finally:
+        watcher.stop()
+    return list(wait.tasks.values())
+
+
+def _left_seconds(client: Client, started_ms: int, timeout_ms: int | None) -> float:
+    if timeout_ms is None:
+        return LOOK_SECONDS
+    return max(started_ms + timeout_ms - client.monotonic_ms(), 0) / 1000
+
+
+def _timed_out(tasks: Sequence[TaskView], timeout_ms: int) -> CliError:
+    what = _named(tasks)
+    return CliError(
+        f"{what} not ended within {duration_text(timeout_ms)}.",
+        why="; ".join(_standing(task) for task in tasks[:SHOWN_MAX]) + ".",
+        hint=_go_on(tasks),
+        exit_code=ExitCode.TIMED_OUT,
+    )
+
+
+def _interrupted(tasks: Sequence[TaskView]) -> CliError:
+    return CliError(
+        "Interrupted; the tasks go on without you." if tasks else "Interrupted.",
+        hint=_go_on(tasks) if tasks else "",
+        exit_code=ExitCode.INTERRUPTED,
+    )
+
+
+def _named(tasks: Sequence[TaskView]) -> str:
+    return f"Task {tasks[0].task_id} has" if len(tasks) == 1 else f"{len(tasks)} tasks have"
+
+
+def _standing(task: TaskView) -> str:
+    holder = f" on worker {task.worker_id}" if task.worker_id else ""
+    tried = f", attempt {task.attempt}" if task.attempt else ", and no worker has taken it yet"
+    return f"{task.task_id} is {task.state.lower()}{tried}{holder}"
+
+
+def _go_on(tasks: Sequence[TaskView]) -> str:
+    return "Wait again: tenure tasks wait " + " ".join(task.task_id for task in tasks)
+
+
+def is_output_lost(task: TaskView) -> bool:
+    """Tell whether the server could not say with what a task succeeded."""
+    return "output" in (task.damaged or ())
+
+
+def show_result(output: Output, task: TaskView) -> None:
+    """Write how one task ended: its output to stdout, the rest beside it."""
+    if not output.is_table:
+        output.write(task)
+        return
+    text = payload_text(task.output, task.output_base64)
+    if text is not None:
+        output.lines(text)
+    elif is_output_lost(task):
+        output.note(f"Error: The stored output of task {task.task_id} is damaged: it is not shown.")
+    took = ""
+    if task.finished_at is not None:
+        took = f" after {age_text(task.created_at, parse_instant_ms(task.finished_at))}"
+    tried = f", attempt {task.attempt}" if task.attempt else ""
+    output.note(f"Task {task.task_id} {_ENDS[task.state]}{took}{tried}.")
+    if task.state == "FAILED":
+        message = f": {task.error.message}" if task.error and task.error.message else ""
+        output.note(f"  Why: {task.failure_reason}{message}")
+        output.note(f"  Next: tenure tasks show {task.task_id}")
+
+
+def show_results(call: Invocation, tasks: Sequence[TaskView]) -> None:
+    """Write how tasks ended, in the order in which they were named."""
+    if call.output.form == "jsonl":
+        for task in tasks:
+            call.output.write(task)
+    elif call.output.form == "json":
+        call.output.write({"tasks": tasks})
+    elif len(tasks) == 1:
+        show_result(call.output, tasks[0])
+    else:
+        call.output.table(columns(call.client.now_ms()), tasks)

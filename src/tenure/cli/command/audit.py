@@ -1,0 +1,61 @@
+"""``tenure audit``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.parameter import PageOptions, examples, page_options
+
+if TYPE_CHECKING:
+    from tenure.cli.show.access_view import AuditView
+    from tenure.cli.show.output import Column
+
+
+class _Filter(TypedDict):
+    """Which records are wanted; what is empty lets all pass."""
+
+    namespace: str
+    action: str
+    actor: str
+
+
+class _Options(_Filter, PageOptions):
+    """Which part of them."""
+
+
+@click.command(
+    short_help="See who administered what.",
+    epilog=examples("tenure audit", "tenure audit --action key.create -o json"),
+)
+@click.option("--namespace", default="", metavar="NAME", help="Only what concerns a namespace.")
+@click.option("--action", default="", help="Only such actions: key.create, worker.evict, …")
+@click.option("--actor", default="", metavar="KEY-ID", help="Only what was done with a key.")
+@page_options
+@with_whole_server
+def audit(call: Invocation, **options: Unpack[_Options]) -> None:
+    """List administrative actions, newest first. They are kept for 90 days."""
+    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+
+    where = (options["namespace"], options["action"], options["actor"])
+
+    def read(page_token: str, limit: int) -> tuple[list[AuditView], str]:
+        return call.client.access.list_audit(where, page_token, limit)
+
+    listing.show(call.output, listing.Listing("records", "tenure audit", read), options, _columns)
+
+
+def _columns() -> Sequence[Column[AuditView]]:
+    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+
+    return (
+        Column("AT", lambda record: record.at),
+        Column("ACTION", lambda record: record.action),
+        Column("TARGET", lambda record: record.target),
+        Column("ACTOR", lambda record: record.actor),
+        Column("NAMESPACE", lambda record: record.namespace),
+        Column("DETAIL", lambda record: record.detail),
+    )

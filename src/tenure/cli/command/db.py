@@ -1,0 +1,168 @@
+"""``tenure db``: what is done to the database itself, with or without a server."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tenure.cli.client.invocation import output_option
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+from tenure.cli.parameter import examples, store_option
+
+if TYPE_CHECKING:
+    from tenure.cli.database.inspection import Check, Status
+    from tenure.cli.show.output import Output
+
+_PROGRESS_SECONDS: Final = 0.2
+
+
+@click.group(short_help="Look after the database of a server.")
+def db() -> None:
+    """Look after the database of a server; no server has to run."""
+
+
+@contextlib.contextmanager
+def _store_errors(form: str, url: str) -> Iterator[Output]:
+    """Hand out the output, and turn what a store may raise into an error for people."""
+    from tenure.cli.database.store_failure import failure_of  # noqa: PLC0415
+    from tenure.cli.show.output import Output  # noqa: PLC0415 (not for --help)
+
+    try:
+        yield Output("table" if form == "table" else "json" if form == "json" else "jsonl")
+    except Exception as error:
+        failure = failure_of(error, url)
+        if failure is None:
+            raise
+        failure.is_json = form != "table"
+        raise failure from error
+
+
+@db.command(
+    short_help="Bring the schema up to date.",
+    epilog=examples(
+        "tenure db migrate --store sqlite:///tenure.db",
+        "TENURE_STORE=postgresql://tenure@db/tenure tenure db migrate",
+    ),
+)
+@store_option
+@output_option
+def migrate(store_url: str, form: str) -> None:
+    """Bring the schema up to date, and make the database if it is a new SQLite file.
+
+    A server does the same when it starts. Servers of the version before go on beside it.
+    """
+    from tenure.cli.database import inspection  # noqa: PLC0415 (loads the store)
+
+    with _store_errors(form, store_url) as output:
+        before, after = inspection.migrate(store_url)
+        was = 0 if before is None else before.schema_version
+        if not output.is_table:
+            output.write(after)
+        elif was == after.schema_version:
+            output.say(f"{after.store} is up to date: schema {was}.")
+        else:
+            output.say(f"{after.store} went from schema {was} to {after.schema_version}.")
+
+
+@db.command(
+    short_help="Show how far the schema is.",
+    epilog=examples("tenure db status --store sqlite:///tenure.db -o json"),
+)
+@store_option
+@output_option
+def status(store_url: str, form: str) -> None:
+    """Show the schema, what is still to be applied, and the size; nothing is changed."""
+    from tenure.cli.database import inspection  # noqa: PLC0415 (loads the store)
+
+    with _store_errors(form, store_url) as output:
+        found = inspection.read_status(store_url)
+        if output.is_table:
+            output.facts(_facts(found))
+        else:
+            output.write(found)
+
+
+def _facts(status: Status) -> Iterator[tuple[str, object]]:
+    from tenure.cli.show.text import size_text  # noqa: PLC0415 (not for --help)
+
+    yield "store", status.store
+    yield "schema", f"{status.schema_version}" if status.applied else "none yet"
+    pending = ", ".join(f"{step.number} {step.name}" for step in status.pending)
+    yield "pending", f"{pending}: run tenure db migrate" if pending else "nothing"
+    yield "size", size_text(status.size_bytes)
+    if status.wal_bytes is not None:
+        yield "wal", size_text(status.wal_bytes)
+
+
+@db.command(
+    short_help="Check that the database is sound.",
+    epilog=examples("tenure db check --store sqlite:///tenure.db"),
+)
+@store_option
+@output_option
+def check(store_url: str, form: str) -> None:
+    """Check the database, and compare every stored payload with its checksum.
+
+    Every page of a SQLite file is looked at; a PostgreSQL must be reachable and writable. It works
+    beside a running server. The exit code is 1 if something is wrong, and each damaged row is
+    named.
+    """
+    from tenure.cli.database import inspection  # noqa: PLC0415 (loads the store)
+    from tenure.cli.show.text import one_line  # noqa: PLC0415
+
+    with _store_errors(form, store_url) as output:
+        progress = _RowProgress()
+        try:
+            found = inspection.check(store_url, progress)
+        finally:
+            progress.end()
+        if not output.is_table:
+            output.write(found)
+            if not found.ok:
+                raise click.exceptions.Exit(ExitCode.FAILED)
+        elif found.ok:
+            output.say(f"{found.store} is sound.")
+            _note_unverified(output, found)
+        else:
+            for problem in found.problems:
+                output.note(one_line(problem))
+            raise CliError(
+                f"{found.store} is damaged or cannot be written.",
+                why="; ".join(map(one_line, found.problems[:5])) + ".",
+                hint="Keep a copy of the database as it is, then restore a backup.",
+            )
+
+
+def _note_unverified(output: Output, found: Check) -> None:
+    if not found.is_verified:
+        output.note("Payloads have no checksums before the schema is up to date: tenure db migrate")
+    elif found.unverified_count:
+        output.note(
+            f"{found.unverified_count} of {found.row_count} rows have no checksum: an earlier "
+            "version has written them."
+        )
+
+
+class _RowProgress:
+    """Says on a terminal how many rows were looked at, some times a second."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+        self._next_s = 0.0
+
+    def __call__(self, row_count: int) -> None:
+        now_s = time.monotonic()
+        if self._is_shown and now_s >= self._next_s:
+            self._next_s = now_s + _PROGRESS_SECONDS
+            click.echo(f"\r{row_count} rows checked", nl=False, err=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._next_s:
+            click.echo(err=True)

@@ -1,0 +1,76 @@
+"""``tenure doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.parameter import examples
+
+if TYPE_CHECKING:
+    from tenure.cli.show.diagnosis_view import DiagnosisView, FindingView
+
+_STYLES: Final = {"problem": "red", "warning": "yellow", "ok": "green"}
+_WIDTH: Final = max(map(len, _STYLES))
+
+
+@click.command(
+    short_help="Find out what is wrong, and what to do.",
+    epilog=examples(
+        "tenure doctor",
+        "tenure doctor --all",
+        "tenure doctor -o json | jq '.findings[] | select(.level == \"problem\")'",
+    ),
+)
+@click.option(
+    "--namespace",
+    default="",
+    metavar="NAME",
+    help="Only the workers and tasks of this namespace; otherwise all that the key may see.",
+)
+@click.option("--all", "is_all", is_flag=True, help="Also show the checks that found nothing.")
+@with_whole_server
+def doctor(call: Invocation, *, namespace: str, is_all: bool) -> None:
+    """Look at the server, its store, its workers and this machine, and say what is wrong.
+
+    Clocks, the store's speed, durability and room, migrations, versions, leases and timers that
+    nobody looks at, and work that no worker offers to do. The exit code is 7 if there is a
+    problem; a warning works today and may not tomorrow.
+    """
+    found = call.client.diagnose(namespace)
+    if call.output.form == "jsonl":
+        for finding in found.findings:
+            call.output.write(finding)
+    elif call.output.form == "json":
+        call.output.write(found)
+    else:
+        _show(call, found, is_all=is_all)
+    if any(each.level == "problem" for each in found.findings):
+        raise click.exceptions.Exit(ExitCode.PROBLEMS)
+
+
+def _show(call: Invocation, found: DiagnosisView, *, is_all: bool) -> None:
+    from tenure.cli.show.text import one_line  # noqa: PLC0415 (not for --help)
+
+    for each in found.findings:
+        if is_all or each.level != "ok":
+            level = click.style(each.level.upper().ljust(_WIDTH), fg=_STYLES[each.level])
+            click.echo(f"{level} {each.check}: {one_line(f'{each.message} {each.advice}')}")
+    levels = {each.level for each in found.findings}
+    tell = call.output.say if levels == {"ok"} else call.output.note
+    tell(_summary(found.findings))
+
+
+def _summary(findings: Iterable[FindingView]) -> str:
+    levels = [each.level for each in findings]
+    problems, warnings = levels.count("problem"), levels.count("warning")
+    if not problems and not warnings:
+        return f"Nothing is wrong: {len(levels)} checks."
+    return (
+        f"{problems} problem{'s' * (problems != 1)}, {warnings} warning{'s' * (warnings != 1)}, "
+        f"{len(levels) - problems - warnings} checks without."
+    )

@@ -1,0 +1,165 @@
+"""``tenure keys``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+
+from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.parameter import PageOptions, duration_ms, examples, page_options
+
+if TYPE_CHECKING:
+    from tenure.cli.client.access_client import KeyChoice
+    from tenure.cli.show.access_view import KeyView, NewKeyView
+    from tenure.cli.show.output import Column
+
+_ROLES: Final = ("admin", "client", "worker", "viewer")
+_EVERYWHERE: Final = "all"
+_KEY_ID: Final = click.argument("key_id", metavar="KEY-ID")
+
+
+class _CreateOptions(TypedDict):
+    """What a new key is for."""
+
+    role: str
+    name: str
+    namespaces: tuple[str, ...]
+    expires_in_ms: int | None
+
+
+@click.group(short_help="Make, see and revoke API keys.")
+def keys() -> None:
+    """Make, see and revoke API keys.
+
+    A server is open until its store has its first key; from then on every call needs one. An admin
+    may do everything, a client enqueues and changes tasks, a worker runs them, and a viewer reads.
+    """
+
+
+@keys.command(
+    short_help="Make an API key and print it.",
+    epilog=examples(
+        "(umask 077; tenure keys create --role admin --store sqlite:///tenure.db > admin.key)",
+        "tenure keys create --role worker --name mail --namespace acme --expires 90d",
+        "export TENURE_API_KEY=$(tenure keys create --role client)",
+    ),
+)
+@click.option("--role", type=click.Choice(_ROLES), required=True, help="What the key may do.")
+@click.option("--name", default="", help="What it is for, shown in lists; else its role.")
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="A namespace that the key is for; may be repeated. Without any it is for all.",
+)
+@click.option(
+    "--expires",
+    "expires_in_ms",
+    metavar="DURATION",
+    type=duration_ms,
+    help="When it ends by itself, such as 90d; else never.",
+)
+@click.option(
+    "--store",
+    "store_url",
+    metavar="URL",
+    help="Make it in this store, without a server: that is how the first key is made.",
+)
+@with_whole_server
+def create(call: Invocation, *, store_url: str | None, **options: Unpack[_CreateOptions]) -> None:
+    """Make an API key; nothing but the key goes to stdout. It is never shown again."""
+    choice: KeyChoice = {
+        "role": options["role"],
+        "name": options["name"] or options["role"],
+        "namespaces": options["namespaces"],
+        "expires_in_ms": options["expires_in_ms"] or 0,
+    }
+    made = _made(call, choice, store_url)
+    if not call.output.is_table:
+        call.output.write(made)
+        return
+    call.output.say(made.key)
+    call.output.note(f"This is the {made.role} key {made.key_id} for {_places(made)}.")
+    call.output.note("Keep it now: it is not stored and never shown again.")
+    call.output.note("Send it with TENURE_API_KEY, or as Authorization: Bearer.")
+
+
+def _made(call: Invocation, choice: KeyChoice, store_url: str | None) -> NewKeyView:
+    if store_url is None:
+        return call.client.access.create_key(choice)
+    from tenure.cli.database import first_key  # noqa: PLC0415 (loads the engine)
+
+    return first_key.create(store_url, choice)
+
+
+def _places(key: KeyView) -> str:
+    return ", ".join(key.namespaces) or "all namespaces"
+
+
+def _columns() -> Sequence[Column[KeyView]]:
+    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+
+    return (
+        Column("KEY ID", lambda key: key.key_id),
+        Column("NAME", lambda key: key.name),
+        Column("ROLE", lambda key: key.role),
+        Column("STATE", lambda key: key.state),
+        Column("NAMESPACES", lambda key: ", ".join(key.namespaces) or _EVERYWHERE),
+        Column("EXPIRES", lambda key: key.expires_at),
+        Column("LAST USED", lambda key: key.last_used_at),
+    )
+
+
+@keys.command(
+    "ls", short_help="List API keys.", epilog=examples("tenure keys ls", "tenure keys ls -o json")
+)
+@page_options
+@with_whole_server
+def list_(call: Invocation, **options: Unpack[PageOptions]) -> None:
+    """List the keys that you may administer, newest first, ended ones too."""
+    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+
+    found = listing.Listing("keys", "tenure keys ls", call.client.access.list_keys)
+    listing.show(call.output, found, options, _columns)
+
+
+@keys.command(short_help="Show one API key.", epilog=examples("tenure keys show abcdefghij234567"))
+@_KEY_ID
+@with_whole_server
+def show(call: Invocation, *, key_id: str) -> None:
+    """Show a key: what it is for, when it ends, and when it was used last."""
+    key = call.client.access.get_key(key_id)
+    if call.output.is_table:
+        call.output.facts(_facts(key))
+    else:
+        call.output.write(key)
+
+
+def _facts(key: KeyView) -> Iterator[tuple[str, object]]:
+    yield "key id", key.key_id
+    yield "name", key.name
+    yield "role", key.role
+    yield "state", key.state
+    yield "namespaces", ", ".join(key.namespaces) or _EVERYWHERE
+    yield "created", key.created_at
+    yield "created by", key.created_by
+    yield "expires", key.expires_at or "never"
+    yield "revoked", key.revoked_at
+    yield "last used", key.last_used_at or "never"
+
+
+@keys.command(
+    short_help="Revoke an API key.", epilog=examples("tenure keys revoke abcdefghij234567")
+)
+@_KEY_ID
+@with_whole_server
+def revoke(call: Invocation, *, key_id: str) -> None:
+    """Revoke a key for good: nobody gets in with it any more, and streams that it opened end."""
+    key = call.client.access.revoke_key(key_id)
+    if call.output.is_table:
+        call.output.say(f"Key {key.key_id} ({key.name}) was revoked at {key.revoked_at}.")
+    else:
+        call.output.write(key)

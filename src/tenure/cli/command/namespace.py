@@ -1,0 +1,109 @@
+"""``tenure namespaces``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.parameter import PageOptions, examples
+
+if TYPE_CHECKING:
+    from tenure.cli.show.access_view import NamespaceView
+    from tenure.cli.show.output import Column
+
+_NAME: Final = click.argument("name", metavar="NAME")
+
+
+@click.group(short_help="See, create and disable namespaces.")
+def namespaces() -> None:
+    """See, create and disable namespaces, which keep the work of teams apart."""
+
+
+def _columns() -> Sequence[Column[NamespaceView]]:
+    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+
+    return (
+        Column("NAMESPACE", lambda namespace: namespace.name),
+        Column("STATE", lambda namespace: namespace.state),
+        Column("CREATED", lambda namespace: namespace.created_at),
+    )
+
+
+@namespaces.command("ls", short_help="List namespaces.", epilog=examples("tenure namespaces ls"))
+@with_whole_server
+def list_(call: Invocation) -> None:
+    """List the namespaces that you may see."""
+    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+
+    found = listing.Listing(
+        "namespaces", "tenure namespaces ls", call.client.access.list_namespaces
+    )
+    everything: PageOptions = {"limit": 0, "page_token": "", "is_all": True}
+    listing.show(call.output, found, everything, _columns)
+
+
+@namespaces.command(
+    short_help="Show one namespace.", epilog=examples("tenure namespaces show acme")
+)
+@_NAME
+@with_whole_server
+def show(call: Invocation, *, name: str) -> None:
+    """Show a namespace: NAME, which means NAME/default, or TENANT/WORKSPACE."""
+    found = call.client.access.get_namespace(name)
+    if call.output.is_table:
+        call.output.facts(
+            (("name", found.name), ("state", found.state), ("created", found.created_at))
+        )
+    else:
+        call.output.write(found)
+
+
+@namespaces.command(
+    short_help="Create a namespace.",
+    epilog=examples("tenure namespaces create acme", "tenure namespaces create acme/staging"),
+)
+@_NAME
+@with_whole_server
+def create(call: Invocation, *, name: str) -> None:
+    """Create a namespace: NAME, which means NAME/default, or TENANT/WORKSPACE."""
+    made = call.client.access.create_namespace(name)
+    if call.output.is_table:
+        call.output.say(f"Namespace {made} is there.")
+        call.output.note(f"Use it with --namespace {name}, or TENURE_NAMESPACE={name}.")
+    else:
+        call.output.write({"name": made})
+
+
+@namespaces.command(
+    short_help="Take no more work in a namespace.",
+    epilog=examples("tenure namespaces disable acme"),
+)
+@_NAME
+@with_whole_server
+def disable(call: Invocation, *, name: str) -> None:
+    """Disable a namespace: it takes no workers, no tasks and no polls.
+
+    What its workers hold they may finish, and everything can still be read.
+    """
+    _set(call, name, is_disabled=True)
+
+
+@namespaces.command(
+    short_help="Let a disabled namespace go on.", epilog=examples("tenure namespaces enable acme")
+)
+@_NAME
+@with_whole_server
+def enable(call: Invocation, *, name: str) -> None:
+    """Enable a namespace that was disabled: its tasks are handed out again."""
+    _set(call, name, is_disabled=False)
+
+
+def _set(call: Invocation, name: str, *, is_disabled: bool) -> None:
+    changed = call.client.access.set_namespace(name, is_disabled=is_disabled)
+    if call.output.is_table:
+        call.output.say(f"Namespace {changed.name} is {changed.state.lower()}.")
+    else:
+        call.output.write(changed)

@@ -1,0 +1,113 @@
+"""``tenure queues``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+from typing_extensions import Unpack
+
+from tenure.cli import parameter
+from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.parameter import examples
+
+if TYPE_CHECKING:
+    from tenure.cli.show.output import Column
+    from tenure.cli.show.view import QueueView
+
+_NAME: Final = click.argument("name", metavar="NAME")
+
+
+@click.group(short_help="See queues; pause or limit them.")
+def queues() -> None:
+    """See queues with their live tasks; pause or limit them."""
+
+
+def _columns() -> Sequence[Column[QueueView]]:
+    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+
+    def count(state: str) -> Column[QueueView]:
+        return Column(state, lambda queue: _count_text(queue, queue.counts.get(state, 0)))
+
+    return (
+        Column("QUEUE", lambda queue: queue.name),
+        Column("HELD", lambda queue: "PAUSED" if queue.paused else "no"),
+        Column("LIMIT", lambda queue: queue.concurrency_max or parameter.NO_LIMIT),
+        *map(count, parameter.LIVE_STATES),
+    )
+
+
+def _count_text(queue: QueueView, count: int) -> str:
+    """Return a count; with a plus where counting stopped."""
+    return f"{count}+" if count and not queue.is_count_exact else str(count)
+
+
+@queues.command("ls", short_help="List queues.", epilog=examples("tenure queues ls --all -o json"))
+@parameter.page_options
+@with_server
+def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
+    """List the queues that have settings or live tasks, with the number of tasks by state.
+
+    Of a queue 10,000 tasks are counted; 10000+ means at least so many.
+    """
+    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+
+    shown = listing.Listing("queues", "tenure queues ls", call.client.list_queues)
+    listing.show(call.output, shown, page, _columns)
+
+
+@queues.command(short_help="Show one queue.", epilog=examples("tenure queues show images"))
+@_NAME
+@with_server
+def show(call: Invocation, *, name: str) -> None:
+    """Show a queue: its brakes, and its live tasks by type and state."""
+    _show(call, call.client.get_queue(name))
+
+
+def _show(call: Invocation, queue: QueueView) -> None:
+    if not call.output.is_table:
+        call.output.write(queue)
+        return
+    call.output.facts(_facts(queue))
+
+
+def _facts(queue: QueueView) -> Iterator[tuple[str, object]]:
+    yield "queue", queue.name
+    yield "held", "PAUSED" if queue.paused else "no"
+    yield "limit", queue.concurrency_max or parameter.NO_LIMIT
+    for name, counts in {"all types": queue.counts, **queue.types}.items():
+        shown = [
+            f"{_count_text(queue, counts[state])} {state.lower()}"
+            for state in parameter.LIVE_STATES
+            if counts.get(state)
+        ]
+        yield name, ", ".join(shown) or "no live tasks"
+
+
+@queues.command(short_help="Hand out nothing more.", epilog=examples("tenure queues pause images"))
+@_NAME
+@with_server
+def pause(call: Invocation, *, name: str) -> None:
+    """Hand out no more tasks of a queue; what runs goes on."""
+    _show(call, call.client.set_queue(name, is_paused=True))
+
+
+@queues.command(short_help="Hand out again.", epilog=examples("tenure queues resume images"))
+@_NAME
+@with_server
+def resume(call: Invocation, *, name: str) -> None:
+    """Hand out the tasks of a paused queue again."""
+    _show(call, call.client.set_queue(name, is_paused=False))
+
+
+@queues.command(
+    short_help="Limit how many tasks run at once.",
+    epilog=examples("tenure queues limit images 10", "tenure queues limit images none"),
+)
+@_NAME
+@click.argument("concurrency_max", metavar="N|none", type=parameter.concurrency)
+@with_server
+def limit(call: Invocation, *, name: str, concurrency_max: int) -> None:
+    """Let at most N tasks of a queue run at once; none takes the limit away."""
+    _show(call, call.client.set_queue(name, concurrency_max=concurrency_max))

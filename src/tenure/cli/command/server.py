@@ -1,0 +1,292 @@
+"""``tenure server``: it only starts the server and says where it is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+
+from tenure.cli.client.invocation import DEFAULT_TARGET
+from tenure.cli.parameter import duration_ms, examples, store_option
+from tenure.core.duration import duration_text
+from tenure.core.limits import (
+    ENQUEUES_PER_S,
+    LISTS_PER_S,
+    REGISTRATIONS_PER_S,
+    SUSPECT_GRACE_MS_MAX,
+    SUSPECT_GRACE_MS_MIN,
+)
+
+if TYPE_CHECKING:
+    from tenure.api.log import Format
+    from tenure.api.server import Server
+    from tenure.api.setting import Address, ServerSettings
+    from tenure.engine.settings import Settings
+
+LISTENING: Final = "Tenure is listening:"
+
+
+class _Options(TypedDict):
+    """What a server is told beside its store."""
+
+    http: str
+    grpc: str
+    is_insecure: bool
+    allow_hosts: tuple[str, ...]
+    tls_cert: str
+    tls_key: str
+    tls_client_ca: str
+    enqueue_rate: int
+    register_rate: int
+    list_rate: int
+    session_grace_ms: int
+    is_pooled: bool
+    log_format: Format
+    log_level: str
+    engine: tuple[str, ...]
+
+
+def _session_grace_ms(text: str) -> int:
+    grace_ms = duration_ms(text)
+    if SUSPECT_GRACE_MS_MIN <= grace_ms <= SUSPECT_GRACE_MS_MAX:
+        return grace_ms
+    least, most = duration_text(SUSPECT_GRACE_MS_MIN), duration_text(SUSPECT_GRACE_MS_MAX)
+    raise click.BadParameter(f"{text!r} is not between {least} and {most}.")
+
+
+@click.command(
+    short_help="Start a Tenure server.",
+    epilog=examples(
+        "tenure server --store sqlite:///tenure.db",
+        "TENURE_STORE=postgresql://tenure@db/tenure tenure server --log-format json",
+        "tenure server --store sqlite:///tenure.db --http 0.0.0.0:7300 --insecure",
+        "tenure server --store sqlite:///tenure.db --tls-cert server.pem --tls-key server.key",
+    ),
+)
+@store_option
+@click.option(
+    "--http",
+    envvar="TENURE_HTTP",
+    show_envvar=True,
+    default="127.0.0.1:7300",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen for HTTP; port 0 takes a free one.",
+)
+@click.option(
+    "--grpc",
+    envvar="TENURE_GRPC",
+    show_envvar=True,
+    default=DEFAULT_TARGET,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen for gRPC; port 0 takes a free one.",
+)
+@click.option(
+    "--insecure",
+    "is_insecure",
+    envvar="TENURE_INSECURE",
+    show_envvar=True,
+    is_flag=True,
+    help="Listen on addresses that other machines can reach, although there is no admin key.",
+)
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    envvar="TENURE_ALLOW_HOST",
+    show_envvar=True,
+    multiple=True,
+    metavar="NAME",
+    help="A name that clients use for this server; may be repeated. Without keys HTTP is answered "
+    "only for its own address, localhost, and these.",
+)
+@click.option(
+    "--tls-cert",
+    envvar="TENURE_SERVER_TLS_CERT",
+    show_envvar=True,
+    default="",
+    metavar="FILE",
+    help="Serve with TLS: the certificate with its chain, as PEM. Read again when it changes.",
+)
+@click.option(
+    "--tls-key",
+    envvar="TENURE_SERVER_TLS_KEY",
+    show_envvar=True,
+    default="",
+    metavar="FILE",
+    help="The private key of the certificate, as PEM.",
+)
+@click.option(
+    "--tls-client-ca",
+    envvar="TENURE_SERVER_TLS_CLIENT_CA",
+    show_envvar=True,
+    default="",
+    metavar="FILE",
+    help="Let in only clients with a certificate of these authorities, as PEM.",
+)
+@click.option(
+    "--enqueue-rate",
+    envvar="TENURE_ENQUEUE_RATE",
+    show_envvar=True,
+    type=click.IntRange(0),
+    default=ENQUEUES_PER_S,
+    show_default=True,
+    metavar="PER_SECOND",
+    help="Tasks that one namespace may enqueue; 0 is no limit.",
+)
+@click.option(
+    "--register-rate",
+    envvar="TENURE_REGISTER_RATE",
+    show_envvar=True,
+    type=click.IntRange(0),
+    default=REGISTRATIONS_PER_S,
+    show_default=True,
+    metavar="PER_SECOND",
+    help="Workers that one namespace may register; 0 is no limit.",
+)
+@click.option(
+    "--list-rate",
+    envvar="TENURE_LIST_RATE",
+    show_envvar=True,
+    type=click.IntRange(0),
+    default=LISTS_PER_S,
+    show_default=True,
+    metavar="PER_SECOND",
+    help="Pages of lists that one namespace may ask for; 0 is no limit.",
+)
+@click.option(
+    "--session-grace",
+    "session_grace_ms",
+    envvar="TENURE_SESSION_GRACE",
+    show_envvar=True,
+    type=_session_grace_ms,
+    default="3s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a worker whose connection broke may take to come back, before its tasks are "
+    "handed out again.",
+)
+@click.option(
+    "--pooled",
+    "is_pooled",
+    envvar="TENURE_POOLED",
+    show_envvar=True,
+    is_flag=True,
+    help="PostgreSQL is behind a pooler in transaction mode, such as pgbouncer.",
+)
+@click.option(
+    "--log-format",
+    envvar="TENURE_LOG_FORMAT",
+    show_envvar=True,
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How events are written to stderr.",
+)
+@click.option(
+    "--log-level",
+    envvar="TENURE_LOG_LEVEL",
+    show_envvar=True,
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Which events are written.",
+)
+@click.option(
+    "--setting",
+    "engine",
+    multiple=True,
+    hidden=True,  # For tests and measurements; what operators need has an option of its own.
+    metavar="NAME=NUMBER",
+)
+def server(store_url: str, **options: Unpack[_Options]) -> None:
+    """Start a server and run it until SIGTERM or Ctrl-C.
+
+    A SQLite file belongs to one server; any number of them share a PostgreSQL database. The schema
+    is brought up to date first. When it is told to stop, it finishes what it has accepted and ends
+    with exit code 0.
+    """
+    # gRPC's C core would write its own account of a port that is taken.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from tenure.api.log import configure_logging  # noqa: PLC0415 (loads the whole server)
+    from tenure.api.server import run_server  # noqa: PLC0415
+    from tenure.cli.database.store_failure import failure_of  # noqa: PLC0415
+
+    configure_logging(options["log_format"], options["log_level"])
+
+    def say(started: Server) -> None:
+        # In JSON the event `server.started` says the same.
+        if options["log_format"] == "text":
+            said = greeting(
+                started.http_address,
+                started.grpc_address,
+                store_url,
+                is_tls=started.settings.tls is not None,
+            )
+            click.echo(said)
+            if started.warning:
+                click.secho(f"Warning: {started.warning}", fg="red", err=True)
+
+    try:
+        run_server(
+            store_url,
+            _settings(options),
+            engine_settings=_engine_settings(options),
+            pooled=options["is_pooled"],
+            on_started=say,
+        )
+    except Exception as error:
+        failure = failure_of(error, store_url)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def _settings(options: _Options) -> ServerSettings:
+    from tenure.api.guard.tls import tls_files  # noqa: PLC0415
+    from tenure.api.setting import ServerSettings, parse_address, parse_host  # noqa: PLC0415 (not for --help)
+
+    return ServerSettings(
+        http=parse_address(options["http"], "http"),
+        grpc=parse_address(options["grpc"], "grpc"),
+        is_insecure=options["is_insecure"],
+        allow_hosts=tuple(map(parse_host, options["allow_hosts"])),
+        enqueues_per_s=options["enqueue_rate"],
+        registrations_per_s=options["register_rate"],
+        lists_per_s=options["list_rate"],
+        tls=tls_files(options["tls_cert"], options["tls_key"], options["tls_client_ca"]),
+    )
+
+
+def _engine_settings(options: _Options) -> Settings:
+    import msgspec  # noqa: PLC0415 (not for --help)
+
+    from tenure.engine.settings import Settings  # noqa: PLC0415
+
+    grace = ("suspect_grace_ms", str(options["session_grace_ms"]))
+    given = dict([grace, *(each.partition("=")[::2] for each in options["engine"])])
+    unknown = given.keys() - set(Settings.__struct_fields__)
+    if unknown:
+        raise click.UsageError(f"--setting does not know {', '.join(sorted(unknown))}.")
+    try:
+        return msgspec.convert(given, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(f"--setting: {error}") from error
+
+
+def greeting(http: Address, grpc: Address, store_url: str, *, is_tls: bool = False) -> str:
+    """Return what a server says when it is ready; its first line is also read by programs."""
+    from tenure.store.location import shown  # noqa: PLC0415 (not for --help)
+
+    target = "" if str(grpc) == DEFAULT_TARGET else f" --target {grpc}"
+    target += " --tls" if is_tls else ""
+    return "\n".join(
+        (
+            f"{LISTENING} http={http} grpc={grpc}",
+            f"  Store:  {shown(store_url)}",
+            f"  Next:   tenure tasks enqueue hello --input '{{}}'{target}",
+            f"          http{'s' if is_tls else ''}://{http}/docs",
+            "  Stop:   Ctrl-C",
+        ),
+    )

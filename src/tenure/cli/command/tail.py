@@ -1,0 +1,183 @@
+"""``tenure tasks tail``: the changes of tasks, one line each, as they happen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from tenure.cli.client.event_stream import EventStream, Hint, HttpEdge
+from tenure.cli.client.request import TaskQuery
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+from tenure.cli.show.output import STYLES
+from tenure.cli.show.text import instant_text, one_line
+from tenure.cli.show.view import TaskView, View
+from tenure.engine.clock import SystemClock
+
+if TYPE_CHECKING:
+    from tenure.cli.client.invocation import Invocation
+
+_LOOK_SECONDS: Final = 1.0
+# The newest tasks that are looked at when hints were missed.
+_LISTED_MAX: Final = 500
+# Changes that are read in one round; nobody follows more on a screen.
+_READ_MAX: Final = 500
+_KNOWN_MAX: Final = 20_000
+_HEADER: Final = ("TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT")
+_WIDTHS: Final = (8, 36, 16, 12, 10, 36, 0)
+
+
+class ChangeView(View, frozen=True, kw_only=True):
+    """One change of a task as JSON."""
+
+    at: str
+    task_id: str
+    type: str
+    queue: str
+    state: str
+    attempt: int
+    version: int
+    worker_id: str | None = None
+
+
+class Tail:
+    """Knows what was shown: each version of a task once."""
+
+    def __init__(self, call: Invocation, chosen: TaskQuery) -> None:
+        """Show what is chosen."""
+        self._call = call
+        self._chosen = chosen
+        self._known: dict[str, int] = {}
+        self._clock = SystemClock()
+
+    def remember(self) -> None:
+        """Take the tasks that are there as shown: what changes from now on is wanted."""
+        for task in self._listed():
+            self._note(task)
+
+    def catch_up(self) -> None:
+        """Show what changed while hints were missed, as far as the list tells."""
+        for task in reversed(self._listed()):
+            self._show(task)
+
+    def follow(self, hints: Sequence[Hint]) -> None:
+        """Show tasks that changed; of too many the newest."""
+        left_out = len(hints) - _READ_MAX
+        if left_out > 0:
+            self._call.output.note(f"{left_out} more changes, too many to show.")
+        for hint in hints[-_READ_MAX:]:
+            if self._chosen.state in ("", hint.state) and self._is_new(hint.id, hint.version):
+                self._read(hint.id)
+
+    def _read(self, task_id: str) -> None:
+        try:
+            self._show(self._call.client.get_task(task_id))
+        except CliError as error:
+            # It may have been removed meanwhile.
+            if error.end is not ExitCode.NOT_FOUND:
+                raise
+
+    def _listed(self) -> list[TaskView]:
+        """Return the newest tasks, the newest first; a page behind the other."""
+        found: list[TaskView] = []
+        token = ""
+        while len(found) < _LISTED_MAX:
+            query = TaskQuery(
+                queue=self._chosen.queue,
+                type=self._chosen.type,
+                state=self._chosen.state,
+                limit=_LISTED_MAX - len(found),
+                page_token=token,
+            )
+            tasks, token = self._call.client.list_tasks(query)
+            found += tasks
+            if not token:
+                break
+        return found
+
+    def _is_new(self, task_id: str, version: int) -> bool:
+        return self._known.get(task_id, -1) < version
+
+    def _note(self, task: TaskView) -> None:
+        self._known.pop(task.task_id, None)
+        self._known[task.task_id] = task.version
+        if len(self._known) > _KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+
+    def _show(self, task: TaskView) -> None:
+        if not self._is_new(task.task_id, task.version):
+            return
+        self._note(task)
+        chosen = self._chosen
+        if chosen.type in ("", task.type) and chosen.state in ("", task.state):
+            self._write(task)
+
+    def _write(self, task: TaskView) -> None:
+        now_ms = self._clock.now_ms()
+        if not self._call.output.is_table:
+            self._call.output.write(
+                ChangeView(
+                    at=instant_text(now_ms),
+                    task_id=task.task_id,
+                    type=task.type,
+                    queue=task.queue,
+                    state=task.state,
+                    attempt=task.attempt,
+                    version=task.version,
+                    worker_id=task.worker_id,
+                )
+            )
+            return
+        at = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().strftime("%H:%M:%S")
+        cells = (at, task.task_id, task.type, task.queue, task.state, task.worker_id or "-")
+        click.echo(line((*cells, str(task.attempt or "-"))))
+
+
+def line(cells: Iterable[str]) -> str:
+    """Return one line; what is longer than its column pushes the rest."""
+    padded = []
+    for cell, width in zip(cells, _WIDTHS, strict=True):
+        text = one_line(cell).ljust(width)
+        style = STYLES.get(cell)
+        padded.append(click.style(text, fg=style) if style else text)
+    return "  ".join(padded).rstrip()
+
+
+def follow(call: Invocation, edge: HttpEdge, chosen: TaskQuery) -> NoReturn:
+    """Show changes until the user interrupts."""
+    tail = Tail(call, chosen)
+    query = {"kind": "task", **({"queue": chosen.queue} if chosen.queue else {})}
+    with EventStream(edge, **query) as stream:
+        stream.wait_connected()
+        tail.remember()
+        if call.output.is_table:
+            click.echo(click.style(line(_HEADER), bold=True))
+            call.output.note("Waiting for changes; Ctrl-C ends it.")
+        was_away = False
+        while True:
+            trouble = _look(tail, stream)
+            if trouble is not None and not was_away:
+                call.output.note(f"{trouble.message} Trying again.")
+            was_away = trouble is not None
+            sys.stdout.flush()
+
+
+def _look(tail: Tail, stream: EventStream) -> CliError | None:
+    """Show what is new; return why the server does not answer, and raise what will not pass."""
+    news = stream.take(_LOOK_SECONDS)
+    try:
+        if news.is_reset:
+            tail.catch_up()
+        tail.follow(news.hints)
+    except CliError as error:
+        if not error.is_transient:
+            raise
+        stream.lose()
+        return error
+    if stream.trouble is not None and stream.is_over:
+        raise stream.trouble
+    return stream.trouble

@@ -1,0 +1,397 @@
+"""``tenure tasks``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Unpack
+
+import click
+
+from tenure.cli import parameter
+from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.client.request import Completion, EnqueueOptions, TaskQuery
+from tenure.cli.parameter import check_wait, examples, label_option, wait_options
+
+if TYPE_CHECKING:
+    from tenure.cli.show.view import TaskView
+
+_START_TO_CLOSE_MS: Final = 5 * 60_000
+_TASK_ID: Final = click.argument("task_id", metavar="ID")
+
+
+@click.group(short_help="Enqueue, watch and change tasks.")
+def tasks() -> None:
+    """Enqueue, watch and change tasks."""
+
+
+def _timeout_options(function: parameter.F) -> parameter.F:
+    for name, field, help_text in (
+        ("--cancel-grace", "cancel_grace_ms", "Time for clean-up after a cancel; 30s by default."),
+        ("--heartbeat-timeout", "heartbeat_timeout_ms", "Longest silence of a running attempt."),
+        ("--schedule-to-start", "schedule_to_start_ms", "Longest wait for a worker."),
+        ("--schedule-to-close", "schedule_to_close_ms", "Longest time for all attempts together."),
+        (
+            "--start-to-close",
+            "start_to_close_ms",
+            "Longest time of one attempt; 5m when --schedule-to-close is not given either.",
+        ),
+    ):
+        option = click.option(
+            name, field, metavar="DURATION", type=parameter.duration_ms, help=help_text
+        )
+        function = option(function)
+    return function
+
+
+@tasks.command(
+    short_help="Enqueue a task.",
+    epilog=examples(
+        "tenure tasks enqueue resize --input '{\"width\": 80}'",
+        "tenure tasks enqueue report --input @report.json --delay 5m --key report-2030-01",
+        "tenure tasks enqueue resize --input '{\"width\": 80}' --wait --timeout 1m",
+        "ID=$(tenure tasks enqueue resize --queue images --max-attempts 3)",
+    ),
+)
+@click.argument("type_name", metavar="TYPE")
+@click.option("--queue", default="default", show_default=True, help="The queue.")
+@click.option(
+    "--input",
+    metavar="JSON|@FILE|-",
+    type=parameter.json_payload,
+    help="The input, from the command line, a file, or stdin.",
+)
+@click.option("--priority", type=click.IntRange(0, 9), help="0 first to 9 last; 5 by default.")
+@click.option(
+    "--delay", "delay_ms", metavar="DURATION", type=parameter.duration_ms, help="Start later."
+)
+@click.option(
+    "--at",
+    "at_ms",
+    metavar="INSTANT",
+    type=parameter.instant_ms,
+    help="Start at an instant, such as 2030-01-31T09:00:00Z.",
+)
+@_timeout_options
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    help="How often it may be tried; 0, the default, has no limit.",
+)
+@click.option("--key", default="", help="Idempotency key: the same key again is the same task.")
+@label_option("A label; may be repeated.")
+@wait_options
+@with_server
+def enqueue(
+    call: Invocation,
+    *,
+    type_name: str,
+    is_waited: bool,
+    timeout_ms: int | None,
+    **options: Unpack[EnqueueOptions],
+) -> None:
+    """Enqueue a task of a TYPE and print its id.
+
+    With --wait the task is followed to its end and its output is printed; the exit code is then 1
+    if it failed or was cancelled, and 124 if --timeout passed first.
+    """
+    check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
+    if options["delay_ms"] and options["at_ms"]:
+        raise click.UsageError("Give --delay or --at, not both.")
+    if not options["start_to_close_ms"] and not options["schedule_to_close_ms"]:
+        options["start_to_close_ms"] = _START_TO_CLOSE_MS
+    task = call.client.enqueue(type_name, options)
+    if is_waited:
+        _wait(call, task.task_id, timeout_ms)
+    elif call.output.is_table:
+        call.output.say(task.task_id)
+        if not task.is_new:
+            call.output.note("A task with this key was there already; nothing was added.")
+        call.output.note(f"Follow it: tenure tasks wait {task.task_id}")
+    else:
+        call.output.write(task)
+
+
+def _wait(
+    call: Invocation, task_id: str, timeout_ms: int | None, *, is_cancel_wanted: bool = False
+) -> None:
+    """Follow one task to its end, show it, and end with its exit code."""
+    from tenure.cli.client import wait  # noqa: PLC0415 (loads threads and the screen)
+
+    (task,) = wait.for_tasks(call, [task_id], timeout_ms)
+    wait.show_result(call.output, task)
+    good = {"SUCCEEDED", "CANCELLED"} if is_cancel_wanted else {"SUCCEEDED"}
+    if task.state not in good or wait.is_output_lost(task):
+        raise click.exceptions.Exit(1)
+
+
+@tasks.command(
+    "ls",
+    short_help="List tasks, newest first.",
+    epilog=examples(
+        "tenure tasks ls --queue images --state FAILED",
+        "tenure tasks ls --all -o jsonl | jq -r .taskId",
+    ),
+)
+@click.option("--queue", default="", help="Only of this queue.")
+@click.option("--type", "type_name", default="", help="Only of this type.")
+@click.option(
+    "--state",
+    type=click.Choice(parameter.TASK_STATES, case_sensitive=False),
+    help="Only in this state.",
+)
+@parameter.page_options
+@with_server
+def list_(
+    call: Invocation,
+    *,
+    queue: str,
+    type_name: str,
+    state: str | None,
+    **page: Unpack[parameter.PageOptions],
+) -> None:
+    """List tasks, newest first."""
+    from tenure.cli.show import listing, task_table  # noqa: PLC0415 (not for --help)
+
+    def pages(token: str, limit: int) -> tuple[list[TaskView], str]:
+        query = TaskQuery(
+            queue=queue, type=type_name, state=state or "", limit=limit, page_token=token
+        )
+        return call.client.list_tasks(query)
+
+    shown = listing.Listing("tasks", "tenure tasks ls", pages)
+    listing.show(call.output, shown, page, lambda: task_table.columns(call.client.now_ms()))
+
+
+@tasks.command(
+    short_help="Follow the changes of tasks.",
+    epilog=examples(
+        "tenure tasks tail",
+        "tenure tasks tail --queue images --state FAILED",
+        "tenure tasks tail -o jsonl | jq -r .taskId",
+    ),
+)
+@click.option("--queue", default="", help="Only of this queue.")
+@click.option("--type", "type_name", default="", help="Only of this type.")
+@click.option(
+    "--state",
+    type=click.Choice(parameter.TASK_STATES, case_sensitive=False),
+    help="Only changes to this state.",
+)
+@parameter.http_option
+@with_server
+def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, http: str) -> None:
+    """Follow the changes of tasks from now on, one line each, until Ctrl-C.
+
+    A task that changes faster than it can be read is shown as it is then. After a break everything
+    that changed meanwhile is shown once, as far as it is among the newest 500 tasks.
+    """
+    from tenure.cli.client import event_stream  # noqa: PLC0415 (not for --help)
+    from tenure.cli.command import tail as following  # noqa: PLC0415
+
+    if call.form == "json":
+        raise click.UsageError("-o json would never end; -o jsonl prints one change per line.")
+    chosen = TaskQuery(queue=queue, type=type_name, state=state or "")
+    following.follow(call, event_stream.HttpEdge(call, http), chosen)
+
+
+@tasks.command(
+    short_help="Show one task with its attempts.",
+    epilog=examples("tenure tasks show 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10"),
+)
+@_TASK_ID
+@with_server
+def show(call: Invocation, *, task_id: str) -> None:
+    """Show a task: where it stands, why, its payloads and its attempts."""
+    from tenure.cli.show import task_table  # noqa: PLC0415 (not for --help)
+
+    task = call.client.get_task(task_id)
+    attempts = call.client.list_attempts(task_id)
+    if not call.output.is_table:
+        call.output.write(task_table.WithAttempts.of(task, attempts))
+        return
+    now_ms = call.client.now_ms()
+    call.output.facts(task_table.facts(task, now_ms))
+    if attempts:
+        call.output.say("")
+        call.output.table(task_table.attempt_columns(now_ms), attempts)
+
+
+@tasks.command(
+    short_help="Say why a task is not running now.",
+    epilog=examples("tenure tasks explain 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10"),
+)
+@_TASK_ID
+@with_server
+def explain(call: Invocation, *, task_id: str) -> None:
+    """Say why a task is not running now, and what to do about it.
+
+    The first reason alone keeps it from running; the others are what it will meet next.
+    """
+    from tenure.cli.show import explain as explanation  # noqa: PLC0415 (not for --help)
+
+    explanation.show(call.output, call.client.explain_task(task_id))
+
+
+@tasks.command(
+    short_help="List the attempts of a task.",
+    epilog=examples("tenure tasks attempts 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10 -o json"),
+)
+@_TASK_ID
+@with_server
+def attempts(call: Invocation, *, task_id: str) -> None:
+    """List the attempts of a task: who held it, how long, and how each ended."""
+    from tenure.cli.show import task_table  # noqa: PLC0415 (not for --help)
+
+    found = call.client.list_attempts(task_id)
+    if call.output.form == "jsonl":
+        for attempt in found:
+            call.output.write(attempt)
+    elif call.output.form == "json":
+        call.output.write({"attempts": found})
+    else:
+        call.output.table(task_table.attempt_columns(call.client.now_ms()), found)
+
+
+@tasks.command(
+    short_help="Ask a task to stop.",
+    epilog=examples("tenure tasks cancel ID --reason 'wrong input' --wait"),
+)
+@_TASK_ID
+@click.option("--reason", default="", help="Why; the worker and the task's history get it.")
+@wait_options
+@with_server
+def cancel(
+    call: Invocation, *, task_id: str, reason: str, is_waited: bool, timeout_ms: int | None
+) -> None:
+    """Cancel a task.
+
+    One that waits is cancelled at once; one that runs is told and has its grace period for
+    clean-up. With --wait the exit code is 0 if it was cancelled or succeeded before, else 1.
+    """
+    check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
+    state = call.client.cancel_task(task_id, reason)
+    if is_waited:
+        _wait(call, task_id, timeout_ms, is_cancel_wanted=True)
+    else:
+        _show_state(call, task_id, state)
+
+
+def _show_state(call: Invocation, task_id: str, state: str) -> None:
+    if call.output.is_table:
+        call.output.say(f"Task {task_id} is {state.lower()}.")
+    else:
+        call.output.write({"taskId": task_id, "state": state})
+
+
+@tasks.command(short_help="Hold a task.", epilog=examples("tenure tasks pause ID"))
+@_TASK_ID
+@with_server
+def pause(call: Invocation, *, task_id: str) -> None:
+    """Hold a task until it is resumed; one that runs is held when its attempt ends."""
+    state = call.client.pause_task(task_id)
+    _show_state(call, task_id, state)
+    if state != "PAUSED":
+        call.output.note("It will be held when its present attempt ends.")
+
+
+@tasks.command(short_help="Let a held task go on.", epilog=examples("tenure tasks resume ID"))
+@_TASK_ID
+@with_server
+def resume(call: Invocation, *, task_id: str) -> None:
+    """Let a paused task go on."""
+    _show_state(call, task_id, call.client.resume_task(task_id))
+
+
+@tasks.command(
+    short_help="End a task without asking its worker.",
+    epilog=examples("tenure tasks terminate ID"),
+)
+@_TASK_ID
+@with_server
+def terminate(call: Invocation, *, task_id: str) -> None:
+    """End a task at once, as failed, without asking its worker.
+
+    The worker is told to stop, but nobody waits for its clean-up. Prefer cancel.
+    """
+    _show_state(call, task_id, call.client.terminate_task(task_id))
+
+
+@tasks.command(
+    short_help="Run an ended task again as a new one.",
+    epilog=examples("tenure tasks retry ID", "tenure tasks retry ID --wait --timeout 5m"),
+)
+@_TASK_ID
+@wait_options
+@with_server
+def retry(call: Invocation, *, task_id: str, is_waited: bool, timeout_ms: int | None) -> None:
+    """Make a new task from one that has ended and print its id."""
+    check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
+    new_id = call.client.retry_task(task_id)
+    if is_waited:
+        _wait(call, new_id, timeout_ms)
+    elif call.output.is_table:
+        call.output.say(new_id)
+        call.output.note(f"Follow it: tenure tasks wait {new_id}")
+    else:
+        call.output.write({"taskId": new_id, "retryOf": task_id})
+
+
+@tasks.command(
+    "wait",
+    short_help="Wait for tasks to end.",
+    epilog=examples(
+        "tenure tasks wait ID --timeout 5m",
+        "tenure tasks wait ID1 ID2 ID3 -o jsonl",
+    ),
+)
+@click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    metavar="DURATION",
+    type=parameter.duration_ms,
+    help="Stop waiting after this long, with exit code 124.",
+)
+@with_server
+def wait_(call: Invocation, *, task_ids: tuple[str, ...], timeout_ms: int | None) -> None:
+    """Wait until every task has ended, with live progress, and print the results.
+
+    The exit code is 0 if all succeeded and 1 if one failed or was cancelled.
+    """
+    from tenure.cli.client import wait  # noqa: PLC0415 (loads threads and the screen)
+
+    ended = wait.for_tasks(call, list(dict.fromkeys(task_ids)), timeout_ms)
+    wait.show_results(call, ended)
+    if any(task.state != "SUCCEEDED" or wait.is_output_lost(task) for task in ended):
+        raise click.exceptions.Exit(1)
+
+
+@tasks.command(
+    short_help="Complete a task from outside its worker.",
+    epilog=examples(
+        "tenure tasks complete ID --output '{\"approved\": true}'",
+        "tenure tasks complete ID --error 'rejected by the customer' --final",
+    ),
+)
+@_TASK_ID
+@click.option(
+    "--output",
+    metavar="JSON|@FILE|-",
+    type=parameter.json_payload,
+    help="It succeeded, with this output.",
+)
+@click.option("--error", "error_message", metavar="MESSAGE", help="It failed, with this message.")
+@click.option("--error-type", default="", help="The type of the error.")
+@click.option("--final", "is_final", is_flag=True, help="Do not retry after this error.")
+@click.option(
+    "--attempt", type=click.IntRange(1), help="Only if this attempt is live; any, by default."
+)
+@with_server
+def complete(call: Invocation, *, task_id: str, **completion: Unpack[Completion]) -> None:
+    """Complete a task whose worker has left its end to somebody else."""
+    is_failed = completion["error_message"] is not None
+    if is_failed == (completion["output"] is not None):
+        raise click.UsageError("Give --output or --error.")
+    if (completion["error_type"] or completion["is_final"]) and not is_failed:
+        raise click.UsageError("--error-type and --final need --error.")
+    _show_state(call, task_id, call.client.complete_task(task_id, completion))

@@ -1,0 +1,126 @@
+"""``tenure top``: queues and workers, live."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from tenure.cli import parameter
+from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.failure import CliError
+from tenure.cli.parameter import examples
+
+if TYPE_CHECKING:
+    from tenure.cli.client.event_stream import EventStream
+    from tenure.cli.show.top_look import Frame, Looker
+    from tenure.cli.show.top_screen import Screen
+
+_INTERVAL_MS: Final = 2_000
+_INTERVAL_MS_MIN: Final = 100
+# Two looks of a single frame are this far apart: rates need two.
+_ONCE_SECONDS: Final = 0.5
+# Hints make it look sooner, but never more often than this, nor for more than a tenth of the time.
+_LOOK_SECONDS_MIN: Final = 0.25
+_REST: Final = 9
+_DRAW_SECONDS: Final = 0.25
+
+
+@click.command(
+    short_help="See queues and workers, live.",
+    epilog=examples(
+        "tenure top",
+        "tenure top --interval 500ms --namespace acme",
+        "tenure top --once -o json | jq .liveCount",
+    ),
+)
+@click.option(
+    "--interval",
+    "interval_ms",
+    metavar="DURATION",
+    type=parameter.duration_ms,
+    default=f"{_INTERVAL_MS // 1000}s",
+    show_default=True,
+    help="How long a look may be old; what changes is shown sooner.",
+)
+@click.option("--once", "is_once", is_flag=True, help="Print one look and exit.")
+@parameter.http_option
+@with_server
+def top(call: Invocation, *, interval_ms: int, is_once: bool, http: str) -> None:
+    """See the queues and workers of a namespace, and how fast the server works.
+
+    Without a terminal each look is printed. Rates come from the metrics of the one server that is
+    asked, over HTTP. Ctrl-C ends it.
+    """
+    from tenure.cli.client.event_stream import EventStream, HttpEdge  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show.top_look import Looker  # noqa: PLC0415
+    from tenure.cli.show.top_screen import Printer, make_screen  # noqa: PLC0415
+
+    if interval_ms < _INTERVAL_MS_MIN:
+        raise click.UsageError(f"--interval must be at least {_INTERVAL_MS_MIN}ms.")
+    if call.form == "json" and not is_once:
+        raise click.UsageError("-o json needs --once; -o jsonl prints one look per line.")
+    edge = HttpEdge(call, http)
+    looker = Looker(call, edge)
+    frame = looker.look()
+    if is_once:
+        time.sleep(_ONCE_SECONDS)
+        Printer(call.output).show(looker.look(), passed_ms=0, trouble="")
+        return
+    with EventStream(edge, kind="task,worker,queue") as stream, make_screen(call.output) as screen:
+        Top(looker, stream, screen, interval_ms / 1000).run(frame)
+
+
+class Top:
+    """Looks and shows until the user interrupts it."""
+
+    def __init__(
+        self, looker: Looker, stream: EventStream, screen: Screen, interval_s: float
+    ) -> None:
+        """Look at least each ``interval_s``; sooner on a terminal, when the stream has hints."""
+        self._looker = looker
+        self._stream = stream
+        self._screen = screen
+        self._interval_s = interval_s
+        self._looked_s = time.monotonic()
+        self._took_s = 0.0
+        self._trouble = ""
+
+    def run(self, frame: Frame) -> NoReturn:
+        """Show a first frame and all that come."""
+        self._show(frame, is_new=True)
+        while True:
+            self._wait(frame)
+            began_s = time.monotonic()
+            try:
+                frame, self._trouble = self._looker.look(), ""
+                self._looked_s = time.monotonic()
+                self._took_s = self._looked_s - began_s
+            except CliError as error:
+                if not error.is_transient:
+                    raise
+                self._trouble = f"{error.message} Trying again."
+            self._show(frame, is_new=not self._trouble)
+
+    def _wait(self, frame: Frame) -> None:
+        """Wait for the time of the next look, and draw meanwhile."""
+        began_s = drawn_s = time.monotonic()
+        soonest_s = began_s + max(_LOOK_SECONDS_MIN, _REST * self._took_s)
+        latest_s = max(began_s + self._interval_s, soonest_s)
+        is_changed = False
+        while (now_s := time.monotonic()) < latest_s:
+            if is_changed and now_s >= soonest_s:
+                return
+            news = self._stream.take(min(_DRAW_SECONDS, latest_s - now_s))
+            is_changed |= self._screen.is_live and bool(news.hints or news.is_reset)
+            if now_s - drawn_s >= _DRAW_SECONDS:
+                drawn_s = now_s
+                self._show(frame, is_new=False)
+
+    def _show(self, frame: Frame, *, is_new: bool) -> None:
+        passed_ms = 0 if is_new else int((time.monotonic() - self._looked_s) * 1000)
+        trouble = self._trouble
+        if not trouble and self._screen.is_live and self._stream.trouble is not None:
+            trouble = f"{self._stream.trouble.message} Looking again every {self._interval_s:g} s."
+        self._screen.show(frame, passed_ms=passed_ms, trouble=trouble)

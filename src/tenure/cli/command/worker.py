@@ -1,0 +1,177 @@
+"""``tenure workers``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+
+from tenure.cli import parameter
+from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.client.request import DrainChoice, WorkerQuery
+from tenure.cli.parameter import check_wait, examples, label_option
+
+if TYPE_CHECKING:
+    from tenure.cli.show.view import WorkerView
+
+_WORKER_ID: Final = click.argument("worker_id", metavar="ID")
+
+
+class _Filter(TypedDict):
+    """Which workers are wanted."""
+
+    queue: str
+    status: str | None
+    labels: tuple[tuple[str, str], ...]
+    version: str
+
+
+@click.group(short_help="See workers; drain or evict them.")
+def workers() -> None:
+    """See who is alive and what each one holds; drain or evict workers."""
+
+
+@workers.command(
+    "ls",
+    short_help="List workers, newest first.",
+    epilog=examples(
+        "tenure workers ls",
+        "tenure workers ls --status DRAINING --label zone=a",
+        "tenure workers ls --queue images --watch",
+    ),
+)
+@click.option("--queue", default="", help="Only of this queue.")
+@click.option(
+    "--status",
+    type=click.Choice(parameter.WORKER_STATUSES, case_sensitive=False),
+    help="Only with this status.",
+)
+@label_option("Only with this label; may be repeated, and all must match.")
+@click.option("--version", default="", help="Only of this version.")
+@parameter.page_options
+@click.option("--watch", "is_watched", is_flag=True, help="Show it again whenever it changes.")
+@with_server
+def list_(
+    call: Invocation,
+    *,
+    limit: int,
+    page_token: str,
+    is_all: bool,
+    is_watched: bool,
+    **chosen: Unpack[_Filter],
+) -> None:
+    """List workers: status, health, what each holds, its lease, and whether it may be stopped.
+
+    STOP says "yes" when the worker can be stopped now and no work is interrupted. Otherwise it
+    says what is in the way: an online worker has to be drained first.
+    """
+    from tenure.cli.show import listing, worker_table  # noqa: PLC0415 (not for --help)
+
+    def pages(token: str, limit: int) -> tuple[list[WorkerView], str]:
+        query = WorkerQuery(
+            queue=chosen["queue"],
+            status=chosen["status"] or "",
+            labels=dict(chosen["labels"]),
+            version=chosen["version"],
+            limit=limit,
+            page_token=token,
+        )
+        return call.client.list_workers(query)
+
+    shown = listing.Listing("workers", "tenure workers ls", pages)
+    page = parameter.PageOptions(limit=limit, page_token=page_token, is_all=is_all)
+    if is_watched:
+        if call.output.form == "json":
+            raise click.UsageError("--watch needs -o table or -o jsonl.")
+        worker_table.watch(call, shown, page)
+    else:
+        listing.show(call.output, shown, page, lambda: worker_table.columns(call.client.now_ms()))
+
+
+@workers.command(
+    short_help="Show one worker.",
+    epilog=examples("tenure workers show 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10"),
+)
+@_WORKER_ID
+@with_server
+def show(call: Invocation, *, worker_id: str) -> None:
+    """Show a worker: its identity, lease and health, and how much it holds."""
+    _show(call, call.client.get_worker(worker_id))
+
+
+def _show(call: Invocation, worker: WorkerView) -> None:
+    from tenure.cli.show import worker_table  # noqa: PLC0415 (not for --help)
+
+    if call.output.is_table:
+        call.output.facts(worker_table.facts(worker, call.client.now_ms()))
+    else:
+        call.output.write(worker)
+
+
+@workers.command(
+    short_help="Let workers finish and leave.",
+    epilog=examples(
+        "tenure workers drain 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10 --wait",
+        "tenure workers drain --version 1.4.2 --deadline 10m --wait --timeout 15m",
+        "tenure workers drain --label zone=a",
+    ),
+)
+@click.argument("worker_id", metavar="[ID]", required=False)
+@label_option("All with this label; may be repeated, and all must match.")
+@click.option("--version", default="", help="All of this version.")
+@click.option(
+    "--deadline",
+    "deadline_ms",
+    metavar="DURATION",
+    type=parameter.duration_ms,
+    help="When a worker hands back what it has not finished; 5m by default.",
+)
+@parameter.wait_options
+@with_server
+def drain(
+    call: Invocation,
+    *,
+    is_waited: bool,
+    timeout_ms: int | None,
+    **choice: Unpack[DrainChoice],
+) -> None:
+    """Drain one worker, or all that match labels and version.
+
+    When this command ends, none of them gets anything new. They finish what they hold and leave;
+    with --wait the command stays until they have left, and shows what is left.
+    """
+    from tenure.cli.client import drain as draining  # noqa: PLC0415 (not for --help)
+
+    check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
+    if (choice["worker_id"] is not None) == bool(choice["labels"] or choice["version"]):
+        raise click.UsageError("Name one worker by its ID, or several with --label or --version.")
+    ids = call.client.drain(choice)
+    if is_waited:
+        draining.wait_until_offline(call, ids, timeout_ms)
+    else:
+        draining.show_drained(call, ids)
+
+
+@workers.command(
+    short_help="Take a worker offline at once.",
+    epilog=examples("tenure workers evict ID", "tenure workers evict ID --yes"),
+)
+@_WORKER_ID
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@with_server
+def evict(call: Invocation, *, worker_id: str, is_sure: bool) -> None:
+    """Take a worker offline at once, whatever it does.
+
+    Its tasks are handed to others and may run twice for a moment; its results are refused from
+    now on. Prefer drain for a worker that is well.
+    """
+    if not is_sure:
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                "Evicting interrupts work. Say --yes to do it without a question."
+            )
+        worker = call.client.get_worker(worker_id)
+        held = f"It holds {worker.held_count} tasks, which will start again elsewhere."
+        click.confirm(f"Evict worker {worker_id}? {held}", abort=True, err=True)
+    _show(call, call.client.evict_worker(worker_id))

@@ -1,0 +1,269 @@
+"""``tenure worker``: runs the activities of a module."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+from click.core import ParameterSource
+
+from tenure.cli.client.invocation import DEFAULT_NAMESPACE, target_option
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError, refused
+from tenure.cli.parameter import duration_ms, examples, label_option
+
+if TYPE_CHECKING:
+    from tenure.sdk.transport.tls import TLS
+    from tenure.sdk.worker.worker import Worker
+
+REGISTERED: Final = "Tenure worker is registered:"
+_LOOK_SECONDS: Final = 0.02
+# What is set where a worker is made in code cannot be set here.
+_IN_CODE: Final = (
+    "target",
+    "queue",
+    "namespace",
+    "max_concurrent",
+    "name",
+    "version",
+    "labels",
+    "mode",
+    "health",
+    "drain_deadline_ms",
+    "api_key",
+    "api_key_file",
+    "is_tls",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+)
+
+
+class _Options(TypedDict):
+    """What a worker is told."""
+
+    queue: str
+    namespace: str
+    target: str
+    max_concurrent: int
+    name: str
+    version: str
+    labels: tuple[tuple[str, str], ...]
+    mode: str
+    health: str | None
+    drain_deadline_ms: int
+    wait_ms: int
+    is_quiet: bool
+    is_verbose: bool
+    api_key: str
+    api_key_file: Path | None
+    tls: TLS | None
+
+
+@click.command(
+    short_help="Run the activities of a module.",
+    epilog=examples(
+        "tenure worker app.tasks",
+        "tenure worker app.tasks --queue mail --max-concurrent 20 --label zone=a",
+        "tenure worker app.main:worker",
+        "tenure worker app.tasks --health 0.0.0.0:7310 --drain-deadline 10m",
+    ),
+)
+@click.argument("module", metavar="MODULE")
+@click.option("--queue", default="default", show_default=True, help="Whose tasks are run.")
+@click.option(
+    "--namespace",
+    envvar="TENURE_NAMESPACE",
+    show_envvar=True,
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+    metavar="NAME",
+    help="The namespace, as NAME or TENANT/WORKSPACE.",
+)
+@target_option
+@click.option(
+    "--api-key-file",
+    envvar="TENURE_API_KEY_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A file with the API key; another key that is written into it is used from then on.",
+)
+@click.option(
+    "--max-concurrent",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="How many tasks run at a time.",
+)
+@click.option(
+    "--name", default="", help="A name that is unique: a new worker replaces the one that has it."
+)
+@click.option("--version", default="", help="The version of your code, shown and drained by.")
+@label_option("A label of this worker; may be repeated.")
+@click.option(
+    "--mode",
+    type=click.Choice(["session", "poll"]),
+    default="session",
+    show_default=True,
+    help="One stream, or calls that wait for tasks.",
+)
+@click.option(
+    "--health",
+    envvar="TENURE_WORKER_HEALTH",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="Where probes find /livez and /readyz.",
+)
+@click.option(
+    "--drain-deadline",
+    "drain_deadline_ms",
+    metavar="DURATION",
+    type=duration_ms,
+    default="5m",
+    show_default=True,
+    help="How long running tasks may take after the worker was told to stop.",
+)
+@click.option(
+    "--wait",
+    "wait_ms",
+    metavar="DURATION",
+    type=duration_ms,
+    default="30s",
+    show_default=True,
+    help="How long to try to reach the server at the start.",
+)
+@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Log everything, with traces.")
+@click.pass_context
+def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None:
+    """Run the activities of MODULE until SIGTERM or Ctrl-C.
+
+    MODULE is package.module: its worker, the list in its variable `activities`, or every activity
+    in it. package.module:name is a worker, an activity, a list of them, or a function that makes
+    one.
+
+    The first signal drains: nothing new is taken, running tasks may end, and the exit code is 0.
+    The second one hands back what is left.
+    """
+    # gRPC's C core would write its own account of every failed connection.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from tenure.cli import module as source  # noqa: PLC0415 (not for --help)
+    from tenure.cli.worker_log import configure  # noqa: PLC0415
+
+    source.add_folder()
+    source.split(module)
+    found = source.load(module, is_verbose=options["is_verbose"])
+    configure(is_quiet=options["is_quiet"], is_verbose=options["is_verbose"])
+    made = _made(module, found, options) if isinstance(found, list) else found
+    if made is found:
+        _refuse_options(ctx, module)
+    _run(made, options)
+
+
+def _made(module: str, activities: list[object], options: _Options) -> Worker:
+    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415 (gRPC takes long to load)
+
+    try:
+        return Worker(
+            options["target"],
+            activities=activities,
+            queue=options["queue"],
+            namespace=options["namespace"],
+            max_concurrent=options["max_concurrent"],
+            name=options["name"],
+            version=options["version"],
+            labels=dict(options["labels"]),
+            mode="poll" if options["mode"] == "poll" else "session",
+            health=options["health"],
+            drain_deadline=options["drain_deadline_ms"] / 1_000,
+            api_key=options["api_key"] or options["api_key_file"] or "",
+            tls=options["tls"] or False,
+        )
+    except (ValueError, TypeError) as error:
+        what = f"A worker of {module} cannot be made: {error}."
+        raise CliError(what.replace("..", "."), exit_code=ExitCode.USAGE) from error
+
+
+def _refuse_options(ctx: click.Context, module: str) -> None:
+    """Refuse what was said here of a worker that was made in code: it would not count."""
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(str(parameter.name))
+        if parameter.name in _IN_CODE and source is ParameterSource.COMMANDLINE:
+            raise CliError(
+                f"The worker of {module} is made in code, so {parameter.opts[-1]} has no effect.",
+                hint="Set it where the worker is made, or name a list of activities.",
+                exit_code=ExitCode.USAGE,
+            )
+
+
+def _run(worker: Worker, options: _Options) -> None:
+    import asyncio  # noqa: PLC0415 (not for --help)
+
+    from tenure.errors import TenureError  # noqa: PLC0415
+    from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded  # noqa: PLC0415
+
+    try:
+        asyncio.run(_serve(worker, options["wait_ms"] / 1_000))
+    except (WorkerEvicted, WorkerSuperseded) as error:
+        raise CliError(str(error), exit_code=ExitCode.CONFLICT) from None
+    except TenureError as error:
+        raise refused(error.code, error.message, {}) from None
+    except OSError as error:
+        what = f"Cannot listen on {options['health']}: {error.strerror or error}."
+        raise CliError(what, hint="Change --health.", exit_code=ExitCode.USAGE) from error
+
+
+async def _serve(worker: Worker, wait_s: float) -> None:
+    """Run the worker, and give up if no server takes it within the time."""
+    import asyncio  # noqa: PLC0415 (not for --help)
+
+    running = asyncio.ensure_future(worker.run())
+    greeting = asyncio.ensure_future(_greet(worker, wait_s))
+    await asyncio.wait((running, greeting), return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        greeting.cancel()
+        await asyncio.gather(greeting, return_exceptions=True)
+    elif not greeting.result():
+        worker.request_shutdown("1ms")
+        await asyncio.wait((running,))
+        raise _unreachable(worker, wait_s)
+    await running
+
+
+async def _greet(worker: Worker, wait_s: float) -> bool:
+    """Say that the worker is registered; False if that takes too long."""
+    import asyncio  # noqa: PLC0415 (not for --help)
+
+    try:
+        async with asyncio.timeout(wait_s):
+            while not worker.is_registered:  # noqa: ASYNC110 (it rings no bell)
+                await asyncio.sleep(_LOOK_SECONDS)
+    except TimeoutError:
+        return False
+    click.echo(_greeting(worker))
+    sys.stdout.flush()
+    return True
+
+
+def _greeting(worker: Worker) -> str:
+    lines = [
+        f"{REGISTERED} id={worker.worker_id} queue={worker.queue}",
+        f"  Server:      {worker.target}",
+        f"  Activities:  {', '.join(worker.types)}",
+    ]
+    if worker.health_port:
+        lines.append(f"  Probes:      port {worker.health_port}, /livez and /readyz")
+    return "\n".join([*lines, "  Stop:        Ctrl-C"])
+
+
+def _unreachable(worker: Worker, wait_s: float) -> CliError:
+    return CliError(
+        f"No server answers at {worker.target}.",
+        why=f"It was tried for {wait_s:g} s.",
+        hint="Start one with tenure server, check --target, or wait longer with --wait.",
+        exit_code=ExitCode.UNREACHABLE,
+    )

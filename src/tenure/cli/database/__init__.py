@@ -1,0 +1,1 @@
+"""What commands do to a database itself, without a server."""

@@ -1,0 +1,1 @@
+"""``tenure dev``: a server and a worker in one command, with reload."""

@@ -1,0 +1,300 @@
+"""``tenure dev``: a server and a worker in one command, with reload, for development."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+
+import click
+
+from tenure.cli.client.invocation import DEFAULT_TARGET
+from tenure.cli.command.server import LISTENING
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+from tenure.cli.parameter import duration_ms, examples
+
+if TYPE_CHECKING:
+    from tenure.cli.dev.child import Child
+    from tenure.cli.dev.file_watch import Snapshot
+
+_LOOK_SECONDS: Final = 0.3
+# Beyond the deadline of its drain a worker reports what it hands back, and says goodbye.
+_GOODBYE_SECONDS: Final = 15.0
+# A worker takes two signals within half a second for one: the second has to wait.
+_ECHO_SECONDS: Final = 0.6
+_SERVER_SECONDS: Final = 15.0
+_KILL_AFTER: Final = 3
+
+
+class _Options(TypedDict):
+    """What is told besides the module."""
+
+    store: str | None
+    http: str
+    grpc: str
+    queue: str
+    drain_deadline_ms: int
+    is_reloaded: bool
+    is_quiet: bool
+    is_verbose: bool
+
+
+@click.command(
+    short_help="Run a server and a worker for development.",
+    epilog=examples(
+        "tenure dev app.tasks",
+        "tenure dev app.tasks --store sqlite:///dev.db",
+        "tenure dev",
+    ),
+)
+@click.argument("module", metavar="[MODULE]", required=False)
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Keep everything in this database, such as sqlite:///dev.db; unset, it is forgotten.",
+)
+@click.option(
+    "--http",
+    default="127.0.0.1:7300",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen for HTTP; port 0 takes a free one.",
+)
+@click.option(
+    "--grpc",
+    default=DEFAULT_TARGET,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen for gRPC; port 0 takes a free one.",
+)
+@click.option("--queue", default="default", show_default=True, help="Whose tasks are run.")
+@click.option(
+    "--drain-deadline",
+    "drain_deadline_ms",
+    metavar="DURATION",
+    type=duration_ms,
+    default="5s",
+    show_default=True,
+    help="How long running tasks may take at a reload or at the end.",
+)
+@click.option(
+    "--reload/--no-reload",
+    "is_reloaded",
+    default=True,
+    show_default=True,
+    help="Start the worker again when a Python file changes.",
+)
+@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Log everything.")
+def dev(module: str | None, **options: Unpack[_Options]) -> None:
+    """Run a server, and the activities of MODULE, until Ctrl-C.
+
+    The store is a file that is removed at the end, unless --store names one. When a Python file
+    changes, the worker finishes what it runs and a new one starts. Code that cannot be imported is
+    told, and tried again after the next change. Without MODULE there is only the server.
+    """
+    from tenure.cli import module as source  # noqa: PLC0415 (not for --help)
+
+    if module is not None:
+        source.add_folder()
+        source.split(module)
+    with _store(options["store"]) as url, _signals() as stops:
+        Session(module, url, options, stops).run()
+
+
+class Stops:
+    """How often the user has asked for the end."""
+
+    def __init__(self) -> None:
+        """Start with never."""
+        self.count = 0
+        self._asked = threading.Event()
+
+    def ask(self, *_: object) -> None:
+        """Ask; in a signal handler."""
+        self.count += 1
+        self._asked.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; True as soon as the end has been asked for."""
+        return self._asked.wait(seconds)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[Stops]:
+    stops = Stops()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, stops.ask) for number in numbers}
+    try:
+        yield stops
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _store(given: str | None) -> Iterator[str]:
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="tenure-dev-") as folder:
+        yield f"sqlite:///{Path(folder) / 'tenure.db'}"
+
+
+class Session:
+    """One run of the command: the server, the worker of the moment, and the files."""
+
+    def __init__(self, module: str | None, url: str, options: _Options, stops: Stops) -> None:
+        """Prepare; ``run`` starts everything and ends it."""
+        self._module = module
+        self._url = url
+        self._options = options
+        self._stops = stops
+        self._grpc = ""
+        self._worker: Child | None = None
+        self._is_told = False
+
+    def run(self) -> None:
+        """Run until the user asks for the end, or the server has ended."""
+        server = self._start_server()
+        try:
+            if self._module is not None:
+                self._start_worker()
+            self._watch(server)
+        finally:
+            self._end_worker()
+            server.close(_SERVER_SECONDS)
+        click.echo("Stopped.")
+
+    def _start_server(self) -> Child:
+        from tenure.cli.dev.child import Child  # noqa: PLC0415 (not for --help)
+
+        options = self._options
+        level = "info" if options["is_verbose"] else "warning"
+        server = Child(
+            "server",
+            *("--store", self._url, "--http", options["http"], "--grpc", options["grpc"]),
+            *("--log-level", level),
+            # Variables for other servers are not for this one.
+            *("--tls-cert", "", "--tls-key", "", "--tls-client-ca", ""),
+            is_read=True,
+        )
+        for line in server.output:
+            if line.startswith(LISTENING):
+                said = dict(each.split("=", 1) for each in line.split() if "=" in each)
+                self._grpc = said["grpc"]
+                self._say(said["http"])
+                # Its other lines are for whoever starts it alone.
+                server.ignore_output()
+                return server
+        server.close(_SERVER_SECONDS)
+        # It has said why itself.
+        raise click.exceptions.Exit(server.exit_code or ExitCode.FAILED)
+
+    def _say(self, http: str) -> None:
+        kept = self._options["store"]
+        lines = [
+            f"Tenure runs for development: http={http} grpc={self._grpc}",
+            f"  Store:   {_shown(kept) if kept else 'in a file that is removed at the end'}",
+            f"  HTTP:    http://{http}/docs",
+        ]
+        target = "" if self._grpc == DEFAULT_TARGET else f" --target {self._grpc}"
+        if self._module is not None:
+            is_reloaded = self._options["is_reloaded"]
+            lines.append(f"  Worker:  {self._module}{', with reload' if is_reloaded else ''}")
+        lines += [f"  Look:    tenure tasks ls{target}", "  Stop:    Ctrl-C"]
+        click.echo("\n".join(lines))
+
+    # -- The worker
+
+    def _start_worker(self) -> None:
+        from tenure.cli.dev.child import Child  # noqa: PLC0415 (not for --help)
+
+        assert self._module is not None
+        options = self._options
+        flags = ["--quiet"] if options["is_quiet"] else []
+        flags += ["--verbose"] if options["is_verbose"] else []
+        self._is_told = False
+        self._worker = Child(
+            "worker",
+            self._module,
+            *("--target", self._grpc, "--no-tls", "--queue", options["queue"]),
+            *("--drain-deadline", f"{options['drain_deadline_ms']}ms"),
+            *flags,
+            # Nobody would wait for its drain, and the server ends at the same time.
+            death_signal=signal.SIGKILL,
+        )
+
+    def _end_worker(self) -> None:
+        """Drain the worker; asked for the end again, it hands back, and then it is killed."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        begun_with = asked = self._stops.count
+        worker.terminate()
+        begun_s = told_s = time.monotonic()
+        limit_s = self._options["drain_deadline_ms"] / 1_000 + _GOODBYE_SECONDS
+        while not worker.wait(_LOOK_SECONDS) and time.monotonic() - begun_s < limit_s:
+            if self._stops.count - begun_with >= _KILL_AFTER - 1:
+                break
+            if self._stops.count > asked and time.monotonic() - told_s > _ECHO_SECONDS:
+                asked, told_s = self._stops.count, time.monotonic()
+                worker.terminate()
+        worker.close(0.0 if worker.exit_code is None else _LOOK_SECONDS)
+
+    # -- The files
+
+    def _watch(self, server: Child) -> None:
+        from tenure.cli.dev import file_watch  # noqa: PLC0415 (not for --help)
+
+        is_watched = self._module is not None and self._options["is_reloaded"]
+        root = file_watch.root_of(self._module) if self._module is not None else Path.cwd()
+        seen = file_watch.take(root) if is_watched else {}
+        while not self._stops.wait(_LOOK_SECONDS):
+            if server.exit_code is not None:
+                what = f"The server has ended with exit code {server.exit_code}."
+                raise CliError(what, hint="Its last lines say why.")
+            self._tell_end()
+            if is_watched:
+                seen = self._reload_if_changed(root, seen)
+
+    def _tell_end(self) -> None:
+        """Say once that the worker has ended by itself."""
+        code = None if self._worker is None else self._worker.exit_code
+        if code is not None and not self._is_told:
+            self._is_told = True
+            then = " It starts again when a file changes." if self._options["is_reloaded"] else ""
+            click.echo(f"The worker has ended with exit code {code}.{then}", err=True)
+
+    def _reload_if_changed(self, root: Path, seen: Snapshot) -> Snapshot:
+        from tenure.cli.dev import file_watch  # noqa: PLC0415 (not for --help)
+
+        now = file_watch.take(root)
+        changed = file_watch.changed(seen, now)
+        if not changed:
+            return now
+        # An editor or a checkout writes several files: wait until it is done.
+        while not self._stops.wait(_LOOK_SECONDS):
+            later = file_watch.take(root)
+            if later == now:
+                break
+            now = later
+        name = Path(changed[0]).name
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        click.echo(f"{name}{more} changed: the worker starts again.", err=True)
+        self._end_worker()
+        if not self._stops.count:
+            self._start_worker()
+        return now
+
+
+def _shown(url: str) -> str:
+    from tenure.store.location import shown  # noqa: PLC0415 (not for --help)
+
+    return shown(url)

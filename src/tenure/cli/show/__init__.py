@@ -1,0 +1,1 @@
+"""What commands show: views, tables, progress and text."""

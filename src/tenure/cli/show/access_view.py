@@ -1,0 +1,105 @@
+"""Keys, namespaces and the audit log as plain objects, with the names that they have in JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.cli.show.text import instant_text
+from tenure.cli.show.view import View
+from tenure.v1 import admin_service_pb2 as pb
+
+
+class KeyView(View, frozen=True, kw_only=True):
+    """A key without its secret; without namespaces it is for all of them."""
+
+    key_id: str
+    name: str
+    role: str
+    state: str
+    namespaces: list[str]
+    created_at: str
+    created_by: str | None = None
+    expires_at: str | None = None
+    revoked_at: str | None = None
+    last_used_at: str | None = None
+
+
+class NewKeyView(KeyView, frozen=True, kw_only=True):
+    """A new key with its secret: ``key`` is what is sent."""
+
+    key: str
+
+
+class NamespaceView(View, frozen=True):
+    """A namespace."""
+
+    name: str
+    state: str
+    created_at: str
+
+
+class AuditView(View, frozen=True, kw_only=True):
+    """One administrative action."""
+
+    audit_id: str
+    at: str
+    action: str
+    target: str
+    actor: str | None = None
+    namespace: str | None = None
+    detail: str | None = None
+
+
+def key(message: pb.ApiKey, now_ms: int) -> KeyView:
+    """Show a key."""
+    return KeyView(**_key_fields(message, now_ms))
+
+
+def new_key(message: pb.ApiKey, secret: str, now_ms: int) -> NewKeyView:
+    """Show a key that was just made."""
+    return NewKeyView(**_key_fields(message, now_ms), key=secret)
+
+
+def _key_fields(message: pb.ApiKey, now_ms: int) -> dict[str, Any]:
+    return {
+        "key_id": message.key_id,
+        "name": message.name,
+        "role": pb.Role.Name(message.role).removeprefix("ROLE_").lower(),
+        "state": _key_state(message, now_ms),
+        "namespaces": list(message.namespaces),
+        "created_at": instant_text(message.created_at_ms),
+        "created_by": message.created_by or None,
+        "expires_at": _instant(message.expires_at_ms),
+        "revoked_at": _instant(message.revoked_at_ms),
+        "last_used_at": _instant(message.last_used_at_ms),
+    }
+
+
+def _key_state(message: pb.ApiKey, now_ms: int) -> str:
+    if message.revoked_at_ms:
+        return "REVOKED"
+    is_expired = message.expires_at_ms and message.expires_at_ms <= now_ms
+    return "EXPIRED" if is_expired else "LIVE"
+
+
+def namespace(message: pb.Namespace) -> NamespaceView:
+    """Show a namespace."""
+    state = "DISABLED" if message.is_disabled else "ENABLED"
+    return NamespaceView(message.name, state, instant_text(message.created_at_ms))
+
+
+def audit(message: pb.AuditRecord) -> AuditView:
+    """Show an administrative action."""
+    return AuditView(
+        audit_id=message.audit_id,
+        at=instant_text(message.at_ms),
+        action=message.action,
+        target=message.target,
+        actor=message.actor or None,
+        namespace=message.namespace_id or None,
+        detail=message.detail or None,
+    )
+
+
+def _instant(at_ms: int) -> str | None:
+    return instant_text(at_ms) if at_ms else None

@@ -1,0 +1,64 @@
+"""What a server says of itself, and what its version says beside ours."""
+
+from __future__ import annotations
+
+import tenure
+from tenure.cli.show.text import instant_text
+from tenure.cli.show.view import View
+from tenure.v1 import admin_service_pb2
+
+
+class FindingView(View, frozen=True):
+    """One line of the doctor."""
+
+    check: str
+    level: str
+    message: str
+    advice: str
+    evidence: dict[str, str]
+
+
+class DiagnosisView(View, frozen=True):
+    """Everything that was found, the worst first."""
+
+    server_id: str
+    server_version: str
+    client_version: str
+    server_now: str
+    findings: list[FindingView]
+    store_now: str | None = None
+
+
+def diagnosis(answer: admin_service_pb2.DiagnoseResponse) -> DiagnosisView:
+    """Return what the server found, and what only this side can see."""
+    findings = [
+        FindingView(
+            each.check,
+            each.level,
+            each.message,
+            each.advice,
+            dict(sorted(each.evidence.items())),
+        )
+        for each in answer.findings
+    ]
+    findings.append(_versions(answer.server_version, tenure.__version__))
+    order = ("problem", "warning", "ok")
+    findings.sort(key=lambda each: order.index(each.level))
+    return DiagnosisView(
+        answer.server_id,
+        answer.server_version,
+        tenure.__version__,
+        instant_text(answer.server_now_ms),
+        findings,
+        instant_text(answer.store_now_ms) if answer.store_now_ms else None,
+    )
+
+
+def _versions(server: str, client: str) -> FindingView:
+    evidence = {"clientVersion": client, "serverVersion": server}
+    if server.split(".")[:2] == client.split(".")[:2]:
+        message = "This program and the server are of the same release."
+        return FindingView("client_version", "ok", message, "", evidence)
+    message = f"This program is {client}, the server is {server}."
+    advice = "They work together during an upgrade. Finish it: upgrade what is older."
+    return FindingView("client_version", "warning", message, advice, evidence)

@@ -1,0 +1,142 @@
+"""Tasks and attempts as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tenure.cli.show.output import Column, Lines, encoded
+from tenure.cli.show.text import age_text, duration_text, one_line, parse_instant_ms
+from tenure.cli.show.view import AttemptView, TaskView
+
+
+class WithAttempts(TaskView, frozen=True, kw_only=True):
+    """A task with its attempts, for ``tenure tasks show``."""
+
+    attempts: list[AttemptView]
+
+    @classmethod
+    def of(cls, task: TaskView, attempts: Sequence[AttemptView]) -> WithAttempts:
+        """Put both together."""
+        return cls(**msgspec.structs.asdict(task), attempts=list(attempts))
+
+
+def columns(now_ms: int) -> Sequence[Column[TaskView]]:
+    """Return the columns of a list of tasks."""
+    return (
+        Column("TASK", lambda task: task.task_id, is_whole=True),
+        Column("TYPE", lambda task: task.type),
+        Column("QUEUE", lambda task: task.queue),
+        Column("STATE", lambda task: task.state),
+        Column("ATTEMPT", lambda task: task.attempt or ""),
+        Column("AGE", lambda task: age_text(task.created_at, now_ms)),
+        Column("NOTE", lambda task: note(task, now_ms)),
+    )
+
+
+def note(task: TaskView, now_ms: int) -> str:
+    """Return what is most worth knowing about a task in its present state."""
+    if task.failure_reason:
+        message = f": {task.error.message}" if task.error and task.error.message else ""
+        return f"{task.failure_reason}{message}"
+    if task.cancel_reason:
+        return task.cancel_reason
+    starts_in_ms = parse_instant_ms(task.run_at) - now_ms
+    if task.state == "PENDING" and starts_in_ms > 0:
+        return f"starts in {duration_text(starts_in_ms)}"
+    return progress_text(task)
+
+
+def progress_text(task: TaskView) -> str:
+    """Return how far a task is, as its worker told."""
+    percent = "" if task.progress_percent is None else f"{task.progress_percent:.0f} %"
+    return " ".join(part for part in (percent, task.progress_message or "") if part)
+
+
+def facts(task: TaskView, now_ms: int) -> Iterator[tuple[str, object]]:
+    """Return what is known of a task, the most important first."""
+    yield "task", task.task_id
+    yield "state", task.state
+    yield "reason", task.failure_reason or task.cancel_reason
+    if task.error is not None:
+        kind = f"{task.error.type}: " if task.error.type else ""
+        yield "error", f"{kind}{task.error.message} ({task.error.category})"
+    yield "damaged", damage_text(task)
+    yield "progress", progress_text(task)
+    yield "type", task.type
+    yield "queue", task.queue
+    yield "namespace", task.namespace
+    yield "priority", task.priority
+    yield "attempt", _attempt_text(task)
+    yield "worker", task.worker_id
+    yield "created", _ago(task.created_at, now_ms)
+    if parse_instant_ms(task.run_at) > now_ms:
+        yield "starts", task.run_at
+    yield "started", _ago(task.started_at, now_ms)
+    yield "heartbeat", _ago(task.heartbeat_at, now_ms)
+    yield "finished", _ago(task.finished_at, now_ms)
+    yield "timeouts", _timeouts(task)
+    yield "labels", labels_text(task.labels)
+    yield "key", task.idempotency_key
+    yield "retry of", task.retry_of
+    for name, payload, other in (
+        ("input", task.input, task.input_base64),
+        ("output", task.output, task.output_base64),
+        ("details", task.heartbeat_details, task.heartbeat_details_base64),
+    ):
+        yield name, payload_text(payload, other)
+    yield "trace", Lines(task.error.stack_trace or "") if task.error else None
+
+
+def _attempt_text(task: TaskView) -> str:
+    most = task.retry.maximum_attempts
+    return f"{task.attempt} of at most {most}" if most else str(task.attempt)
+
+
+def _ago(instant: str | None, now_ms: int) -> str | None:
+    return None if instant is None else f"{instant} ({age_text(instant, now_ms)} ago)"
+
+
+def _timeouts(task: TaskView) -> str:
+    known = (
+        ("start to close", task.start_to_close_ms),
+        ("schedule to close", task.schedule_to_close_ms),
+        ("schedule to start", task.schedule_to_start_ms),
+        ("heartbeat", task.heartbeat_timeout_ms),
+    )
+    return ", ".join(f"{name} {duration_text(value)}" for name, value in known if value)
+
+
+def labels_text(labels: dict[str, str]) -> str:
+    """Return labels as they are written on the command line."""
+    return ", ".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+
+def damage_text(task: TaskView) -> str | None:
+    """Return what the server left out because it is not as it was stored."""
+    return f"{', '.join(task.damaged)} (left out)" if task.damaged else None
+
+
+def payload_text(payload: msgspec.Raw | None, other: str | None) -> Lines | None:
+    """Return a payload for people: JSON over several lines, everything else as base64."""
+    if payload is not None:
+        return Lines(encoded(payload, indent=2).decode())
+    return Lines(f"{other} (base64)") if other else None
+
+
+def attempt_columns(now_ms: int) -> Sequence[Column[AttemptView]]:
+    """Return the columns of a list of attempts."""
+    return (
+        Column("ATTEMPT", lambda attempt: attempt.attempt),
+        Column("OUTCOME", lambda attempt: attempt.outcome or "live"),
+        Column("WORKER", lambda attempt: attempt.worker_id, is_whole=True),
+        Column("STARTED", lambda attempt: f"{age_text(attempt.handed_at, now_ms)} ago"),
+        Column("TOOK", lambda attempt: _took(attempt, now_ms)),
+        Column("ERROR", lambda attempt: one_line(attempt.error.message) if attempt.error else ""),
+    )
+
+
+def _took(attempt: AttemptView, now_ms: int) -> str:
+    ended_ms = parse_instant_ms(attempt.ended_at) if attempt.ended_at else now_ms
+    return age_text(attempt.handed_at, ended_ms)

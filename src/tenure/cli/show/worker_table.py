@@ -1,0 +1,121 @@
+"""Workers as people read them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tenure.cli.parameter import PageOptions
+from tenure.cli.show import listing
+from tenure.cli.show.output import Column, console, table
+from tenure.cli.show.task_table import labels_text
+from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
+from tenure.cli.show.view import WorkerView
+
+if TYPE_CHECKING:
+    from tenure.cli.client.invocation import Invocation
+    from tenure.cli.show.listing import Listing
+
+_WATCH_SECONDS: Final = 1.0
+
+
+def columns(now_ms: int) -> Sequence[Column[WorkerView]]:
+    """Return the columns of a list of workers."""
+    return (
+        Column("WORKER", lambda worker: worker.worker_id, is_whole=True),
+        Column("NAME", lambda worker: worker.name or worker.hostname),
+        Column("QUEUE", lambda worker: worker.queue),
+        Column("STATUS", lambda worker: worker.status),
+        Column("HEALTH", lambda worker: worker.health or worker.end_reason),
+        Column("HOLDS", lambda worker: f"{worker.held_count}/{worker.max_concurrent}"),
+        Column("LEASE", lease_text),
+        Column("STOP", stop_text),
+        Column("VERSION", lambda worker: worker.version),
+        Column("AGE", lambda worker: age_text(worker.registered_at, now_ms)),
+    )
+
+
+def lease_text(worker: WorkerView) -> str:
+    """Return how much of a lease is left."""
+    if worker.lease_left_ms is None:
+        return ""
+    return duration_text(worker.lease_left_ms) if worker.lease_left_ms > 0 else "over"
+
+
+def stop_text(worker: WorkerView) -> str:
+    """Return whether a worker may be stopped now, or what is in the way."""
+    if worker.may_stop:
+        return "yes"
+    return "drain first" if worker.status == "ONLINE" else f"holds {worker.held_count}"
+
+
+def facts(worker: WorkerView, now_ms: int) -> Iterator[tuple[str, object]]:
+    """Return what is known of a worker, the most important first."""
+    yield "worker", worker.worker_id
+    yield "name", worker.name
+    yield "status", worker.status
+    yield "health", worker.health
+    yield "reason", worker.end_reason
+    yield "stop", stop_text(worker)
+    yield "holds", f"{worker.held_count} of {worker.max_concurrent} tasks"
+    yield "lease left", lease_text(worker)
+    if worker.lease is not None:
+        yield "lease", duration_text(worker.lease.duration_ms)
+        yield "heartbeat", f"{age_text(worker.lease.last_heartbeat_at, now_ms)} ago"
+    if worker.drain_deadline_at is not None:
+        left_ms = parse_instant_ms(worker.drain_deadline_at) - now_ms
+        left = f"in {duration_text(left_ms)}" if left_ms > 0 else "over"
+        yield "drain deadline", f"{worker.drain_deadline_at} ({left})"
+    yield "queue", worker.queue
+    yield "namespace", worker.namespace
+    yield "types", ", ".join(worker.types)
+    yield "mode", worker.mode
+    yield "host", worker.hostname
+    yield "pid", worker.pid
+    yield "version", worker.version
+    yield "labels", labels_text(worker.labels)
+    yield "completed", worker.total_completed
+    yield "failed", worker.total_failed
+    yield "registered", f"{worker.registered_at} ({age_text(worker.registered_at, now_ms)} ago)"
+    if worker.ended_at is not None:
+        yield "ended", f"{worker.ended_at} ({age_text(worker.ended_at, now_ms)} ago)"
+
+
+def watch(call: Invocation, shown: Listing[WorkerView], options: PageOptions) -> None:
+    """Show a list again and again until the user interrupts it."""
+    if call.output.is_table and sys.stdout.isatty():
+        _watch_live(call, shown, options)
+        return
+    known: dict[str, WorkerView] = {}
+    while True:
+        items = list(listing.read(shown, options))
+        changed = [item for item in items if known.get(item.worker_id) != lasting(item)]
+        known = {item.worker_id: lasting(item) for item in items}
+        if changed and call.output.is_table:
+            call.output.table(columns(call.client.now_ms()), items)
+        elif changed:
+            for item in changed:
+                call.output.write(item)
+        sys.stdout.flush()
+        time.sleep(_WATCH_SECONDS)
+
+
+def lasting(worker: WorkerView) -> WorkerView:
+    """Return what is worth telling about a worker: each heartbeat changes the rest."""
+    return msgspec.structs.replace(
+        worker, lease=None, lease_left_ms=None, total_completed=0, total_failed=0
+    )
+
+
+def _watch_live(call: Invocation, shown: Listing[WorkerView], options: PageOptions) -> None:
+    from rich.live import Live  # noqa: PLC0415 (only for a terminal)
+
+    with Live(console=console(sys.stdout), auto_refresh=False, screen=False) as live:
+        while True:
+            items = list(listing.read(shown, options))
+            live.update(table(columns(call.client.now_ms()), items), refresh=True)
+            time.sleep(_WATCH_SECONDS)

@@ -1,0 +1,113 @@
+"""``activity``: the decorator that declares one, and what is asked inside of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+
+from tenure.sdk.activity import context
+from tenure.sdk.activity.context import CompletesLater, Info, StopReason
+from tenure.sdk.activity.definition import AsyncActivity, SyncActivity, declare
+from tenure.sdk.activity.option import ActivitySettings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Decorator(Protocol):
+    """What ``activity(…)`` returns."""
+
+    # An async function is also a function whose result is a coroutine; the first one wins.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> AsyncActivity[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> SyncActivity[P, R]: ...
+
+
+class _ActivityModule:
+    """Declares activities, and speaks for the one that is running.
+
+    >>> @activity(start_to_close="30s", heartbeat_timeout="10s")
+    ... async def charge(order: Order) -> Receipt: ...
+    """
+
+    def __call__(self, *functions: object, **settings: Unpack[ActivitySettings]) -> Decorator:
+        """Declare an activity; one of ``start_to_close`` and ``schedule_to_close`` is needed."""
+        if functions:
+            message = 'an activity needs a timeout: write @activity(start_to_close="30s")'
+            raise TypeError(message)
+        return cast("Decorator", lambda function: declare(function, settings))
+
+    @staticmethod
+    def info() -> Info:
+        """Return the attempt that is being executed."""
+        return context.current().info
+
+    @staticmethod
+    def heartbeat(*details: object) -> None:
+        """Tell that the activity makes progress, and what the next attempt can resume from.
+
+        Sent at once or, when the last one was sent a short while ago, a little later: call it as
+        often as you like. The last one before a failure always arrives.
+        """
+        current = context.current()
+        current.send_beat(current.converter.encode_details(details) if details else None)
+
+    @staticmethod
+    def progress(percent: float | None = None, message: str | None = None) -> None:
+        """Show how far the activity is; a heartbeat as well."""
+        context.current().send_beat(None, percent, message)
+
+    @staticmethod
+    def has_heartbeat_details() -> bool:
+        """Tell whether an earlier attempt left details."""
+        return context.current().details is not None
+
+    @overload
+    @staticmethod
+    def heartbeat_details(type: type[T], /) -> T: ...
+    @overload
+    @staticmethod
+    def heartbeat_details(*types: Any) -> Any: ...  # noqa: ANN401 (any types of a user)
+    @staticmethod
+    def heartbeat_details(*types: Any) -> Any:
+        """Return the details of the last heartbeat of an earlier attempt, as the given types."""
+        return context.heartbeat_details(*types)
+
+    @staticmethod
+    def idempotency_key() -> str:
+        """Return a key that is the same in every attempt: for what must be done only once."""
+        return context.current().info.idempotency_key
+
+    @staticmethod
+    def attempt_key() -> str:
+        """Return a key of this attempt alone: for what must be told apart from the others."""
+        return context.current().info.attempt_key
+
+    @staticmethod
+    def is_cancelled() -> bool:
+        """Tell whether the activity is to stop, for whatever reason."""
+        return context.current().stop_reason is not None
+
+    @staticmethod
+    def stop_reason() -> StopReason | None:
+        """Return why the activity is to stop, if it is."""
+        return context.current().stop_reason
+
+    @staticmethod
+    def shield() -> AbstractContextManager[None]:
+        """Keep a stop from being raised inside; it comes when the block ends."""
+        return context.current().shield()
+
+    @staticmethod
+    def complete_later() -> NoReturn:
+        """Leave the activity without a result: somebody completes it by token or by id."""
+        context.current()
+        raise CompletesLater
+
+
+activity = _ActivityModule()

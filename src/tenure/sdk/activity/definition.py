@@ -1,0 +1,218 @@
+"""Activities as they are declared: a function with a name, types, timeouts and a retry policy."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
+
+import msgspec
+
+from tenure.core import check
+from tenure.errors import InvalidArgument
+from tenure.sdk.activity.option import ActivitySettings, OneCallSettings, Options, Where
+from tenure.sdk.activity.signature import Signature
+from tenure.v1 import task_pb2
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+Q = ParamSpec("Q")
+S = TypeVar("S")
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """What is fixed where an activity is declared."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    where: Where = "thread"
+    is_exclusive: bool = False
+    completes_later: bool = False
+
+
+class Activity(Generic[P, R_co]):
+    """A declared activity. Calling it runs the function here; a client enqueues it.
+
+    >>> handle = await client.enqueue(charge.with_options(priority=1), order)
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        traits: Traits,
+        options: Options,
+        instance: object = None,
+        *,
+        is_method: bool = False,
+    ) -> None:
+        """Declare; the decorator ``activity`` does it."""
+        self.function = function
+        self.traits = traits
+        self.options = options
+        self.instance = instance
+        self.is_method = is_method
+        self._signature: Signature | None = None
+        self._wire_options: dict[str, task_pb2.TaskOptions] = {}
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", traits.name)
+        self.__qualname__ = getattr(function, "__qualname__", traits.name)
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    def __repr__(self) -> str:
+        return f"<activity {self.name} of {self.__module__}.{self.__qualname__}>"
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        # Only a function in the body of a class gets this call: it takes ``self`` first.
+        self.is_method = True
+
+    @property
+    def name(self) -> str:
+        """The type of its tasks."""
+        return self.traits.name
+
+    @property
+    def signature(self) -> Signature:
+        """Parameters and types; looked up late, when all names they use exist."""
+        if self._signature is None:
+            self._signature = Signature(self.function, is_method=self.is_method)
+        return self._signature
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
+        """Return a call to be enqueued, checked against the signature."""
+        return Call(self, self.signature.bind(self.name, args, kwargs))
+
+    def with_options(self, **settings: Unpack[OneCallSettings]) -> Activity[P, R_co]:
+        """Return this activity with other options, for the tasks that are made with it."""
+        try:
+            options = self.options.changed(settings)
+        except ValueError as error:
+            raise ValueError(f"activity {self.name}: {error}") from None
+        copy: Activity[P, R_co] = self._copy(self.instance)
+        copy.options = options
+        copy._wire_options = {}
+        return copy
+
+    def wire_options(self, encoding: str) -> task_pb2.TaskOptions:
+        """Return the options of its tasks as they travel; made once."""
+        known = self._wire_options.get(encoding)
+        if known is None:
+            known = self._wire_options[encoding] = self.options.to_wire(encoding)
+        return known
+
+    def bound(self, instance: object) -> Activity[Any, R_co]:
+        """Return the activity as a method of an instance."""
+        bound: Activity[Any, R_co] = self._copy(instance)
+        return bound
+
+    def invoke(self, arguments: dict[str, Any]) -> object:
+        """Call the function; of an async one the coroutine is returned."""
+        if self.is_method:
+            return self.function(self.instance, **arguments)
+        return self.function(**arguments)
+
+    def _copy(self, instance: object) -> Any:  # noqa: ANN401 (the subclass)
+        copy = type(self)(
+            self.function, self.traits, self.options, instance, is_method=self.is_method
+        )
+        copy._signature = self._signature  # noqa: SLF001 (a copy of our own)
+        return copy
+
+
+class AsyncActivity(Activity[P, R_co]):
+    """An activity that runs on the worker's event loop."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run the function here, as a plain call."""
+        result: Any = self.function(*_with_self(self, args), **kwargs)
+        return await result  # type: ignore[no-any-return]
+
+    def __get__(
+        self: AsyncActivity[Concatenate[Any, Q], S], instance: object, owner: type
+    ) -> AsyncActivity[Q, S]:
+        """Return the method of an instance; of the class, a reference for enqueueing."""
+        copy: AsyncActivity[Q, S] = self._copy(instance)
+        return copy
+
+
+class SyncActivity(Activity[P, R_co]):
+    """An activity that runs in a thread or a process."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run the function here, as a plain call."""
+        result: Any = self.function(*_with_self(self, args), **kwargs)
+        return result  # type: ignore[no-any-return]
+
+    def __get__(
+        self: SyncActivity[Concatenate[Any, Q], S], instance: object, owner: type
+    ) -> SyncActivity[Q, S]:
+        """Return the method of an instance; of the class, a reference for enqueueing."""
+        copy: SyncActivity[Q, S] = self._copy(instance)
+        return copy
+
+
+class Call(Generic[R_co]):
+    """An activity and the arguments of one task; ``client.enqueue_many`` takes many."""
+
+    __slots__ = ("activity", "arguments")
+
+    def __init__(self, activity: Activity[Any, R_co], arguments: dict[str, Any]) -> None:
+        """Keep both; the arguments were checked."""
+        self.activity = activity
+        self.arguments = arguments
+
+
+def check_activity(given: object) -> None:
+    """Raise ``TypeError`` for what is no activity, where one is to be enqueued."""
+    if isinstance(given, Activity):
+        return
+    if isinstance(given, Call):
+        name = given.activity.name
+        raise TypeError(
+            f"give the activity and its arguments, enqueue({name}, …), not a call of it"
+        )
+    name = getattr(given, "__qualname__", type(given).__qualname__)
+    raise TypeError(f"{name} is no activity: decorate it with @activity(start_to_close=…)")
+
+
+def check_call(given: object) -> None:
+    """Raise ``TypeError`` for what is no call, where many are to be enqueued."""
+    if not isinstance(given, Call):
+        name = getattr(given, "__name__", type(given).__qualname__)
+        raise TypeError(f"{name} is no call of an activity: write [charge.call(order), …]")
+
+
+def declare(function: Callable[P, Any], settings: ActivitySettings) -> Activity[P, Any]:
+    """Make an activity of a function; raise ``ValueError`` or ``TypeError`` for bad settings."""
+    if not inspect.isfunction(function):
+        raise TypeError(f"@activity goes on a function, not on {function!r}")
+    values: dict[str, Any] = dict(settings)
+    is_async = inspect.iscoroutinefunction(function)
+    name = values.pop("name", None) or function.__name__
+    try:
+        traits = Traits(
+            name=check.name(name, "name"),
+            aliases=tuple(check.name(each, "aliases") for each in values.pop("aliases", ())),
+            where=_where(values.pop("executor", None), is_async=is_async),
+            is_exclusive=values.pop("exclusive", False),
+            completes_later=values.pop("completes_later", False),
+        )
+        options = Options().changed(values)
+    except (ValueError, InvalidArgument) as error:
+        raise ValueError(f"activity {name}: {error}") from None
+    kind: type[Activity[P, Any]] = AsyncActivity if is_async else SyncActivity
+    return kind(function, traits, options)
+
+
+def _where(executor: Where | None, *, is_async: bool) -> Where:
+    if is_async:
+        if executor not in (None, "loop"):
+            raise ValueError(f"an async function runs on the event loop, not in a {executor}")
+        return "loop"
+    if executor not in (None, "thread", "process"):
+        raise ValueError('executor must be "thread" or "process" for a function without async')
+    return executor or "thread"
+
+
+def _with_self(activity: Activity[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return args if activity.instance is None else (activity.instance, *args)

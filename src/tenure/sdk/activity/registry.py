@@ -1,0 +1,100 @@
+"""The activities that a worker can run, by the names of their types."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from tenure.sdk.activity.definition import Activity
+
+
+class Registry:
+    """The activities of a worker, by the names of their types."""
+
+    def __init__(self, given: Iterable[object]) -> None:
+        """Take activities, and objects with methods that are activities.
+
+        Raises ``TypeError`` for anything else, ``ValueError`` when two have one name.
+        """
+        self._by_type: dict[str, Activity[..., Any]] = {}
+        for each in given:
+            for activity in _activities_of(each):
+                self._add(activity)
+        if not self._by_type:
+            raise ValueError("a worker needs at least one activity: activities=[…]")
+
+    @property
+    def types(self) -> list[str]:
+        """Every type that can be run, aliases included."""
+        return sorted(self._by_type)
+
+    @property
+    def activities(self) -> list[Activity[..., Any]]:
+        """Every activity once."""
+        return list({id(each): each for each in self._by_type.values()}.values())
+
+    def find(self, type: str) -> Activity[..., Any] | None:
+        """Return the activity for a type."""
+        return self._by_type.get(type)
+
+    def get(self, type: str) -> Activity[..., Any]:
+        """Return the activity for a type; raise ``LookupError`` with the known ones."""
+        found = self.find(type)
+        if found is None:
+            raise LookupError(f"no activity {type!r} here; known are: {', '.join(self.types)}")
+        return found
+
+    def _add(self, activity: Activity[..., Any]) -> None:
+        if activity.is_method and activity.instance is None:
+            owner = activity.__qualname__.rpartition(".")[0]
+            message = f"{activity.__qualname__} is a method: register an instance, {owner}(…)"
+            raise TypeError(message)
+        _check_process(activity)
+        # Wrong types are found when the worker starts, not when the first task arrives.
+        _ = activity.signature
+        for name in (activity.name, *activity.traits.aliases):
+            other = self._by_type.get(name)
+            if other is not None:
+                message = (
+                    f"two activities are named {name!r}: {other.__module__}.{other.__qualname__} "
+                    f"and {activity.__module__}.{activity.__qualname__}; give one of them "
+                    "another name: @activity(name=…)"
+                )
+                raise ValueError(message)
+            self._by_type[name] = activity
+
+
+def _check_process(activity: Activity[..., Any]) -> None:
+    if activity.traits.where != "process":
+        return
+    name = activity.__qualname__
+    if activity.is_method:
+        message = (
+            f"{name} is a method, which a fresh process cannot have: make it a function, or use "
+            'executor="thread"'
+        )
+        raise TypeError(message)
+    if activity.__module__ == "__main__" or "<locals>" in name:
+        message = (
+            f"{name} of {activity.__module__} cannot be found by a fresh process: move it to the "
+            "top level of a module that can be imported"
+        )
+        raise TypeError(message)
+
+
+def _activities_of(given: object) -> list[Activity[..., Any]]:
+    if isinstance(given, Activity):
+        return [given]
+    if isinstance(given, type):
+        raise TypeError(f"{given.__qualname__} is a class: register an instance of it")
+    found = {
+        name: each.bound(given)
+        for owner in reversed(type(given).__mro__)
+        for name, each in vars(owner).items()
+        if isinstance(each, Activity) and inspect.getattr_static(type(given), name) is each
+    }
+    if not found:
+        name = getattr(given, "__qualname__", type(given).__qualname__)
+        raise TypeError(f"{name} is no activity: decorate it with @activity(start_to_close=…)")
+    return list(found.values())

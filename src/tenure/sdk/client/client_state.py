@@ -1,0 +1,143 @@
+"""What a client, its handles and its completions share: one way to the server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from uuid_utils import uuid7
+
+from tenure.errors import TaskAlreadyTerminal, WrongState
+from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.option import Options
+from tenure.sdk.client.enqueue_outbox import Outbox
+from tenure.sdk.client.method import HEALTH
+from tenure.sdk.client.task_bytes import shared_bytes
+from tenure.sdk.client.task_stream import TaskStreams
+from tenure.sdk.duration import Duration, duration_ms
+from tenure.sdk.payload import Converter
+from tenure.sdk.transport.channel import Link, Method
+from tenure.v1 import task_pb2
+from tenure.v1 import task_service_pb2 as pb
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+# Single calls at a time: a thousand at once would only wait at the server, each with its deadline.
+_CALLS_MAX: Final = 100
+# How long the difference between the server's clock and ours is taken for the same.
+_CLOCK_SECONDS: Final = 60.0
+# The clocks of servers that tests have in this process, by address: they jump and stand still, so
+# no difference of clocks tells their time.
+manual_clocks: Final[dict[str, Callable[[], int]]] = {}
+
+
+class Wire:
+    """One link in one namespace, with what is combined over it."""
+
+    def __init__(
+        self, link: Link, *, namespace: str, converter: Converter, timeout: Duration
+    ) -> None:
+        """Speak over ``link``."""
+        self.link = link
+        self.namespace = namespace
+        self.converter = converter
+        self.timeout_s = seconds(timeout, "timeout")
+        self.results = TaskStreams(link, namespace)
+        self.outbox = Outbox(link, self.results, namespace, self.timeout_s)
+        self._slots = asyncio.Semaphore(_CALLS_MAX)
+        self._shared: WeakKeyDictionary[Activity[..., Any], dict[str, bytes]] = WeakKeyDictionary()
+        # The server's time when our monotonic clock stood at 0.
+        self._epoch_ms = 0
+        self._compared_at: float | None = None
+
+    async def ask(self, method: Method[Request, Response], request: Request) -> Response:
+        """Call a method that may be repeated as it is."""
+        async with self._slots:
+            return await self.link.call(method, request, timeout_s=self.timeout_s)
+
+    async def change(
+        self,
+        method: Method[Request, pb.ChangeTaskResponse],
+        request: Request,
+        wanted: Callable[[str], bool],
+    ) -> int:
+        """Change a task; return the number of its state.
+
+        When the answer to a first request was lost, a second one may find that the change was
+        made: then ``wanted`` says so of the state that the refusal names.
+        """
+        is_repeated = False
+
+        def again() -> Request:
+            nonlocal is_repeated
+            is_repeated = True
+            return request
+
+        try:
+            async with self._slots:
+                answer = await self.link.call(
+                    method, request, timeout_s=self.timeout_s, again=again
+                )
+        except (TaskAlreadyTerminal, WrongState) as error:
+            state = str(error.fields.get("state", ""))
+            if not is_repeated or not wanted(state):
+                raise
+            return task_pb2.TaskState.Value(f"TASK_STATE_{state}")
+        return answer.state
+
+    def shared(self, activity: Activity[..., Any], encoding: str) -> bytes:
+        """Return what the tasks of an activity have in common, as bytes; made once."""
+        by_encoding = self._shared.get(activity)
+        if by_encoding is None:
+            by_encoding = self._shared[activity] = {}
+        known = by_encoding.get(encoding)
+        if known is None:
+            known = by_encoding[encoding] = shared_bytes(
+                activity.name, activity.options, activity.wire_options(encoding)
+            )
+        return known
+
+    async def run_at_ms(self, options: Options) -> int:
+        """Return when a task is to run by the server's clock; 0 is at once."""
+        if not options.delay_ms:
+            return options.run_at_ms
+        manual_clock = manual_clocks.get(self.link.target)
+        if manual_clock is not None:
+            return manual_clock() + options.delay_ms
+        asked_at = time.monotonic()
+        if self._compared_at is None or asked_at - self._compared_at > _CLOCK_SECONDS:
+            await self._compare_clocks()
+        return self._epoch_ms + round(asked_at * 1_000) + options.delay_ms
+
+    async def _compare_clocks(self) -> None:
+        """Find out where the server's clock stands; ours may be wrong, and may be set."""
+        before = time.monotonic()
+        answer = await self.ask(HEALTH, workflow_pb.HealthCheckRequest())
+        after = time.monotonic()
+        middle_ms = round((before + after) * 500)
+        self._epoch_ms = answer.timestamp.ToMilliseconds() - middle_ms
+        self._compared_at = after
+
+    async def close(self) -> None:
+        """End everything."""
+        await self.outbox.close()
+        await self.results.close()
+        await self.link.close()
+
+
+def new_task_id() -> str:
+    """Return an id that sorts by its time."""
+    return str(uuid7())
+
+
+def seconds(value: Duration, name: str) -> float:
+    """Return a duration in seconds; a ``ValueError`` names the parameter."""
+    try:
+        return duration_ms(value) / 1_000
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None

@@ -1,0 +1,300 @@
+"""The synchronous client. Made by ``make sync-client``; do not edit.
+
+The one implementation runs on the connection thread of this process; see ``connection_thread``.
+"""
+
+# It speaks for parts of the asynchronous client.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+
+from tenure.sdk.transport.connection_thread import Anchor, Inbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tenure.core.task.record import TaskState
+    from tenure.sdk.activity.definition import Activity, Call
+    from tenure.sdk.activity.option import OneCallSettings
+    from tenure.sdk.client.completion import Completion
+    from tenure.sdk.client.handle import Handle, OnProgress
+    from tenure.sdk.client.view import AttemptInfo, Explanation, HeartbeatAnswer, TaskInfo
+    from tenure.sdk.duration import Duration
+    from tenure.sdk.payload import Codec
+    from tenure.sdk.transport.tls import TLS
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class SyncHandle(Generic[R_co]):
+    """A task that was enqueued: its result, its state, and what can be done with it."""
+
+    def __init__(self, anchor: Anchor, part: Handle[R_co]) -> None:
+        """Use ``SyncClient`` instead."""
+        self._anchor = anchor
+        self._part = part
+
+    def __repr__(self) -> str:
+        return repr(self._part)
+
+    @property
+    def task_id(self) -> str:
+        """The id of the task."""
+        return self._part.task_id
+
+    def result(
+        self, *, timeout: Duration | None = None, on_progress: OnProgress | None = None
+    ) -> R_co:
+        """Wait for the end of the task and return its result.
+
+        A task that did not succeed raises ``TaskFailed`` or one of its subclasses, with the
+        failure in the worker as the cause. After ``timeout`` a ``TimeoutError`` is raised and the
+        task goes on. Without one the wait lasts as long as the task, over restarts of the server.
+        ``on_progress`` is called whenever the activity has reported another progress.
+        """
+        inbox = Inbox()
+        return self._anchor.run(
+            lambda client: self._part._at(client).result(
+                timeout=timeout, on_progress=inbox.door(on_progress)
+            ),
+            inbox,
+        )
+
+    def describe(self) -> TaskInfo:
+        """Return the task as it stands, with its payloads."""
+        return self._anchor.run(lambda client: self._part._at(client).describe())
+
+    def attempts(self) -> list[AttemptInfo]:
+        """Return the attempts of the task in their order."""
+        return self._anchor.run(lambda client: self._part._at(client).attempts())
+
+    def explain(self) -> Explanation:
+        """Return why the task is not running now: the decisive reason first, with what to do.
+
+        >>> print(handle.explain())
+        """
+        return self._anchor.run(lambda client: self._part._at(client).explain())
+
+    def cancel(self, reason: str = "") -> TaskState:
+        """Ask for the end of the task; return its state. A running one is told and gives way."""
+        return self._anchor.run(lambda client: self._part._at(client).cancel(reason=reason))
+
+    def pause(self) -> TaskState:
+        """Hold the task: it is not handed out until it is resumed; return its state."""
+        return self._anchor.run(lambda client: self._part._at(client).pause())
+
+    def resume(self) -> TaskState:
+        """Let a paused task go on; return its state."""
+        return self._anchor.run(lambda client: self._part._at(client).resume())
+
+    def terminate(self) -> TaskState:
+        """End the task without asking its worker; return its state."""
+        return self._anchor.run(lambda client: self._part._at(client).terminate())
+
+    def retry(self) -> SyncHandle[R_co]:
+        """Make a new task from this one, which has ended; return its handle."""
+        return SyncHandle(
+            self._anchor, self._anchor.run(lambda client: self._part._at(client).retry())
+        )
+
+
+class SyncCompletion:
+    """Completes an attempt that its activity left with ``activity.complete_later()``.
+
+    Everything may be repeated: the same completion again gets the same answer, another one is
+    refused with ``TaskAlreadyTerminal`` or ``AttemptMismatch``.
+    """
+
+    def __init__(self, anchor: Anchor, part: Completion) -> None:
+        """Use ``SyncClient`` instead."""
+        self._anchor = anchor
+        self._part = part
+
+    def __repr__(self) -> str:
+        return repr(self._part)
+
+    def complete(self, value: object = None) -> TaskState:
+        """End the attempt with success and this result; return the task's state."""
+        return self._anchor.run(lambda client: self._part._at(client).complete(value=value))
+
+    def fail(self, error: BaseException | str) -> TaskState:
+        """End the attempt with a failure, which may be retried; return the task's state."""
+        return self._anchor.run(lambda client: self._part._at(client).fail(error=error))
+
+    def cancel(self) -> TaskState:
+        """Say that the attempt gave way to a cancellation; return the task's state."""
+        return self._anchor.run(lambda client: self._part._at(client).cancel())
+
+    def heartbeat(
+        self, *details: object, percent: float | None = None, message: str | None = None
+    ) -> HeartbeatAnswer:
+        """Tell that the attempt makes progress; the answer says whether it is to stop."""
+        return self._anchor.run(
+            lambda client: self._part._at(client).heartbeat(
+                *details, percent=percent, message=message
+            )
+        )
+
+
+class SyncClient:
+    """Enqueues tasks at a server and waits for their results.
+
+    >>> with SyncClient("127.0.0.1:7301") as client:
+    ...     handle = client.enqueue(charge, order)
+    ...     receipt = handle.result()
+
+    It connects with its first call, and to the next of several targets when one fails. A call that
+    gets no answer is repeated until ``timeout``; repeating never enqueues twice.
+    """
+
+    def __init__(
+        self,
+        target: str | Sequence[str] | None = None,
+        *,
+        namespace: str = "default",
+        api_key: str | Path | None = None,
+        tls: TLS | bool | None = None,
+        codec: Codec | None = None,
+        timeout: Duration = "30s",
+    ) -> None:
+        """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
+
+        Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
+        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY, or in the
+        file TENURE_API_KEY_FILE. A ``Path`` is read again when it gets a new key.
+        ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
+        certificate of this client. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and
+        _KEY say it.
+        """
+        self._anchor = Anchor(
+            target=target,
+            namespace=namespace,
+            api_key=api_key,
+            tls=tls,
+            codec=codec,
+            timeout=timeout,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._anchor)
+
+    def close(self) -> None:
+        """End the connection; what still waits fails. Closing twice is harmless."""
+        self._anchor.close()
+
+    def enqueue(
+        self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> SyncHandle[R]:
+        """Enqueue one task; arguments that do not fit are a ``TypeError``, before it is sent."""
+        return SyncHandle(
+            self._anchor, self._anchor.run(lambda client: client.enqueue(activity, *args, **kwargs))
+        )
+
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> builtins.list[SyncHandle[R]]:
+        """Enqueue many tasks in requests of up to 1,000, each of them all or nothing.
+
+        >>> handles = client.enqueue_many(charge.call(order) for order in orders)
+
+        When one request fails, others may have succeeded: a note on the error says how many tasks
+        were enqueued. Idempotency keys make it safe to send everything again.
+        """
+        calls = (*calls,)
+        return [
+            SyncHandle(self._anchor, each)
+            for each in self._anchor.run(lambda client: client.enqueue_many(calls=calls))
+        ]
+
+    @overload
+    def enqueue_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        *,
+        result: type[T],
+        **settings: Unpack[OneCallSettings],
+    ) -> SyncHandle[T]: ...
+
+    @overload
+    def enqueue_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        **settings: Unpack[OneCallSettings],
+    ) -> SyncHandle[Any]: ...
+
+    def enqueue_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        *,
+        result: Any = Any,
+        **settings: Unpack[OneCallSettings],
+    ) -> SyncHandle[Any]:
+        """Enqueue a task by the name of its activity, whose code need not be here.
+
+        >>> client.enqueue_named("charge", {"order": order}, start_to_close="30s")
+        """
+        return SyncHandle(
+            self._anchor,
+            self._anchor.run(
+                lambda client: client.enqueue_named(
+                    name=name, arguments=arguments, result=result, **settings
+                )
+            ),
+        )
+
+    def run(self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Enqueue one task and wait for its result; if the wait is cancelled, the task goes on."""
+        return self._anchor.run(lambda client: client.run(activity, *args, **kwargs))
+
+    @overload
+    def handle(self, task_id: str, *, result: type[T]) -> SyncHandle[T]: ...
+
+    @overload
+    def handle(self, task_id: str) -> SyncHandle[Any]: ...
+
+    def handle(self, task_id: str, *, result: Any = Any) -> SyncHandle[Any]:
+        """Return a handle of a task that is known by its id; nothing is asked of the server."""
+        return SyncHandle(
+            self._anchor,
+            self._anchor.call(lambda client: client.handle(task_id=task_id, result=result)),
+        )
+
+    def completion(self, *, token: str = "", task_id: str = "", attempt: int = 0) -> SyncCompletion:
+        """Complete an attempt from outside its worker, by its token or by the id of its task."""
+        return SyncCompletion(
+            self._anchor,
+            self._anchor.call(
+                lambda client: client.completion(token=token, task_id=task_id, attempt=attempt)
+            ),
+        )
+
+    def list(
+        self,
+        *,
+        state: TaskState | str | None = None,
+        queue: str = "",
+        type: str = "",
+        limit: int | None = None,
+    ) -> Iterator[TaskInfo]:
+        """Go through tasks, newest first, without their payloads; pages are asked for as needed.
+
+        >>> for info in client.list(state="pending", queue="mail"):
+        ...     ...
+        """
+        return self._anchor.iterate(
+            lambda client: client.list(state=state, queue=queue, type=type, limit=limit)
+        )

@@ -1,0 +1,464 @@
+"""What a worker holds: every attempt, from its delivery to the acknowledgement of its end.
+
+Pure bookkeeping: nothing here waits, reads a clock or sends. Confirmations, heartbeats and ends are
+taken out in batches, and put back when nobody has answered them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tenure.core.limits import FRAME_BYTES, PAYLOAD_BYTES_MAX
+from tenure.core.task.retry import ErrorCategory
+from tenure.errors import ERRORS
+from tenure.sdk.activity.context import StopReason
+from tenure.sdk.failure import make_error
+from tenure.sdk.worker.connection.exclusive import Exclusives
+from tenure.v1 import task_pb2
+from tenure.v1.error_pb2 import ErrorDetail
+
+Ref = tuple[str, int]
+"""(task id, attempt)"""
+
+# Most tasks end within it, and are never written as running.
+CONFIRM_AFTER_S: Final = 0.5
+# What the server could not take is said again after this, unless it names a time itself.
+AGAIN_S: Final = 0.2
+# Our clock started later than the server's: an attempt that is this near its end has timed out.
+NEARLY: Final = 0.9
+# An output may have its full size, with a trace and what is around them; together with a frame
+# that is nearly full it still passes the server's limit for a message.
+_REPORT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + FRAME_BYTES // 2
+_GONE: Final = frozenset({"attempt_mismatch", "task_already_terminal", "task_expired", "not_found"})
+_SUCCEEDED: Final = task_pb2.FINISH_KIND_SUCCEEDED
+_FAILED: Final = task_pb2.FINISH_KIND_FAILED
+_RELEASED: Final = task_pb2.FINISH_KIND_RELEASED
+_CANCELLED: Final = task_pb2.FINISH_KIND_CANCELLED
+
+
+class Held(msgspec.Struct, eq=False):
+    """One attempt that this worker has."""
+
+    ref: Ref
+    # For as long as it has not ended: its timeouts tell why it is stopped.
+    task: task_pb2.AssignedTask | None
+    delivered_at_s: float
+    confirm_at_s: float = math.inf
+    beat_at_s: float = 0.0
+    finish: task_pb2.TaskFinish | None = None
+    size: int = 0
+    # A heartbeat that the server could not take.
+    beat_again: task_pb2.TaskBeat | None = None
+    is_confirmed: bool = False
+    is_replaced: bool = False
+    is_over: bool = False
+
+
+class Reports(NamedTuple):
+    """What is said of attempts in one frame: in this order."""
+
+    started: list[task_pb2.TaskRef]
+    beats: list[task_pb2.TaskBeat]
+    finished: list[task_pb2.TaskFinish]
+
+
+class Ledger:
+    """All attempts of one incarnation."""
+
+    def __init__(self) -> None:
+        self._held: dict[Ref, Held] = {}
+        self._waiting: dict[Ref, Held] = {}
+        # Started attempts in the order of their start, to be confirmed when they are old enough.
+        self._young: deque[Held] = deque()
+        self._confirm: dict[Ref, None] = {}
+        self._beats: dict[Ref, task_pb2.TaskBeat] = {}
+        # Sent; a worker heartbeat that was sent later and is answered says that they arrived.
+        self._sent_beats: dict[Ref, task_pb2.TaskBeat] = {}
+        self._passed_beats: dict[Ref, task_pb2.TaskBeat] = {}
+        self._unsent: deque[Held] = deque()
+        self._again: deque[tuple[float, Held]] = deque()
+        self._unbound: dict[Ref, None] = {}
+        self.exclusives = Exclusives()
+        self.completed_total = 0
+        self.failed_total = 0
+
+    def __len__(self) -> int:
+        """Return how many attempts are held, those included whose end is not acknowledged."""
+        return len(self._held)
+
+    def __contains__(self, ref: Ref) -> bool:
+        return ref in self._held
+
+    @property
+    def finished_count(self) -> int:
+        """How many ends are not acknowledged."""
+        return sum(each.finish is not None for each in self._held.values())
+
+    # -- Delivery
+
+    def begin(self, task: task_pb2.AssignedTask, now_s: float) -> bool:
+        """Hold an attempt that runs from now on; False if it is held already."""
+        ref = (task.task_id, task.attempt)
+        if ref in self._held:
+            return False
+        held = self._held[ref] = Held(ref, task, now_s, now_s + CONFIRM_AFTER_S)
+        self._young.append(held)
+        return True
+
+    def deliver(self, task: task_pb2.AssignedTask, now_s: float) -> Held | None:
+        """Hold an attempt that does not run yet; None if it is held already."""
+        ref = (task.task_id, task.attempt)
+        if ref in self._held:
+            return None
+        held = self._held[ref] = Held(ref, task, now_s)
+        return held
+
+    def wait(self, held: Held) -> None:
+        """Let an attempt wait until the lease is certain again."""
+        self._waiting[held.ref] = held
+
+    def take_waiting(self) -> list[Held]:
+        """Take out what waits to be started."""
+        waiting, self._waiting = list(self._waiting.values()), {}
+        return waiting
+
+    def start(self, held: Held, now_s: float) -> task_pb2.AssignedTask:
+        """Note that an attempt runs from now on."""
+        assert held.task is not None
+        held.confirm_at_s = now_s + CONFIRM_AFTER_S
+        self._young.append(held)
+        return held.task
+
+    def ask(self, held: Held) -> None:
+        """Ask the server whether an exclusive attempt may start."""
+        assert held.task is not None
+        held.is_confirmed = True
+        self.exclusives.ask(held.ref, held.task)
+        self._confirm[held.ref] = None
+
+    def accept(self, ref: Ref, now_s: float) -> Held | None:
+        """Take the word that an exclusive attempt may start; None if that is too late."""
+        held = self._held.get(ref)
+        if held is None or not self.exclusives.is_asked(ref):
+            return None
+        if not self.exclusives.accept(ref, now_s):
+            self._confirm[ref] = None
+            return None
+        return held
+
+    def take_asked(self) -> list[Held]:
+        """Take out what waits for the word of a server that will not give it."""
+        asked = self.exclusives.asked()
+        for ref in asked:
+            self.exclusives.drop(ref)
+            self._confirm.pop(ref, None)
+            self._held[ref].is_confirmed = False
+        return [self._held[ref] for ref in asked]
+
+    # -- What execution says
+
+    def finish(self, finish: task_pb2.TaskFinish) -> None:
+        """Keep the end of an attempt until it is acknowledged; one that is not held is dropped."""
+        held = self._held.get((finish.task_id, finish.attempt))
+        if held is None or held.finish is not None:
+            return
+        kind = finish.kind
+        if kind == _SUCCEEDED:
+            self.completed_total += 1
+        elif kind == _FAILED:
+            self.failed_total += 1
+        held.finish, held.task = finish, None
+        self.exclusives.drop(held.ref)
+        held.size = finish.ByteSize()
+        self._unsent.append(held)
+        if held.size > _REPORT_BYTES_MAX:
+            self._replace(held, "payload_too_large", "The result is larger than a payload may be.")
+
+    def release(self, ref: Ref) -> None:
+        """Hand back an attempt that did not start."""
+        self.finish(_end(ref, _RELEASED))
+
+    def beat(self, beat: task_pb2.TaskBeat, now_s: float) -> bool:
+        """Keep the last heartbeat of an attempt for the next frame; False if it is too large."""
+        ref = (beat.task_id, beat.attempt)
+        held = self._held.get(ref)
+        if held is None or held.finish is not None:
+            return True
+        if beat.ByteSize() > _REPORT_BYTES_MAX:
+            return False
+        held.beat_at_s = now_s
+        # It confirms as well.
+        held.is_confirmed = True
+        self._beats[ref] = beat
+        return True
+
+    # -- What the server says
+
+    def cancel(self, ref: Ref) -> bool:
+        """Cancel an attempt as asked; True if it runs and has to be told."""
+        held = self._held.get(ref)
+        if held is None or held.finish is not None:
+            return False
+        if self._waiting.pop(ref, None) is not None or self.exclusives.is_asked(ref):
+            self._confirm.pop(ref, None)
+            self.finish(_end(ref, _CANCELLED))
+            return False
+        return True
+
+    def stop(self, ref: Ref, now_s: float) -> StopReason | None:
+        """Forget an attempt that is not this worker's any more; say why it is to stop, if it runs.
+
+        One that has ended is still reported: the server may have taken that very report.
+        """
+        held = self._held.get(ref)
+        if held is None or held.finish is not None:
+            return None
+        is_running = ref not in self._waiting and not self.exclusives.is_asked(ref)
+        self._drop(held)
+        return _why(held, now_s) if is_running else None
+
+    def acknowledge(self, ref: Ref) -> None:
+        """Forget an attempt whose end was accepted."""
+        held = self._held.get(ref)
+        if held is not None and held.finish is not None:
+            self._drop(held)
+
+    def answered(self, ref: Ref, error: ErrorDetail, now_s: float) -> None:
+        """Take the refusal of the end of an attempt."""
+        held = self._held.get(ref)
+        if held is None or held.finish is None:
+            return
+        if error.code in _GONE:
+            self._drop(held)
+        elif _is_retryable(error):
+            self._again.append((now_s + _pause_s(error), held))
+        elif held.is_replaced:
+            # Nothing we can say is taken: the server shall know that nobody works on it.
+            self._drop(held)
+            self._unbound[ref] = None
+        else:
+            self._replace(held, error.code, error.message)
+            self._unsent.append(held)
+
+    def refused(self, ref: Ref, error: ErrorDetail, now_s: float) -> StopReason | None:
+        """Take the refusal of a confirmation or a heartbeat; say why to stop, if that follows."""
+        held = self._held.get(ref)
+        if held is None or held.finish is not None:
+            return None
+        if error.code in _GONE:
+            is_cancel = error.state == "CANCELLED"
+            self._drop(held)
+            return StopReason.CANCELLED if is_cancel else _why(held, now_s)
+        self.exclusives.beat_refused(ref)
+        if _is_retryable(error):
+            held.beat_again = self._sent_beats.pop(ref, None) or self._passed_beats.pop(ref, None)
+            self._again.append((now_s + _pause_s(error), held))
+        elif self.exclusives.is_asked(ref):
+            # Without the server's word it never starts here.
+            self.release(ref)
+        return None
+
+    # -- Reports
+
+    def take(self, now_s: float, bytes_max: int = FRAME_BYTES) -> Reports | None:
+        """Return what is to be said, as much as fits a frame; each is said once."""
+        self._ripen(now_s)
+        if not (self._unsent or self._beats or self._confirm):
+            return None
+        started = self._take_started(now_s) if self._confirm else []
+        beats, size = self._take_beats(bytes_max, now_s) if self._beats else ([], 0)
+        # Heartbeats stay before the ends, also when they fill the frame.
+        finished = [] if self._beats else self._take_finished(bytes_max - size)
+        return Reports(started, beats, finished)
+
+    def next_at_s(self) -> float:
+        """Return when there is something to say that is not there yet."""
+        young = self._young
+        while young and (young[0].finish is not None or young[0].is_over):
+            young.popleft()
+        due_at_s = young[0].confirm_at_s if young else math.inf
+        return min(due_at_s, self._again[0][0]) if self._again else due_at_s
+
+    def held_refs(self) -> list[task_pb2.TaskRef]:
+        """Return every attempt that is held."""
+        return [task_pb2.TaskRef(task_id=ref[0], attempt=ref[1]) for ref in self._held]
+
+    def take_unbound(self) -> list[task_pb2.TaskRef]:
+        """Return attempts that were given up without the server's consent."""
+        refs, self._unbound = self._unbound, {}
+        return [task_pb2.TaskRef(task_id=ref[0], attempt=ref[1]) for ref in refs]
+
+    def put_unbound(self, refs: Iterable[task_pb2.TaskRef]) -> None:
+        """Say once more which attempts were given up."""
+        self._unbound.update(dict.fromkeys((each.task_id, each.attempt) for each in refs))
+
+    def send_again(self) -> None:
+        """A new connection: say all that was not answered on the old one."""
+        self.exclusives.disconnected()
+        self._confirm.update(dict.fromkeys(self.exclusives.asked()))
+        for _, held in self._again:
+            if not held.is_over:
+                self._repeat(held)
+        self._again.clear()
+        self._unsent = deque(each for each in self._held.values() if each.finish is not None)
+        for ref, beat in (self._passed_beats | self._sent_beats).items():
+            self._beats.setdefault(ref, beat)
+        self._passed_beats, self._sent_beats = {}, {}
+
+    def restart(self, reports: Reports) -> None:
+        """Nobody has answered these: say them again."""
+        for ref in reports.started:
+            key = (ref.task_id, ref.attempt)
+            if key in self._held:
+                self._confirm[key] = None
+        for beat in reports.beats:
+            key = (beat.task_id, beat.attempt)
+            if key in self._held:
+                self._beats.setdefault(key, beat)
+                self.exclusives.beat_unanswered(key)
+        for finish in reports.finished:
+            held = self._held.get((finish.task_id, finish.attempt))
+            if held is not None:
+                self._unsent.append(held)
+
+    def pass_beats(self) -> None:
+        """Note that a heartbeat of the worker goes out behind all heartbeats that were sent."""
+        self._passed_beats |= self._sent_beats
+        self._sent_beats = {}
+
+    def settle_beats(self) -> None:
+        """Forget heartbeats of attempts that have arrived."""
+        self._passed_beats = {}
+
+    # -- The end of an incarnation
+
+    def hand_back_waiting(self) -> None:
+        """Hand back everything that was not started."""
+        for held in self.take_waiting():
+            self.release(held.ref)
+        for held in self.take_asked():
+            self.release(held.ref)
+
+    def abandon(self) -> list[Ref]:
+        """Forget what has not ended; return what of it runs."""
+        for held in (*self.take_waiting(), *self.take_asked()):
+            self._drop(held)
+        running = [held for held in self._held.values() if held.finish is None]
+        for held in running:
+            self._drop(held)
+        return [held.ref for held in running]
+
+    # -- Inside
+
+    def _ripen(self, now_s: float) -> None:
+        """Move what has become due to where it is taken from."""
+        young = self._young
+        while young and young[0].confirm_at_s <= now_s:
+            held = young.popleft()
+            if held.finish is None and not held.is_over and not held.is_confirmed:
+                held.is_confirmed = True
+                self._confirm[held.ref] = None
+        again = self._again
+        while again and again[0][0] <= now_s:
+            held = again.popleft()[1]
+            if not held.is_over:
+                self._repeat(held)
+
+    def _repeat(self, held: Held) -> None:
+        """Say again what the server could not take."""
+        beat, held.beat_again = held.beat_again, None
+        if beat is not None:
+            self._beats.setdefault(held.ref, beat)
+        if held.finish is not None:
+            self._unsent.append(held)
+        elif beat is None:
+            self._confirm[held.ref] = None
+
+    def _take_started(self, now_s: float) -> list[task_pb2.TaskRef]:
+        taken = []
+        for ref in self._confirm:
+            is_exclusive = ref in self.exclusives
+            if is_exclusive:
+                self.exclusives.sent(ref, now_s)
+            taken.append(task_pb2.TaskRef(task_id=ref[0], attempt=ref[1], exclusive=is_exclusive))
+        self._confirm.clear()
+        return taken
+
+    def _take_beats(self, bytes_max: int, now_s: float) -> tuple[list[task_pb2.TaskBeat], int]:
+        taken: list[task_pb2.TaskBeat] = []
+        size = 0
+        while self._beats and size < bytes_max:
+            ref = next(iter(self._beats))
+            beat = self._beats.pop(ref)
+            size += beat.ByteSize()
+            self._sent_beats[ref] = beat
+            self.exclusives.beat_sent(ref, now_s)
+            taken.append(beat)
+        return taken, size
+
+    def _take_finished(self, bytes_max: int) -> list[task_pb2.TaskFinish]:
+        taken: list[task_pb2.TaskFinish] = []
+        unsent = self._unsent
+        size = 0
+        while unsent and size < bytes_max:
+            held = unsent.popleft()
+            finish = held.finish
+            if held.is_over or finish is None:
+                continue
+            size += held.size
+            taken.append(finish)
+        return taken
+
+    def _replace(self, held: Held, code: str, message: str) -> None:
+        """Let an attempt fail whose own end the server does not take as it is."""
+        assert held.finish is not None
+        if held.finish.kind == _SUCCEEDED:
+            self.completed_total -= 1
+            self.failed_total += 1
+        held.is_replaced = True
+        held.finish = _end(held.ref, _FAILED)
+        text = f"The server refused the end of this attempt ({code}): {message}"
+        held.finish.error.CopyFrom(make_error(text, code, ErrorCategory.DATA_QUALITY))
+        held.size = held.finish.ByteSize()
+
+    def _drop(self, held: Held) -> None:
+        held.is_over = True
+        ref = held.ref
+        del self._held[ref]
+        self.exclusives.drop(ref)
+        # Most attempts are in none of these.
+        for others in (self._waiting, self._confirm, self._beats):
+            if others:
+                others.pop(ref, None)
+        if self._sent_beats or self._passed_beats:
+            self._sent_beats.pop(ref, None)
+            self._passed_beats.pop(ref, None)
+
+
+def _end(ref: Ref, kind: task_pb2.FinishKind.ValueType) -> task_pb2.TaskFinish:
+    return task_pb2.TaskFinish(task_id=ref[0], attempt=ref[1], kind=kind)
+
+
+def _is_retryable(error: ErrorDetail) -> bool:
+    """Tell whether the same report may be taken later; of a lost incarnation the stream tells."""
+    spec = ERRORS.get(error.code)
+    return spec is None or spec.is_retryable or error.code == "worker_inactive"
+
+
+def _pause_s(error: ErrorDetail) -> float:
+    return max(AGAIN_S, error.retry_after_ms / 1_000)
+
+
+def _why(held: Held, now_s: float) -> StopReason:
+    """Return why the server has ended an attempt, as far as the worker can know."""
+    assert held.task is not None
+    took_ms = 1_000 * (now_s - held.delivered_at_s)
+    silent_ms = 1_000 * (now_s - max(held.beat_at_s, held.delivered_at_s))
+    is_too_long = 0 < held.task.start_to_close_ms * NEARLY <= took_ms
+    is_silent = 0 < held.task.heartbeat_timeout_ms * NEARLY <= silent_ms
+    return StopReason.TIMED_OUT if is_too_long or is_silent else StopReason.LOST_LEASE

@@ -1,0 +1,466 @@
+"""One registered worker: what it holds, its heartbeats, and what it lets the executor do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from tenure.core.worker.decide import OTHER_KEY
+from tenure.errors import (
+    ERRORS,
+    PermissionDenied,
+    TenureError,
+    Unauthenticated,
+    WorkerInactive,
+)
+from tenure.sdk.activity.context import StopReason
+from tenure.sdk.transport import refusal
+from tenure.sdk.transport.channel import Backoff, Link, Method
+from tenure.sdk.worker.connection import method
+from tenure.sdk.worker.connection.health_state import Vitals
+from tenure.sdk.worker.connection.held_attempts import Held, Ledger, Ref, Reports
+from tenure.sdk.worker.connection.timed_event import Bell
+from tenure.sdk.worker.connection.worker_heartbeat import Heart
+from tenure.sdk.worker.executor_protocol import Executor
+from tenure.v1 import task_pb2
+from tenure.v1 import task_service_pb2 as task_pb
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tenure.v1.error_pb2 import ErrorDetail
+
+log = logging.getLogger("tenure.worker")
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Item = TypeVar("Item", task_pb2.TaskRef, task_pb2.TaskBeat, task_pb2.TaskFinish)
+
+# After a suspend no timer of the loop is on time: the lease is looked at this often.
+WATCH_S: Final = 1.0
+# While exclusive work runs: nothing else tells that the machine was suspended.
+WATCH_EXCLUSIVE_S: Final = 0.1
+_LEAST_S: Final = 0.005
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker presents itself; checked by ``Worker``."""
+
+    namespace: str
+    queue: str
+    types: tuple[str, ...]
+    max_concurrent: int = 100
+    mode: str = "session"
+    version: str = ""
+    labels: dict[str, str] = {}
+    name: str = ""
+    lease_ms: int = 0
+    drain_deadline_ms: int = 300_000
+    wants_tokens: bool = False
+
+
+class Incarnation:
+    """A worker from its registration to its end; all of it happens on the connection's loop."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        setup: Setup,
+        link: Link,
+        executor: Executor,
+        heart: Heart,
+        vitals: Vitals,
+    ) -> None:
+        self.worker_id = worker_id
+        # What it was registered with, to do so again with another API key.
+        self.registration = workflow_pb.RegisterWorkerRequest()
+        self.setup = setup
+        self.link = link
+        self.heart = heart
+        self.vitals = vitals
+        self.ledger = Ledger()
+        self.bell = Bell()
+        self.clock = heart.clock
+        # The server knows that it drains: whatever is delivered from now on goes back.
+        self.is_draining = False
+        self.drain_deadline_at_s: float | None = None
+        self.drain_bell = Bell()
+        self.is_connected = False
+        # The server answers whether an exclusive attempt may start. One in poll mode always does.
+        self.holds_exclusive = True
+        self._watch_bell = Bell()
+        # The server has refused its API key since a drain was asked for.
+        self.is_denied = False
+        self._executor = executor
+        self._is_fenced = False
+        self._is_handed_back = False
+        # What an earlier incarnation was told to stop may still take its time to do so.
+        self._leftover_count = executor.active_count
+        self._wakes_at_s = -math.inf
+        self._has_warned = False
+
+    # -- Delivery
+
+    def deliver(self, tasks: Iterable[task_pb2.AssignedTask]) -> None:
+        """Start what was handed out; it waits while the lease may be over.
+
+        While the server does not know yet of a drain, what it gives to a worker that has handed
+        back everything waits as well: released at once, it would come back at once.
+        """
+        now_s = self.clock()
+        ledger = self.ledger
+        if not (self.heart.is_fenced or self.is_draining or self._is_handed_back):
+            exclusive_types = self._executor.exclusive_types
+            for task in tasks:
+                if exclusive_types and task.type in exclusive_types:
+                    self._deliver_exclusive(task, now_s)
+                elif ledger.begin(task, now_s):
+                    self._start(task)
+        else:
+            self._keep(tasks, now_s)
+        # Whoever waits for news does not know yet when these are to be confirmed.
+        if self.is_draining or ledger.next_at_s() < self._wakes_at_s:
+            self.bell.ring()
+
+    async def wait_for_news(self, seconds: float = math.inf) -> None:
+        """Wait until there is something to say, or for so long."""
+        self._wakes_at_s = min(self.clock() + seconds, self.ledger.next_at_s())
+        await self.bell.wait(self._wakes_at_s - self.clock())
+        self._wakes_at_s = -math.inf
+
+    def _keep(self, tasks: Iterable[task_pb2.AssignedTask], now_s: float) -> None:
+        for task in tasks:
+            held = self.ledger.deliver(task, now_s)
+            if held is None:
+                continue
+            if self.is_draining:
+                self.ledger.release(held.ref)
+            else:
+                self.ledger.wait(held)
+
+    def _deliver_exclusive(self, task: task_pb2.AssignedTask, now_s: float) -> None:
+        held = self.ledger.deliver(task, now_s)
+        if held is not None:
+            self._ask(held)
+
+    def _ask(self, held: Held) -> None:
+        """Start an exclusive attempt when the server knows that it is one."""
+        if self.holds_exclusive:
+            self.ledger.ask(held)
+            self.bell.ring()
+        else:
+            self._warn_of_old_server()
+            self._start(self.ledger.start(held, self.clock()))
+
+    def start_asked(self) -> None:
+        """Start what waits for the word of a server that will not give it."""
+        for held in self.ledger.take_asked():
+            self._ask(held)
+
+    def accepted(self, ref: Ref, *, is_exclusive: bool) -> None:
+        """Start an exclusive attempt of which the server knows now."""
+        now_s = self.clock()
+        held = self.ledger.accept(ref, now_s)
+        self.bell.ring()
+        if held is None:
+            return
+        if not is_exclusive:
+            self._warn_of_old_server()
+        if self.heart.is_fenced or self._is_handed_back:
+            self.ledger.exclusives.drop(ref)
+            self.ledger.wait(held)
+            return
+        self._start(self.ledger.start(held, now_s))
+        self._watch_bell.ring()
+
+    def _warn_of_old_server(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "The server at %s does not know exclusive activities: cut off from it, this worker "
+                "may run one for some seconds beside another worker. Update the server.",
+                self.link.target,
+            )
+
+    def _start(self, task: task_pb2.AssignedTask) -> None:
+        try:
+            self._executor.start(task)
+        except Exception:
+            # Execution reports every failure of a task; this is one of our own.
+            log.exception("Task %s could not be started and is handed back.", task.task_id)
+            self.ledger.release((task.task_id, task.attempt))
+            self.bell.ring()
+
+    def cancel(self, refs: Iterable[Ref]) -> None:
+        """Cancel attempts as a user asked."""
+        for ref in refs:
+            if self.ledger.cancel(ref):
+                self._executor.stop(*ref, StopReason.CANCELLED)
+        self.bell.ring()
+
+    def stop(self, refs: Iterable[task_pb2.TaskRef]) -> None:
+        """Stop attempts that are not this worker's any more."""
+        now_s = self.clock()
+        for each in refs:
+            ref = (each.task_id, each.attempt)
+            self._stop(ref, self.ledger.stop(ref, now_s))
+        self.bell.ring()
+
+    def _stop(self, ref: Ref, reason: StopReason | None) -> None:
+        if reason is not None:
+            self._executor.stop(*ref, reason)
+
+    # -- Answers to reports
+
+    def answered(self, ref: Ref, error: ErrorDetail | None) -> None:
+        """Take the answer to the end of an attempt."""
+        if error is None:
+            self.ledger.acknowledge(ref)
+        else:
+            self.ledger.answered(ref, error, self.clock())
+
+    def refused(self, ref: Ref, error: ErrorDetail) -> None:
+        """Take the refusal of a confirmation or a heartbeat."""
+        reason = self.ledger.refused(ref, error, self.clock())
+        self._stop(ref, reason)
+        if reason is None and error.code in {"invalid_argument", "payload_too_large"}:
+            log.warning("A heartbeat of task %s was refused: %s", ref[0], error.message)
+
+    # -- The lease
+
+    def renewed(self) -> None:
+        """The lease is certain again: start what has waited for it."""
+        if self._is_fenced:
+            self._is_fenced = False
+            log.info("Worker %s has renewed its lease and goes on.", self.worker_id)
+        if not self._is_handed_back:
+            now_s = self.clock()
+            for held in self.ledger.take_waiting():
+                if held.task is not None and held.task.type in self._executor.exclusive_types:
+                    self._ask(held)
+                else:
+                    self._start(self.ledger.start(held, now_s))
+
+    async def watch(self) -> None:
+        """Look at the lease: as soon as it may be over, nothing that is exclusive goes on."""
+        while True:
+            await self._watch_bell.wait(self._watch_again_in_s())
+            self._count_leftovers()
+            for ref in self.ledger.exclusives.overdue(self.clock()):
+                self.ledger.exclusives.drop(ref)
+                log.warning("Exclusive task %s is out of time and is stopped.", ref[0])
+                self._executor.time_out(*ref)
+            if self.heart.is_fenced and not self._is_fenced:
+                self._is_fenced = True
+                log.warning(
+                    "Worker %s has heard from no server for so long that its lease may be over: "
+                    "it starts nothing new and stops exclusive activities.",
+                    self.worker_id,
+                )
+                self._executor.stop_exclusive()
+
+    @property
+    def exclusive_count(self) -> int:
+        """How many exclusive attempts still run."""
+        return self._executor.exclusive_count
+
+    def _watch_again_in_s(self) -> float:
+        in_s = self.heart.fenced_in_s or WATCH_S
+        exclusives = self.ledger.exclusives
+        if exclusives.is_any_running:
+            in_s = min(in_s, exclusives.fence_at_s() - self.clock(), WATCH_EXCLUSIVE_S)
+        return min(WATCH_S, max(in_s, _LEAST_S))
+
+    @property
+    def active_count(self) -> int:
+        """How many slots are taken."""
+        return self._executor.active_count
+
+    def _count_leftovers(self) -> None:
+        if self._leftover_count:
+            others = max(0, self._executor.active_count - len(self.ledger))
+            self._leftover_count = min(self._leftover_count, others)
+            self.bell.ring()
+
+    @property
+    def window(self) -> int:
+        """How many attempts it can hold: a slot that an earlier one still takes is none."""
+        taken = max(self.vitals.stuck_count, self._leftover_count)
+        return max(0, self.setup.max_concurrent - taken)
+
+    # -- Calls
+
+    async def ask(
+        self, which: Method[Request, Response], request: Request, *, timeout_s: float
+    ) -> Response:
+        """Call once; with a new API key the worker makes itself known before."""
+        try:
+            return await self.link.ask(which, request, timeout_s=timeout_s)
+        except WorkerInactive as over:
+            await self.register_again(over)
+        return await self.link.ask(which, request, timeout_s=timeout_s)
+
+    async def register_again(self, over: WorkerInactive | None = None) -> None:
+        """Let the worker belong to the present API key; what it holds goes on.
+
+        ``over`` is the refusal that asks for it; any other one is raised as it is.
+        """
+        if over is not None and reason_of(over) != OTHER_KEY:
+            raise over
+        await self.link.ask(method.REGISTER, self.registration, timeout_s=method.CALL_S)
+        log.info("Worker %s is registered with a new API key.", self.worker_id)
+
+    # -- The end
+
+    def begin_drain(self, deadline_in_s: float | None = None) -> None:
+        """Take note that the server hands out nothing more to this worker."""
+        if deadline_in_s is not None:
+            self.drain_deadline_at_s = self.clock() + deadline_in_s
+        if not self.is_draining:
+            self.is_draining = True
+            self.ledger.hand_back_waiting()
+            self.bell.ring()
+        self.drain_bell.ring()
+
+    @property
+    def is_drained(self) -> bool:
+        """Tell whether a drain has nothing left to wait for."""
+        return self.is_draining and not self.ledger
+
+    def hand_back(self) -> None:
+        """Hand back everything that has not ended."""
+        self._is_handed_back = True
+        self.ledger.hand_back_waiting()
+        self._executor.hand_back()
+        self.bell.ring()
+
+    def abandon(self) -> None:
+        """The incarnation is over: what has not ended is stopped, the rest may still count."""
+        for ref in self.ledger.abandon():
+            self._executor.stop(*ref, StopReason.LOST_LEASE)
+
+    async def deregister(self, *, drain_ms: int = 0) -> None:
+        """Begin a drain, or end for good; asked until somebody answers."""
+        request = workflow_pb.DeregisterWorkerRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, drain=bool(drain_ms)
+        )
+        if drain_ms:
+            request.drain_deadline.CopyFrom(method.duration(drain_ms))
+        backoff = Backoff()
+        while True:
+            try:
+                await self.ask(method.DEREGISTER, request, timeout_s=method.CALL_S)
+            except TenureError as error:
+                if not is_passing(error):
+                    raise
+                await asyncio.sleep(backoff.next_s(error))
+            else:
+                return
+
+    async def settle(self) -> None:
+        """Report the ends that nobody has acknowledged, until all are answered."""
+        backoff = Backoff()
+        self.ledger.send_again()
+        while self.ledger:
+            reports = self.ledger.take(self.clock())
+            if reports is None:
+                await self.wait_for_news()
+                continue
+            try:
+                await self.report(reports)
+            except TenureError as error:
+                self.ledger.restart(reports)
+                if not is_passing(error):
+                    raise
+                await asyncio.sleep(backoff.next_s(error))
+
+    # -- Reports as calls of their own
+
+    async def report(self, reports: Reports) -> None:
+        """Report by calls: what is started, then what beats, then what is finished."""
+        if reports.started:
+            await _each(self._start_tasks, reports.started, self.refused)
+        if reports.beats:
+            await _each(self._beat_tasks, reports.beats, self.refused)
+        if reports.finished:
+            await _each(self._finish_tasks, reports.finished, self.answered)
+
+    async def _start_tasks(self, items: Sequence[task_pb2.TaskRef]) -> None:
+        request = task_pb.StartTasksRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
+        )
+        answer = await self.ask(method.START_TASKS, request, timeout_s=method.CALL_S)
+        self._take_results(
+            items,
+            answer.results,
+            lambda ref, result: self.accepted(ref, is_exclusive=result.exclusive),
+        )
+
+    async def _beat_tasks(self, items: Sequence[task_pb2.TaskBeat]) -> None:
+        request = task_pb.HeartbeatTasksRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
+        )
+        answer = await self.ask(method.HEARTBEAT_TASKS, request, timeout_s=method.CALL_S)
+        self._take_results(
+            items, answer.results, lambda ref, _: self.ledger.exclusives.beat_accepted(ref)
+        )
+
+    def _take_results(
+        self,
+        items: Iterable[task_pb2.TaskRef | task_pb2.TaskBeat],
+        results: Iterable[task_pb.ReportResult],
+        accept: Callable[[Ref, task_pb.ReportResult], None],
+    ) -> None:
+        for item, result in zip(items, results, strict=True):
+            ref = (item.task_id, item.attempt)
+            if result.HasField("error"):
+                self.refused(ref, result.error)
+                continue
+            if result.should_cancel:
+                self.cancel([ref])
+            accept(ref, result)
+
+    async def _finish_tasks(self, items: Sequence[task_pb2.TaskFinish]) -> None:
+        request = task_pb.FinishTasksRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
+        )
+        answer = await self.ask(method.FINISH_TASKS, request, timeout_s=method.CALL_S)
+        for item, result in zip(items, answer.results, strict=True):
+            error = result.error if result.HasField("error") else None
+            self.answered((item.task_id, item.attempt), error)
+
+
+async def _each(
+    send: Callable[[Sequence[Item]], Awaitable[None]],
+    items: Sequence[Item],
+    refuse: Callable[[Ref, ErrorDetail], None],
+) -> None:
+    """Report together; when the whole is refused for one of them, each alone."""
+    try:
+        await send(items)
+    except TenureError as error:
+        if is_passing(error) or is_denied(error) or isinstance(error, WorkerInactive):
+            raise
+        if len(items) == 1:
+            ref = (items[0].task_id, items[0].attempt)
+            refuse(ref, ErrorDetail(code=error.code, message=error.message))
+            return
+        for item in items:
+            await _each(send, [item], refuse)
+
+
+def is_passing(error: TenureError) -> bool:
+    """Tell whether the same call may be answered otherwise a little later."""
+    return ERRORS[error.code].is_retryable or refusal.is_silence(error)
+
+
+def is_denied(error: TenureError) -> bool:
+    """Tell whether the server does not take the API key: that says nothing of what was sent."""
+    return isinstance(error, Unauthenticated | PermissionDenied)
+
+
+def reason_of(over: WorkerInactive) -> str:
+    """Return why an incarnation is over, in the server's word."""
+    return str(over.fields.get("reason", "unknown"))

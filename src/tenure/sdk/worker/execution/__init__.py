@@ -1,0 +1,1 @@
+"""The execution of attempts: in the user's loop, in threads and in child processes."""

@@ -1,0 +1,195 @@
+"""One attempt in the words of the wire: what user code gets of it, and how it ended.
+
+Used where the activity runs, in the worker and in its child processes alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final
+
+from tenure.core.limits import PAYLOAD_BYTES_MAX
+from tenure.core.task.retry import ErrorCategory
+from tenure.sdk import failure
+from tenure.sdk.activity.context import CompletesLater, Info, StopReason
+from tenure.sdk.activity.definition import Activity
+from tenure.sdk.payload import Converter, Payload, PayloadError
+from tenure.v1 import task_pb2
+
+SUCCEEDED: Final = task_pb2.FINISH_KIND_SUCCEEDED
+FAILED: Final = task_pb2.FINISH_KIND_FAILED
+CANCELLED: Final = task_pb2.FINISH_KIND_CANCELLED
+RELEASED: Final = task_pb2.FINISH_KIND_RELEASED
+DEFERRED: Final = task_pb2.FINISH_KIND_DEFERRED
+
+Ending = task_pb2.TaskFinish | None
+"""How user code ended; None if it let the stop through that was raised inside of it."""
+
+
+class BadInputError(Exception):
+    """The input is not what the parameters of the activity say."""
+
+
+class BadResultError(Exception):
+    """The activity returned what cannot be sent."""
+
+
+class BadSetupError(Exception):
+    """The activity cannot be run here at all."""
+
+
+# Whose fault it is, when no code of the activity has failed. None of them is helped by a retry.
+_OURS: Final[dict[type[BaseException], task_pb2.ErrorCategory.ValueType]] = {
+    BadInputError: task_pb2.ERROR_CATEGORY_DATA_QUALITY,
+    BadResultError: task_pb2.ERROR_CATEGORY_USER_CODE,
+    BadSetupError: task_pb2.ERROR_CATEGORY_CONFIGURATION,
+}
+
+
+def info_of(task: task_pb2.AssignedTask, namespace: str, worker_id: str) -> Info:
+    """Return an attempt as its activity sees it."""
+    return Info(
+        task_id=task.task_id,
+        attempt=task.attempt,
+        type=task.type,
+        queue=task.task_queue,
+        namespace=namespace,
+        worker_id=worker_id,
+        failure_count=task.failure_count,
+        maximum_attempts=task.maximum_attempts,
+        priority=task.priority,
+        labels=dict(task.labels),
+        start_to_close_ms=task.start_to_close_ms,
+        schedule_to_close_ms=task.schedule_to_close_ms,
+        heartbeat_timeout_ms=task.heartbeat_timeout_ms,
+        heartbeat_interval_ms=task.heartbeat_interval_ms,
+        cancel_grace_ms=task.cancel_grace_period_ms,
+        created_at_ms=task.created_at_ms,
+        handed_at_ms=task.handed_at_ms,
+        deadline_at_ms=task.deadline_at_ms,
+        task_token=task.task_token,
+        user_key=task.idempotency_key,
+        run_id=task.run_id,
+        parent_id=task.parent_id,
+    )
+
+
+def details_of(task: task_pb2.AssignedTask) -> bytes | None:
+    """Return what an earlier attempt has left, if it has."""
+    return task.heartbeat_details if task.HasField("heartbeat_details") else None
+
+
+def arguments_of(
+    task: task_pb2.AssignedTask, activity: Activity[..., Any], converter: Converter
+) -> dict[str, Any]:
+    """Return the arguments of a task; raise ``BadInputError`` for those that do not fit."""
+    try:
+        return activity.signature.decode(converter, Payload(task.encoding, task.input))
+    except PayloadError as error:
+        raise BadInputError(f"The input of activity {activity.name} is wrong. {error}") from error
+
+
+def succeeded(
+    task: task_pb2.AssignedTask, result: object, converter: Converter
+) -> task_pb2.TaskFinish:
+    """Return a success, or the failure to send the result."""
+    return returned(task, lambda: converter.encode(result), converter)
+
+
+def returned(
+    task: task_pb2.AssignedTask, make: Callable[[], Payload], converter: Converter
+) -> task_pb2.TaskFinish:
+    """Return a success with the payload that ``make`` makes, or the failure to make it."""
+    try:
+        payload = make()
+        if len(payload.data) > PAYLOAD_BYTES_MAX:
+            message = (
+                f"It has {len(payload.data):,} bytes, and {PAYLOAD_BYTES_MAX:,} are allowed: "
+                "store it elsewhere and return where it is."
+            )
+            raise PayloadError(message)  # noqa: TRY301 (both problems have one answer)
+    except PayloadError as error:
+        problem = BadResultError(f"The activity ran, but its result cannot be sent. {error}")
+        problem.__cause__ = error
+        return ended_by(task, problem, converter)
+    except Exception as error:  # noqa: BLE001 (a codec of a user may raise anything)
+        return ended_by(task, error, converter)
+    finish = task_pb2.TaskFinish(
+        task_id=task.task_id, attempt=task.attempt, kind=SUCCEEDED, output=payload.data
+    )
+    if payload.encoding != task.encoding:
+        finish.output_encoding = payload.encoding
+    return finish
+
+
+def ended_by(
+    task: task_pb2.AssignedTask, error: BaseException, converter: Converter
+) -> task_pb2.TaskFinish:
+    """Return what an exception that left the activity means."""
+    if isinstance(error, CompletesLater):
+        return ended_as(task, DEFERRED)
+    _skip_own_frames(error)
+    try:
+        wire = failure.to_wire(error, converter)
+    except Exception as problem:  # noqa: BLE001 (what it carries may be anything)
+        message = f"The failure itself cannot be shown: {type(problem).__name__}"
+        wire = failure.make_error(message, "Unspeakable", ErrorCategory.USER_CODE)
+    category = _OURS.get(type(error))
+    if category is not None:
+        wire.type = type(error).__name__.removesuffix("Error")
+        wire.category = category
+        wire.retryable = False
+    if len(wire.details) > PAYLOAD_BYTES_MAX:
+        # The failure is worth more than what came with it.
+        wire.details = converter.encode_details(("The details were too large to be sent.",))
+    return failed(task, wire)
+
+
+def failed(task: task_pb2.AssignedTask, error: task_pb2.TaskError) -> task_pb2.TaskFinish:
+    """Return a failure."""
+    return task_pb2.TaskFinish(task_id=task.task_id, attempt=task.attempt, kind=FAILED, error=error)
+
+
+def ended_as(
+    task: task_pb2.AssignedTask, kind: task_pb2.FinishKind.ValueType
+) -> task_pb2.TaskFinish:
+    """Return an end that needs no more words."""
+    return task_pb2.TaskFinish(task_id=task.task_id, attempt=task.attempt, kind=kind)
+
+
+def report_of(
+    task: task_pb2.AssignedTask, ending: Ending, reason: StopReason | None, *, is_over: bool
+) -> Ending:
+    """Return what the server is told of an attempt that was to stop for a reason, if anything.
+
+    ``is_over`` says that the server has ended the attempt itself and waits for no report.
+    """
+    if is_over:
+        return None
+    if ending is not None and ending.kind != FAILED:
+        # It came to its end in spite of the stop; the server decides what that still counts.
+        return ending
+    if reason is StopReason.CANCELLED:
+        return ending or ended_as(task, CANCELLED)
+    if reason is StopReason.TIMED_OUT:
+        message = "The attempt took longer than it may (start_to_close); its worker stopped it."
+        return failed(task, failure.make_error(message, "TimedOut", ErrorCategory.TIMEOUT))
+    if reason is None:
+        assert ending is not None, "only a stop can be let through"
+        return ending
+    # Whatever failed on the way out, nobody is to blame: another worker starts again.
+    return ended_as(task, RELEASED)
+
+
+def _skip_own_frames(error: BaseException) -> None:
+    """Begin the trace where the user's code begins."""
+    first: TracebackType | None = error.__traceback__
+    while first is not None and _is_own(first):
+        first = first.tb_next
+    if first is not None:
+        error.__traceback__ = first
+
+
+def _is_own(trace: TracebackType) -> bool:
+    return str(trace.tb_frame.f_globals.get("__name__", "")).startswith("tenure.sdk.")

@@ -1,0 +1,257 @@
+"""Executes attempts: hands each to its runner, keeps its time, and ends what does not give way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from tenure.core.limits import EXCLUSIVE_KILL_MS
+from tenure.sdk.activity.context import StopReason
+from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.registry import Registry
+from tenure.sdk.payload import Converter
+from tenure.sdk.worker.execution import attempt
+from tenure.sdk.worker.execution.async_runner import AsyncRunner
+from tenure.sdk.worker.execution.execution import Execution, Site
+from tenure.sdk.worker.execution.process_runner import ProcessRunner
+from tenure.sdk.worker.execution.thread_runner import ThreadRunner
+from tenure.sdk.worker.execution.watchdog import Watchdog
+from tenure.sdk.worker.executor_protocol import Reporter
+from tenure.v1 import task_pb2
+
+# Timeouts are in seconds, and every execution is looked at: 1,000 of them take half a millisecond.
+_SWEEP_S: Final = 0.1
+# What does not stop is killed in the sweep after this: the server counts on it.
+_EXCLUSIVE_GRACE_S: Final = EXCLUSIVE_KILL_MS / 1_000 - _SWEEP_S
+# By these the server has ended the attempt itself, and waits for no report.
+_OVER: Final = frozenset({StopReason.TIMED_OUT, StopReason.LOST_LEASE})
+_log = logging.getLogger("tenure.worker")
+
+
+class ExecutionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker executes.
+
+    ``max_processes`` 0 is one per processor. At a hand-back each activity gets its own cancel
+    grace to clean up, but no more than ``hand_back_grace_ms``.
+    """
+
+    namespace: str = "default"
+    max_concurrent: int = 100
+    max_processes: int = 0
+    hand_back_grace_ms: int = 5_000
+    clock: Callable[[], float] = time.monotonic
+
+
+class _Runner(Protocol):
+    """Where attempts run."""
+
+    def execution(
+        self, site: Site, task: task_pb2.AssignedTask, activity: Activity[..., Any]
+    ) -> Any: ...  # noqa: ANN401 (each has its own kind, and gets it back)
+
+    def submit(self, execution: Any) -> None: ...  # noqa: ANN401 (the same)
+
+
+class TaskExecutor:
+    """The executor of a worker; lives on the loop of the connection, where it is made.
+
+    ``user_loop`` is where async activities run. Activities run in copies of ``context``.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        converter: Converter,
+        reporter: Reporter,
+        user_loop: asyncio.AbstractEventLoop,
+        settings: ExecutionSettings = ExecutionSettings(),  # noqa: B008 (immutable)
+        *,
+        context: Context | None = None,
+    ) -> None:
+        """Start watching the user's loop; threads and processes start when they are needed."""
+        self._registry = registry
+        self._reporter = reporter
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._site = Site(
+            converter=converter,
+            reporter=reporter,
+            on_late=self._on_late,
+            namespace=settings.namespace,
+            clock=settings.clock,
+        )
+        self._live = self._site.live
+        # Not live any more, and still taking a slot.
+        self._abandoned: set[Execution] = set()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._is_handing_back = False
+        self.exclusive_types = frozenset(
+            each for each in registry.types if registry.get(each).traits.is_exclusive
+        )
+        context = context or copy_context()
+        limit = settings.max_concurrent
+        self._threads = ThreadRunner(limit, context)
+        self._processes = ProcessRunner(settings.max_processes or min(limit, _processor_count()))
+        self._runners: dict[str, _Runner] = {
+            "loop": AsyncRunner(user_loop, context),
+            "thread": self._threads,
+            "process": self._processes,
+        }
+        self._watchdog = Watchdog(user_loop, reporter.loop_lag, self._async_names, settings.clock)
+        self._watchdog.start()
+
+    @property
+    def active_count(self) -> int:
+        """How many slots are taken, by abandoned threads too."""
+        return len(self._live) + len(self._abandoned)
+
+    @property
+    def exclusive_count(self) -> int:
+        """How many exclusive attempts still run, abandoned ones too."""
+        return sum(each.is_exclusive for each in (*self._live.values(), *self._abandoned))
+
+    @property
+    def worker_id(self) -> str:
+        """For which worker the activities run."""
+        return self._site.worker_id
+
+    @worker_id.setter
+    def worker_id(self, worker_id: str) -> None:
+        self._site.worker_id = worker_id
+
+    @property
+    def is_fenced(self) -> Callable[[], bool]:
+        """Tells whether the lease may be over."""
+        return self._site.is_fenced
+
+    @is_fenced.setter
+    def is_fenced(self, is_fenced: Callable[[], bool]) -> None:
+        self._site.is_fenced = is_fenced
+
+    def start(self, task: task_pb2.AssignedTask) -> None:
+        """Run an attempt; its end is reported whatever happens."""
+        activity = self._registry.find(task.type)
+        if activity is None or self._is_handing_back:
+            if activity is None:
+                _log.error("task %s has the unknown type %s: released", task.task_id, task.type)
+            self._reporter.finish(attempt.ended_as(task, attempt.RELEASED))
+            return
+        runner = self._runners[activity.traits.where]
+        execution: Execution = runner.execution(self._site, task, activity)
+        if self._live.setdefault(execution.ref, execution) is not execution:
+            # The same delivery once more.
+            return
+        runner.submit(execution)
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep)
+
+    def stop(self, task_id: str, attempt: int, reason: StopReason) -> None:
+        """Ask an attempt to stop; what does not give way within its grace is abandoned."""
+        execution = self._live.get((task_id, attempt))
+        if execution is not None:
+            is_over = reason in _OVER
+            execution.is_over = execution.is_over or is_over
+            is_urgent = is_over and execution.is_exclusive
+            execution.stop(reason, grace_s=_EXCLUSIVE_GRACE_S if is_urgent else None)
+
+    def stop_exclusive(self) -> None:
+        """Stop what must not run when the lease may be over.
+
+        It is released: if the lease has survived, another worker starts it again.
+        """
+        for execution in list(self._live.values()):
+            if execution.is_exclusive:
+                execution.stop(StopReason.LOST_LEASE, grace_s=_EXCLUSIVE_GRACE_S)
+
+    def time_out(self, task_id: str, attempt: int) -> None:
+        """Stop an exclusive attempt whose time is over as far as this worker can know."""
+        execution = self._live.get((task_id, attempt))
+        if execution is not None:
+            execution.stop(StopReason.TIMED_OUT, grace_s=_EXCLUSIVE_GRACE_S)
+
+    def hand_back(self) -> None:
+        """Stop everything because the worker ends; what has not ended is released."""
+        self._is_handing_back = True
+        grace_s = self._settings.hand_back_grace_ms / 1_000
+        for execution in list(self._live.values()):
+            execution.stop(StopReason.WORKER_SHUTDOWN, grace_s=grace_s)
+
+    async def close(self) -> None:
+        """End threads and processes; what still runs is neither waited for nor reported."""
+        self._is_handing_back = True
+        self._watchdog.stop()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for execution in list(self._live.values()):
+            execution.take()
+            execution.stop(StopReason.WORKER_SHUTDOWN)
+        for execution in self._abandoned:
+            execution.forsake()
+        self._threads.close()
+        await asyncio.to_thread(self._processes.close)
+
+    def _sweep(self) -> None:
+        """Look at every execution: a heartbeat may be due, its time over, or its grace."""
+        now_s = self._site.clock()
+        for execution in list(self._live.values()):
+            execution.tick()
+            if execution.grace_ends_at_s is not None:
+                if now_s >= execution.grace_ends_at_s:
+                    self._abandon(execution)
+            elif execution.deadline_at_s is not None and now_s >= execution.deadline_at_s:
+                execution.stop(StopReason.TIMED_OUT)
+        self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep) if self._live else None
+
+    def _abandon(self, execution: Execution) -> None:
+        """End an attempt whose code has not given way within its grace."""
+        if execution.force() or not execution.take():
+            return
+        self._abandoned.add(execution)
+        _log.warning(
+            "activity %s of task %s does not stop (%s): abandoned, its slot stays taken",
+            execution.activity.name,
+            execution.ref[0],
+            execution.stop_reason,
+        )
+        # After a cancel it is the server that says so: CANCEL_TIMEOUT. It cannot say so to a worker
+        # that ends. Exclusive work is handed back when it has really ended, or with the lease.
+        is_cancel = execution.stop_reason is StopReason.CANCELLED
+        if self._is_handing_back if is_cancel else not execution.is_exclusive:
+            execution.report(None)
+            execution.is_reported = True
+        self._reporter.stuck(len(self._abandoned))
+
+    def _on_late(self, execution: Execution) -> None:
+        """Hear that abandoned code has ended after all; from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._free, execution)
+        except RuntimeError:
+            # The connection is closed, and the slot with it.
+            return
+
+    def _free(self, execution: Execution) -> None:
+        if execution in self._abandoned:
+            self._abandoned.discard(execution)
+            if execution.is_exclusive and not execution.is_reported:
+                execution.report(execution.late_ending)
+            self._reporter.stuck(len(self._abandoned))
+
+    def _async_names(self) -> list[str]:
+        """Return which async activities run."""
+        live = list(self._live.values())
+        return sorted({each.activity.name for each in live if each.activity.traits.where == "loop"})
+
+
+def _processor_count() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

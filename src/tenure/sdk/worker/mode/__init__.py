@@ -1,0 +1,1 @@
+"""How a worker is connected: one stream with frames both ways, or long polls."""

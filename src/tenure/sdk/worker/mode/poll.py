@@ -1,0 +1,161 @@
+"""The poll mode: long polls, heartbeats and reports as calls of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInactive
+from tenure.sdk.worker.connection import method
+from tenure.sdk.worker.connection.incarnation import Incarnation
+from tenure.sdk.worker.connection.outage import Outage
+from tenure.sdk.worker.connection.task_race import run_together
+from tenure.sdk.worker.connection.timed_event import Bell
+from tenure.v1 import workflow_service_pb2 as pb
+
+# Shorter than the idle timeout of common proxies; an answer may take a little longer.
+POLL_MS: Final = 20_000
+# What is written at once is started together; a full worker looks again this often at least.
+FULL_S: Final = 1.0
+
+
+class PollMode:
+    """Polls, beats and reports for one incarnation, until that is drained or over."""
+
+    def __init__(self, incarnation: Incarnation, outage: Outage) -> None:
+        self._me = incarnation
+        self._outage = outage
+        self._room = Bell()
+
+    async def serve(self) -> None:
+        """Return when a drain is done; ``WorkerInactive`` says that the incarnation is over."""
+        await run_together(self._work, lambda: self._again(self._beat))
+
+    async def _work(self) -> None:
+        """Poll until a drain begins, and report until nothing is left."""
+        polling = asyncio.ensure_future(self._poll_until_draining())
+        try:
+            while not self._me.is_drained or not polling.done():
+                if polling.done():
+                    polling.result()
+                await self._again_once(self._report)
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+
+    async def _again(self, once: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._again_once(once)
+
+    async def _again_once(self, once: Callable[[], Awaitable[None]]) -> None:
+        """Do it once; when nobody answers, wait a little."""
+        try:
+            await once()
+        except WorkerInactive:
+            raise
+        except TenureError as error:
+            self._me.is_connected = False
+            await asyncio.sleep(self._outage.pause_s(error))
+
+    def _heard(self) -> None:
+        self._me.is_connected = True
+        self._outage.over()
+
+    # -- Polls
+
+    async def _poll_until_draining(self) -> None:
+        me = self._me
+        try:
+            while not me.is_draining:
+                await self._again_once(self._poll)
+        finally:
+            me.bell.ring()
+
+    async def _poll(self) -> None:
+        me = self._me
+        free = me.window - len(me.ledger)
+        if free <= 0 or me.heart.is_fenced:
+            await self._room.wait(FULL_S)
+            return
+        request = pb.PollActivityRequest(
+            namespace_id=me.setup.namespace,
+            worker_id=me.worker_id,
+            task_queue=me.setup.queue,
+            supported_workflow_types=me.setup.types,
+            max_tasks=free,
+            wait=method.duration(POLL_MS),
+        )
+        try:
+            timeout_s = POLL_MS / 1_000 + method.CALL_S
+            answer = await me.ask(method.POLL, request, timeout_s=timeout_s)
+        except WorkerDraining:
+            me.begin_drain()
+            return
+        self._heard()
+        me.deliver(answer.tasks)
+
+    # -- Heartbeats
+
+    async def _beat(self) -> None:
+        me, heart = self._me, self._me.heart
+        await asyncio.sleep(heart.due_in_s())
+        request = self._make_beat()
+        try:
+            answer = await me.ask(method.HEARTBEAT, request, timeout_s=heart.patience_s)
+        except TokenMismatch as error:
+            me.ledger.put_unbound(request.unbound_activities)
+            heart.mismatched(str(error.fields["current_token"]))
+            return
+        except TenureError:
+            me.ledger.put_unbound(request.unbound_activities)
+            heart.unanswered()
+            raise
+        heart.accepted(
+            answer.token,
+            lease_ms=answer.lease_duration.ToMilliseconds(),
+            interval_ms=answer.heartbeat_interval_ms,
+        )
+        self._heard()
+        me.stop(answer.stop)
+        me.cancel((each.task_id, each.attempt) for each in answer.cancel)
+        me.renewed()
+        self._room.ring()
+        if answer.should_drain:
+            me.begin_drain()
+
+    def _make_beat(self) -> pb.WorkerHeartbeatRequest:
+        me = self._me
+        me.heart.send()
+        held = me.ledger.held_refs() if me.heart.is_full else None
+        return pb.WorkerHeartbeatRequest(
+            namespace_id=me.setup.namespace,
+            worker_id=me.worker_id,
+            token=me.heart.token,
+            active_count=me.active_count,
+            total_completed=me.ledger.completed_total,
+            total_failed=me.ledger.failed_total,
+            loop_lag_ms=me.vitals.take_lag_ms(),
+            stuck_count=me.vitals.stuck_count,
+            unbound_activities=me.ledger.take_unbound(),
+            held_activities=None if held is None else pb.HeldActivities(items=held),
+        )
+
+    # -- Reports
+
+    async def _report(self) -> None:
+        """Report what there is, or wait until there is something."""
+        me = self._me
+        reports = me.ledger.take(me.clock())
+        if reports is None:
+            await me.wait_for_news()
+            return
+        try:
+            await me.report(reports)
+        except TenureError:
+            me.ledger.restart(reports)
+            raise
+        self._heard()
+        me.ledger.pass_beats()
+        me.ledger.settle_beats()
+        self._room.ring()
