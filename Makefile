@@ -73,7 +73,7 @@ proto: setup ## Make src/tenure/v1 from proto/tenure/v1.
 	rm -f src/tenure/v1/*_pb2*.py*
 	$(call PROTO_OUT,src)
 
-sync-client: setup ## Make src/tenure/sdk/client/sync_client.py from the asynchronous client.
+sync-client: setup ## Make src/tenure/sdk/sync_client.py from the asynchronous client.
 	$(BIN)/python -m tools.make_sync_client
 
 bench: setup ## Run the benchmarks, or one of them: make bench ONLY=engine

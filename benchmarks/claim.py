@@ -24,7 +24,7 @@ from benchmarks.flow import backlog_flow, open_callers
 from benchmarks.load import INPUT, NAMESPACE, QUEUE, SPEC, TYPE, open_engine
 from benchmarks.switch import BY_CLAIM, measure_beside_snapshot
 from tenure.core.task.record import Task
-from tenure.engine.claim.position import Marks
+from tenure.engine.claim.position import ClaimPositions
 from tenure.engine.engine import Engine
 from tenure.store import statement
 from tenure.store.table import codec
@@ -131,7 +131,7 @@ async def _look(
 ) -> None:
     """Count the buffers of a first claim and of the next, of one task and of many."""
     for amount in (1, AMOUNT):
-        marks = Marks(is_on=True)
+        marks = ClaimPositions(is_on=True)
         head = marks.demands(KEY, amount, 1)
         tasks = await _claim(engine, head)
         assert len(tasks) == amount, f"{len(tasks)} tasks instead of {amount}"

@@ -1,4 +1,4 @@
-"""Makes ``tenure/sdk/client/sync_client.py`` from the public signatures of the asynchronous client.
+"""Makes ``tenure/sdk/sync_client.py`` from the public signatures of the asynchronous client.
 
 >>> python -m tools.make_sync_client            # write it
 >>> python -m tools.make_sync_client --check    # fail if it is not what would be written
@@ -15,7 +15,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
 SOURCES: Final = ("handle", "completion", "client")
-TARGET: Final = ROOT / "src" / "tenure" / "sdk" / "client" / "sync_client.py"
+TARGET: Final = ROOT / "src" / "tenure" / "sdk" / "sync_client.py"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # How names of the asynchronous side are called on this one.
@@ -36,7 +36,7 @@ DOC_CHANGES: Final = (
 # is loaded before the first call: a process may be forked until then.
 LOADED: Final = {
     *("Any", "Generic", "ParamSpec", "Self", "TypeVar", "Unpack", "overload"),
-    *("Anchor", "Inbox", "builtins"),
+    *("Anchor", "CallInbox", "builtins"),
 }
 HEAD: Final = '''"""The synchronous client. Made by ``make sync-client``; do not edit.
 
@@ -89,7 +89,7 @@ def make_imports(trees: list[ast.Module], body: str) -> str:
     places = {
         "Iterator": "collections.abc",
         "Anchor": "tenure.sdk.transport.connection_thread",
-        "Inbox": "tenure.sdk.transport.connection_thread",
+        "CallInbox": "tenure.sdk.transport.connection_thread",
         "TYPE_CHECKING": "typing",
         "TypeVar": "typing",
         "ParamSpec": "typing",
@@ -184,7 +184,7 @@ def make_method(owner: str, item: Function) -> str:
     has_callback = "on_progress" in [each.arg for each in item.args.kwonlyargs]
     source = "client" if owner == "Client" else "self._part._at(client)"
     given = forwarded(item.args)
-    start = "    inbox = Inbox()\n" if has_callback else ""
+    start = "    inbox = CallInbox()\n" if has_callback else ""
     for name in (each.arg for each in item.args.args if f"(*{each.arg},)" in given):
         # Before the lambda: that runs in the other thread.
         start += f"    {name} = (*{name},)\n"

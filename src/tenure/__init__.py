@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tenure.sdk.activity.definition import Activity, Call
     from tenure.sdk.activity.option import RetryPolicy
     from tenure.sdk.client import Client, Completion, Handle, TaskInfo
-    from tenure.sdk.client.sync_client import SyncClient, SyncCompletion, SyncHandle
     from tenure.sdk.failure import (
         ApplicationError,
         CancelTimedOut,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         WorkerSuperseded,
     )
     from tenure.sdk.payload import Codec, Payload, PayloadError
+    from tenure.sdk.sync_client import SyncClient, SyncCompletion, SyncHandle
     from tenure.sdk.transport.tls import TLS
     from tenure.sdk.worker.worker import Worker
 
@@ -53,9 +53,9 @@ _HOME = {
     "RetryPolicy": "tenure.sdk.activity.option",
     "StopReason": "tenure.sdk.activity.context",
     "Stopped": "tenure.sdk.activity.context",
-    "SyncClient": "tenure.sdk.client.sync_client",
-    "SyncCompletion": "tenure.sdk.client.sync_client",
-    "SyncHandle": "tenure.sdk.client.sync_client",
+    "SyncClient": "tenure.sdk.sync_client",
+    "SyncCompletion": "tenure.sdk.sync_client",
+    "SyncHandle": "tenure.sdk.sync_client",
     "TaskCancelled": "tenure.sdk.failure",
     "TaskFailed": "tenure.sdk.failure",
     "TaskInfo": "tenure.sdk.client",

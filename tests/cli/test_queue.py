@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tenure.api.http.view import QueueItem
-from tenure.cli.show.view import QueueView
+from tenure.cli.show.view import ShownQueue
 from tests.cli.conftest import Run, read
 
 
@@ -53,7 +53,7 @@ def test_a_limit_that_is_no_limit_is_refused(run: Run, queue: str, limit: str) -
 
 
 def test_the_names_in_json_are_those_of_http() -> None:
-    assert set(QueueView.__struct_encode_fields__) == set(QueueItem.__struct_encode_fields__)
+    assert set(ShownQueue.__struct_encode_fields__) == set(QueueItem.__struct_encode_fields__)
 
 
 def test_queues_are_listed_page_by_page(run: Run, queue: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.api.http.view import AttemptItem
 from tenure.api.http.view import TaskView as HttpTaskView
-from tenure.cli.show.view import AttemptView, TaskView
+from tenure.cli.show.view import ShownAttempt, ShownTask
 from tests.cli.conftest import Run, eventually, read
 from tests.cli.server import ServerProcess
 from tests.cli.worker import SmallWorker
@@ -234,8 +234,8 @@ def test_a_completion_is_either_good_or_bad(run: Run, arguments: tuple[str, ...]
 
 
 def test_the_names_in_json_are_those_of_http() -> None:
-    assert set(TaskView.__struct_encode_fields__) <= set(HttpTaskView.__struct_encode_fields__)
-    assert set(AttemptView.__struct_encode_fields__) <= set(AttemptItem.__struct_encode_fields__)
+    assert set(ShownTask.__struct_encode_fields__) <= set(HttpTaskView.__struct_encode_fields__)
+    assert set(ShownAttempt.__struct_encode_fields__) <= set(AttemptItem.__struct_encode_fields__)
 
 
 def test_another_namespace_sees_nothing(run: Run, queue: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tenure.cli.show.top_look import Frame, TopQueue, TopWorker, read_metrics
+from tenure.cli.show.top_look import TopFrame, TopQueue, TopWorker, read_metrics
 from tenure.cli.show.top_screen import drawn
 from tests.cli.conftest import Run, eventually, invoke, read
 from tests.cli.server import CLI, ServerProcess
@@ -131,7 +131,7 @@ def test_a_small_terminal_shows_as_much_as_fits() -> None:
         max_concurrent=1,
         lease_left_ms=500,
     )
-    frame = Frame(
+    frame = TopFrame(
         target="t",
         namespace="n",
         at="now",
@@ -161,7 +161,7 @@ def test_counts_that_stopped_have_a_plus() -> None:
         paused=False,
         concurrency_max=0,
     )
-    frame = Frame(
+    frame = TopFrame(
         target="t",
         namespace="n",
         at="now",

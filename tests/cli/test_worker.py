@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenure.api.http.view import WorkerItem
-from tenure.cli.show.view import WorkerView
+from tenure.cli.show.view import ShownWorker
 from tests.cli.conftest import Run, eventually, read
 from tests.cli.server import ServerProcess
 from tests.cli.test_wait import END_SECONDS_MAX, start
@@ -185,5 +185,5 @@ def test_a_watched_list_tells_each_change(run: Run, server: ServerProcess, queue
 
 
 def test_the_names_in_json_are_those_of_http() -> None:
-    ours = set(WorkerView.__struct_encode_fields__)
+    ours = set(ShownWorker.__struct_encode_fields__)
     assert ours - set(WorkerItem.__struct_encode_fields__) == {"leaseLeftMs", "mayStop"}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tenure.core.assignment import Hand, deal, order
+from tenure.core.assignment import Hand, assign, order
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.task.crash_guard import Suspects
 from tenure.core.task.record import Task
@@ -63,7 +63,7 @@ def test_the_best_task_goes_first() -> None:
     second = task(8, priority=1, run_at_ms=T0)
     third = task(1, priority=1, run_at_ms=T0 + 1)
     fourth = task(2, priority=1, run_at_ms=T0 + 1)
-    dealt = deal([fourth, second, third, first], [hand(1)])
+    dealt = assign([fourth, second, third, first], [hand(1)])
     assert [given_task for given_task, _ in dealt] == [first, second, third, fourth]
 
 
@@ -72,65 +72,65 @@ def test_the_order_is_priority_then_run_at_then_id() -> None:
 
 
 def test_the_longest_waiting_offer_is_served_first() -> None:
-    assert offers(deal(tasks(1), [hand(3), hand(1), hand(2)])) == [3]
+    assert offers(assign(tasks(1), [hand(3), hand(1), hand(2)])) == [3]
 
 
 def test_offers_are_served_in_turn() -> None:
-    assert offers(deal(tasks(5), [hand(2), hand(1), hand(3)])) == [2, 1, 3, 2, 1]
+    assert offers(assign(tasks(5), [hand(2), hand(1), hand(3)])) == [2, 1, 3, 2, 1]
 
 
 def test_a_served_offer_goes_behind_all_others_in_every_line() -> None:
     both = frozenset({"mail", "sms"})
     hands = [hand(1, types=both), hand(2, types=both), hand(3, types=frozenset({"sms"}))]
-    dealt = deal([task(1), task(2, type="sms"), task(3, type="sms"), task(4)], hands)
+    dealt = assign([task(1), task(2, type="sms"), task(3, type="sms"), task(4)], hands)
     assert offers(dealt) == [1, 2, 3, 1]
 
 
 def test_credit_is_never_exceeded() -> None:
     hands = [hand(1, credit=1), hand(2, credit=2), hand(3, credit=0)]
-    assert offers(deal(tasks(9), hands)) == [1, 2, 2]
+    assert offers(assign(tasks(9), hands)) == [1, 2, 2]
 
 
 def test_a_type_that_was_not_offered_is_never_given() -> None:
-    dealt = deal([task(1, type="sms"), task(2)], [hand(1)])
+    dealt = assign([task(1, type="sms"), task(2)], [hand(1)])
     assert [given_task.type for given_task, _ in dealt] == ["mail"]
 
 
 def test_nothing_is_dealt_when_nobody_waits() -> None:
-    assert deal(tasks(3), []) == []
+    assert assign(tasks(3), []) == []
 
 
 def test_a_worker_gets_one_suspect_task_at_a_time() -> None:
-    dealt = deal(tasks(3, is_guarded=True), [hand(1), hand(2)])
+    dealt = assign(tasks(3, is_guarded=True), [hand(1), hand(2)])
     assert offers(dealt) == [1, 2]
 
 
 def test_a_worker_that_holds_a_suspect_task_gets_no_other() -> None:
     hands = [hand(1), hand(2)]
-    dealt = deal([task(1, is_guarded=True), task(2)], hands, {"worker-1": ONE})
+    dealt = assign([task(1, is_guarded=True), task(2)], hands, {"worker-1": ONE})
     assert offers(dealt) == [2, 1]
 
 
 def test_two_offers_of_one_worker_get_one_suspect_task_together() -> None:
     hands = [hand(1, worker_id="w"), hand(2, worker_id="w"), hand(3)]
-    assert offers(deal(tasks(3, is_guarded=True), hands)) == [1, 3]
+    assert offers(assign(tasks(3, is_guarded=True), hands)) == [1, 3]
 
 
 def test_suspects_share_a_worker_up_to_the_size_of_their_group() -> None:
-    assert offers(deal(suspects(9, group_max=3), [hand(1), hand(2)])) == [1, 2, 1, 2, 1, 2]
+    assert offers(assign(suspects(9, group_max=3), [hand(1), hand(2)])) == [1, 2, 1, 2, 1, 2]
 
 
 def test_the_smallest_group_among_the_suspects_of_a_worker_bounds_them_all() -> None:
     held = {"worker-1": Suspects(2, 3), "worker-2": Suspects(2, 2)}
-    assert offers(deal(suspects(4, group_max=10), [hand(1), hand(2)], held)) == [1]
-    assert deal(suspects(1, group_max=2), [hand(1)], {"worker-1": Suspects(2, 9)}) == []
+    assert offers(assign(suspects(4, group_max=10), [hand(1), hand(2)], held)) == [1]
+    assert assign(suspects(1, group_max=2), [hand(1)], {"worker-1": Suspects(2, 9)}) == []
 
 
 def test_a_suspect_that_fits_nobody_keeps_others_from_the_worker_with_the_fewest() -> None:
     alone, *others = suspects(5, group_max=10)
     alone = replace(alone, progress=replace(alone.progress, group_max=1))
     held = {"worker-1": Suspects(3, 10), "worker-2": Suspects(1, 10)}
-    dealt = deal([alone, *others], [hand(1), hand(2)], held)
+    dealt = assign([alone, *others], [hand(1), hand(2)], held)
     assert offers(dealt) == [1, 1, 1, 1]
     assert alone not in [each for each, _ in dealt]
 
@@ -139,45 +139,45 @@ def test_suspects_that_fit_nobody_keep_a_worker_each() -> None:
     waiting = suspects(3)
     held = {"worker-1": ONE, "worker-2": ONE}
     later = replace(suspects(4, group_max=10)[3], run_at_ms=T0 + 1)
-    assert deal([*waiting, later], [hand(1), hand(2)], held) == []
+    assert assign([*waiting, later], [hand(1), hand(2)], held) == []
 
 
 def test_what_cannot_be_given_does_not_use_up_the_limit() -> None:
     waiting = [*suspects(2), task(7), task(8)]
-    dealt = deal(waiting, [hand(1)], {"worker-1": ONE}, most=1)
+    dealt = assign(waiting, [hand(1)], {"worker-1": ONE}, most=1)
     assert [each.id for each, _ in dealt] == [task(7).id]
 
 
 def test_a_passed_offer_keeps_its_place() -> None:
     hands = [hand(1), hand(2), hand(3)]
     waiting = [task(1, is_guarded=True), task(2), task(3), task(4)]
-    dealt = deal(waiting, hands, {"worker-1": ONE})
+    dealt = assign(waiting, hands, {"worker-1": ONE})
     assert offers(dealt) == [2, 1, 3, 2]
 
 
 def test_a_task_prefers_a_worker_other_than_the_one_that_did_not_get_it() -> None:
-    assert offers(deal([avoiding(1, "worker-1")], [hand(1), hand(2)])) == [2]
+    assert offers(assign([avoiding(1, "worker-1")], [hand(1), hand(2)])) == [2]
 
 
 def test_a_task_goes_to_the_worker_it_avoids_when_there_is_no_other() -> None:
-    dealt = deal([avoiding(1, "worker-1"), task(2)], [hand(1)])
+    dealt = assign([avoiding(1, "worker-1"), task(2)], [hand(1)])
     assert offers(dealt) == [1, 1]
 
 
 def test_the_longest_waiting_of_two_avoided_offers_is_taken() -> None:
     hands = [hand(2, worker_id="w"), hand(1, worker_id="w"), hand(3, credit=0)]
-    assert offers(deal([avoiding(1, "w")], hands)) == [2]
+    assert offers(assign([avoiding(1, "w")], hands)) == [2]
 
 
 def test_a_suspect_task_is_not_forced_on_the_worker_it_avoids() -> None:
     suspect = replace(avoiding(1, "worker-1"), is_guarded=True)
-    assert deal([suspect], [hand(1)], {"worker-1": ONE}) == []
-    assert offers(deal([suspect], [hand(1)])) == [1]
+    assert assign([suspect], [hand(1)], {"worker-1": ONE}) == []
+    assert offers(assign([suspect], [hand(1)])) == [1]
 
 
 def test_a_deal_changes_nothing_that_it_was_given() -> None:
     hands, holders = [hand(1), hand(2)], {"worker-1": ONE}
-    dealt = deal(tasks(3, is_guarded=True), hands, holders)
+    dealt = assign(tasks(3, is_guarded=True), hands, holders)
     assert hands == [hand(1), hand(2)]
     assert holders == {"worker-1": ONE}
     assert [to for _, to in dealt] == [hands[1]]
@@ -212,7 +212,7 @@ def test_every_deal_is_fair_and_complete(
     table: tuple[list[Task], list[Hand], set[str]],
 ) -> None:
     waiting, hands, holders = table
-    dealt = deal(waiting, hands, dict.fromkeys(holders, ONE))
+    dealt = assign(waiting, hands, dict.fromkeys(holders, ONE))
     given_ids = [each.id for each, _ in dealt]
     assert len(set(given_ids)) == len(given_ids)
     assert [order(each) for each, _ in dealt] == sorted(order(each) for each, _ in dealt)
@@ -232,7 +232,7 @@ def test_every_deal_is_fair_and_complete(
 
 @pytest.mark.parametrize("count", [1, 7, 100])
 def test_equal_offers_get_equal_shares(count: int) -> None:
-    dealt = deal(tasks(count), [hand(number, credit=100) for number in range(3)])
+    dealt = assign(tasks(count), [hand(number, credit=100) for number in range(3)])
     shares = Counter(offers(dealt))
     assert max(shares.values()) - min(shares[number] for number in range(3)) <= 1
 
@@ -248,14 +248,14 @@ def large(number: int, size: int, **changes: Any) -> Task:
 def test_a_hand_gets_what_it_has_room_for_and_others_get_the_rest() -> None:
     line = [large(number, 1_000) for number in range(5)]
     hands = [hand(1, room_bytes=2_500), hand(2, room_bytes=1_000)]
-    dealt = [(each.id[-1], to.offer_id) for each, to in deal(line, hands)]
+    dealt = [(each.id[-1], to.offer_id) for each, to in assign(line, hands)]
     assert dealt == [("0", 1), ("1", 2), ("2", 1)]
 
 
 def test_a_deal_ends_with_the_first_task_that_does_not_fit_it() -> None:
     line = [large(0, 600), large(1, 600), large(2, 10)]
-    assert [each.id for each, _ in deal(line, [hand(1)], room_bytes=1_000)] == [line[0].id]
-    assert [each.id for each, _ in deal(line[1:], [hand(1)], room_bytes=1_000)] == [
+    assert [each.id for each, _ in assign(line, [hand(1)], room_bytes=1_000)] == [line[0].id]
+    assert [each.id for each, _ in assign(line[1:], [hand(1)], room_bytes=1_000)] == [
         line[1].id,
         line[2].id,
     ]
@@ -263,8 +263,8 @@ def test_a_deal_ends_with_the_first_task_that_does_not_fit_it() -> None:
 
 def test_whatever_its_size_a_task_fits_an_empty_hand() -> None:
     huge = large(0, 100 * PAYLOAD_BYTES_MAX)
-    assert deal([huge], [hand(1, room_bytes=PAYLOAD_BYTES_MAX)])
-    assert not deal([huge], [hand(1, room_bytes=PAYLOAD_BYTES_MAX - 1)])
+    assert assign([huge], [hand(1, room_bytes=PAYLOAD_BYTES_MAX)])
+    assert not assign([huge], [hand(1, room_bytes=PAYLOAD_BYTES_MAX - 1)])
 
 
 def test_inputs_and_details_count_as_well_as_what_was_not_read() -> None:

@@ -27,7 +27,7 @@ from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.service import Job, Report
-from tenure.engine.services.server_row import ServerRow
+from tenure.engine.services.server_row import ServerTouch
 from tenure.engine.settings import Settings
 from tenure.errors import Rejection
 from tenure.store.postgres import PostgresStore
@@ -395,11 +395,11 @@ class World:
     async def watch(self, engine: Engine, ms: int) -> None:
         """Let time pass while the engine proves each half second that it can hear."""
         left = ms
-        await ServerRow().run_once(engine)
+        await ServerTouch().run_once(engine)
         while left > 0:
             await self.advance(min(500, left))
             left -= 500
-            await ServerRow().run_once(engine)
+            await ServerTouch().run_once(engine)
 
     async def settle(self, engine: Engine) -> None:
         """Wait until everything that was asked for, and what followed from it, has been done."""

@@ -198,7 +198,7 @@ TARGETS: Final[Mapping[str, Target]] = {
 
 _TASK: Final = b'{"type":"t","queue":"q","startToCloseMs":1,"input":{"a":[1,2.5e3,"x"]}}'
 _DEEP: Final = b"[" * 2_000 + b"]" * 2_000
-_REPORT: Final = msgspec.msgpack.encode(frame.Beat(details=b"x", percent=5.0, message="half"))
+_REPORT: Final = msgspec.msgpack.encode(frame.ChildBeat(details=b"x", percent=5.0, message="half"))
 _LINES: Final = "task acme/default x 7 PENDING q"
 # Good examples and known bad ones, from which the rest is made.
 EXAMPLES: Final[Mapping[str, tuple[bytes, ...]]] = {

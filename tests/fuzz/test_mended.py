@@ -19,9 +19,9 @@ from tenure.api.http import body, openapi
 from tenure.api.http.edge import strict_json
 from tenure.api.http.table import OPERATIONS
 from tenure.api.rpc.boundary import Boundary, Context
-from tenure.api.rpc.overload_interceptor import Doorkeeper
+from tenure.api.rpc.overload_interceptor import OverloadInterceptor
 from tenure.api.rpc.service.task_service import TaskService
-from tenure.api.rpc.session.worker_session import Session
+from tenure.api.rpc.session.worker_session import WorkerSession
 from tenure.api.rpc.view.task_view import SpecReader
 from tenure.core.limits import JSON_DEPTH_MAX
 from tenure.engine.engine import Engine
@@ -75,8 +75,8 @@ async def test_a_write_to_a_client_that_has_left_is_no_failure_of_the_server(
     def count(*told: Any) -> None:
         codes.put_nowait(told[2])
 
-    doorkeeper = Doorkeeper(Allowance(engine.clock).admission, count, engine.clock)
-    boundary = Boundary(count, Access(engine), doorkeeper)
+    overload = OverloadInterceptor(Allowance(engine.clock).admission, count, engine.clock)
+    boundary = Boundary(count, Access(engine), overload)
     server = grpc.aio.server(interceptors=[boundary])
     handler = grpc.stream_stream_rpc_method_handler(
         watch, pb.WatchTasksRequest.FromString, pb.WatchTasksResponse.SerializeToString
@@ -112,7 +112,7 @@ async def test_a_worker_that_dies_while_it_is_written_to_is_suspected(
         namespace_id=NAMESPACE, worker_id=registered.worker_id, session_no=1, window=1
     )
     beats = Allowance(engine.clock).beats
-    session = Session(engine, cast("Context", _Gone()), hello, beats)
+    session = WorkerSession(engine, cast("Context", _Gone()), hello, beats)
 
     async def nothing() -> AsyncIterator[session_service_pb2.ClientFrame]:
         await asyncio.Event().wait()

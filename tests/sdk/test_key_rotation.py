@@ -12,7 +12,7 @@ import pytest
 from tenure import Client, SyncClient, Worker, activity
 from tenure.core.access.api_key import Role
 from tenure.engine.read import query
-from tenure.sdk.transport.api_key import ApiKey
+from tenure.sdk.transport.api_key import ApiKeySource
 from tests.sdk.transport.test_api_key import House, double, house, until, working
 
 __all__ = ["house"]
@@ -143,14 +143,14 @@ def now_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def sent(key: ApiKey) -> str:
+def sent(key: ApiKeySource) -> str:
     ((name, value),) = key.metadata or ()
     assert name == "authorization"
     return value.removeprefix("Bearer ")
 
 
 def test_a_file_is_looked_at_each_second(tmp_path: Path, now_s: list[float]) -> None:
-    key = ApiKey(key_file(tmp_path, "tnr_a_1"))
+    key = ApiKeySource(key_file(tmp_path, "tnr_a_1"))
     key_file(tmp_path, "tnr_b_2")
     assert (sent(key), key.look()) == ("tnr_a_1", 0)
     now_s[0] += 1.0
@@ -165,7 +165,7 @@ def test_a_file_without_a_key_changes_nothing(
     tmp_path: Path, now_s: list[float], caplog: pytest.LogCaptureFixture, bad: str | None
 ) -> None:
     path = key_file(tmp_path, "tnr_a_1")
-    key = ApiKey(path)
+    key = ApiKeySource(path)
     if bad is None:
         path.unlink()
     else:
@@ -181,7 +181,7 @@ def test_a_file_without_a_key_changes_nothing(
 
 
 def test_a_text_is_a_key_for_ever(now_s: list[float]) -> None:
-    key = ApiKey("tnr_a_1")
+    key = ApiKeySource("tnr_a_1")
     now_s[0] += 10.0
     assert (sent(key), key.look()) == ("tnr_a_1", 0)
-    assert ApiKey("").metadata is None
+    assert ApiKeySource("").metadata is None

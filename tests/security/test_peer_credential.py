@@ -157,8 +157,8 @@ async def test_weakness_a_server_that_is_open_again_when_its_keys_are_gone(lobby
         "unauthenticated",
     )
     again = await lobby.world.start()
-    assert again.directory.has_keys
-    assert again.directory.find(key_id(key)) is None
+    assert again.access_cache.has_keys
+    assert again.access_cache.find(key_id(key)) is None
 
 
 # -- Tokens of tasks

@@ -11,11 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.core import queue as queue_rules
-from tenure.core.assignment import _Deal
+from tenure.core.assignment import _Assignment
 from tenure.core.task import deadline, enqueue_window, exclusive
 from tenure.core.task import decide as task_rules
 from tenure.core.task.deadline import _BY_STATE
-from tenure.core.task.enqueue_window import Youth
+from tenure.core.task.enqueue_window import EnqueueWindow
 from tenure.core.task.event import HandedOut, WorkerLost
 from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import judge_readiness
@@ -29,8 +29,8 @@ from tenure.engine.batch.row_needs import _BY_TYPE as NEEDS
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim import plan as claim
 from tenure.engine.claim.offer import Offer
-from tenure.engine.claim.position import Marks
-from tenure.engine.claim.worker_notifier import Messenger
+from tenure.engine.claim.position import ClaimPositions
+from tenure.engine.claim.worker_notifier import WorkerNotifier
 from tenure.engine.engine import Engine
 from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.service import Report
@@ -305,7 +305,7 @@ def _held_ignored(_original: Function) -> Function:
 
 
 def _judged_unsighted(_original: Function) -> Function:
-    return lambda command, **_options: 10**9 if command.sight is not None else 0
+    return lambda command, **_options: 10**9 if command.judge_readiness is not None else 0
 
 
 def _jump_unseen(original: Function) -> Function:
@@ -487,7 +487,7 @@ def _answered_before_save(original: Function) -> Function:
 def _due_not_rechecked(original: Function) -> Function:
     def changed(row: Any, *, now_ms: int, sighted_ms: int) -> Any:
         if row.state == "running" and row.spec.heartbeat_timeout_ms:
-            return deadline.Kind.HEARTBEAT
+            return deadline.DeadlineKind.HEARTBEAT
         return original(row, now_ms=now_ms, sighted_ms=sighted_ms)
 
     return changed
@@ -496,7 +496,7 @@ def _due_not_rechecked(original: Function) -> Function:
 def _delivery_unchecked(original: Function) -> Function:
     def changed(row: Any, *rest: Any) -> Any:
         found = original(row, *rest)
-        return [each for each in found if each.kind is not deadline.Kind.DELIVERY]
+        return [each for each in found if each.kind is not deadline.DeadlineKind.DELIVERY]
 
     return changed
 
@@ -566,15 +566,15 @@ def _list() -> list[Mutant]:
         m("old_session_served", claim, "_may_receive", _old_session_served, CUTTING),
         m("alone_unfenced", SqliteStore, "write", _alone_unfenced, DRAINING),
         m("alone_without_version", SqliteStore, "write", _alone_without_version, CALM),
-        m("type_ignored", _Deal, "_choose", _type_ignored, CALM),
+        m("type_ignored", _Assignment, "_choose", _type_ignored, CALM),
         m("limit_ignored", queue_rules, "free_slots", _limit_ignored, CALM),
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),
-        m("slot_leaked", Messenger, "forget_held", _slot_leaked, CALM),
+        m("slot_leaked", WorkerNotifier, "forget_held", _slot_leaked, CALM),
         m("slots_ignored", Offer, "credit", _window_ignored, CALM),
-        m("other_servers_unheard", Marks, "has_backlog", _only_hints, CALM),
+        m("other_servers_unheard", ClaimPositions, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),
         m("resend_inserted", NEEDS, c.EnqueueTasks, _resend_inserted, LOSSY),
-        m("enqueue_always_young", Youth, "has", _never_looked_up, STUCK),
+        m("enqueue_always_young", EnqueueWindow, "has", _never_looked_up, STUCK),
         m(
             "resend_not_held_back",
             enqueue_window,

@@ -15,7 +15,7 @@ from tenure.core.task.record import Line, Reason, Task, TaskState
 from tenure.store.table import listing, task_list
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
-from tenure.store.table.listing import Held, Slice, Total
+from tenure.store.table.listing import HeldCount, Slice, Total
 from tenure.store.transaction import Store, Tx
 from tests.store.rows import (
     HIGHEST_ID,
@@ -354,7 +354,7 @@ async def test_what_workers_hold_is_counted_with_the_last_hand_out(store: Store)
     )
     places = [(NAMESPACE, QUEUE, worker_id(number)) for number in (1, 2, 3)]
     assert await store.read(lambda tx: listing.count_worker_held(tx, places)) == {
-        worker_id(1): Held(2, NOW + 7),
-        worker_id(2): Held(1, NOW),
-        worker_id(3): Held(0, 0),
+        worker_id(1): HeldCount(2, NOW + 7),
+        worker_id(2): HeldCount(1, NOW),
+        worker_id(3): HeldCount(0, 0),
     }

@@ -11,8 +11,8 @@ from tenure.core.limits import CLAIM_INPUT_BYTES_MAX
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import (
     NO_PROGRESS,
+    AttemptProgress,
     Line,
-    Progress,
     Reason,
     Spec,
     Task,
@@ -62,7 +62,7 @@ FULL_SPEC = Spec(
     parent_id=task_id(91),
     retry_of=task_id(92),
 )
-FULL_PROGRESS = Progress(
+FULL_PROGRESS = AttemptProgress(
     confirmed_at_ms=1,
     beat_at_ms=2,
     ready_at_ms=3,
@@ -375,7 +375,7 @@ async def test_held_tasks_are_counted_per_queue(store: Store) -> None:
 
 
 async def test_the_suspects_of_workers_are_told(store: Store) -> None:
-    progress = Progress(loss_count=2, group_max=3)
+    progress = AttemptProgress(loss_count=2, group_max=3)
     await insert(
         store,
         held(1, is_guarded=True, progress=progress),

@@ -30,10 +30,10 @@ class Readiness:
         """Return why the server cannot do its work, or ``None``."""
         if self.stopping.is_set():
             return "shutting_down"
-        sight = self._engine.sight
-        if sight is None:
+        judge_readiness = self._engine.judge_readiness
+        if judge_readiness is None:
             return "starting"
-        silent_ms = self._engine.clock.monotonic_ms() - sight.committed_at_mono_ms
+        silent_ms = self._engine.clock.monotonic_ms() - judge_readiness.committed_at_mono_ms
         return self._engine.acceptance.problem or (
             "store_away" if silent_ms > _SILENCE_MS else None
         )

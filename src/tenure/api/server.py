@@ -90,7 +90,7 @@ class Server:
             sock.close()
             raise
         try:
-            self.warning = check_exposure(self.settings, self.engine.directory)
+            self.warning = check_exposure(self.settings, self.engine.access_cache)
             self.grpc_address = await self._rpc.start(self._certificates)
         except BaseException:
             sock.close()

@@ -39,7 +39,7 @@ order = operator.attrgetter("priority", "run_at_ms", "id")
 _NO_SUSPECTS: Final = Suspects()
 
 
-def deal(
+def assign(
     tasks: Iterable[Task],
     hands: Sequence[Hand],
     suspects: Mapping[str, Suspects] = MappingProxyType({}),
@@ -57,7 +57,7 @@ def deal(
     fewest free of further suspects. At ``most`` so many are given: what cannot be given does not
     use up a queue's limit.
     """
-    return _Deal(hands, suspects, room_bytes).run(tasks, most)
+    return _Assignment(hands, suspects, room_bytes).run(tasks, most)
 
 
 def counted_bytes(task: Task) -> int:
@@ -65,7 +65,7 @@ def counted_bytes(task: Task) -> int:
     return min(task.payload_bytes, PAYLOAD_BYTES_MAX)
 
 
-class _Deal:
+class _Assignment:
     """What is left of the hands while a deal goes on."""
 
     def __init__(

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tenure import SyncClient
-from tenure.demo.process import Stage
+from tenure.demo.process import DemoStage
 from tenure.demo.worker import QUEUE, resize_image
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import admin_service_pb2_grpc, worker_pb2, workflow_service_pb2_grpc
@@ -28,7 +28,7 @@ _LIVE: Final = ("PENDING", "DISPATCHED", "RUNNING")
 class Demo:
     """Watches the server through its public API and draws what it sees."""
 
-    def __init__(self, stage: Stage, channel: grpc.Channel) -> None:
+    def __init__(self, stage: DemoStage, channel: grpc.Channel) -> None:
         """Watch what happens on ``stage``."""
         self._stage = stage
         self._workflows = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
@@ -99,7 +99,7 @@ def main() -> None:
     console = Console()
     is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
     ports = ("127.0.0.1:7300", "127.0.0.1:7301") if is_terminal else ("127.0.0.1:0",) * 2
-    with Stage(*ports) as stage, grpc.insecure_channel(stage.grpc) as channel:
+    with DemoStage(*ports) as stage, grpc.insecure_channel(stage.grpc) as channel:
         for name in ("worker-1", "worker-2"):
             stage.start_worker(name)
         with Live(console=console, auto_refresh=False) as live:

@@ -14,7 +14,7 @@ _LISTENING: Final = re.compile(r"http=(\S+) grpc=(\S+)")
 _STOP_SECONDS: Final = 15
 
 
-class Stage:
+class DemoStage:
     """A server on a store in a temporary folder, and the workers that talk to it."""
 
     def __init__(self, http: str, grpc: str) -> None:

@@ -16,7 +16,7 @@ from tenure.core.access.api_key import ApiKey, KeyText, Role
 from tenure.core.limits import DRAIN_DEADLINE_MS, LONG_POLL_MS, SUSPECT_GRACE_MS
 from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.core.task.retry import ErrorInfo
-from tenure.core.worker.judge_readiness import Sight
+from tenure.core.worker.judge_readiness import JudgeReadiness
 from tenure.core.worker.lease import Beat, Lease
 from tenure.core.worker.record import EndReason, NewWorker, Worker
 from tenure.errors import Rejection
@@ -401,20 +401,20 @@ class RevokeKey(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ProcessDue(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Look at tasks whose timer has fired. ``sight`` is looked at again in the transaction."""
+    """Look at tasks whose timer has fired; ``judge_readiness`` is looked at again in the batch."""
 
     sighted_ms: int
     amount: int
-    sight: Sight | None = None
+    judge_readiness: JudgeReadiness | None = None
 
 
 class JudgeLeases(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Take workers offline whose lease is over. ``sight`` is looked at again, as for timers."""
+    """Take workers offline whose lease is over; ``judge_readiness`` is looked at again."""
 
     sighted_ms: int
     amount: int
     suspect_grace_ms: int = SUSPECT_GRACE_MS
-    sight: Sight | None = None
+    judge_readiness: JudgeReadiness | None = None
 
 
 class ReleaseHeldTasks(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -14,28 +14,28 @@ import structlog
 
 from tenure.core.limits import ENQUEUE_YOUNG_MS
 from tenure.core.task.record import Task
-from tenure.core.worker import judge_readiness as sight_rules
-from tenure.core.worker.judge_readiness import Sight
+from tenure.core.worker import judge_readiness as readiness_rules
+from tenure.core.worker.judge_readiness import JudgeReadiness
 from tenure.engine import command as c
 from tenure.engine.acceptance import Acceptance
-from tenure.engine.access.access_cache import Directory
+from tenure.engine.access.access_cache import AccessCache
 from tenure.engine.access.secret import Secrets, load_secrets
 from tenure.engine.batch import run as batch
 from tenure.engine.batch import split
 from tenure.engine.batch.damage_log import note_damage
 from tenure.engine.batch.row_cache import RowCache
-from tenure.engine.batch.single_write import Shortcut
-from tenure.engine.batch.split import Haste
+from tenure.engine.batch.single_write import SingleWriter
+from tenure.engine.batch.split import PartDeadline
 from tenure.engine.batch.store_time import StoreTime
 from tenure.engine.check import check
 from tenure.engine.claim.dispatch import Dispatch
 from tenure.engine.claim.plan import ClaimPlan
-from tenure.engine.claim.worker_activity import Listening
+from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
 from tenure.engine.lane import Entry, Lane, resolve
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
 from tenure.engine.replica.event_feed import EventFeed
-from tenure.engine.replica.replica_hints import Kind, Replicas, heard
+from tenure.engine.replica.replica_hints import HintKind, ReplicaHints, heard
 from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.replica.session_news import SessionNews
 from tenure.engine.service import Alarm, Job, Service
@@ -94,7 +94,7 @@ class Engine:
         self._secrets: Secrets | None = None
         self.acceptance = Acceptance()
         self._store_time = StoreTime()
-        self._shortcut = Shortcut(store, self._store_time)
+        self._single_writer = SingleWriter(store, self._store_time)
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._heartbeats = HeartbeatRun(
@@ -104,7 +104,7 @@ class Engine:
         self.worker_keys = self._heartbeats.worker_keys
         self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
-        self._replicas = Replicas(store)
+        self._replicas = ReplicaHints(store)
         self.results = ResultWatch(
             store,
             self._replicas,
@@ -120,9 +120,9 @@ class Engine:
             kick=self._work.kick,
             replicas=self._replicas,
         )
-        self._news = SessionNews(store, self._dispatch.messenger, self.settings)
-        self.directory = Directory(store, clock=clock, settings=self.settings)
-        self.directory.on_change(lambda: self._dispatch.obey(self.directory.disabled))
+        self._news = SessionNews(store, self._dispatch.notifier, self.settings)
+        self.access_cache = AccessCache(store, clock=clock, settings=self.settings)
+        self.access_cache.on_change(lambda: self._dispatch.obey(self.access_cache.disabled))
         self._work.has_extra_work = lambda: self._dispatch.has_work
         jobs = all_services() if services is None else services
         self._services = [Service(each, self) for each in jobs]
@@ -162,7 +162,7 @@ class Engine:
         try:
             self._secrets = await load_secrets(self.store, self.clock)
             self.store.listen(self._hear)
-            await self.directory.load()
+            await self.access_cache.load()
         except BaseException:
             await self.store.close()
             raise
@@ -177,7 +177,7 @@ class Engine:
         self._loops = [
             create(self.results.serve(), name="result watch"),
             create(self._news.serve(), name="session news"),
-            create(self.directory.serve(), name="directory"),
+            create(self.access_cache.serve(), name="directory"),
             *(create(each.serve(), name=each.name) for each in self._services),
         ]
 
@@ -193,7 +193,7 @@ class Engine:
         await asyncio.gather(*self._lanes)
         self.results.close()
         self.events.close()
-        self.directory.close()
+        self.access_cache.close()
         await write_last(self)
         # Polls that were accepted and got nothing have begun to wait meanwhile.
         self._dispatch.end_polls()
@@ -203,7 +203,7 @@ class Engine:
     def kill(self) -> None:
         """Stop at once, like a process that dies: for simulations of a crash."""
         self._replicas.kill()
-        self.directory.close()
+        self.access_cache.close()
         self.results.close()
         self.events.close()
         for task in (*self._lanes, *self._loops):
@@ -305,10 +305,10 @@ class Engine:
         if news.events or news.missed_events:
             self.events.hear(news.events, news.missed_events)
         if news.is_access_changed:
-            self.directory.hear()
-        self._dispatch.hear(news.queues, is_all=Kind.QUEUE in news.everything)
-        self._news.hear(news.workers, is_all=Kind.WORKER in news.everything)
-        self.results.hear(news.results, is_all=Kind.RESULT in news.everything)
+            self.access_cache.hear()
+        self._dispatch.hear(news.queues, is_all=HintKind.QUEUE in news.everything)
+        self._news.hear(news.workers, is_all=HintKind.WORKER in news.everything)
+        self.results.hear(news.results, is_all=HintKind.RESULT in news.everything)
 
     @property
     def secrets(self) -> Secrets:
@@ -317,21 +317,21 @@ class Engine:
         return self._secrets
 
     @property
-    def sight(self) -> Sight | None:
+    def judge_readiness(self) -> JudgeReadiness | None:
         """Return what this server knows about its own hearing."""
-        return self._heartbeats.sight
+        return self._heartbeats.judge_readiness
 
     @property
     def sighted_ms(self) -> int:
         """Return for how long this server has been able to hear its workers."""
-        if self.sight is None or self._is_leaving:
+        if self.judge_readiness is None or self._is_leaving:
             return 0
-        return sight_rules.sighted_ms(self.sight, mono_ms=self.clock.monotonic_ms())
+        return readiness_rules.sighted_ms(self.judge_readiness, mono_ms=self.clock.monotonic_ms())
 
     @property
-    def listening(self) -> Listening:
+    def worker_activity(self) -> WorkerActivity:
         """Return when workers last could be given work by this server."""
-        return self._dispatch.listening
+        return self._dispatch.worker_activity
 
     def has_credit(self, worker_id: str) -> bool:
         """Tell whether a worker has an open poll or credit at this server."""
@@ -372,18 +372,18 @@ class Engine:
         self,
         entries: Sequence[WorkEntry],
         plan: ClaimPlan,
-        haste: Haste | None = None,
+        deadline: PartDeadline | None = None,
     ) -> None:
         """Run a batch; again after a conflict or a lost fence, in parts after a refusal."""
         commands = [command for command, _ in entries]
         for number in range(RUNS_MAX):
             context = self._context(plan, is_first=number == 0)
             try:
-                committed = await self._commit(commands, context, haste, is_first=number == 0)
+                committed = await self._commit(commands, context, deadline, is_first=number == 0)
             except FenceLost as lost:
                 self._cache.forget(lost.ids)
             except Blocked as blocked:
-                await self._run_parts(entries, plan, haste, blocked)
+                await self._run_parts(entries, plan, deadline, blocked)
                 return
             except Conflict as conflict:
                 log.warning("batch.conflict", size=len(entries), error=str(conflict))
@@ -407,19 +407,19 @@ class Engine:
         self,
         commands: list[c.WorkCommand],
         context: batch.Context,
-        haste: Haste | None,
+        deadline: PartDeadline | None,
         *,
         is_first: bool,
     ) -> batch.Committed:
         """Run a batch once, as one statement if that suffices."""
-        if is_first and haste is None:
-            committed = await self._shortcut.run(commands, context)
+        if is_first and deadline is None:
+            committed = await self._single_writer.run(commands, context)
             if committed is not None:
                 return committed
 
         async def body(tx: Tx) -> batch.Committed:
-            if haste is not None:
-                await haste.apply(tx)
+            if deadline is not None:
+                await deadline.apply(tx)
             return await batch.run(tx, commands, context)
 
         return await self.store.transaction(body)
@@ -438,31 +438,31 @@ class Engine:
             self.server_id,
             self.settings,
             dict(self._cache.rows) if self._pause else self._cache.rows,
-            self.directory.enabled(self._namespaces),
+            self.access_cache.enabled(self._namespaces),
             plan,
             self._store_time.ahead_ms(mono_ms) if is_sure else None,
-            self.directory.disabled,
+            self.access_cache.disabled,
         )
 
     async def _run_parts(
         self,
         entries: Sequence[WorkEntry],
         plan: ClaimPlan,
-        haste: Haste | None,
+        deadline: PartDeadline | None,
         blocked: Blocked,
     ) -> None:
         """Find what needs the row that somebody keeps; the others are not disturbed."""
         mono_ms = self.clock.monotonic_ms()
-        if haste is None:
+        if deadline is None:
             log.warning("batch.blocked", size=len(entries), error=str(blocked))
-            haste = Haste.from_now(mono_ms)
+            deadline = PartDeadline.from_now(mono_ms)
         others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
-        parts = split.parts(others, plan) if mono_ms < haste.ends_at_mono_ms else []
+        parts = split.parts(others, plan) if mono_ms < deadline.ends_at_mono_ms else []
         if others and not parts:
             self._lose(others, Lost(str(blocked), reason="conflict"))
         # An offer that gets nothing now is looked at again by the fallback poll.
         for some, some_plan in parts:
-            await self._execute(some, some_plan, haste)
+            await self._execute(some, some_plan, deadline)
 
     async def _divide(
         self,
@@ -488,9 +488,9 @@ class Engine:
             self.server_id,
             self.settings,
             {},
-            self.directory.enabled(self._namespaces),
+            self.access_cache.enabled(self._namespaces),
             ClaimPlan(),
-            disabled=self.directory.disabled,
+            disabled=self.access_cache.disabled,
         )
         for _ in range(RUNS_MAX):
             try:
@@ -518,7 +518,7 @@ class Engine:
     def _lose(self, entries: Sequence[Entry[Any]], lost: Lost) -> None:
         """Answer ``unavailable``: nobody knows what was committed, and repeating is safe."""
         self._cache.clear()
-        self.directory.hear()
+        self.access_cache.hear()
         log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
         self.meter.lost(lost.reason)
         self.acceptance.lost(lost.reason)
@@ -556,7 +556,7 @@ class Engine:
         self.acceptance.committed(ws)
         if committed.store_ahead_ms is not None:
             self._store_time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
-            self._shortcut.learn(ws.rows.receivers)
+            self._single_writer.learn(ws.rows.receivers)
             self.worker_keys.learn(ws.workers.values())
         dues = []
         for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
@@ -573,7 +573,7 @@ class Engine:
             self.alarm.set(min(dues) - ws.now_ms, self.clock.monotonic_ms())
         if ws.rows.namespaces or ws.new_namespaces:
             self._namespaces |= (ws.rows.namespaces | ws.new_namespaces.keys()) - ws.disabled
-        if self.directory.committed(ws):
+        if self.access_cache.committed(ws):
             self._replicas.tell_access()
 
     async def _slow(self, point: str) -> None:

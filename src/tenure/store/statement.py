@@ -17,7 +17,7 @@ _HEADER = re.compile(r"^-- name: (\w+)\(([^)]*)\)$")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 
-class Part(msgspec.Struct, frozen=True):
+class StatementPart(msgspec.Struct, frozen=True):
     """One SQL text and how many leading parameters it takes."""
 
     text: str
@@ -32,7 +32,7 @@ class Statement(msgspec.Struct, frozen=True):
 
     name: str
     parameters: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[StatementPart, ...]
     takes_rows: bool = False
 
 
@@ -73,11 +73,11 @@ def _statement(name: str, parameters: tuple[str, ...], body: str, mark: str) -> 
     return Statement(name, parameters, parts, takes_rows=":rows" in code)
 
 
-def _part(text: str, parameters: tuple[str, ...], mark: str) -> Part:
+def _part(text: str, parameters: tuple[str, ...], mark: str) -> StatementPart:
     names = [match[1] for match in _PARAMETER.finditer(text)]
     if "rows" in names:
         parameters = ("rows", *(each for each in parameters if each in names))
     numbers = {name: index for index, name in enumerate(parameters, 1)}
     used = [numbers[name] for name in names]
     numbered = _PARAMETER.sub(lambda match: f"{mark}{numbers[match[1]]}", text)
-    return Part(numbered.rstrip(";"), max(used, default=0))
+    return StatementPart(numbered.rstrip(";"), max(used, default=0))

@@ -12,7 +12,7 @@ T = TypeVar("T")
 _STOP_SECONDS_MAX: Final = 10.0
 
 
-class Host:
+class HostThread:
     """Runs coroutines on its loop, for callers in any thread."""
 
     def __init__(self, name: str) -> None:

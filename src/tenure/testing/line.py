@@ -17,7 +17,7 @@ _HEADERS_FRAME: Final = 1
 _END_OF_STREAM: Final = 1
 
 
-class Line:
+class ClientLine:
     """Listens on a port of its own and passes everything on, as long as the test lets it."""
 
     def __init__(self, host: str, port: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tenure.sdk.client.sync_client import SyncClient
+    from tenure.sdk.sync_client import SyncClient
     from tenure.testing.engine import TestEngine
     from tenure.testing.sync_engine import SyncTestEngine
 

@@ -18,7 +18,7 @@ from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
-from tenure.engine.services.server_row import ServerRow
+from tenure.engine.services.server_row import ServerTouch
 from tenure.sdk.client.client_state import manual_clocks
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.worker.worker import Worker
@@ -28,9 +28,9 @@ from tenure.store.table import worker as worker_table
 from tenure.store.transaction import Store, Tx
 from tenure.testing import server_log
 from tenure.testing.clock import ServerClock
-from tenure.testing.host import Host
-from tenure.testing.line import Line
-from tenure.testing.timeline import DueTasks, Timeline
+from tenure.testing.host import HostThread
+from tenure.testing.line import ClientLine
+from tenure.testing.timeline import SightedDueTasks, Timeline
 
 T = TypeVar("T")
 # The server's time stands a little ahead of this machine's. Ids of tasks carry the time of their
@@ -69,14 +69,14 @@ class Stage:
         self.clock = ServerClock(start_at_ms=_start_ms(start_at))
         self.patience_s = milliseconds(patience, "patience") / 1_000
         self.address = Address("127.0.0.1", 0)
-        self._host: Host | None = None
+        self._host: HostThread | None = None
         self._engine: Engine | None = None
         self._rpc: RpcServer | None = None
         self._timeline: Timeline | None = None
-        self._lines: list[Line] = []
+        self._lines: list[ClientLine] = []
         self._addresses: list[str] = []
         # By identity: whom the engine gave a line.
-        self._line_of: dict[int, tuple[object, Line]] = {}
+        self._line_of: dict[int, tuple[object, ClientLine]] = {}
         self._hurt_ids: set[str] = set()
 
     # -- Start and stop
@@ -86,7 +86,7 @@ class Stage:
         if self._host is not None:
             raise RuntimeError("This engine has been opened already. Make a new one.")
         server_log.attach()
-        self._host = Host("tenure-test-server")
+        self._host = HostThread("tenure-test-server")
         try:
             self._host.submit(self._start()).result(_START_SECONDS_MAX)
         except BaseException:
@@ -101,7 +101,7 @@ class Stage:
         engine = Engine(
             store,
             clock=self.clock,
-            services=[DueTasks(), HeldRelease(), ClaimFallback(), ServerRow()],
+            services=[SightedDueTasks(), HeldRelease(), ClaimFallback(), ServerTouch()],
         )
         # Its buckets would be refilled by a clock that stands still.
         settings = ServerSettings(
@@ -176,23 +176,23 @@ class Stage:
 
     # -- Lines
 
-    def new_line(self) -> tuple[Line, str]:
+    def new_line(self) -> tuple[ClientLine, str]:
         """Open a line to the server; return it with its address."""
-        opened: tuple[Line, str] = self.call(self._new_line()).result(_START_SECONDS_MAX)
+        opened: tuple[ClientLine, str] = self.call(self._new_line()).result(_START_SECONDS_MAX)
         return opened
 
-    async def _new_line(self) -> tuple[Line, str]:
-        line = Line(self.address.host, self.address.port)
+    async def _new_line(self) -> tuple[ClientLine, str]:
+        line = ClientLine(self.address.host, self.address.port)
         self._lines.append(line)
         address = await line.open()
         self._tell_time(address)
         return line, address
 
-    def give(self, line: Line, peer: object) -> None:
+    def give(self, line: ClientLine, peer: object) -> None:
         """Remember who speaks over a line."""
         self._line_of[id(peer)] = (peer, line)
 
-    def line_of(self, peer: object) -> Line:
+    def line_of(self, peer: object) -> ClientLine:
         """Return the line of a worker or client that this engine made."""
         found = self._line_of.get(id(peer))
         if found is None:
@@ -203,7 +203,7 @@ class Stage:
             raise ValueError(message)
         return found[1]
 
-    async def kill(self, worker: Worker, line: Line) -> None:
+    async def kill(self, worker: Worker, line: ClientLine) -> None:
         """Cut a worker off for good, and return when the server knows; on the server's loop."""
         assert self._engine is not None
         self._hurt_ids.add(worker.worker_id)
@@ -213,7 +213,7 @@ class Stage:
             async with asyncio.timeout(_NOTICE_SECONDS_MAX):
                 await _until_missed(self._engine.store, worker.worker_id)
 
-    async def block(self, peer: object, line: Line) -> str:
+    async def block(self, peer: object, line: ClientLine) -> str:
         """Let nothing pass between the server and somebody; on the server's loop.
 
         Returns the id under which a worker is known meanwhile.
@@ -223,13 +223,13 @@ class Stage:
         self._hurt_ids.add(worker_id)
         return worker_id
 
-    async def unblock(self, worker_id: str, line: Line) -> None:
+    async def unblock(self, worker_id: str, line: ClientLine) -> None:
         """Let everything pass again; on the server's loop."""
         line.unblock()
         if not line.is_dead:
             self._hurt_ids.discard(worker_id)
 
-    async def lose_next_reply(self, line: Line) -> None:
+    async def lose_next_reply(self, line: ClientLine) -> None:
         """Lose the next answer on a line; on the server's loop."""
         line.lose_next_reply()
 

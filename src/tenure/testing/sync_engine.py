@@ -15,11 +15,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tenure.sdk.client.sync_client import SyncClient
 from tenure.sdk.duration import Duration
+from tenure.sdk.sync_client import SyncClient
 from tenure.sdk.worker.worker import Worker
 from tenure.testing.engine import PATIENCE, TestEngine
-from tenure.testing.host import Host
+from tenure.testing.host import HostThread
 
 T = TypeVar("T")
 
@@ -33,12 +33,12 @@ class SyncTestEngine:
     def __init__(self, *, start_at: datetime | None = None, patience: Duration = PATIENCE) -> None:
         """Prepare; entering it starts the server. See ``TestEngine`` for the parameters."""
         self._engine = TestEngine(start_at=start_at, patience=patience)
-        self._host: Host | None = None
+        self._host: HostThread | None = None
         self._clients: list[SyncClient] = []
 
     def __enter__(self) -> Self:
         self._engine.open()
-        self._host = Host("tenure-test-loop")
+        self._host = HostThread("tenure-test-loop")
         return self
 
     def __exit__(

@@ -56,7 +56,7 @@ _NAMESPACE: Final = "default/default"
 _BUSY: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING})
 
 
-class DueTasks:
+class SightedDueTasks:
     """The engine's service of the same name, for a server that is sighted by definition."""
 
     name = "due_tasks"
@@ -174,7 +174,7 @@ class Timeline:
 
     async def _judge(self) -> None:
         engine = self._engine
-        due, release = DueTasks(), HeldRelease()
+        due, release = SightedDueTasks(), HeldRelease()
         while (await due.run_once(engine)).has_more:
             pass
         # A judgement asks when the server was seen last.

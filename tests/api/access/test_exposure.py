@@ -80,7 +80,7 @@ async def test_an_insecure_server_says_loudly_that_it_is_one(tmp_path: Path) -> 
     # Keys are enforced from the first one on, whatever else is said.
     async with serving(tmp_path, http=FAR, is_insecure=True) as server:
         assert server.warning == ""
-        assert server.engine.directory.has_keys
+        assert server.engine.access_cache.has_keys
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ async def test_a_key_that_cannot_be_is_refused(
 ) -> None:
     answer = await _created(small, "", **body)
     assert (answer.status_code, answer.json()["field"]) == (400, field)
-    assert small.engine.directory.has_keys is False
+    assert small.engine.access_cache.has_keys is False
 
 
 async def test_an_unknown_or_malformed_key_id_is_refused(small: Lobby) -> None:

@@ -291,7 +291,7 @@ async def test_a_key_counts_and_ends_at_every_server(world: World) -> None:
 
 
 async def _is_closed(lobby: Lobby) -> bool:
-    return lobby.engine.directory.has_keys
+    return lobby.engine.access_cache.has_keys
 
 
 async def test_nobody_administers_a_server_that_got_its_first_key_elsewhere(world: World) -> None:

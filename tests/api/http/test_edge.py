@@ -13,7 +13,7 @@ import structlog
 from tenure.api.http.body import EmptyBody
 from tenure.api.http.edge.app import Edge
 from tenure.api.http.edge.serving import Protocol
-from tenure.api.http.operation import Answer, Call, Desk, Operation, SharedGate
+from tenure.api.http.operation import Answer, Operation, OperationCall, RequestContext, SharedGate
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.table import Table
 from tenure.api.http.view import HealthView
@@ -33,7 +33,7 @@ class Plan:
         self.began = asyncio.Event()
         self.dropped = asyncio.Event()
 
-    async def hang(self, call: Call[NoQuery, None]) -> Answer:
+    async def hang(self, call: OperationCall[NoQuery, None]) -> Answer:
         del call
         self.began.set()
         try:
@@ -42,7 +42,7 @@ class Plan:
             self.dropped.set()
         return Answer(HealthView(status="never"))
 
-    async def break_(self, call: Call[NoQuery, None]) -> Answer:
+    async def break_(self, call: OperationCall[NoQuery, None]) -> Answer:
         raise RuntimeError(f"{SECRET} {call.path}")
 
     def operations(self) -> tuple[Operation, ...]:
@@ -65,11 +65,13 @@ class Plan:
 
 
 @asynccontextmanager
-async def planned(world: World, *, requests: int = 10) -> AsyncIterator[tuple[Site, Plan, Desk]]:
+async def planned(
+    world: World, *, requests: int = 10
+) -> AsyncIterator[tuple[Site, Plan, RequestContext]]:
     """Serve the bad handlers."""
     engine, plan = await world.start(), Plan()
     gate = SharedGate(requests, "requests")
-    desk = Desk(engine, Readiness(engine), Metrics(), requests=gate)
+    desk = RequestContext(engine, Readiness(engine), Metrics(), requests=gate)
     app = Edge(desk, Table(plan.operations()), ServerSettings())
     async with site_of(world, engine, app) as site:
         yield site, plan, desk

@@ -18,7 +18,7 @@ from tenure.api.setting import ServerSettings
 from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import CALLER_STREAMS_MAX, EVENT_GATHER_MS, EVENTS_KEPT_MS
 from tenure.engine import command as c
-from tenure.engine.replica.event_feed import Page
+from tenure.engine.replica.event_feed import HintPage
 from tests.api.access.lobby import bearer, open_lobby
 from tests.api.http.site import WAIT_S, Site, site_of, until
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
@@ -237,12 +237,12 @@ async def test_a_stream_ends_with_its_key(embedded: World) -> None:
 
 def test_what_was_made_for_one_is_there_for_all() -> None:
     hint = Hint(EventKind.TASK, NAMESPACE, "x", 1, "PENDING", "default")
-    page = Page(5, 0, NAMESPACE, [hint, hint])
+    page = HintPage(5, 0, NAMESPACE, [hint, hint])
     everything = EventFilter(NAMESPACE)
     assert rendered(page, everything, "s") is rendered(page, everything, "s")
     workers = EventFilter(NAMESPACE, frozenset({EventKind.WORKER}))
     assert rendered(page, workers, "s") == b""
-    missed = Page(5, 0, "", (), ALL_KINDS - {EventKind.WORKER}, "missed")
+    missed = HintPage(5, 0, "", (), ALL_KINDS - {EventKind.WORKER}, "missed")
     assert rendered(missed, workers, "s") == b""
 
 

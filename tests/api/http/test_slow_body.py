@@ -10,7 +10,7 @@ from typing import Final, cast
 import pytest
 
 from tenure.api.http.edge.app import Edge
-from tenure.api.http.operation import Desk, SharedGate
+from tenure.api.http.operation import RequestContext, SharedGate
 from tenure.api.http.table import OPERATIONS, Table
 from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
@@ -27,11 +27,11 @@ Begun = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 
 
 @asynccontextmanager
-async def narrow(world: World) -> AsyncIterator[tuple[Site, Desk]]:
+async def narrow(world: World) -> AsyncIterator[tuple[Site, RequestContext]]:
     """Serve with few places."""
     engine = await world.start()
     gate = SharedGate(PLACES, "requests")
-    desk = Desk(engine, Readiness(engine), Metrics(), requests=gate)
+    desk = RequestContext(engine, Readiness(engine), Metrics(), requests=gate)
     async with site_of(world, engine, Edge(desk, Table(OPERATIONS), ServerSettings())) as site:
         yield site, desk
 

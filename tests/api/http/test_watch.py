@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from tenure.api.http.edge.app import Edge
-from tenure.api.http.operation import Desk, Gate
+from tenure.api.http.operation import Gate, RequestContext
 from tenure.api.http.table import OPERATIONS, Table
 from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
@@ -85,7 +85,7 @@ async def test_a_watcher_that_goes_leaves_nothing_behind(small: Site) -> None:
 async def test_streams_are_bounded_and_end_when_the_server_stops(embedded: World) -> None:
     engine = await embedded.start()
     readiness = Readiness(engine)
-    desk = Desk(engine, readiness, Metrics(), streams=Gate(1, "streams"))
+    desk = RequestContext(engine, readiness, Metrics(), streams=Gate(1, "streams"))
     app = Edge(desk, Table(OPERATIONS), ServerSettings())
     async with site_of(embedded, engine, app) as site:
         task_id = await site.enqueue()

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tenure.api.guard.rate_limit import Allowance
-from tenure.api.rpc.reading_turns import Turnstile
+from tenure.api.rpc.reading_turns import ReadingTurns
 from tenure.core import limits
 from tests.api.http.site import until
 from tests.api.rpc.wire import open_wire, refused
@@ -22,31 +22,31 @@ async def test_calls_pass_at_once_while_there_was_a_pause_just_now(
 ) -> None:
     monkeypatch.setattr(limits, "QUIET_NAPS", ENDLESS)
     clock = Clock()
-    turnstile = Turnstile(clock)
+    turns = ReadingTurns(clock)
     clock.advance(limits.READING_MS - 1)
     async with asyncio.timeout(5):
         for _ in range(3):
-            assert await turnstile.is_passed()
+            assert await turns.is_passed()
 
 
 async def test_reading_pauses_for_as_long_as_calls_keep_coming(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    turnstile = Turnstile(clock)
+    turns = ReadingTurns(clock)
     clock.advance(limits.READING_MS)
-    waiting = asyncio.create_task(turnstile.is_passed())
+    waiting = asyncio.create_task(turns.is_passed())
     loop = asyncio.get_running_loop()
     ends_at_s = loop.time() + 10 * limits.QUIET_NAPS * limits.QUIET_NAP_MS / 1_000
     while loop.time() < ends_at_s:
-        turnstile.arrived()
+        turns.arrived()
         await asyncio.sleep(0)
     assert not waiting.done()
     assert await waiting
     # The next ones need no pause of their own.
     monkeypatch.setattr(limits, "QUIET_NAPS", ENDLESS)
     async with asyncio.timeout(5):
-        assert await turnstile.is_passed()
+        assert await turns.is_passed()
 
 
 async def test_a_pause_ends_even_if_calls_never_stop_coming(
@@ -54,9 +54,9 @@ async def test_a_pause_ends_even_if_calls_never_stop_coming(
 ) -> None:
     monkeypatch.setattr(limits, "QUIET_NAPS", ENDLESS)
     clock = Clock()
-    turnstile = Turnstile(clock)
+    turns = ReadingTurns(clock)
     clock.advance(limits.READING_MS)
-    waiting = asyncio.create_task(turnstile.is_passed())
+    waiting = asyncio.create_task(turns.is_passed())
     await asyncio.sleep(0.005)
     assert not waiting.done()
     clock.advance(limits.READING_PAUSE_MS)

@@ -13,8 +13,8 @@ from tenure.api.guard.admission import Admission
 from tenure.api.guard.rate_limit import Allowance
 from tenure.api.rpc.boundary import Context
 from tenure.api.rpc.session import flush_delay
-from tenure.api.rpc.session.client_stream import Watch
-from tenure.api.rpc.session.stream_enqueue import Desk
+from tenure.api.rpc.session.client_stream import ClientStream
+from tenure.api.rpc.session.stream_enqueue import StreamEnqueue
 from tenure.api.setting import ServerSettings
 from tenure.core.limits import STREAM_ENQUEUES_MAX
 from tenure.engine.engine import Engine
@@ -202,8 +202,8 @@ async def test_of_a_client_that_does_not_read_no_more_is_taken(engine: Engine) -
         for number in range(4 * STREAM_ENQUEUES_MAX):
             yield pb.WatchTasksRequest(namespace_id=NAMESPACE, enqueues=[request(number)])
 
-    desk = Desk(enqueue, Admission(engine.clock), lambda *_: None)
-    watch = Watch(engine.results, desk, cast("Context", Unread()))
+    desk = StreamEnqueue(enqueue, Admission(engine.clock), lambda *_: None)
+    watch = ClientStream(engine.results, desk, cast("Context", Unread()))
     serving = asyncio.ensure_future(watch.serve(requests()))
     for _ in range(1_000):
         await asyncio.sleep(0)

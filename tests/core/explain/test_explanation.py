@@ -16,7 +16,7 @@ from tenure.core.explain.fact import (
     Holder,
     Member,
     NearWorker,
-    Reason,
+    WaitingReason,
 )
 from tenure.core.instant import instant_text
 from tenure.core.limits import AHEAD_COUNTED_MAX, POISON_LOSSES_MAX
@@ -84,12 +84,12 @@ def near(queue: str = "default", *types: str, **changes: Any) -> NearWorker:
     )
 
 
-def reasons(task: Task, **facts: Any) -> tuple[Reason, ...]:
+def reasons(task: Task, **facts: Any) -> tuple[WaitingReason, ...]:
     given = {"now_ms": T0, "queue": QUEUE, "crews": (crew(),), **facts}
     return explain(Facts(task=task, **given))
 
 
-def only(task: Task, **facts: Any) -> Reason:
+def only(task: Task, **facts: Any) -> WaitingReason:
     (reason,) = reasons(task, **facts)
     return reason
 
@@ -474,7 +474,7 @@ class TestFinished:
     def test_a_task_that_succeeded(self) -> None:
         task = running()
         reason = only(after(task, report(AttemptSucceeded, task, output=b"")))
-        assert reason == Reason(
+        assert reason == WaitingReason(
             "finished",
             f"It succeeded at {instant_text(T0)}; it will not run again.",
             "",
@@ -529,4 +529,4 @@ class TestOrder:
     def test_as_one_text_each_reason_is_a_line(self) -> None:
         found = reasons(fresh(), crews=(), ahead_count=1)
         assert len(text(found).splitlines()) == 2
-        assert text((Reason("x", "So it is."),)) == "So it is."
+        assert text((WaitingReason("x", "So it is."),)) == "So it is."

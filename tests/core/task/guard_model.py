@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.core.assignment import Hand, deal
+from tenure.core.assignment import Hand, assign
 from tenure.core.limits import CONTROL_WINDOW_MS
 from tenure.core.task import crash_guard
 from tenure.core.task import decide as task_rules
@@ -162,7 +162,7 @@ class Queue:
         ]
         self.random.shuffle(hands)
         waiting = [each for each in self.tasks.values() if each.line]
-        for given, hand in deal(waiting, hands, self._suspects()):
+        for given, hand in assign(waiting, hands, self._suspects()):
             self._apply(given.id, HandedOut(worker_id=hand.worker_id))
             self.machines[hand.offer_id].held[given.id] = self.now_ms
 

@@ -14,6 +14,7 @@ from tenure.core.task.event import (
     AttemptCancelled,
     AttemptDeferred,
     AttemptFailed,
+    AttemptReport,
     AttemptSucceeded,
     AttemptYielded,
     CancelRequested,
@@ -22,7 +23,6 @@ from tenure.core.task.event import (
     Due,
     HandedOut,
     PauseRequested,
-    Report,
     TaskEvent,
     Terminated,
     WorkerLost,
@@ -43,7 +43,7 @@ SIGHTED: Final = 10**9
 FAULT: Final = ErrorInfo(ErrorCategory.USER_CODE, "boom", type="ValueError")
 FATAL: Final = ErrorInfo(ErrorCategory.DATA_QUALITY, "bad row")
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", bound=AttemptReport)
 
 
 def new(**changes: Any) -> NewTask:

@@ -10,18 +10,18 @@ from msgspec.structs import replace
 from tenure.core.limits import CONTROL_WINDOW_MS, POISON_LOSSES_MAX
 from tenure.core.task import crash_guard
 from tenure.core.task.crash_guard import ControlGroup, Loss, Suspects
-from tenure.core.task.record import NO_PROGRESS, Progress
+from tenure.core.task.record import NO_PROGRESS, AttemptProgress
 from tests.core.task.guard_model import STEP_MS, Queue
 from tests.core.task.tasks import T0, guarded, handed
 
 ALONE = Loss(at_ms=T0)
 
 
-def suspect(**changes: object) -> Progress:
-    return Progress(loss_count=2, **changes)  # type: ignore[arg-type]  # any field
+def suspect(**changes: object) -> AttemptProgress:
+    return AttemptProgress(loss_count=2, **changes)  # type: ignore[arg-type]  # any field
 
 
-def after(progress: Progress, loss: Loss = ALONE, held_ms: int = 4_000) -> Progress:
+def after(progress: AttemptProgress, loss: Loss = ALONE, held_ms: int = 4_000) -> AttemptProgress:
     return crash_guard.after_loss(progress, loss, held_ms=held_ms)
 
 
@@ -118,13 +118,15 @@ class TestCount:
 
     def test_any_other_end_clears_it(self) -> None:
         lost = suspect(alone_count=2, counted_count=2, group_max=4, lost_at_ms=(T0,), percent=1.0)
-        assert crash_guard.cleared(lost) == Progress(percent=1.0)
+        assert crash_guard.cleared(lost) == AttemptProgress(percent=1.0)
         assert crash_guard.cleared(NO_PROGRESS) is NO_PROGRESS
 
 
 class TestBackOff:
     def test_it_doubles_with_each_loss_of_a_suspect_up_to_a_limit(self) -> None:
-        waits = [crash_guard.backoff_ms(Progress(loss_count=count)) for count in (1, 2, 3, 4, 99)]
+        waits = [
+            crash_guard.backoff_ms(AttemptProgress(loss_count=count)) for count in (1, 2, 3, 4, 99)
+        ]
         assert waits == [0, 1_000, 2_000, 4_000, 16_000]
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.task import damage
-from tenure.core.task.damage import Part
+from tenure.core.task.damage import DamagedPart
 from tenure.core.task.effect import TellStop
 from tenure.core.task.event import DamageFound
 from tenure.core.task.record import NO_PROGRESS, Reason, Task, TaskState
@@ -14,12 +14,12 @@ from tenure.core.task.retry import ErrorCategory
 from tests.core.task.tasks import TASK_ID, WORKER, decided, fresh, handed, running, succeeded
 
 
-def damaged(task: Task, *parts: Part) -> Task:
+def damaged(task: Task, *parts: DamagedPart) -> Task:
     return replace(task, damaged=parts)
 
 
 def test_a_damaged_task_fails_for_its_data_and_its_worker_is_told() -> None:
-    event = DamageFound(message=damage.describe([Part.INPUT]))
+    event = DamageFound(message=damage.describe([DamagedPart.INPUT]))
     decision = decided(running(), event)
     task, error = decision.task, decision.task.progress.error
     assert (task.state, task.progress.reason) == (TaskState.FAILED, Reason.NON_RETRYABLE)
@@ -31,38 +31,42 @@ def test_a_damaged_task_fails_for_its_data_and_its_worker_is_told() -> None:
 
 @pytest.mark.parametrize("task", [running(), handed(fresh())])
 def test_a_live_attempt_goes_on_when_only_its_input_is_damaged(task: Task) -> None:
-    assert not damage.must_fail(damaged(task, Part.INPUT))
-    assert damage.must_fail(damaged(task, Part.INPUT, Part.PROGRESS))
-    assert damage.must_fail(damaged(task, Part.STATE))
+    assert not damage.must_fail(damaged(task, DamagedPart.INPUT))
+    assert damage.must_fail(damaged(task, DamagedPart.INPUT, DamagedPart.PROGRESS))
+    assert damage.must_fail(damaged(task, DamagedPart.STATE))
 
 
 def test_a_task_that_waits_fails_whatever_is_damaged() -> None:
-    for part in Part:
+    for part in DamagedPart:
         assert damage.must_fail(damaged(fresh(), part))
 
 
 def test_a_sound_task_and_one_that_has_ended_do_not_fail() -> None:
     assert not damage.must_fail(fresh())
-    assert not damage.must_fail(damaged(succeeded(), Part.OUTPUT))
+    assert not damage.must_fail(damaged(succeeded(), DamagedPart.OUTPUT))
 
 
 def test_a_result_is_lost_with_the_output_or_with_the_reason_of_a_failure() -> None:
     failed = decided(fresh(), DamageFound(message="x")).task
     assert not damage.is_result_lost(succeeded())
-    assert not damage.is_result_lost(damaged(succeeded(), Part.INPUT, Part.PROGRESS))
-    assert damage.is_result_lost(damaged(succeeded(), Part.OUTPUT))
-    assert not damage.is_result_lost(damaged(failed, Part.INPUT))
-    assert damage.is_result_lost(damaged(replace(failed, progress=NO_PROGRESS), Part.PROGRESS))
+    assert not damage.is_result_lost(damaged(succeeded(), DamagedPart.INPUT, DamagedPart.PROGRESS))
+    assert damage.is_result_lost(damaged(succeeded(), DamagedPart.OUTPUT))
+    assert not damage.is_result_lost(damaged(failed, DamagedPart.INPUT))
+    assert damage.is_result_lost(
+        damaged(replace(failed, progress=NO_PROGRESS), DamagedPart.PROGRESS)
+    )
 
 
 def test_what_was_asked_for_is_lost_with_its_parts() -> None:
-    assert not damage.is_request_lost(damaged(succeeded(), Part.OUTPUT, Part.PROGRESS))
-    for part in (Part.INPUT, Part.OPTIONS, Part.LABELS):
+    assert not damage.is_request_lost(
+        damaged(succeeded(), DamagedPart.OUTPUT, DamagedPart.PROGRESS)
+    )
+    for part in (DamagedPart.INPUT, DamagedPart.OPTIONS, DamagedPart.LABELS):
         assert damage.is_request_lost(damaged(succeeded(), part))
 
 
 def test_the_refusal_names_the_parts() -> None:
-    rejection = damage.refusal(damaged(succeeded(), Part.INPUT, Part.OUTPUT))
+    rejection = damage.refusal(damaged(succeeded(), DamagedPart.INPUT, DamagedPart.OUTPUT))
     assert rejection.code == "data_damaged"
     assert rejection.fields == {"reason": "input,output"}
     assert TASK_ID in rejection.message

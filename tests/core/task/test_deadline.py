@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.task import deadline
-from tenure.core.task.deadline import Deadline, Kind
+from tenure.core.task.deadline import Deadline, DeadlineKind
 from tenure.core.task.record import TERMINAL, Task
 from tests.core.task.tasks import (
     STATES,
@@ -30,34 +30,34 @@ TIMEOUTS = {
     "cancel_grace_ms": 400,
     "delivery_timeout_ms": 500,
 }
-CLOSE = (Kind.SCHEDULE_TO_CLOSE, 9_000)
-START_TO_CLOSE = (Kind.START_TO_CLOSE, 2_000)
-HEARTBEAT = (Kind.HEARTBEAT, 300)
+CLOSE = (DeadlineKind.SCHEDULE_TO_CLOSE, 9_000)
+START_TO_CLOSE = (DeadlineKind.START_TO_CLOSE, 2_000)
+HEARTBEAT = (DeadlineKind.HEARTBEAT, 300)
 
 
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
-        (fresh(**TIMEOUTS), [(Kind.SCHEDULE_TO_START, 100), CLOSE]),
+        (fresh(**TIMEOUTS), [(DeadlineKind.SCHEDULE_TO_START, 100), CLOSE]),
         (
             failed_once(**TIMEOUTS),
-            [(Kind.START, 1_000), (Kind.SCHEDULE_TO_START, 1_100), CLOSE],
+            [(DeadlineKind.START, 1_000), (DeadlineKind.SCHEDULE_TO_START, 1_100), CLOSE],
         ),
-        (handed(fresh(**TIMEOUTS)), [(Kind.DELIVERY, 500), START_TO_CLOSE, CLOSE]),
+        (handed(fresh(**TIMEOUTS)), [(DeadlineKind.DELIVERY, 500), START_TO_CLOSE, CLOSE]),
         (running(**TIMEOUTS), [START_TO_CLOSE, HEARTBEAT, CLOSE]),
         (cancelling(**TIMEOUTS), [START_TO_CLOSE, HEARTBEAT, CLOSE]),
         (
             cancelling_told(**TIMEOUTS),
-            [START_TO_CLOSE, HEARTBEAT, (Kind.CANCEL_GRACE, 400), CLOSE],
+            [START_TO_CLOSE, HEARTBEAT, (DeadlineKind.CANCEL_GRACE, 400), CLOSE],
         ),
         (waiting_async(**TIMEOUTS), [START_TO_CLOSE, HEARTBEAT, CLOSE]),
-        (waiting_run(T0 + 700, schedule_to_close_ms=9_000), [(Kind.WAKE, 700), CLOSE]),
+        (waiting_run(T0 + 700, schedule_to_close_ms=9_000), [(DeadlineKind.WAKE, 700), CLOSE]),
         (waiting_run(), []),
         (pausing(fresh(**TIMEOUTS)), [CLOSE]),
         (pausing(fresh()), []),
     ],
 )
-def test_each_state_has_its_deadlines(task: Task, expected: list[tuple[Kind, int]]) -> None:
+def test_each_state_has_its_deadlines(task: Task, expected: list[tuple[DeadlineKind, int]]) -> None:
     found = [(each.kind, each.at_ms - T0) for each in deadline.deadlines(task)]
     assert found == expected
 
@@ -91,7 +91,7 @@ def test_the_short_way_for_a_dispatched_task_finds_the_same_instant(
 
 
 def test_what_needs_no_hearing_is_judged_at_its_instant() -> None:
-    found = Deadline(Kind.START_TO_CLOSE, 500, 400)
+    found = Deadline(DeadlineKind.START_TO_CLOSE, 500, 400)
     assert found.judged_at_ms(now_ms=900, sighted_ms=0) == 500
 
 
@@ -104,14 +104,14 @@ def test_what_needs_hearing_is_judged_after_a_period_of_sight(
     sighted_ms: int,
     judged_at_ms: int,
 ) -> None:
-    found = Deadline(Kind.HEARTBEAT, 500, 400)
+    found = Deadline(DeadlineKind.HEARTBEAT, 500, 400)
     assert found.judged_at_ms(now_ms=now_ms, sighted_ms=sighted_ms) == judged_at_ms
 
 
 def test_the_earliest_of_several_expired_deadlines_is_named() -> None:
     task = cancelled(waiting_async(cancel_grace_ms=400, start_to_close_ms=300))
     expired = deadline.first_expired(task, now_ms=T0 + 900, sighted_ms=10**9)
-    assert expired is Kind.START_TO_CLOSE
+    assert expired is DeadlineKind.START_TO_CLOSE
 
 
 def test_nothing_is_expired_before_its_instant() -> None:

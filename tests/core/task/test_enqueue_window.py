@@ -14,7 +14,7 @@ from tenure.core.limits import (
     YOUNG_MARGIN_MS,
 )
 from tenure.core.task import enqueue_window
-from tenure.core.task.enqueue_window import NOBODY, Youth
+from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
 
 NOW = 1_767_225_600_000
 SURE_MS = ENQUEUE_YOUNG_MS - YOUNG_MARGIN_MS
@@ -26,14 +26,14 @@ def made(at_ms: int, *, version: str = "7", rest: str = "fff-bfff-ffffffffffff")
 
 
 def test_an_id_made_just_now_is_young_whichever_way_the_clocks_differ() -> None:
-    young = Youth.at(NOW)
+    young = EnqueueWindow.at(NOW)
     for off_ms in (-SURE_MS, -1, 0, 1, SURE_MS):
         for rest in ("000-8000-000000000000", "fff-bfff-ffffffffffff"):
             assert young.has(made(NOW + off_ms, rest=rest)), off_ms
 
 
 def test_an_id_from_earlier_or_later_is_not() -> None:
-    young = Youth.at(NOW)
+    young = EnqueueWindow.at(NOW)
     for off_ms in (-ENQUEUE_YOUNG_MS - 1, -SURE_MS - 1, SURE_MS + 1, 10**9, -NOW):
         for rest in ("000-8000-000000000000", "fff-bfff-ffffffffffff"):
             assert not young.has(made(NOW + off_ms, rest=rest)), off_ms
@@ -41,7 +41,7 @@ def test_an_id_from_earlier_or_later_is_not() -> None:
 
 def test_an_id_that_carries_no_time_is_never_young() -> None:
     for version in "0123456 89abcdef".replace(" ", ""):
-        assert not Youth.at(NOW).has(made(NOW, version=version))
+        assert not EnqueueWindow.at(NOW).has(made(NOW, version=version))
 
 
 def test_for_nobody_nothing_is_young() -> None:
@@ -50,8 +50,8 @@ def test_for_nobody_nothing_is_young() -> None:
 
 
 def test_the_first_instants_have_no_time_before_them() -> None:
-    assert Youth.at(0).has(made(0))
-    assert Youth.at(-5_000).has(made(0)) is False
+    assert EnqueueWindow.at(0).has(made(0))
+    assert EnqueueWindow.at(-5_000).has(made(0)) is False
 
 
 @given(
@@ -63,7 +63,7 @@ def test_what_is_taken_for_young_is_undecided_long_enough(now: int, off: int, gu
     """Whatever may be stored unseen was stored before a marked request is accepted."""
     task_id = made(max(0, now + off))
     is_exact = enqueue_window.is_exact(guessed_now_ms=now + guess, now_ms=now)
-    if is_exact and Youth.at(now + guess).has(task_id):
+    if is_exact and EnqueueWindow.at(now + guess).has(task_id):
         assert abs(max(0, now + off) - now) <= ENQUEUE_YOUNG_MS
         assert enqueue_window.undecided_ms(task_id, now + ENQUEUE_STORED_MS) > 0
 

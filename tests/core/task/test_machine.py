@@ -17,6 +17,7 @@ from tenure.core.task.event import (
     AttemptDeferred,
     AttemptFailed,
     AttemptReleased,
+    AttemptReport,
     AttemptSucceeded,
     AttemptYielded,
     CancelRequested,
@@ -28,7 +29,6 @@ from tenure.core.task.event import (
     HandedOut,
     Heartbeaten,
     PauseRequested,
-    Report,
     ResumeRequested,
     TaskEvent,
     TaskLost,
@@ -42,7 +42,7 @@ from tenure.errors import Rejection
 from tests.core.task.tasks import FATAL, FAULT, OTHER, SIGHTED, STATES, T0, WORKER
 
 EVENT_TYPES: Final[tuple[type[TaskEvent], ...]] = get_args(TaskEvent)
-REPORT_TYPES: Final = tuple(kind for kind in EVENT_TYPES if issubclass(kind, Report))
+REPORT_TYPES: Final = tuple(kind for kind in EVENT_TYPES if issubclass(kind, AttemptReport))
 
 # Which states take which report of their live attempt. Every other state refuses every report.
 FINISHING: Final[set[type[TaskEvent]]] = {
@@ -129,7 +129,7 @@ def instants(task: Task) -> set[int]:
 
 
 def is_taken(kind: type[TaskEvent], state: str, task: Task) -> bool:
-    if issubclass(kind, Report):
+    if issubclass(kind, AttemptReport):
         is_fitting = kind not in FOREIGN[task.kind]
         return task.is_attempt_live and kind in TAKEN[task.state] and is_fitting
     if task.state in TERMINAL:
@@ -174,7 +174,7 @@ def check_refused(task: Task, event: TaskEvent, at_ms: int, code: str) -> None:
     assert isinstance(rejection, Rejection), rejection
     assert rejection.code == code
     assert msgspec.msgpack.encode(task) == before
-    if code == "attempt_mismatch" and isinstance(event, Report):
+    if code == "attempt_mismatch" and isinstance(event, AttemptReport):
         expected = task.attempt if task.is_attempt_live else task.attempt + 1
         assert rejection.fields == {
             "expected_attempt": expected,
@@ -205,7 +205,7 @@ def test_every_state_meets_every_event(kind: type[TaskEvent], state: str) -> Non
         for at_ms in instants(task):
             if is_taken(kind, state, task):
                 check_taken(task, event, at_ms)
-            elif issubclass(kind, Report):
+            elif issubclass(kind, AttemptReport):
                 check_refused(task, event, at_ms, refusal_of_the_present_attempt(kind, task))
             else:
                 check_refused(task, event, at_ms, refusal_of_others(kind, task))

@@ -16,6 +16,7 @@ from tenure.core.task.enqueue import create
 from tenure.core.task.event import (
     AttemptDeferred,
     AttemptFailed,
+    AttemptReport,
     AttemptYielded,
     CancelRequested,
     CancelSignalled,
@@ -26,7 +27,6 @@ from tenure.core.task.event import (
     HandedOut,
     Heartbeaten,
     PauseRequested,
-    Report,
     ResumeRequested,
     TaskEvent,
     TaskLost,
@@ -155,7 +155,7 @@ class Life:
     def check_fence(self, before: Task, event: TaskEvent) -> None:
         assert before.state not in TERMINAL
         assert before.state in RULES[type(event)].sources
-        if isinstance(event, Report):
+        if isinstance(event, AttemptReport):
             assert before.is_attempt_live
             assert event.attempt == before.attempt
             assert event.worker_id in {None, before.worker_id}

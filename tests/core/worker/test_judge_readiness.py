@@ -1,10 +1,10 @@
-"""Sight: how long a server has been able to hear its workers."""
+"""How long a server has been able to hear its workers."""
 
 from tenure.core.worker import judge_readiness
-from tenure.core.worker.judge_readiness import Sight
+from tenure.core.worker.judge_readiness import JudgeReadiness
 
 
-def watched(*gaps_ms: int, drift_ms: int = 0) -> Sight:
+def watched(*gaps_ms: int, drift_ms: int = 0) -> JudgeReadiness:
     """Return the sight of a server whose lane committed after each gap."""
     mono_ms, store_ms = 50, 1_000_000
     seen = judge_readiness.begin(mono_ms=mono_ms, store_now_ms=store_ms)

@@ -99,7 +99,7 @@ class TestKeys:
         assert await query.get_key(engine.store, key_id=made.key.id) == made.key
         parsed = api_key.parse(made.text.reveal())
         assert parsed is not None
-        assert api_key.matches(engine.directory.find(made.key.id), parsed)
+        assert api_key.matches(engine.access_cache.find(made.key.id), parsed)
         assert made.text.secret not in repr(await world.dump()) + repr(made)
 
     async def test_namespaces_of_a_key_are_kept_sorted_and_once(self, engine: Engine) -> None:
@@ -155,11 +155,11 @@ class TestKeys:
 
     async def test_a_revoked_key_is_not_found_from_the_answer_on(self, engine: Engine) -> None:
         made = await make(engine)
-        assert engine.directory.find(made.key.id) == made.key
+        assert engine.access_cache.find(made.key.id) == made.key
         revoked = await engine.submit(c.RevokeKey(key_id=made.key.id))
         assert revoked.revoked_at_ms is not None
-        assert engine.directory.find(made.key.id) is None
-        assert engine.directory.has_keys
+        assert engine.access_cache.find(made.key.id) is None
+        assert engine.access_cache.has_keys
 
     async def test_revoking_twice_gives_the_same_answer_and_one_record(
         self,
@@ -198,7 +198,7 @@ class TestKeys:
         listed = await query.list_keys(engine.store, page=page())
         assert len(listed.items) == 2
         assert len(await audited(engine)) == 2
-        assert engine.directory.find(made.key.id) is not None
+        assert engine.access_cache.find(made.key.id) is not None
 
     async def test_a_revocation_whose_answer_was_lost_is_in_force_once_it_is_answered(
         self,
@@ -210,7 +210,7 @@ class TestKeys:
         with pytest.raises(Unavailable):
             await engine.submit(c.RevokeKey(key_id=made.key.id))
         await engine.submit(c.RevokeKey(key_id=made.key.id))
-        assert engine.directory.find(made.key.id) is None
+        assert engine.access_cache.find(made.key.id) is None
 
 
 async def _fill_keys(world: World, key: ApiKey) -> None:
@@ -321,7 +321,7 @@ class TestScope:
     async def test_a_key_may_revoke_itself(self, engine: Engine) -> None:
         admin = await make(engine)
         await engine.submit(c.RevokeKey(key_id=admin.key.id, actor=admin.key.id))
-        assert engine.directory.find(admin.key.id) is None
+        assert engine.access_cache.find(admin.key.id) is None
 
 
 class TestLists:
@@ -532,7 +532,7 @@ class TestAudit:
         with pytest.raises(Unavailable):
             await make(engine)
         assert await world.dump("api_keys", "audit") == before
-        assert not engine.directory.has_keys
+        assert not engine.access_cache.has_keys
 
     async def test_records_are_kept_for_ninety_days(self, world: World, engine: Engine) -> None:
         made = await make(engine)
@@ -552,17 +552,17 @@ class TestBootstrap:
         store = world.database.store(Faults())
         made = await first_key.create_key(store, command, clock=world.clock)
         engine = await world.start()
-        assert engine.directory.has_admin
-        assert engine.directory.find(made.key.id) == made.key
+        assert engine.access_cache.has_admin
+        assert engine.access_cache.find(made.key.id) == made.key
         assert await audited(engine) == [("key.create", "", "", made.key.id)]
 
     async def test_a_server_that_runs_hears_of_it(self, world: World) -> None:
         engine = await world.start(news_poll_ms=20)
-        assert not engine.directory.has_keys
+        assert not engine.access_cache.has_keys
         command = c.CreateKey(name="root", role=Role.ADMIN)
         store = world.database.store(Faults())
         made = await first_key.create_key(store, command, clock=world.clock)
-        await until(lambda: engine.directory.find(made.key.id))
+        await until(lambda: engine.access_cache.find(made.key.id))
 
     async def test_a_refusal_changes_nothing(self, world: World) -> None:
         command = c.CreateKey(name="root", role=Role.ADMIN, namespaces=("no/such",))
@@ -580,7 +580,7 @@ class TestBootstrap:
                 clock=world.clock,
             )
         engine = await world.start()
-        assert not engine.directory.has_keys
+        assert not engine.access_cache.has_keys
         assert await audited(engine) == []
 
     async def test_a_key_is_not_lost_because_nobody_could_be_told(self, world: World) -> None:
@@ -599,7 +599,7 @@ class TestBootstrap:
         command = c.CreateKey(name="root", role=Role.ADMIN)
         made = await first_key.create_key(store, command, clock=world.clock)
         engine = await world.start()
-        assert engine.directory.find(made.key.id) == made.key
+        assert engine.access_cache.find(made.key.id) == made.key
 
     async def test_a_conflict_is_tried_again(self, world: World) -> None:
         faults = Faults()

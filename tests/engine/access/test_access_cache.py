@@ -77,11 +77,11 @@ class TestOthers:
         there: Engine,
     ) -> None:
         key = await make(there)
-        await until(lambda: here.directory.find(key.id) == key)
-        assert here.directory.has_keys
+        await until(lambda: here.access_cache.find(key.id) == key)
+        assert here.access_cache.has_keys
         await there.submit(c.RevokeKey(key_id=key.id))
-        await until(lambda: here.directory.find(key.id) is None)
-        assert here.directory.has_keys
+        await until(lambda: here.access_cache.find(key.id) is None)
+        assert here.access_cache.has_keys
 
     async def test_namespaces_that_others_disable_and_enable_are_heard_of(
         self,
@@ -113,13 +113,13 @@ class TestOthers:
     ) -> None:
         seen: list[bool] = []
         key = await make(there)
-        await until(lambda: here.directory.find(key.id))
+        await until(lambda: here.access_cache.find(key.id))
 
         def broken() -> None:
             raise ZeroDivisionError
 
-        here.directory.on_change(broken)
-        here.directory.on_change(lambda: seen.append(here.directory.find(key.id) is None))
+        here.access_cache.on_change(broken)
+        here.access_cache.on_change(lambda: seen.append(here.access_cache.find(key.id) is None))
         await there.submit(c.RevokeKey(key_id=key.id))
         await until(lambda: True in seen)
 
@@ -134,7 +134,7 @@ class TestOthers:
             if point == "after commit" and is_slow.is_set():
                 is_slow.clear()
                 await set_namespace(there, is_disabled=True)
-                await late.directory.load()
+                await late.access_cache.load()
 
         late = Engine(
             world.database.store(Faults()),
@@ -157,25 +157,25 @@ class TestLookUp:
     ) -> None:
         here, there = await world.start(pooled=True), await world.start(pooled=True)
         key = await make(there)
-        assert here.directory.find(key.id) is None
-        assert await here.directory.look_up(key.id) == key
-        assert here.directory.find(key.id) == key
+        assert here.access_cache.find(key.id) is None
+        assert await here.access_cache.look_up(key.id) == key
+        assert here.access_cache.find(key.id) == key
 
     async def test_what_is_known_is_not_read_again(self, world: World) -> None:
         faults = Faults()
         engine = await world.start(faults=faults)
         key = await make(engine, expires_in_ms=1_000)
         faults.points.clear()
-        assert await engine.directory.look_up(key.id) == key
+        assert await engine.access_cache.look_up(key.id) == key
         await world.advance(1_000)
-        assert await engine.directory.look_up(key.id) is None
+        assert await engine.access_cache.look_up(key.id) is None
         assert faults.points == []
 
     async def test_many_who_show_unknown_keys_cost_few_reads(self, world: World) -> None:
         faults = Faults()
         engine = await world.start(faults=faults)
         faults.points.clear()
-        look_up = engine.directory.look_up
+        look_up = engine.access_cache.look_up
         found = await asyncio.gather(*(look_up(f"{n:a>16}") for n in range(500)))
         assert set(found) == {None}
         assert 0 < faults.points.count("read_access") <= 2
@@ -190,28 +190,28 @@ class TestLookUp:
         key = await make(engine)
         faults.raise_at("read_access", Lost("cut"))
         with pytest.raises(Unavailable) as caught:
-            await engine.directory.look_up(UNKNOWN_KEY)
+            await engine.access_cache.look_up(UNKNOWN_KEY)
         assert caught.value.fields == {"reason": "store_unreachable", "retry_after_ms": 500}
-        assert await engine.directory.look_up(key.id) == key
-        assert await engine.directory.look_up(UNKNOWN_KEY) is None
+        assert await engine.access_cache.look_up(key.id) == key
+        assert await engine.access_cache.look_up(UNKNOWN_KEY) is None
 
     async def test_a_mistake_of_ours_is_unavailable_too(self, world: World) -> None:
         faults = Faults()
         engine = await world.start(faults=faults)
         faults.raise_at("read_access", ZeroDivisionError())
         with pytest.raises(Unavailable):
-            await engine.directory.look_up(UNKNOWN_KEY)
+            await engine.access_cache.look_up(UNKNOWN_KEY)
 
     async def test_who_waits_while_the_server_stops_is_told(self, world: World) -> None:
         engine = await world.start()
-        waiting = asyncio.create_task(engine.directory.look_up(UNKNOWN_KEY))
+        waiting = asyncio.create_task(engine.access_cache.look_up(UNKNOWN_KEY))
         await asyncio.sleep(0)
         await world.stop(engine)
         with pytest.raises(Unavailable) as caught:
             await waiting
         assert caught.value.fields["reason"] == "shutting_down"
         with pytest.raises(Unavailable):
-            await engine.directory.look_up(UNKNOWN_KEY)
+            await engine.access_cache.look_up(UNKNOWN_KEY)
 
 
 class TestFile:
@@ -224,12 +224,12 @@ class TestFile:
         store = SqliteStore(path, clock=clock.now_ms, synchronous="OFF", probe=faults)
         async with Engine(store, clock=clock, services=()) as engine:
             key = await make(engine, expires_in_ms=1_000)
-            assert engine.directory.find(key.id) == key
+            assert engine.access_cache.find(key.id) == key
             faults.points.clear()
-            assert await engine.directory.look_up(UNKNOWN_KEY) is None
+            assert await engine.access_cache.look_up(UNKNOWN_KEY) is None
             assert faults.points == []
             clock.advance(1_000)
-            assert engine.directory.find(key.id) is None
+            assert engine.access_cache.find(key.id) is None
 
     async def test_a_commit_whose_answer_was_lost_is_looked_for(self, tmp_path: Path) -> None:
         faults = Faults()
@@ -241,7 +241,7 @@ class TestFile:
             faults.raise_at("after COMMIT", Lost("cut"))
             with pytest.raises(Unavailable):
                 await engine.submit(c.RevokeKey(key_id=key.id))
-            await until(lambda: engine.directory.find(key.id) is None)
+            await until(lambda: engine.access_cache.find(key.id) is None)
 
 
 class TestOwn:
@@ -256,22 +256,22 @@ class TestOwn:
             cast("Store", store), clock=world.clock, services=(), settings=engine.settings
         )
         await late.start()
-        assert late.directory.find(key.id) == key
+        assert late.access_cache.find(key.id) == key
         store.is_let.clear()
-        loading = asyncio.create_task(late.directory.load())
+        loading = asyncio.create_task(late.access_cache.load())
         await store.has_read.wait()
         await late.submit(c.RevokeKey(key_id=key.id))
         store.is_let.set()
         await loading
-        assert late.directory.find(key.id) is None
+        assert late.access_cache.find(key.id) is None
         await late.stop()
 
     async def test_a_change_after_those_of_others_brings_these_too(self, world: World) -> None:
         here, there = await world.start(pooled=True), await world.start(pooled=True)
         theirs = await make(there)
         ours = await make(here)
-        assert here.directory.find(ours.id) == ours
-        await until(lambda: here.directory.find(theirs.id) == theirs)
+        assert here.access_cache.find(ours.id) == ours
+        await until(lambda: here.access_cache.find(theirs.id) == theirs)
 
     async def test_a_commit_whose_answer_was_lost_is_looked_for(self, world: World) -> None:
         engine = await world.start()
@@ -279,16 +279,16 @@ class TestOwn:
         world.faults.raise_at("after COMMIT", Lost("cut"))
         with pytest.raises(Unavailable):
             await engine.submit(c.RevokeKey(key_id=key.id))
-        await until(lambda: engine.directory.find(key.id) is None)
+        await until(lambda: engine.access_cache.find(key.id) is None)
 
     async def test_a_database_that_was_set_back_is_believed(self, world: World) -> None:
         engine = await world.start()
         key = await make(engine)
         await world.database.execute("DELETE FROM api_keys")
         await world.database.execute("UPDATE access SET version = version - 1")
-        await engine.directory.look_up(UNKNOWN_KEY)
-        assert engine.directory.find(key.id) is None
-        assert engine.directory.has_keys
+        await engine.access_cache.look_up(UNKNOWN_KEY)
+        assert engine.access_cache.find(key.id) is None
+        assert engine.access_cache.has_keys
 
 
 class TestExpiry:
@@ -299,11 +299,11 @@ class TestExpiry:
     ) -> None:
         key = await make(engine, expires_in_ms=60_000)
         await world.advance(59_999)
-        assert engine.directory.find(key.id) == key
-        assert engine.directory.has_admin
+        assert engine.access_cache.find(key.id) == key
+        assert engine.access_cache.has_admin
         await world.advance(1)
-        assert engine.directory.find(key.id) is None
-        assert not engine.directory.has_admin
+        assert engine.access_cache.find(key.id) is None
+        assert not engine.access_cache.has_admin
 
     async def test_listeners_are_called_when_a_key_expires(
         self,
@@ -312,7 +312,9 @@ class TestExpiry:
     ) -> None:
         key = await make(engine, expires_in_ms=30)
         called: list[bool] = []
-        engine.directory.on_change(lambda: called.append(engine.directory.find(key.id) is None))
+        engine.access_cache.on_change(
+            lambda: called.append(engine.access_cache.find(key.id) is None)
+        )
         # The timer is on the real clock, and looks again while ours stands.
         await asyncio.sleep(0.05)
         assert called == []
@@ -322,8 +324,8 @@ class TestExpiry:
     async def test_the_time_is_the_store_s(self, world: World, engine: Engine) -> None:
         key = await make(engine, expires_in_ms=60_000)
         await world.jump(60_000)
-        await engine.directory.look_up(UNKNOWN_KEY)
-        assert engine.directory.find(key.id) is None
+        await engine.access_cache.look_up(UNKNOWN_KEY)
+        assert engine.access_cache.find(key.id) is None
 
 
 class TestAdministrators:
@@ -343,11 +345,11 @@ class TestAdministrators:
         *,
         is_admin: bool,
     ) -> None:
-        assert not engine.directory.has_admin
+        assert not engine.access_cache.has_admin
         key = await make(engine, role, namespaces=namespaces)
-        assert engine.directory.has_admin is is_admin
+        assert engine.access_cache.has_admin is is_admin
         await engine.submit(c.RevokeKey(key_id=key.id))
-        assert not engine.directory.has_admin
+        assert not engine.access_cache.has_admin
 
 
 class TestUse:
@@ -360,10 +362,10 @@ class TestUse:
         engine: Engine,
     ) -> None:
         key, other = await make(engine), await make(engine)
-        engine.directory.used(key.id)
+        engine.access_cache.used(key.id)
         await world.advance(5)
-        engine.directory.used(key.id)
-        engine.directory.used(UNKNOWN_KEY)
+        engine.access_cache.used(key.id)
+        engine.access_cache.used(UNKNOWN_KEY)
         assert await self.last_used(engine, key) is None
         assert (await KeyUse().run_once(engine)).count == 1
         assert await self.last_used(engine, key) == world.clock.now_ms()
@@ -376,7 +378,7 @@ class TestUse:
         engine: Engine,
     ) -> None:
         key = await make(engine)
-        engine.directory.used(key.id)
+        engine.access_cache.used(key.id)
         world.faults.raise_at("touch_api_keys", Lost("cut"))
         with pytest.raises(Lost):
             await KeyUse().run_once(engine)
@@ -386,7 +388,7 @@ class TestUse:
     async def test_a_server_that_stops_writes_it(self, world: World, engine: Engine) -> None:
         late = await world.start()
         key = await make(late)
-        late.directory.used(key.id)
+        late.access_cache.used(key.id)
         await world.stop(late)
         assert await self.last_used(engine, key) == world.clock.now_ms()
 
@@ -396,6 +398,6 @@ class TestUse:
     ) -> None:
         engine = await world.start()
         key = await make(engine)
-        engine.directory.used(key.id)
+        engine.access_cache.used(key.id)
         world.faults.raise_at("touch_api_keys", Lost("cut"))
         await world.stop(engine)

@@ -104,7 +104,7 @@ async def test_what_comes_behind_in_the_same_batch_is_refused(
     await asyncio.gather(first, disabling, enabling, third)
     with pytest.raises(WrongState):
         await second
-    assert not engine.directory.is_disabled(NAMESPACE)
+    assert not engine.access_cache.is_disabled(NAMESPACE)
 
 
 async def test_what_was_accepted_before_keeps_its_answer(
@@ -221,7 +221,7 @@ async def test_one_can_be_created_and_disabled_in_one_batch(engine: Engine) -> N
     disabling = engine.submit(c.SetNamespace(name="new/default", is_disabled=True))
     assert await creating == "new/default"
     assert (await disabling).is_disabled
-    assert engine.directory.is_disabled("new/default")
+    assert engine.access_cache.is_disabled("new/default")
     with pytest.raises(AlreadyExists):
         await engine.submit(c.CreateNamespace(name="new/default"))
 
@@ -229,7 +229,7 @@ async def test_one_can_be_created_and_disabled_in_one_batch(engine: Engine) -> N
 async def test_a_server_that_starts_knows_it(world: World, engine: Engine) -> None:
     await set_namespace(engine, is_disabled=True)
     late = await world.start()
-    assert late.directory.is_disabled(NAMESPACE)
+    assert late.access_cache.is_disabled(NAMESPACE)
     with pytest.raises(WrongState):
         await world.add(late)
 

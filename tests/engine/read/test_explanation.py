@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core.explain.fact import Reason
+from tenure.core.explain.fact import WaitingReason
 from tenure.core.limits import EXPLAINED_MAX
 from tenure.core.task.record import TaskState
 from tenure.core.worker.health import Health
@@ -14,7 +14,7 @@ from tenure.engine import command as c
 from tenure.engine.command import FinishKind
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
-from tenure.engine.read.explanation import Explanation, explain_task
+from tenure.engine.read.explanation import TaskExplanation, explain_task
 from tenure.engine.services.deaf_watch import DeafWatch
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.errors import InvalidArgument, NotFound, Unavailable
@@ -26,11 +26,11 @@ from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World, spec
 LEASE_MS = 30_000
 
 
-async def explained(engine: Engine, task_id: str) -> Explanation:
+async def explained(engine: Engine, task_id: str) -> TaskExplanation:
     return await explain_task(engine.store, namespace=NAMESPACE, task_id=task_id, deaf=engine.deaf)
 
 
-async def first(engine: Engine, task_id: str) -> Reason:
+async def first(engine: Engine, task_id: str) -> WaitingReason:
     return (await explained(engine, task_id)).reasons[0]
 
 

@@ -13,8 +13,8 @@ from tenure.core.limits import EVENTS_KEPT_MS, EVENTS_TOLD_MAX
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
-from tenure.engine.replica.event_feed import EventFeed, Page, Subscription
-from tenure.engine.replica.replica_hints import Kind, Replicas, heard, pack
+from tenure.engine.replica.event_feed import EventFeed, HintPage, Subscription
+from tenure.engine.replica.replica_hints import HintKind, ReplicaHints, heard, pack
 from tenure.engine.settings import Settings
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref, until
 
@@ -24,7 +24,7 @@ NOW_MS = 10
 Said = tuple[str, str, int, str]
 
 
-def said(pages: list[Page] | None, kind: EventKind = EventKind.TASK) -> list[Said]:
+def said(pages: list[HintPage] | None, kind: EventKind = EventKind.TASK) -> list[Said]:
     """Return the hints of one kind: kind, id, version and state."""
     return [
         (hint.kind, hint.id, hint.version, hint.state)
@@ -34,23 +34,23 @@ def said(pages: list[Page] | None, kind: EventKind = EventKind.TASK) -> list[Sai
     ]
 
 
-async def everything(subscription: Subscription) -> list[Page]:
+async def everything(subscription: Subscription) -> list[HintPage]:
     """Return all that is there now."""
-    found: list[Page] = []
+    found: list[HintPage] = []
     while pages := await subscription.next(NOW_MS):
         found += pages
     return found
 
 
-async def hints_until(subscription: Subscription, count: int) -> list[Page]:
-    found: list[Page] = []
+async def hints_until(subscription: Subscription, count: int) -> list[HintPage]:
+    found: list[HintPage] = []
     async with asyncio.timeout(LONG_MS / 1000):
         while len(said(found)) < count:
             found += await subscription.next(LONG_MS) or []
     return found
 
 
-async def reset(subscription: Subscription) -> Page:
+async def reset(subscription: Subscription) -> HintPage:
     """Wait for a reset."""
     async with asyncio.timeout(LONG_MS / 1000):
         while True:
@@ -204,7 +204,9 @@ async def test_an_id_from_before_a_time_without_listeners_is_too_old(
 def feed_of(engine: Engine, kept_max: int) -> EventFeed:
     """Return a feed that keeps few hints."""
     settings = Settings(events_kept_max=kept_max)
-    return EventFeed(engine.store, Replicas(engine.store), engine.clock, settings, engine.server_id)
+    return EventFeed(
+        engine.store, ReplicaHints(engine.store), engine.clock, settings, engine.server_id
+    )
 
 
 def task_hint(number: int, namespace: str = NAMESPACE) -> Hint:
@@ -331,7 +333,9 @@ async def test_others_are_told_of_each_thing_only_the_last_word(world: World) ->
 
 def test_hints_are_packed_and_heard() -> None:
     hint = task_hint(1)
-    (message,) = pack({Kind.EVENT: {change_hint.text_of(hint), "worker"}, Kind.WANT: {"events"}})
+    (message,) = pack(
+        {HintKind.EVENT: {change_hint.text_of(hint), "worker"}, HintKind.WANT: {"events"}}
+    )
     found = heard(message)
     assert found.events == [hint]
     assert found.missed_events == {EventKind.WORKER}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.limits import NOTIFY_BYTES_MAX, NOTIFY_KIND_BYTES_MAX
-from tenure.engine.replica.replica_hints import Kind, heard, pack
+from tenure.engine.replica.replica_hints import HintKind, heard, pack
 
 NAMESPACE = "acme/default"
 
@@ -14,11 +14,11 @@ def task_id(number: int) -> str:
 
 def test_what_is_packed_is_heard() -> None:
     hints = {
-        Kind.QUEUE: {f"{NAMESPACE} mail"},
-        Kind.WORKER: {task_id(1), task_id(2)},
-        Kind.RESULT: {f"{NAMESPACE} {task_id(3)}"},
-        Kind.WANT: {"results"},
-        Kind.ACCESS: {"changed"},
+        HintKind.QUEUE: {f"{NAMESPACE} mail"},
+        HintKind.WORKER: {task_id(1), task_id(2)},
+        HintKind.RESULT: {f"{NAMESPACE} {task_id(3)}"},
+        HintKind.WANT: {"results"},
+        HintKind.ACCESS: {"changed"},
     }
     (message,) = pack(hints)
     found = heard(message)
@@ -32,7 +32,7 @@ def test_what_is_packed_is_heard() -> None:
 
 def test_many_hints_take_several_messages_that_the_database_accepts() -> None:
     told = {f"{NAMESPACE} {task_id(number)}" for number in range(300)}
-    messages = list(pack({Kind.RESULT: told}))
+    messages = list(pack({HintKind.RESULT: told}))
     assert len(messages) > 1
     assert max(map(len, messages)) <= NOTIFY_BYTES_MAX
     found = {f"{namespace} {task}" for each in messages for namespace, task in heard(each).results}
@@ -41,9 +41,9 @@ def test_many_hints_take_several_messages_that_the_database_accepts() -> None:
 
 def test_a_kind_of_which_there_is_too_much_is_told_in_one_word() -> None:
     told = {task_id(number) for number in range(5_000)}
-    (message,) = pack({Kind.WORKER: told, Kind.QUEUE: {f"{NAMESPACE} mail"}})
+    (message,) = pack({HintKind.WORKER: told, HintKind.QUEUE: {f"{NAMESPACE} mail"}})
     found = heard(message)
-    assert found.everything == {Kind.WORKER}
+    assert found.everything == {HintKind.WORKER}
     assert found.workers == []
     assert found.queues == [(NAMESPACE, "mail")]
 
@@ -51,10 +51,10 @@ def test_a_kind_of_which_there_is_too_much_is_told_in_one_word() -> None:
 def test_the_longest_names_stay_within_the_limits() -> None:
     long = "n" * 255
     told = {f"{long}/{long} {number:0255d}" for number in range(1_000)}
-    messages = list(pack({Kind.QUEUE: told}))
+    messages = list(pack({HintKind.QUEUE: told}))
     assert messages == ["queue"]
     few = sorted(told)[: NOTIFY_KIND_BYTES_MAX // 1_000]
-    messages = list(pack({Kind.QUEUE: set(few)}))
+    messages = list(pack({HintKind.QUEUE: set(few)}))
     assert max(map(len, messages)) <= NOTIFY_BYTES_MAX
     assert sum(len(heard(each).queues) for each in messages) == len(few)
 

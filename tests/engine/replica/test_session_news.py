@@ -180,7 +180,7 @@ async def test_a_judgement_elsewhere_ends_the_session(world: World, here: Engine
     sink, _ = await world.session(here, worker)
     there = await world.start()
     await world.watch(there, 60_000)
-    command = c.JudgeLeases(sighted_ms=60_000, amount=10, sight=there.sight)
+    command = c.JudgeLeases(sighted_ms=60_000, amount=10, judge_readiness=there.judge_readiness)
     assert (await there.submit(command)).count == 1
     await until(lambda: sink.ended)
     assert sink.ended is EndReason.LEASE_EXPIRED

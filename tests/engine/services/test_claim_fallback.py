@@ -6,7 +6,7 @@ from typing import Any
 
 from tenure.core.limits import FALLBACK_POLL_MS, NEWS_POLL_MS
 from tenure.core.worker.record import WorkerMode
-from tenure.engine.claim.position import Marks
+from tenure.engine.claim.position import ClaimPositions
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tests.engine.world import NAMESPACE, QUEUE, World, until
 
@@ -33,7 +33,7 @@ async def test_behind_a_pooler_each_fallback_poll_finds_the_work_of_other_server
 
 
 async def test_servers_that_hear_each_other_look_each_second() -> None:
-    marks = Marks(is_on=True)
+    marks = ClaimPositions(is_on=True)
     demands = marks.demands(KEY, 10, 0)
     marks.learn(demands, [], mono_ms=0, took_ms=5)
     assert marks.demands(KEY, 10, NEWS_POLL_MS) == []
@@ -44,7 +44,7 @@ async def test_servers_that_hear_each_other_look_each_second() -> None:
 
 
 async def test_a_slow_look_comes_less_often_also_where_nobody_tells_of_work() -> None:
-    marks = Marks(is_on=True)
+    marks = ClaimPositions(is_on=True)
     demands = marks.demands(KEY, 10, 0)
     marks.learn(demands, [], mono_ms=0, took_ms=20, is_told=False)
     assert marks.demands(KEY, 10, round(SHORTEST * NEWS_POLL_MS)) == demands

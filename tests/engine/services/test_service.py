@@ -16,7 +16,7 @@ from tenure.engine.services import all_services
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.retention import Retention
-from tenure.engine.services.server_row import ServerRow
+from tenure.engine.services.server_row import ServerTouch
 from tenure.engine.services.vacuum import Vacuum
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost
@@ -43,10 +43,10 @@ async def test_a_server_s_row_is_made_once_and_touched_by_each_round(
     world: World,
     engine: Engine,
 ) -> None:
-    await ServerRow().run_once(engine)
+    await ServerTouch().run_once(engine)
     started_at_ms = world.clock.now_ms()
     await world.advance(700)
-    await ServerRow().run_once(engine)
+    await ServerTouch().run_once(engine)
     (row,) = await world.database.rows("SELECT * FROM servers")
     assert str(row["id"]) == engine.server_id
     assert (row["started_at_ms"], row["touched_at_ms"]) == (started_at_ms, world.clock.now_ms())
@@ -73,7 +73,7 @@ class TestSightedness:
     ) -> None:
         await world.watch(engine, 2_000)
         await world.jump(5_000)
-        await ServerRow().run_once(engine)
+        await ServerTouch().run_once(engine)
         assert engine.sighted_ms == 0
 
     async def test_a_heartbeat_lane_that_cannot_commit_is_blind(
@@ -86,7 +86,7 @@ class TestSightedness:
             await world.advance(500)
             world.faults.raise_at("before COMMIT", Lost("cut"))
             with pytest.raises(Unavailable):
-                await ServerRow().run_once(engine)
+                await ServerTouch().run_once(engine)
         assert engine.sighted_ms == 0
 
 
@@ -162,10 +162,10 @@ class TestRetention:
         world: World,
         engine: Engine,
     ) -> None:
-        await ServerRow().run_once(engine)
+        await ServerTouch().run_once(engine)
         await world.advance(DAY_MS + 1)
         other = await world.start()
-        await ServerRow().run_once(other)
+        await ServerTouch().run_once(other)
         await Retention().run_once(other)
         rows = await world.database.rows("SELECT id FROM servers")
         assert [str(row["id"]) for row in rows] == [other.server_id]

@@ -16,7 +16,7 @@ from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.lease_judgement import LeaseJudgement
-from tenure.engine.services.server_row import ServerRow
+from tenure.engine.services.server_row import ServerTouch
 from tests.engine.world import NAMESPACE, World, ref
 
 LEASE_MS = 4_000
@@ -158,7 +158,7 @@ async def test_after_a_crash_two_servers_give_exclusive_work_away_once(
     for _ in range(4 * LEASE_MS // 500):
         await world.advance(500)
         for each in servers:
-            await ServerRow().run_once(each)
+            await ServerTouch().run_once(each)
     await asyncio.gather(*(DueTasks().run_once(each) for each in servers))
     rows = await world.database.rows("SELECT state, attempt FROM tasks")
     assert {(row["state"], row["attempt"]) for row in rows} == {("pending", 1)}

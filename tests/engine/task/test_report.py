@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.record import NO_PROGRESS, Line, Progress, Reason, TaskState
+from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Reason, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine import command as c
 from tenure.engine.command import FinishKind
@@ -176,7 +176,7 @@ class TestFinish:
         await world.finish(engine, worker, same, output=b"1", output_encoding="json")
         await world.finish(engine, worker, other, output=b"1", output_encoding="bytes")
         assert (await world.task(same.id)).progress == NO_PROGRESS
-        assert (await world.task(other.id)).progress == Progress(output_encoding="bytes")
+        assert (await world.task(other.id)).progress == AttemptProgress(output_encoding="bytes")
 
     async def test_a_task_may_end_without_ever_being_confirmed(
         self,

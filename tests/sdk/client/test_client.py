@@ -30,7 +30,7 @@ from tenure.errors import (
     TaskAlreadyTerminal,
     WrongState,
 )
-from tenure.sdk.client import Progress, task_stream
+from tenure.sdk.client import TaskProgress, task_stream
 from tenure.v1 import task_pb2
 from tests.sdk.client.stage import (
     RawWorker,
@@ -252,7 +252,7 @@ async def test_a_result_that_does_not_come_in_time_raises_and_the_task_goes_on(
 
 
 async def test_progress_is_told_while_somebody_waits(client: Client, stage: ServerStage) -> None:
-    seen: list[Progress] = []
+    seen: list[TaskProgress] = []
     async with RawWorker(stage.target, hold) as worker:
         handle = await client.enqueue(double, 1)
         waiting = asyncio.ensure_future(handle.result(on_progress=seen.append))
@@ -263,14 +263,14 @@ async def test_progress_is_told_while_somebody_waits(client: Client, stage: Serv
         ref = task_pb2.AssignedTask(task_id=handle.task_id, attempt=1)
         await worker.finish(succeeded(ref, b"2"))
         assert await waiting == 2
-    assert seen[0] == Progress(40.0, "half way")
+    assert seen[0] == TaskProgress(40.0, "half way")
     assert seen[-1].percent == 90.0
 
 
 async def test_an_exception_of_the_progress_callback_reaches_the_caller(
     client: Client, stage: ServerStage
 ) -> None:
-    def refuse(_: Progress) -> None:
+    def refuse(_: TaskProgress) -> None:
         raise ZeroDivisionError
 
     async with RawWorker(stage.target, hold) as worker:
@@ -358,7 +358,7 @@ async def test_an_attempt_is_completed_from_outside_by_its_id(
         completion = client.completion(task_id=first.task_id)
         answer = await completion.heartbeat({"row": 7}, percent=50.0, message="asked")
         assert (answer.state, answer.should_cancel) == (TaskState.WAITING, False)
-        assert (await first.describe()).progress == Progress(50.0, "asked")
+        assert (await first.describe()).progress == TaskProgress(50.0, "asked")
         assert await completion.complete(11) is TaskState.SUCCEEDED
         assert await first.result() == 11
         # The same again is the same; another one is refused.

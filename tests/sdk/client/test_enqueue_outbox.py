@@ -12,10 +12,10 @@ import pytest
 
 from tenure import Client
 from tenure.errors import NotFound, PayloadTooLarge, Unavailable
-from tenure.sdk.client.enqueue_outbox import Outbox
+from tenure.sdk.client.enqueue_outbox import EnqueueOutbox
 from tenure.sdk.client.task_bytes import request_bytes, task_bytes, varint
 from tenure.sdk.client.task_stream import TaskStreams
-from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.channel import Channel
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import task_service_pb2 as pb
 from tests.sdk.client.stage import ServerStage, echo, until
@@ -59,14 +59,14 @@ class FakeServer(grpc.GenericRpcHandler):
 
 
 @pytest.fixture
-async def fake() -> AsyncIterator[tuple[FakeServer, Outbox]]:
+async def fake() -> AsyncIterator[tuple[FakeServer, EnqueueOutbox]]:
     server, handler = grpc.aio.server(), FakeServer()
     server.add_generic_rpc_handlers((handler,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    link = Link(f"127.0.0.1:{port}")
+    link = Channel(f"127.0.0.1:{port}")
     streams = TaskStreams(link, "default")
-    outbox = Outbox(link, streams, "default", 30.0)
+    outbox = EnqueueOutbox(link, streams, "default", 30.0)
     yield handler, outbox
     handler.is_open.set()
     await outbox.close()
@@ -79,12 +79,12 @@ def task(task_id: str) -> bytes:
     return task_bytes(SHARED, task_id, b"{}")
 
 
-def send(outbox: Outbox, count: int) -> asyncio.Future[list[str]]:
+def send(outbox: EnqueueOutbox, count: int) -> asyncio.Future[list[str]]:
     return asyncio.gather(*(outbox.send(task(each)) for each in IDS[:count]))
 
 
 async def test_what_is_asked_for_at_once_goes_in_one_request(
-    fake: tuple[FakeServer, Outbox],
+    fake: tuple[FakeServer, EnqueueOutbox],
 ) -> None:
     server, outbox = fake
     assert await send(outbox, 500) == IDS[:500]
@@ -94,7 +94,7 @@ async def test_what_is_asked_for_at_once_goes_in_one_request(
 
 
 async def test_what_is_asked_for_meanwhile_goes_in_the_next_up_to_a_thousand(
-    fake: tuple[FakeServer, Outbox],
+    fake: tuple[FakeServer, EnqueueOutbox],
 ) -> None:
     server, outbox = fake
     server.is_open.clear()
@@ -108,7 +108,7 @@ async def test_what_is_asked_for_meanwhile_goes_in_the_next_up_to_a_thousand(
 
 
 async def test_a_task_that_may_succeed_later_is_sent_again_marked_and_alone(
-    fake: tuple[FakeServer, Outbox],
+    fake: tuple[FakeServer, EnqueueOutbox],
 ) -> None:
     server, outbox = fake
     later = error_pb2.ErrorDetail(code="unavailable", reason="undecided", retry_after_ms=20)
@@ -122,7 +122,7 @@ async def test_a_task_that_may_succeed_later_is_sent_again_marked_and_alone(
     assert [each.is_resend for each in server.requests] == [False, True, True]
 
 
-async def test_others_go_on_while_one_is_repeated(fake: tuple[FakeServer, Outbox]) -> None:
+async def test_others_go_on_while_one_is_repeated(fake: tuple[FakeServer, EnqueueOutbox]) -> None:
     server, outbox = fake
     later = error_pb2.ErrorDetail(code="unavailable", retry_after_ms=60_000)
     server.errors = {IDS[0]: [later]}
@@ -134,7 +134,7 @@ async def test_others_go_on_while_one_is_repeated(fake: tuple[FakeServer, Outbox
         await slow
 
 
-async def test_a_caller_that_has_gone_is_not_sent(fake: tuple[FakeServer, Outbox]) -> None:
+async def test_a_caller_that_has_gone_is_not_sent(fake: tuple[FakeServer, EnqueueOutbox]) -> None:
     server, outbox = fake
     server.is_open.clear()
     first = asyncio.ensure_future(outbox.send(task(IDS[0])))
@@ -151,7 +151,7 @@ async def test_a_caller_that_has_gone_is_not_sent(fake: tuple[FakeServer, Outbox
 
 
 async def test_closing_tells_those_in_flight_and_those_that_wait(
-    fake: tuple[FakeServer, Outbox],
+    fake: tuple[FakeServer, EnqueueOutbox],
 ) -> None:
     server, outbox = fake
     server.is_open.clear()

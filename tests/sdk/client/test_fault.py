@@ -11,7 +11,7 @@ from tenure import Client
 from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk.client.task_stream import STREAM_TASKS_MAX, TaskStreams
-from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.channel import Channel
 from tests.sdk.client.stage import RawWorker, ServerStage, double, until
 from tests.wire.proxy import Proxy
 
@@ -133,7 +133,7 @@ async def test_the_next_of_several_targets_is_taken(stage: ServerStage) -> None:
 
 
 async def test_five_thousand_results_come_over_one_stream(stage: ServerStage) -> None:
-    link = Link(stage.target)
+    link = Channel(stage.target)
     streams = TaskStreams(link, "default")
     async with Client(stage.target) as client:
         handles = await client.enqueue_many(double.call(n) for n in range(12_000))

@@ -18,8 +18,8 @@ import pytest
 
 from tenure import Client, Completion, Handle, SyncClient, SyncCompletion, SyncHandle, TaskCancelled
 from tenure.core.task.record import TaskState
-from tenure.sdk.client import Progress
-from tenure.sdk.transport.connection_thread import Inbox
+from tenure.sdk.client import TaskProgress
+from tenure.sdk.transport.connection_thread import CallInbox
 from tests.sdk.client.stage import RawWorker, ServerStage, double, hold, shout, until
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ async def test_many_threads_share_one_client(stage: ServerStage, worker: RawWork
 
 
 async def test_progress_is_told_in_the_thread_that_waits(stage: ServerStage) -> None:
-    seen: list[tuple[Progress, int]] = []
+    seen: list[tuple[TaskProgress, int]] = []
     async with RawWorker(stage.target, hold) as worker:
         client = SyncClient(stage.target)
         handle = await apart(lambda: client.enqueue(double, 1))
@@ -98,7 +98,7 @@ async def test_progress_is_told_in_the_thread_that_waits(stage: ServerStage) -> 
                 handle.result(on_progress=tell)
             return threading.get_ident()
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: TaskProgress) -> None:
             seen.append((progress, threading.get_ident()))
             if progress.percent == 2:
                 raise ZeroDivisionError
@@ -109,7 +109,7 @@ async def test_progress_is_told_in_the_thread_that_waits(stage: ServerStage) -> 
         await until(lambda: len(seen) == 1)
         await worker.beat(handle.task_id, progress_percent=2.0)
         thread = await waiting
-        assert seen == [(Progress(1.0), thread), (Progress(2.0), thread)]
+        assert seen == [(TaskProgress(1.0), thread), (TaskProgress(2.0), thread)]
         await apart(client.close)
 
 
@@ -178,7 +178,7 @@ def test_a_signal_that_another_thread_took_ends_a_wait_too() -> None:
     ending.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            Inbox().serve(never)
+            CallInbox().serve(never)
         assert not never.done()
     finally:
         ending.cancel()

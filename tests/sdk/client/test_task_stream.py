@@ -13,7 +13,7 @@ from tenure import Client
 from tenure.errors import NotFound
 from tenure.sdk.client.task_bytes import request_bytes
 from tenure.sdk.client.task_stream import StreamBroken, TaskStreams
-from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.channel import Channel
 from tenure.v1 import task_service_pb2 as pb
 from tests.sdk.client.stage import RawWorker, ServerStage, double, echo, until
 from tests.wire.proxy import Proxy
@@ -162,7 +162,7 @@ async def test_a_stream_without_answers_is_not_used_again_until_it_speaks(
 ) -> None:
     server, _ = fake
     server.is_silent = True
-    link = Link(server.target)
+    link = Channel(server.target)
     streams = TaskStreams(link, "default")
     request = request_bytes("default", [], independent=True, is_resend=False)
     try:

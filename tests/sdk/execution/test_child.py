@@ -19,9 +19,9 @@ from tenure import Activity, StopReason
 from tenure.sdk.worker.execution import child
 from tenure.sdk.worker.execution.frame import (
     STOP,
-    Beat,
     Boot,
     BrokenFrame,
+    ChildBeat,
     Done,
     Frames,
     Report,
@@ -147,7 +147,7 @@ def test_heartbeats_are_thinned_out_and_the_last_one_goes_before_the_end(parent:
         said.append(parent.reports())
 
     (reports,) = serve(parent, talk)
-    beats = [each for each in reports if isinstance(each, Beat)]
+    beats = [each for each in reports if isinstance(each, ChildBeat)]
     assert (beats[0].details, beats[-1].details) == (b"[0]", b"[1999]")
     assert len(beats) < 1_000
 

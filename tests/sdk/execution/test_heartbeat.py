@@ -12,7 +12,7 @@ import pytest
 
 from tenure import PayloadError, activity
 from tenure.errors import InvalidArgument, PayloadTooLarge
-from tenure.sdk.worker.execution.task_heartbeat import Pulse, interval_of
+from tenure.sdk.worker.execution.task_heartbeat import TaskHeartbeat, interval_of
 from tenure.v1 import task_pb2
 from tests.sdk.execution.rig import Rig, until
 
@@ -36,7 +36,7 @@ class Beats:
         task = task_pb2.AssignedTask(
             task_id="a", attempt=2, heartbeat_timeout_ms=heartbeat_timeout_ms
         )
-        self.pulse = Pulse(task, self.sent.append, lambda: self.now_s)
+        self.heartbeats = TaskHeartbeat(task, self.sent.append, lambda: self.now_s)
 
     @property
     def details(self) -> list[bytes]:
@@ -118,39 +118,39 @@ def test_the_interval_follows_the_timeout_unless_the_server_names_one(
 def test_the_first_is_sent_at_once_and_the_newest_of_the_others_in_time() -> None:
     beats = Beats(heartbeat_timeout_ms=10_000)
     for number in range(5):
-        beats.pulse.beat(b"%d" % number)
+        beats.heartbeats.beat(b"%d" % number)
     assert beats.details == [b"0"]
     beats.now_s += 7.9
-    beats.pulse.tick()
+    beats.heartbeats.tick()
     assert beats.details == [b"0"]
     beats.now_s += 0.2
-    beats.pulse.tick()
+    beats.heartbeats.tick()
     assert beats.details == [b"0", b"4"]
     beats.now_s += 100
-    beats.pulse.tick()
+    beats.heartbeats.tick()
     assert beats.details == [b"0", b"4"]
-    beats.pulse.beat(b"5")
+    beats.heartbeats.beat(b"5")
     assert beats.details == [b"0", b"4", b"5"]
 
 
 def test_progress_is_shown_within_a_second_and_keeps_the_details() -> None:
     beats = Beats()
-    beats.pulse.beat(b"here")
-    beats.pulse.beat(None, 10.0, "ten")
-    beats.pulse.beat(b"there")
+    beats.heartbeats.beat(b"here")
+    beats.heartbeats.beat(None, 10.0, "ten")
+    beats.heartbeats.beat(b"there")
     beats.now_s += 1.0
-    beats.pulse.tick()
+    beats.heartbeats.tick()
     last = beats.sent[-1]
     assert (last.details, last.progress_percent, last.message) == (b"there", 10.0, "ten")
     assert (last.task_id, last.attempt) == ("a", 2)
-    beats.pulse.beat(None, 20.0)
-    beats.pulse.flush()
+    beats.heartbeats.beat(None, 20.0)
+    beats.heartbeats.flush()
     assert (beats.sent[-1].details, beats.sent[-1].message) == (b"there", "ten")
 
 
 def test_a_heartbeat_without_details_says_nothing_about_them() -> None:
     beats = Beats()
-    beats.pulse.beat(None)
+    beats.heartbeats.beat(None)
     assert not beats.sent[0].HasField("details")
 
 

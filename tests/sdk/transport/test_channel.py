@@ -17,7 +17,7 @@ from google.rpc import status_pb2
 from tenure import errors
 from tenure.errors import ERRORS, RateLimited, Unavailable
 from tenure.sdk.transport import refusal
-from tenure.sdk.transport.channel import Backoff, Link, Method
+from tenure.sdk.transport.channel import Backoff, Channel, Method
 from tenure.sdk.transport.target import split_targets
 from tenure.v1 import error_pb2
 from tenure.v1 import workflow_service_pb2 as pb
@@ -60,7 +60,7 @@ def test_targets_are_one_or_several(given: str | list[str], found: tuple[str, ..
 @pytest.mark.parametrize("given", ["", ",", "host", "http://host:7300", "host:port", "a:1,b"])
 def test_what_is_no_target_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
-        Link(given)
+        Channel(given)
 
 
 @pytest.mark.parametrize("code", ERRORS)
@@ -152,58 +152,58 @@ async def answers() -> AsyncIterator[tuple[_Answers, str]]:
 async def test_a_call_is_repeated_until_it_is_answered(answers: tuple[_Answers, str]) -> None:
     handler, target = answers
     handler.failures = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN]
-    link = Link(target)
+    channel = Channel(target)
     again: list[int] = []
 
     def mark() -> pb.HealthCheckRequest:
         again.append(1)
         return pb.HealthCheckRequest()
 
-    answer = await link.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30, again=mark)
+    answer = await channel.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30, again=mark)
     assert (answer.timestamp.seconds, again) == (7, [1, 1])
-    await link.close()
+    await channel.close()
 
 
 async def test_a_refusal_for_good_is_not_repeated(answers: tuple[_Answers, str]) -> None:
     handler, target = answers
     handler.failures = [grpc.StatusCode.PERMISSION_DENIED]
-    link = Link(target)
+    channel = Channel(target)
     with pytest.raises(errors.PermissionDenied):
-        await link.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30)
+        await channel.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30)
     assert len(handler.metadata) == 1
-    await link.close()
+    await channel.close()
 
 
 async def test_what_never_left_is_not_marked_as_sent_again(answers: tuple[_Answers, str]) -> None:
-    link = Link(f"127.0.0.1:1,{answers[1]}")
+    channel = Channel(f"127.0.0.1:1,{answers[1]}")
 
     def mark() -> pb.HealthCheckRequest:
         raise AssertionError
 
-    await link.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30, again=mark)
-    assert link.target == answers[1]
-    await link.close()
+    await channel.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30, again=mark)
+    assert channel.target == answers[1]
+    await channel.close()
 
 
 async def test_the_api_key_travels_with_every_call(answers: tuple[_Answers, str]) -> None:
     handler, target = answers
-    link = Link(target, api_key="secret")
-    await link.ask(HEALTH, pb.HealthCheckRequest())
+    channel = Channel(target, api_key="secret")
+    await channel.ask(HEALTH, pb.HealthCheckRequest())
     assert handler.metadata[0]["authorization"] == "Bearer secret"
     assert handler.metadata[0]["user-agent"].startswith("tenure-python/")
-    await link.close()
+    await channel.close()
 
 
 async def test_a_cancelled_caller_is_cancelled_and_not_told_otherwise() -> None:
     # An address that takes connections and never speaks.
     silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    link = Link(f"127.0.0.1:{silent.sockets[0].getsockname()[1]}")
-    call = asyncio.ensure_future(link.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30))
+    channel = Channel(f"127.0.0.1:{silent.sockets[0].getsockname()[1]}")
+    call = asyncio.ensure_future(channel.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30))
     await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await link.close()
+    await channel.close()
     silent.close()
 
 

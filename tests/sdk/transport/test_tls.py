@@ -13,7 +13,7 @@ import pytest
 from tenure import TLS, Client, SyncClient, Worker, activity
 from tenure.errors import Unavailable
 from tenure.sdk.transport import fork_guard
-from tenure.sdk.transport.channel import Link, Method
+from tenure.sdk.transport.channel import Channel, Method
 from tenure.sdk.transport.tls import is_exposed, resolve, system_roots
 from tenure.v1 import workflow_service_pb2 as pb
 from tests.api.tls.authority import Authority, Pair, files_of, replace, trust
@@ -48,12 +48,12 @@ def server(authority: Authority, tmp_path: Path) -> Iterator[Running]:
 
 async def failure(target: str, tls: TLS | None) -> str:
     """Return what is said of a call that finds no connection."""
-    link = Link(target, tls=tls)
+    channel = Channel(target, tls=tls)
     try:
         with pytest.raises(Unavailable) as caught:
-            await link.ask(HEALTH, pb.HealthCheckRequest())
+            await channel.ask(HEALTH, pb.HealthCheckRequest())
     finally:
-        await link.close()
+        await channel.close()
     return caught.value.message
 
 
@@ -134,7 +134,7 @@ def test_a_key_that_others_could_read_on_the_way_is_warned_of(
     assert is_exposed(["localhost:1", target], "key", None) is is_far
     assert not is_exposed([target], "", None)
     assert not is_exposed([target], "key", TLS())
-    Link(target, api_key="tnr_id_secret")
+    Channel(target, api_key="tnr_id_secret")
     assert ["without TLS" in each.message for each in caplog.records] == [True] * is_far
     assert "tnr_id_secret" not in caplog.text
 

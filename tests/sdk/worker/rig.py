@@ -17,8 +17,8 @@ from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
 from tenure.sdk.activity.context import StopReason
-from tenure.sdk.transport.channel import Link
-from tenure.sdk.worker.connection.connection import Connection
+from tenure.sdk.transport.channel import Channel
+from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.executor_protocol import Reporter
 from tenure.store.sqlite import SqliteStore
@@ -150,7 +150,7 @@ class Rig:
         self._rpc: RpcServer | None = None
         self.proxy = Proxy("127.0.0.1:1")
         self.raw: Any = None
-        self._connections: list[tuple[Connection, Future[None]]] = []
+        self._connections: list[tuple[WorkerConnection, Future[None]]] = []
 
     async def start_server(self) -> None:
         """Start it, on a port of its own, behind the same proxy."""
@@ -180,17 +180,17 @@ class Rig:
         self.proxy.cut()
         await self.stop_server()
 
-    def connect(self, **fields: Any) -> tuple[Connection, FakeExecutor]:
+    def connect(self, **fields: Any) -> tuple[WorkerConnection, FakeExecutor]:
         """Start a worker's connection through the proxy."""
         executor = FakeExecutor()
         health = fields.pop("health", None)
         targets = fields.pop("targets", None) or [self.proxy.address]
         setup = Setup(**{"namespace": "", "queue": QUEUE, "types": (TYPE,), **fields})
-        connection = Connection(setup, Link(targets), executor.attach, health=health)
+        connection = WorkerConnection(setup, Channel(targets), executor.attach, health=health)
         self._connections.append((connection, connection.start()))
         return connection, executor
 
-    async def ended(self, connection: Connection) -> BaseException | None:
+    async def ended(self, connection: WorkerConnection) -> BaseException | None:
         """Wait for the end of a connection and return how it failed."""
         future = next(each for made, each in self._connections if made is connection)
         async with asyncio.timeout(SECONDS_MAX):

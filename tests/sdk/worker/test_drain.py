@@ -6,7 +6,7 @@ import pytest
 
 from tenure.errors import Unavailable
 from tenure.sdk.worker.connection import connection as connection_module
-from tenure.sdk.worker.connection.drain import FLUSH_S, NOTICE_S, Drain
+from tenure.sdk.worker.connection.drain import FLUSH_S, NOTICE_S, WorkerDrain
 from tenure.v1 import task_pb2
 from tenure.v1.worker_pb2 import WORKER_STATUS_OFFLINE
 from tests.sdk.worker.rig import Rig, eventually, messages, succeeded
@@ -21,7 +21,7 @@ MODES = pytest.mark.parametrize("mode", ["session", "poll"])
 
 
 def test_what_is_held_is_handed_back_once_at_the_deadline() -> None:
-    drain = Drain(100, 30)
+    drain = WorkerDrain(100, 30)
 
     assert not drain.is_due(129, is_known=True)
     assert drain.is_due(130, is_known=True)
@@ -30,7 +30,7 @@ def test_what_is_held_is_handed_back_once_at_the_deadline() -> None:
 
 
 def test_a_drain_can_be_shortened_and_not_lengthened() -> None:
-    drain = Drain(100, 30)
+    drain = WorkerDrain(100, 30)
     drain.shorten(110)
     drain.shorten(120)
 
@@ -38,14 +38,14 @@ def test_a_drain_can_be_shortened_and_not_lengthened() -> None:
 
 
 def test_the_server_has_a_moment_to_learn_of_the_drain_before_tasks_are_handed_back() -> None:
-    drain = Drain(100, 0)
+    drain = WorkerDrain(100, 0)
 
     assert not drain.is_due(100, is_known=False)
     assert drain.is_due(100 + NOTICE_S, is_known=False)
 
 
 def test_the_server_is_waited_for_until_the_deadline_while_there_is_something_to_report() -> None:
-    drain = Drain(100, 30)
+    drain = WorkerDrain(100, 30)
 
     assert not drain.is_hopeless(129, held_count=1, is_connected=False)
     assert not drain.is_hopeless(129 + FLUSH_S, held_count=1, is_connected=False)
@@ -53,7 +53,7 @@ def test_the_server_is_waited_for_until_the_deadline_while_there_is_something_to
 
 
 def test_without_anything_to_report_the_server_is_waited_for_only_for_a_moment() -> None:
-    drain = Drain(100, 300)
+    drain = WorkerDrain(100, 300)
 
     assert not drain.is_hopeless(101, held_count=0, is_connected=False)
     assert drain.is_hopeless(100 + FLUSH_S, held_count=0, is_connected=False)

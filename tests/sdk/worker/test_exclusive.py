@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tenure.sdk.activity.context import StopReason
-from tenure.sdk.worker.connection.held_attempts import Held, Ledger
+from tenure.sdk.worker.connection.held_attempts import HeldAttempt, HeldAttempts
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2
 from tenure.v1.error_pb2 import ErrorDetail
@@ -19,151 +19,151 @@ RELEASED = task_pb2.FINISH_KIND_RELEASED
 CANCELLED = task_pb2.FINISH_KIND_CANCELLED
 
 
-def ask(ledger: Ledger, **fields: int) -> Held:
+def ask(held_attempts: HeldAttempts, **fields: int) -> HeldAttempt:
     task = task_pb2.AssignedTask(task_id="a", attempt=1, **fields)  # type: ignore[arg-type]
-    held = ledger.deliver(task, 0)
+    held = held_attempts.deliver(task, 0)
     assert held is not None
-    ledger.ask(held)
+    held_attempts.ask(held)
     return held
 
 
-def running(**fields: int) -> Ledger:
-    """Return a ledger with exclusive work that was asked for at 10 and accepted at 11."""
-    ledger = Ledger()
-    ask(ledger, **fields)
-    ledger.take(10)
-    assert ledger.accept(REF, 11) is not None
-    return ledger
+def running(**fields: int) -> HeldAttempts:
+    """Return a held set with exclusive work that was asked for at 10 and accepted at 11."""
+    held_attempts = HeldAttempts()
+    ask(held_attempts, **fields)
+    held_attempts.take(10)
+    assert held_attempts.accept(REF, 11) is not None
+    return held_attempts
 
 
 def beat() -> task_pb2.TaskBeat:
     return task_pb2.TaskBeat(task_id="a", attempt=1)
 
 
-def fence_at_s(ledger: Ledger) -> float:
-    return ledger.exclusives.fence_at_s()
+def fence_at_s(held_attempts: HeldAttempts) -> float:
+    return held_attempts.exclusives.fence_at_s()
 
 
-# -- The ledger
+# -- The held set
 
 
 def test_the_question_says_that_the_attempt_is_exclusive_and_is_asked_once() -> None:
-    ledger = Ledger()
-    ask(ledger)
-    reports = ledger.take(0)
+    held_attempts = HeldAttempts()
+    ask(held_attempts)
+    reports = held_attempts.take(0)
     assert reports is not None
     assert [each.exclusive for each in reports.started] == [True]
-    assert ledger.take(9) is None
+    assert held_attempts.take(9) is None
 
 
 def test_its_time_counts_from_the_accepted_question() -> None:
-    ledger = running(start_to_close_ms=5_000)
-    assert fence_at_s(ledger) == 15
-    assert ledger.exclusives.overdue(14.9) == []
-    assert ledger.exclusives.overdue(15) == [REF]
+    held_attempts = running(start_to_close_ms=5_000)
+    assert fence_at_s(held_attempts) == 15
+    assert held_attempts.exclusives.overdue(14.9) == []
+    assert held_attempts.exclusives.overdue(15) == [REF]
 
 
 def test_a_heartbeat_counts_from_when_it_was_sent_once_it_is_accepted() -> None:
-    ledger = running(start_to_close_ms=60_000, heartbeat_timeout_ms=2_000)
-    ledger.beat(beat(), 11)
-    ledger.take(11.5)
-    assert fence_at_s(ledger) == 12
-    ledger.exclusives.beat_accepted(REF)
-    assert fence_at_s(ledger) == 13.5
+    held_attempts = running(start_to_close_ms=60_000, heartbeat_timeout_ms=2_000)
+    held_attempts.beat(beat(), 11)
+    held_attempts.take(11.5)
+    assert fence_at_s(held_attempts) == 12
+    held_attempts.exclusives.beat_accepted(REF)
+    assert fence_at_s(held_attempts) == 13.5
 
 
 def test_a_heartbeat_that_was_refused_or_not_answered_does_not_count() -> None:
-    ledger = running(heartbeat_timeout_ms=2_000)
-    ledger.beat(beat(), 11)
-    ledger.take(11)
-    ledger.refused(REF, ErrorDetail(code="unavailable"), 11)
-    ledger.exclusives.beat_accepted(REF)
-    assert fence_at_s(ledger) == 12
-    ledger.beat(beat(), 11.2)
-    lost = ledger.take(11.2)
+    held_attempts = running(heartbeat_timeout_ms=2_000)
+    held_attempts.beat(beat(), 11)
+    held_attempts.take(11)
+    held_attempts.refused(REF, ErrorDetail(code="unavailable"), 11)
+    held_attempts.exclusives.beat_accepted(REF)
+    assert fence_at_s(held_attempts) == 12
+    held_attempts.beat(beat(), 11.2)
+    lost = held_attempts.take(11.2)
     assert lost is not None
-    ledger.restart(lost)
-    ledger.take(11.4)
-    ledger.exclusives.beat_accepted(REF)
-    assert fence_at_s(ledger) == pytest.approx(13.4)
-    ledger.beat(beat(), 12)
-    ledger.take(12)
-    ledger.send_again()
-    ledger.exclusives.beat_accepted(REF)
-    assert fence_at_s(ledger) == pytest.approx(13.4)
+    held_attempts.restart(lost)
+    held_attempts.take(11.4)
+    held_attempts.exclusives.beat_accepted(REF)
+    assert fence_at_s(held_attempts) == pytest.approx(13.4)
+    held_attempts.beat(beat(), 12)
+    held_attempts.take(12)
+    held_attempts.send_again()
+    held_attempts.exclusives.beat_accepted(REF)
+    assert fence_at_s(held_attempts) == pytest.approx(13.4)
 
 
 def test_a_word_that_comes_too_late_is_asked_for_again() -> None:
-    ledger = Ledger()
-    ask(ledger, start_to_close_ms=1_000)
-    ledger.take(10)
-    assert ledger.accept(REF, 11) is None
-    again = ledger.take(11)
+    held_attempts = HeldAttempts()
+    ask(held_attempts, start_to_close_ms=1_000)
+    held_attempts.take(10)
+    assert held_attempts.accept(REF, 11) is None
+    again = held_attempts.take(11)
     assert again is not None
     assert [each.task_id for each in again.started] == ["a"]
-    assert ledger.accept(REF, 11.5) is not None
-    assert fence_at_s(ledger) == 12
+    assert held_attempts.accept(REF, 11.5) is not None
+    assert fence_at_s(held_attempts) == 12
 
 
 def test_a_word_for_what_runs_or_is_gone_starts_nothing() -> None:
-    ledger = running()
-    assert ledger.accept(REF, 12) is None
-    assert Ledger().accept(REF, 12) is None
+    held_attempts = running()
+    assert held_attempts.accept(REF, 12) is None
+    assert HeldAttempts().accept(REF, 12) is None
 
 
 def test_after_a_new_connection_it_is_asked_again() -> None:
-    ledger = Ledger()
-    ask(ledger)
-    ledger.take(0)
-    ledger.send_again()
-    again = ledger.take(1)
+    held_attempts = HeldAttempts()
+    ask(held_attempts)
+    held_attempts.take(0)
+    held_attempts.send_again()
+    again = held_attempts.take(1)
     assert again is not None
     assert again.started[0].exclusive
 
 
 def test_what_waits_for_the_word_and_is_cancelled_or_stopped_never_ran() -> None:
-    ledger = Ledger()
-    ask(ledger)
-    assert not ledger.cancel(REF)
-    reports = ledger.take(0)
+    held_attempts = HeldAttempts()
+    ask(held_attempts)
+    assert not held_attempts.cancel(REF)
+    reports = held_attempts.take(0)
     assert reports is not None
     assert [each.kind for each in reports.finished] == [CANCELLED]
-    other = Ledger()
+    other = HeldAttempts()
     ask(other)
     assert other.stop(REF, 0) is None
     assert len(other) == 0
 
 
 def test_what_waits_for_the_word_is_handed_back_or_forgotten_with_the_rest() -> None:
-    ledger = Ledger()
-    ask(ledger)
-    ledger.hand_back_waiting()
-    reports = ledger.take(0)
+    held_attempts = HeldAttempts()
+    ask(held_attempts)
+    held_attempts.hand_back_waiting()
+    reports = held_attempts.take(0)
     assert reports is not None
     assert not reports.started
     assert [each.kind for each in reports.finished] == [RELEASED]
-    other = Ledger()
+    other = HeldAttempts()
     ask(other)
     assert other.abandon() == []
     assert len(other) == 0
 
 
 def test_a_word_that_is_refused_for_good_hands_it_back() -> None:
-    ledger = Ledger()
-    ask(ledger)
-    ledger.take(0)
-    assert ledger.refused(REF, ErrorDetail(code="invalid_argument"), 0) is None
-    reports = ledger.take(0)
+    held_attempts = HeldAttempts()
+    ask(held_attempts)
+    held_attempts.take(0)
+    assert held_attempts.refused(REF, ErrorDetail(code="invalid_argument"), 0) is None
+    reports = held_attempts.take(0)
     assert reports is not None
     assert [each.kind for each in reports.finished] == [RELEASED]
 
 
 def test_what_has_ended_has_no_time_any_more() -> None:
-    ledger = running(start_to_close_ms=5_000)
-    ledger.release(REF)
-    assert fence_at_s(ledger) == math.inf
-    assert not ledger.exclusives.is_any_running
-    for call in (ledger.exclusives.beat_accepted, ledger.exclusives.beat_refused):
+    held_attempts = running(start_to_close_ms=5_000)
+    held_attempts.release(REF)
+    assert fence_at_s(held_attempts) == math.inf
+    assert not held_attempts.exclusives.is_any_running
+    for call in (held_attempts.exclusives.beat_accepted, held_attempts.exclusives.beat_refused):
         call(REF)
 
 

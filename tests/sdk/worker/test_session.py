@@ -19,10 +19,10 @@ from tenure.errors import (
     WorkerInactive,
 )
 from tenure.sdk.activity.context import StopReason
-from tenure.sdk.transport.channel import Link
-from tenure.sdk.worker.connection.connection import Connection
+from tenure.sdk.transport.channel import Channel
+from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
-from tenure.sdk.worker.connection.timed_event import Bell
+from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
 from tests.sdk.worker.rig import QUEUE, TYPE, FakeExecutor, eventually, finish, messages
@@ -42,7 +42,7 @@ class Broken(FakeExecutor):
 @asynccontextmanager
 async def worker(
     interval_ms: int = 60_000, executor: FakeExecutor | None = None, **fields: Any
-) -> AsyncIterator[tuple[Script, Session, FakeExecutor, Connection]]:
+) -> AsyncIterator[tuple[Script, Session, FakeExecutor, WorkerConnection]]:
     """Connect a worker to a script and welcome its first session."""
     async with open_script(interval_ms) as (script, target):
         made = executor or FakeExecutor()
@@ -58,14 +58,14 @@ async def worker(
 
 def connect(
     target: str, executor: FakeExecutor | None = None, **fields: Any
-) -> tuple[Connection, asyncio.Future[None]]:
+) -> tuple[WorkerConnection, asyncio.Future[None]]:
     made = executor or FakeExecutor()
     setup = Setup(**{"namespace": "", "queue": QUEUE, "types": (TYPE,), **fields})
-    connection = Connection(setup, Link(target), made.attach)
+    connection = WorkerConnection(setup, Channel(target), made.attach)
     return connection, asyncio.wrap_future(connection.start())
 
 
-async def end(script: Script, connection: Connection, ended: asyncio.Future[None]) -> None:
+async def end(script: Script, connection: WorkerConnection, ended: asyncio.Future[None]) -> None:
     connection.hand_back()
     draining = asyncio.ensure_future(_drain_all(script))
     async with asyncio.timeout(20):
@@ -324,16 +324,16 @@ async def test_tasks_that_arrive_after_the_drain_are_released_before_the_worker_
         ]
 
 
-# -- The bell
+# -- The event
 
 
 async def test_a_ring_is_heard_by_all_who_wait_and_kept_for_who_comes_next() -> None:
-    bell = Bell()
-    waiting = [asyncio.ensure_future(bell.wait()) for _ in range(2)]
+    changed = TimedEvent()
+    waiting = [asyncio.ensure_future(changed.wait()) for _ in range(2)]
     await asyncio.sleep(0)
-    bell.ring()
+    changed.notify()
     await asyncio.gather(*waiting)
 
-    bell.ring()
-    await bell.wait(math.inf)
-    await bell.wait(0.001)
+    changed.notify()
+    await changed.wait(math.inf)
+    await changed.wait(0.001)

@@ -72,14 +72,14 @@ class Access:
         """Know the keys that the engine knows."""
         self._refusals = refusals or RefusalLog(engine.clock)
         self._engine = engine
-        self._directory = engine.directory
+        self._access_cache = engine.access_cache
         self._guarded: dict[str, set[asyncio.Timeout]] = {}
-        self._directory.on_change(self._end_streams)
+        self._access_cache.on_change(self._end_streams)
 
     @property
     def is_open(self) -> bool:
         """Tell whether there has never been a key: then nobody is asked for one."""
-        return not self._directory.has_keys
+        return not self._access_cache.has_keys
 
     def left_out(self, error: TenureError, address: str) -> int | None:
         """Return how many of a stranger's refusals the log left out; None leaves this one out too.
@@ -93,7 +93,7 @@ class Access:
 
     async def authenticate(self, authorization: str | None) -> Principal:
         """Return who sends this header; on an open server it is not even looked at."""
-        if not self._directory.has_keys:
+        if not self._access_cache.has_keys:
             return OPEN
         if not authorization:
             raise KeyRefused("An API key is needed. Send it as Authorization: Bearer tnr_…")
@@ -102,18 +102,18 @@ class Access:
         if given is None:
             raise KeyRefused
         key_id = given.key_id
-        key = self._directory.find(key_id) or await self._look_up(key_id)
+        key = self._access_cache.find(key_id) or await self._look_up(key_id)
         # Also for a key that is not there, so that the time of an answer says nothing.
         if not api_key.matches(key, given) or key is None:
             raise KeyRefused(key_id=key_id)
-        self._directory.used(key_id)
+        self._access_cache.used(key_id)
         return Principal.of(key)
 
     async def _look_up(self, key_id: str) -> api_key.ApiKey | None:
         """Return a key that may have been made elsewhere just now."""
         try:
             async with asyncio.timeout(CALL_MS / 1000):
-                return await self._directory.look_up(key_id)
+                return await self._access_cache.look_up(key_id)
         except TimeoutError:
             raise DeadlineExceeded from None
 
@@ -124,7 +124,7 @@ class Access:
             return
         page = query.PageRequest(cursor_key=self._engine.secrets.cursor_key, size=1)
         if (await query.list_keys(store, page=page)).items:
-            self._directory.hear()
+            self._access_cache.hear()
             raise _ended("")
 
     @asynccontextmanager
@@ -152,7 +152,7 @@ class Access:
     def _is_live(self, key_id: str) -> bool:
         if not key_id:
             return self.is_open
-        return self._directory.find(key_id) is not None
+        return self._access_cache.find(key_id) is not None
 
     def _end_streams(self) -> None:
         """End what was opened with a key that lives no longer, or when the server was open."""

@@ -11,20 +11,20 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1)
 
 
-class Facts(NamedTuple):
+class CertificateFacts(NamedTuple):
     """What was read. gRPC cannot serve with every kind of key that the standard library knows."""
 
     expires_at_s: int
     is_key_served: bool
 
 
-def read_facts(pem: bytes) -> Facts:
+def read_facts(pem: bytes) -> CertificateFacts:
     """Return the facts of the first certificate, that of the server; else raise ``ValueError``."""
     try:
         first = x509.load_pem_x509_certificates(pem)[0]
     except ValueError as error:
         raise ValueError("there is no certificate in it that can be read") from error
-    return Facts(int(first.not_valid_after_utc.timestamp()), _is_key_served(first))
+    return CertificateFacts(int(first.not_valid_after_utc.timestamp()), _is_key_served(first))
 
 
 def _is_key_served(certificate: x509.Certificate) -> bool:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import structlog
 
 from tenure.api.setting import Address, ServerSettings
-from tenure.engine.access.access_cache import Directory
+from tenure.engine.access.access_cache import AccessCache
 from tenure.errors import InvalidArgument
 
 log = structlog.get_logger("tenure.api")
 
 
-def check_exposure(settings: ServerSettings, directory: Directory) -> str:
+def check_exposure(settings: ServerSettings, access_cache: AccessCache) -> str:
     """Return a warning if everybody can do everything here, and refuse that if nobody wants it."""
     exposed = settings.exposed
-    if not exposed or directory.has_admin:
+    if not exposed or access_cache.has_admin:
         return ""
     if not settings.is_insecure:
         field, address = exposed[0]
@@ -29,7 +29,7 @@ def check_exposure(settings: ServerSettings, directory: Directory) -> str:
             "--insecure."
         )
         raise InvalidArgument(message, field=field)
-    if directory.has_keys:
+    if access_cache.has_keys:
         return ""
     warning = f"Everybody who can reach {_places(exposed)} can do everything: there are no keys."
     log.warning("server.open_to_all", message=warning)

@@ -77,7 +77,7 @@ class SharedGate:
 
 
 @dataclass(frozen=True)
-class Desk:
+class RequestContext:
     """What all requests of a server share: the engine, what is known of it, and the gates."""
 
     engine: Engine
@@ -95,10 +95,10 @@ class Desk:
 
 
 @dataclass(frozen=True)
-class Call(Generic[Q, B]):
+class OperationCall(Generic[Q, B]):
     """One request, read and checked as far as its types say."""
 
-    desk: Desk
+    context: RequestContext
     scope: Scope
     namespace: str
     path: dict[str, str]
@@ -109,7 +109,7 @@ class Call(Generic[Q, B]):
     @property
     def engine(self) -> Engine:
         """Return the engine that the request is for."""
-        return self.desk.engine
+        return self.context.engine
 
     @property
     def caller(self) -> str:
@@ -124,7 +124,7 @@ class Answer(msgspec.Struct, frozen=True):
     status: int = 200
 
 
-Handler = Callable[[Call[Any, Any]], Awaitable[Answer | Response]]
+Handler = Callable[[OperationCall[Any, Any]], Awaitable[Answer | Response]]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from starlette.routing import compile_path
 import tenure
 from tenure.api.http import docs, openapi
 from tenure.api.http.edge.error import JSON, MethodNotAllowed
-from tenure.api.http.operation import Call, Operation
+from tenure.api.http.operation import Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.route import (
     api_key,
@@ -35,21 +35,21 @@ from tenure.core.access.permission import Action
 from tenure.errors import NotFound
 
 
-async def get_openapi(call: Call[NoQuery, None]) -> Response:
+async def get_openapi(call: OperationCall[NoQuery, None]) -> Response:
     """Answer with the description of the API."""
     del call
     return Response(msgspec.json.encode(_document()), media_type=JSON)
 
 
-async def get_docs(call: Call[NoQuery, None]) -> Response:
+async def get_docs(call: OperationCall[NoQuery, None]) -> Response:
     """Answer with the description for people."""
     del call
     return docs.page(OPERATIONS, _document())
 
 
-async def get_metrics(call: Call[NoQuery, None]) -> Response:
+async def get_metrics(call: OperationCall[NoQuery, None]) -> Response:
     """Answer with what was counted and sampled; nothing is read for it."""
-    return metrics_response(call.desk.metrics, Request(call.scope))
+    return metrics_response(call.context.metrics, Request(call.scope))
 
 
 OPERATIONS: Final = (

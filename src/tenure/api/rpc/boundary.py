@@ -27,8 +27,8 @@ from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
 from tenure.api.rpc.message_reader import MessageReader, in_time
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
-from tenure.api.rpc.overload_interceptor import NEW_WORK, Doorkeeper
-from tenure.api.rpc.permission import OPEN_METHODS, RULES, Rule, Scope
+from tenure.api.rpc.overload_interceptor import NEW_WORK, OverloadInterceptor
+from tenure.api.rpc.permission import OPEN_METHODS, RULES, MethodRule, Scope
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
@@ -67,11 +67,11 @@ def _safe(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
 class Boundary(grpc.aio.ServerInterceptor):
     """Wraps each handler once, when its method is first called."""
 
-    def __init__(self, count: Count, access: Access, doorkeeper: Doorkeeper) -> None:
+    def __init__(self, count: Count, access: Access, overload: OverloadInterceptor) -> None:
         """Report each call to ``count``, and let in whom ``access`` lets in."""
         self._count = count
         self._access = access
-        self._doorkeeper = doorkeeper
+        self._overload = overload
         self._reader = MessageReader()
         self._wrapped: dict[str, Handler] = {}
         self._unknown: Handler = grpc.stream_stream_rpc_method_handler(self._refuse_unknown)
@@ -112,7 +112,7 @@ class Boundary(grpc.aio.ServerInterceptor):
             stream, _safe(handler.request_deserializer), write
         )
 
-    def _unary(self, handler: Handler, path: str, rule: Rule | None) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+    def _unary(self, handler: Handler, path: str, rule: MethodRule | None) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
         handle: Any = handler.unary_unary
         assert handler.request_deserializer is not None
         parse = _safe(handler.request_deserializer)
@@ -143,7 +143,7 @@ class Boundary(grpc.aio.ServerInterceptor):
 
             if is_new_work:
                 guarded = partial(self._guard, answer, context, method)
-                return await self._doorkeeper.serve(method, context, guarded)
+                return await self._overload.serve(method, context, guarded)
             return await self._guard(answer, context, method)
 
         return call
@@ -170,7 +170,7 @@ class Boundary(grpc.aio.ServerInterceptor):
         made: Handler = kind(call, None, handler.response_serializer)
         return made
 
-    def _stream(self, handle: Any, method: str, rule: Rule) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+    def _stream(self, handle: Any, method: str, rule: MethodRule) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
         async def call(requests: AsyncIterator[object], context: Context) -> None:
             async def answer() -> None:
                 principal = await self._admit(context, rule)
@@ -181,7 +181,7 @@ class Boundary(grpc.aio.ServerInterceptor):
 
         return call
 
-    async def _admit(self, context: Context, rule: Rule) -> Principal:
+    async def _admit(self, context: Context, rule: MethodRule) -> Principal:
         """Return who calls, if they may do such a thing at all."""
         if self._access.is_open:
             _check_page(context)
@@ -237,7 +237,7 @@ def _check_page(context: Context) -> None:
             raise ForeignPage(message, reason="foreign_origin")
 
 
-def _check_scope(principal: Principal, rule: Rule, request: Any) -> None:  # noqa: ANN401 (any message)
+def _check_scope(principal: Principal, rule: MethodRule, request: Any) -> None:  # noqa: ANN401 (any message)
     """Refuse a namespace that is not the caller's, before anything else of a request is read."""
     if not principal.namespaces or rule.scope is Scope.NONE:
         return
@@ -249,7 +249,7 @@ def _check_scope(principal: Principal, rule: Rule, request: Any) -> None:  # noq
 async def _checked(
     requests: AsyncIterator[object],
     principal: Principal,
-    rule: Rule,
+    rule: MethodRule,
 ) -> AsyncIterator[object]:
     """Give the messages of a stream; the first says what the stream is about."""
     first = await in_time(anext(requests, None))

@@ -14,7 +14,7 @@ import grpc
 from tenure.api.guard.admission import Admission, overloaded
 from tenure.api.rpc import error
 from tenure.api.rpc.outcome import Count
-from tenure.api.rpc.reading_turns import Turnstile
+from tenure.api.rpc.reading_turns import ReadingTurns
 from tenure.core.limits import CROWD_MIN
 from tenure.engine.clock import Clock
 from tenure.errors import RateLimited
@@ -33,7 +33,7 @@ NEW_WORK: Final = {
 }
 
 
-class Doorkeeper(grpc.aio.ServerInterceptor):
+class OverloadInterceptor(grpc.aio.ServerInterceptor):
     """The outermost interceptor."""
 
     def __init__(self, admission: Admission, count: Count, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
         self._count = count
         self._refusal = error.status(overloaded())
         self._closed: Handler = grpc.stream_unary_rpc_method_handler(self._turn_away)
-        self._turnstile = Turnstile(clock)
+        self._reading_turns = ReadingTurns(clock)
 
     async def intercept_service(
         self,
@@ -54,7 +54,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
         method = NEW_WORK.get(path)
         if method is None:
             return await continuation(handler_call_details)
-        self._turnstile.arrived()
+        self._reading_turns.arrived()
         if self._admission.refuses():
             self._count("grpc", method, RateLimited.code, 0.0)
             return self._closed
@@ -71,7 +71,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
         """Answer a call with new work that was read, when it is its turn to be parsed."""
         admission = self._admission
         with admission.work():
-            if admission.open_count >= CROWD_MIN and not await self._turnstile.is_passed():
+            if admission.open_count >= CROWD_MIN and not await self._reading_turns.is_passed():
                 admission.refused_count += 1
                 self._count("grpc", method, RateLimited.code, 0.0)
                 return await context.abort_with_status(self._refusal)

@@ -22,7 +22,7 @@ class Scope(enum.Enum):
     NONE = "none"
 
 
-class Rule(NamedTuple):
+class MethodRule(NamedTuple):
     """What a caller must be allowed to do."""
 
     action: Action
@@ -31,37 +31,41 @@ class Rule(NamedTuple):
     is_whole: bool = False
 
 
-_RULES: Final[dict[str, dict[Rule, str]]] = {
+_RULES: Final[dict[str, dict[MethodRule, str]]] = {
     "tenure.v1.WorkflowService": {
-        Rule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetStepAttempt ListStepAttempts "
+        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetStepAttempt ListStepAttempts "
         "ListWorkers GetWorker",
-        Rule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun",
-        Rule(Action.WORK): "RegisterWorker WorkerHeartbeat DeregisterWorker PollActivity BeginStep "
+        MethodRule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun",
+        MethodRule(
+            Action.WORK
+        ): "RegisterWorker WorkerHeartbeat DeregisterWorker PollActivity BeginStep "
         "CompleteStep FailStep CompleteWorkflow FailWorkflow ScheduleSleep",
     },
     "tenure.v1.TaskService": {
-        Rule(Action.READ): "GetTask ListTasks ListAttempts ExplainTask WatchTasks",
-        Rule(Action.SUBMIT): "EnqueueTasks CancelTask PauseTask ResumeTask TerminateTask RetryTask "
+        MethodRule(Action.READ): "GetTask ListTasks ListAttempts ExplainTask WatchTasks",
+        MethodRule(
+            Action.SUBMIT
+        ): "EnqueueTasks CancelTask PauseTask ResumeTask TerminateTask RetryTask "
         "CompleteById HeartbeatById",
-        Rule(Action.WORK): "StartTasks HeartbeatTasks FinishTasks CreateTaskToken",
+        MethodRule(Action.WORK): "StartTasks HeartbeatTasks FinishTasks CreateTaskToken",
     },
     "tenure.v1.SessionService": {
-        Rule(Action.WORK, Scope.HELLO): "Open",
+        MethodRule(Action.WORK, Scope.HELLO): "Open",
     },
     "tenure.v1.AdminService": {
-        Rule(Action.READ): "ListQueues GetQueue",
-        Rule(Action.READ, Scope.NONE): "ListNamespaces GetNamespace",
-        Rule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue",
-        Rule(Action.ADMIN, Scope.NONE, is_whole=True): "CreateNamespace SetNamespace",
-        Rule(Action.ADMIN, Scope.NONE): "CreateApiKey ListApiKeys GetApiKey RevokeApiKey",
-        Rule(Action.ADMIN, Scope.OPTIONAL): "ListAuditRecords Diagnose",
+        MethodRule(Action.READ): "ListQueues GetQueue",
+        MethodRule(Action.READ, Scope.NONE): "ListNamespaces GetNamespace",
+        MethodRule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue",
+        MethodRule(Action.ADMIN, Scope.NONE, is_whole=True): "CreateNamespace SetNamespace",
+        MethodRule(Action.ADMIN, Scope.NONE): "CreateApiKey ListApiKeys GetApiKey RevokeApiKey",
+        MethodRule(Action.ADMIN, Scope.OPTIONAL): "ListAuditRecords Diagnose",
     },
     # Every role may read.
     "grpc.reflection.v1alpha.ServerReflection": {
-        Rule(Action.READ, Scope.NONE): "ServerReflectionInfo",
+        MethodRule(Action.READ, Scope.NONE): "ServerReflectionInfo",
     },
 }
-RULES: Final[dict[str, Rule]] = {
+RULES: Final[dict[str, MethodRule]] = {
     f"/{service}/{name}": rule
     for service, rules in _RULES.items()
     for rule, names in rules.items()

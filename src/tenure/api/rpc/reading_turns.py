@@ -13,7 +13,7 @@ from tenure.core import limits
 from tenure.engine.clock import Clock
 
 
-class Turnstile:
+class ReadingTurns:
     """Lets calls through in the order in which they came, those excepted that waited too long."""
 
     def __init__(self, clock: Clock) -> None:

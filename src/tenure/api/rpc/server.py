@@ -15,7 +15,7 @@ from tenure.api.guard.tls import Certificates
 from tenure.api.readiness import Readiness
 from tenure.api.rpc.boundary import Boundary
 from tenure.api.rpc.outcome import Count
-from tenure.api.rpc.overload_interceptor import Doorkeeper
+from tenure.api.rpc.overload_interceptor import OverloadInterceptor
 from tenure.api.rpc.service.admin_service import AdminService
 from tenure.api.rpc.service.session_service import SessionService
 from tenure.api.rpc.service.task_service import TaskService
@@ -71,11 +71,11 @@ class RpcServer:
         self._watching: asyncio.Task[None] | None = None
         self._credentials: grpc.ServerCredentials | None = None
         limit = settings.body_bytes_max + _FRAME_ROOM
-        doorkeeper = Doorkeeper(allowance.admission, count, engine.clock)
+        overload = OverloadInterceptor(allowance.admission, count, engine.clock)
         self._server = grpc.aio.server(
             interceptors=[
-                doorkeeper,
-                Boundary(count, Access(engine, allowance.refusals), doorkeeper),
+                overload,
+                Boundary(count, Access(engine, allowance.refusals), overload),
             ],
             options=[
                 ("grpc.max_receive_message_length", limit),

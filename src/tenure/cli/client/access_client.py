@@ -31,7 +31,7 @@ class AccessClient:
         self._call = call
         self._now_ms = now_ms
 
-    def create_key(self, choice: KeyChoice) -> view.NewKeyView:
+    def create_key(self, choice: KeyChoice) -> view.ShownNewKey:
         """Make a key."""
         request = pb.CreateApiKeyRequest(
             name=choice["name"],
@@ -42,20 +42,20 @@ class AccessClient:
         answer = self._call(self._stub.CreateApiKey, request, pb.CreateApiKeyResponse)
         return view.new_key(answer.key, answer.secret, answer.key.created_at_ms)
 
-    def list_keys(self, page_token: str, limit: int) -> tuple[list[view.KeyView], str]:
+    def list_keys(self, page_token: str, limit: int) -> tuple[list[view.ShownKey], str]:
         """Return a page of keys and the token of the next one."""
         request = pb.ListApiKeysRequest(page_size=limit, page_token=page_token)
         answer = self._call(self._stub.ListApiKeys, request, pb.ListApiKeysResponse)
         now_ms = self._now_ms()
         return [view.key(each, now_ms) for each in answer.keys], answer.next_page_token
 
-    def get_key(self, key_id: str) -> view.KeyView:
+    def get_key(self, key_id: str) -> view.ShownKey:
         """Return a key."""
         request = pb.GetApiKeyRequest(key_id=key_id)
         answer = self._call(self._stub.GetApiKey, request, pb.GetApiKeyResponse)
         return view.key(answer.key, self._now_ms())
 
-    def revoke_key(self, key_id: str) -> view.KeyView:
+    def revoke_key(self, key_id: str) -> view.ShownKey:
         """End a key."""
         request = pb.RevokeApiKeyRequest(key_id=key_id)
         answer = self._call(self._stub.RevokeApiKey, request, pb.RevokeApiKeyResponse)
@@ -68,19 +68,19 @@ class AccessClient:
         made: str = answer.name
         return made
 
-    def list_namespaces(self, page_token: str, limit: int) -> tuple[list[view.NamespaceView], str]:
+    def list_namespaces(self, page_token: str, limit: int) -> tuple[list[view.ShownNamespace], str]:
         """Return a page of namespaces and the token of the next one."""
         request = pb.ListNamespacesRequest(page_size=limit, page_token=page_token)
         answer = self._call(self._stub.ListNamespaces, request, pb.ListNamespacesResponse)
         return [view.namespace(each) for each in answer.namespaces], answer.next_page_token
 
-    def get_namespace(self, name: str) -> view.NamespaceView:
+    def get_namespace(self, name: str) -> view.ShownNamespace:
         """Return a namespace."""
         request = pb.GetNamespaceRequest(name=name)
         answer = self._call(self._stub.GetNamespace, request, pb.GetNamespaceResponse)
         return view.namespace(answer.namespace)
 
-    def set_namespace(self, name: str, *, is_disabled: bool) -> view.NamespaceView:
+    def set_namespace(self, name: str, *, is_disabled: bool) -> view.ShownNamespace:
         """Disable or enable a namespace."""
         request = pb.SetNamespaceRequest(name=name, is_disabled=is_disabled)
         answer = self._call(self._stub.SetNamespace, request, pb.SetNamespaceResponse)
@@ -88,7 +88,7 @@ class AccessClient:
 
     def list_audit(
         self, where: Sequence[str], page_token: str, limit: int
-    ) -> tuple[list[view.AuditView], str]:
+    ) -> tuple[list[view.ShownAudit], str]:
         """Return a page of the audit log; ``where`` is a namespace, an action and an actor."""
         namespace, action, actor = where
         request = pb.ListAuditRecordsRequest(

@@ -12,10 +12,10 @@ from google.protobuf.message import Message
 
 from tenure.cli.client.access_client import AccessClient
 from tenure.cli.client.request import (
-    Completion,
+    CompletionRequest,
     DrainChoice,
     EnqueueOptions,
-    TaskQuery,
+    TaskSelection,
     WorkerQuery,
 )
 from tenure.cli.client.rpc_failure import NOT_CONNECTED, failure_of
@@ -41,7 +41,7 @@ _RESEND_SECONDS: Final = 0.3
 _JSON: Final = "json"
 
 
-class Client:
+class ServerClient:
     """One channel to a server, in one namespace."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Client:
         stamp = answer.timestamp
         return stamp.ToMilliseconds() if answer.HasField("timestamp") else self._clock.now_ms()
 
-    def enqueue(self, type_name: str, options: EnqueueOptions) -> view.EnqueuedView:
+    def enqueue(self, type_name: str, options: EnqueueOptions) -> view.ShownEnqueued:
         """Enqueue a task. It has its id before it is sent, so sending it twice does not hurt."""
         run_at_ms = options["at_ms"] or 0
         if options["delay_ms"]:
@@ -115,12 +115,12 @@ class Client:
                 error.hint += f" If the task was accepted all the same, its id is {task_id}."
             raise
 
-    def get_task(self, task_id: str) -> view.TaskView:
+    def get_task(self, task_id: str) -> view.ShownTask:
         """Return a task as it stands."""
         request = task_pb.GetTaskRequest(namespace_id=self.namespace, task_id=task_id)
         return view.task(self._call(self._tasks.GetTask, request, task_pb.GetTaskResponse).task)
 
-    def list_tasks(self, query: TaskQuery) -> tuple[list[view.TaskView], str]:
+    def list_tasks(self, query: TaskSelection) -> tuple[list[view.ShownTask], str]:
         """Return a page of tasks and the token of the next one."""
         request = task_pb.ListTasksRequest(
             namespace_id=self.namespace,
@@ -133,7 +133,7 @@ class Client:
         answer = self._call(self._tasks.ListTasks, request, task_pb.ListTasksResponse)
         return [view.task(each) for each in answer.tasks], answer.next_page_token
 
-    def list_attempts(self, task_id: str) -> list[view.AttemptView]:
+    def list_attempts(self, task_id: str) -> list[view.ShownAttempt]:
         """Return the attempts of a task in their order."""
         request = task_pb.ListAttemptsRequest(namespace_id=self.namespace, task_id=task_id)
         return [
@@ -143,7 +143,7 @@ class Client:
             ).attempts
         ]
 
-    def explain_task(self, task_id: str) -> explain.ExplanationView:
+    def explain_task(self, task_id: str) -> explain.ShownExplanation:
         """Return why a task is not running now."""
         request = task_pb.ExplainTaskRequest(namespace_id=self.namespace, task_id=task_id)
         answer = self._call(self._tasks.ExplainTask, request, task_pb.ExplainTaskResponse)
@@ -186,7 +186,7 @@ class Client:
         )
         return self._call(self._tasks.RetryTask, request, task_pb.RetryTaskResponse).task_id
 
-    def complete_task(self, task_id: str, completion: Completion) -> str:
+    def complete_task(self, task_id: str, completion: CompletionRequest) -> str:
         """Complete a task from outside its worker; return its state."""
         request = task_pb.CompleteByIdRequest(
             namespace_id=self.namespace, task_id=task_id, attempt=completion["attempt"] or 0
@@ -215,7 +215,7 @@ class Client:
         except grpc.RpcError as error:
             raise failure_of(error, self.target, is_tls=self._is_tls) from error
 
-    def get_worker(self, worker_id: str) -> view.WorkerView:
+    def get_worker(self, worker_id: str) -> view.ShownWorker:
         """Return a worker, with the number of tasks that the server knows it to hold."""
         return view.worker(self._worker(worker_id), self.now_ms())
 
@@ -223,7 +223,7 @@ class Client:
         request = workflow_pb.GetWorkerRequest(namespace_id=self.namespace, worker_id=worker_id)
         return self._call(self._workers.GetWorker, request, workflow_pb.GetWorkerResponse).worker
 
-    def list_workers(self, query: WorkerQuery) -> tuple[list[view.WorkerView], str]:
+    def list_workers(self, query: WorkerQuery) -> tuple[list[view.ShownWorker], str]:
         """Return a page of workers and the token of the next one."""
         request = workflow_pb.ListWorkersRequest(
             namespace_id=self.namespace,
@@ -271,7 +271,7 @@ class Client:
             self._call(self._admin.DrainWorkers, several, admin_pb.DrainWorkersResponse).worker_ids
         )
 
-    def evict_worker(self, worker_id: str) -> view.WorkerView:
+    def evict_worker(self, worker_id: str) -> view.ShownWorker:
         """Take a worker offline, whatever it does."""
         request = admin_pb.EvictWorkerRequest(namespace_id=self.namespace, worker_id=worker_id)
         return view.worker(
@@ -279,7 +279,7 @@ class Client:
             self.now_ms(),
         )
 
-    def list_queues(self, page_token: str, limit: int) -> tuple[list[view.QueueView], str]:
+    def list_queues(self, page_token: str, limit: int) -> tuple[list[view.ShownQueue], str]:
         """Return a page of the queues that have settings or live tasks, and the next token."""
         request = admin_pb.ListQueuesRequest(
             namespace_id=self.namespace,
@@ -289,7 +289,7 @@ class Client:
         answer = self._call(self._admin.ListQueues, request, admin_pb.ListQueuesResponse)
         return [view.queue(each) for each in answer.queues], answer.next_page_token
 
-    def get_queue(self, name: str) -> view.QueueView:
+    def get_queue(self, name: str) -> view.ShownQueue:
         """Return a queue."""
         request = admin_pb.GetQueueRequest(namespace_id=self.namespace, name=name)
         return view.queue(
@@ -298,7 +298,7 @@ class Client:
 
     def set_queue(
         self, name: str, *, is_paused: bool | None = None, concurrency_max: int | None = None
-    ) -> view.QueueView:
+    ) -> view.ShownQueue:
         """Set a brake of a queue; what is None stays as it is."""
         request = admin_pb.SetQueueRequest(
             namespace_id=self.namespace,
@@ -310,7 +310,7 @@ class Client:
             self._call(self._admin.SetQueue, request, admin_pb.SetQueueResponse).queue
         )
 
-    def diagnose(self, namespace: str) -> diagnosis_view.DiagnosisView:
+    def diagnose(self, namespace: str) -> diagnosis_view.ShownDiagnosis:
         """Return what is wrong; without a namespace with all that the caller may see."""
         self._connect()
         request = admin_pb.DiagnoseRequest(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from tenure.cli.client.invocation import Invocation
-    from tenure.cli.show.view import WorkerView
+    from tenure.cli.show.view import ShownWorker
 
 LOOK_SECONDS: Final = 0.5
 _AWAY_MS_MAX: Final = 60_000
@@ -41,14 +41,14 @@ def _count(ids: Sequence[str]) -> str:
     return "1 worker is" if len(ids) == 1 else f"{len(ids)} workers are"
 
 
-class Drain:
+class DrainWait:
     """The workers of a drain that have not left yet."""
 
     def __init__(self, call: Invocation, ids: Sequence[str]) -> None:
         """Follow workers by their ids."""
         self._client = call.client
         self._seen_at_ms = self._client.monotonic_ms()
-        self.left: dict[str, WorkerView | None] = dict.fromkeys(ids)
+        self.left: dict[str, ShownWorker | None] = dict.fromkeys(ids)
 
     def look(self) -> None:
         """Forget the workers that have left; a server that is away for a moment is waited for."""
@@ -85,7 +85,7 @@ class Drain:
 def wait_until_offline(call: Invocation, ids: Sequence[str], timeout_ms: int | None) -> None:
     """Stay until every worker has left, and show what is left meanwhile."""
     started_ms = call.client.monotonic_ms()
-    drain = Drain(call, ids)
+    drain = DrainWait(call, ids)
     shown = _Shown(is_for_people=call.output.is_table)
     try:
         drain.look()
@@ -109,7 +109,7 @@ def wait_until_offline(call: Invocation, ids: Sequence[str], timeout_ms: int | N
         call.output.write({"workerIds": ids})
 
 
-def _timed_out(drain: Drain, timeout_ms: int) -> CliError:
+def _timed_out(drain: DrainWait, timeout_ms: int) -> CliError:
     return CliError(
         f"The drain has not ended within {duration_text(timeout_ms)}: {drain.text()}.",
         why="Workers finish what they hold; at the drain deadline they hand the rest back.",

@@ -28,7 +28,7 @@ _HINTS_MAX: Final = 10_000
 _OK: Final = 200
 
 
-class Hint(NamedTuple):
+class ReceivedHint(NamedTuple):
     """One thing that changed."""
 
     kind: str
@@ -37,10 +37,10 @@ class Hint(NamedTuple):
     state: str
 
 
-class News(NamedTuple):
+class StreamNews(NamedTuple):
     """What came since the last look: of each thing the last word; all of it is new on a reset."""
 
-    hints: Sequence[Hint]
+    hints: Sequence[ReceivedHint]
     is_reset: bool
 
 
@@ -136,7 +136,7 @@ class EventStream:
         self._edge = edge
         self._path = f"/v1/events?{urlencode(query)}"
         self._last_id = ""
-        self._hints: dict[tuple[str, str], Hint] = {}
+        self._hints: dict[tuple[str, str], ReceivedHint] = {}
         self._is_reset = False
         self._news = threading.Condition()
         self._stopped = threading.Event()
@@ -172,11 +172,11 @@ class EventStream:
             if self.trouble is not None:
                 raise self.trouble
 
-    def take(self, seconds: float) -> News:
+    def take(self, seconds: float) -> StreamNews:
         """Return what is new, after at most so many seconds."""
         with self._news:
             self._news.wait_for(lambda: self._hints or self._is_reset, max(seconds, 0.0))
-            found = News(list(self._hints.values()), self._is_reset)
+            found = StreamNews(list(self._hints.values()), self._is_reset)
             self._hints, self._is_reset = {}, False
             return found
 
@@ -228,7 +228,7 @@ class EventStream:
             if name == "reset" or len(self._hints) >= _HINTS_MAX:
                 self._is_reset = True
             else:
-                hint = Hint(data["kind"], data["id"], data["version"], data["state"])
+                hint = ReceivedHint(data["kind"], data["id"], data["version"], data["state"])
                 key = (hint.kind, hint.id)
                 # The newest comes last.
                 self._hints.pop(key, None)

@@ -16,7 +16,7 @@ from tenure.cli.parameter import target as parse_target
 from tenure.cli.tls_option import tls_options
 
 if TYPE_CHECKING:
-    from tenure.cli.client.client import Client
+    from tenure.cli.client.client import ServerClient
     from tenure.cli.show.output import Format, Output
     from tenure.sdk.transport.tls import TLS
 
@@ -45,17 +45,17 @@ class Invocation:
         self.form = form
 
     @functools.cached_property
-    def client(self) -> Client:
+    def client(self) -> ServerClient:
         """Return the way to the server."""
         # Its C core would write its own account of every failed connection to stderr.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from tenure.cli.client.client import Client  # noqa: PLC0415 (gRPC takes long to load)
+        from tenure.cli.client.client import ServerClient  # noqa: PLC0415 (gRPC takes long to load)
         from tenure.sdk.transport.tls import is_exposed  # noqa: PLC0415 (not for --help)
 
         if is_exposed([self.target], self.api_key, self.tls):
             what = f"Warning: the API key goes to {self.target} without TLS. Use --tls."
             click.echo(what, err=True)
-        return Client(self.target, self.namespace, api_key=self.api_key, tls=self.tls)
+        return ServerClient(self.target, self.namespace, api_key=self.api_key, tls=self.tls)
 
     @functools.cached_property
     def output(self) -> Output:

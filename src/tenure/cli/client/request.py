@@ -25,7 +25,7 @@ class EnqueueOptions(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskQuery:
+class TaskSelection:
     """Which page of which tasks; what is empty lets all pass."""
 
     queue: str = ""
@@ -47,7 +47,7 @@ class WorkerQuery:
     page_token: str = ""
 
 
-class Completion(TypedDict):
+class CompletionRequest(TypedDict):
     """The end of a task as somebody outside reports it; with an error message it failed."""
 
     output: bytes | None

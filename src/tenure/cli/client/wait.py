@@ -15,9 +15,9 @@ from tenure.cli.show.task_table import columns, payload_text
 from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
 
 if TYPE_CHECKING:
-    from tenure.cli.client.client import Client
+    from tenure.cli.client.client import ServerClient
     from tenure.cli.client.invocation import Invocation
-    from tenure.cli.show.view import TaskView
+    from tenure.cli.show.view import ShownTask
 
 _ENDS: Final = {"SUCCEEDED": "succeeded", "FAILED": "failed", "CANCELLED": "was cancelled"}
 LOOK_SECONDS: Final = 0.5
@@ -31,7 +31,7 @@ _AWAY_MS_MAX: Final = 60_000
 class Watcher:
     """Listens in a thread to the stream of results, and opens it again when it breaks."""
 
-    def __init__(self, client: Client, task_ids: Sequence[str]) -> None:
+    def __init__(self, client: ServerClient, task_ids: Sequence[str]) -> None:
         """Begin to listen."""
         self._client = client
         self._open = dict.fromkeys(task_ids)
@@ -70,14 +70,14 @@ class Watcher:
 class Wait:
     """Knows the tasks that are waited for, by the last look at each."""
 
-    def __init__(self, client: Client, task_ids: Sequence[str]) -> None:
+    def __init__(self, client: ServerClient, task_ids: Sequence[str]) -> None:
         """Look at each task once: one that is not there is told at once."""
         self._client = client
         self._seen_at_ms = client.monotonic_ms()
         self.tasks = {task_id: client.get_task(task_id) for task_id in task_ids}
 
     @property
-    def open(self) -> list[TaskView]:
+    def open(self) -> list[ShownTask]:
         """Return the tasks that have not ended."""
         return [task for task in self.tasks.values() if not task.is_ended]
 
@@ -97,7 +97,7 @@ class Wait:
         return None
 
 
-def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None) -> list[TaskView]:
+def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None) -> list[ShownTask]:
     """Return the tasks when all have ended, showing how far they are meanwhile."""
     client = call.client
     started_ms = client.monotonic_ms()
@@ -122,13 +122,13 @@ def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None)
     return list(wait.tasks.values())
 
 
-def _left_seconds(client: Client, started_ms: int, timeout_ms: int | None) -> float:
+def _left_seconds(client: ServerClient, started_ms: int, timeout_ms: int | None) -> float:
     if timeout_ms is None:
         return LOOK_SECONDS
     return max(started_ms + timeout_ms - client.monotonic_ms(), 0) / 1000
 
 
-def _timed_out(tasks: Sequence[TaskView], timeout_ms: int) -> CliError:
+def _timed_out(tasks: Sequence[ShownTask], timeout_ms: int) -> CliError:
     what = _named(tasks)
     return CliError(
         f"{what} not ended within {duration_text(timeout_ms)}.",
@@ -138,7 +138,7 @@ def _timed_out(tasks: Sequence[TaskView], timeout_ms: int) -> CliError:
     )
 
 
-def _interrupted(tasks: Sequence[TaskView]) -> CliError:
+def _interrupted(tasks: Sequence[ShownTask]) -> CliError:
     return CliError(
         "Interrupted; the tasks go on without you." if tasks else "Interrupted.",
         hint=_go_on(tasks) if tasks else "",
@@ -146,26 +146,26 @@ def _interrupted(tasks: Sequence[TaskView]) -> CliError:
     )
 
 
-def _named(tasks: Sequence[TaskView]) -> str:
+def _named(tasks: Sequence[ShownTask]) -> str:
     return f"Task {tasks[0].task_id} has" if len(tasks) == 1 else f"{len(tasks)} tasks have"
 
 
-def _standing(task: TaskView) -> str:
+def _standing(task: ShownTask) -> str:
     holder = f" on worker {task.worker_id}" if task.worker_id else ""
     tried = f", attempt {task.attempt}" if task.attempt else ", and no worker has taken it yet"
     return f"{task.task_id} is {task.state.lower()}{tried}{holder}"
 
 
-def _go_on(tasks: Sequence[TaskView]) -> str:
+def _go_on(tasks: Sequence[ShownTask]) -> str:
     return "Wait again: tenure tasks wait " + " ".join(task.task_id for task in tasks)
 
 
-def is_output_lost(task: TaskView) -> bool:
+def is_output_lost(task: ShownTask) -> bool:
     """Tell whether the server could not say with what a task succeeded."""
     return "output" in (task.damaged or ())
 
 
-def show_result(output: Output, task: TaskView) -> None:
+def show_result(output: Output, task: ShownTask) -> None:
     """Write how one task ended: its output to stdout, the rest beside it."""
     if not output.is_table:
         output.write(task)
@@ -186,7 +186,7 @@ def show_result(output: Output, task: TaskView) -> None:
         output.note(f"  Next: tenure tasks show {task.task_id}")
 
 
-def show_results(call: Invocation, tasks: Sequence[TaskView]) -> None:
+def show_results(call: Invocation, tasks: Sequence[ShownTask]) -> None:
     """Write how tasks ended, in the order in which they were named."""
     if call.output.form == "jsonl":
         for task in tasks:

@@ -11,7 +11,7 @@ from tenure.cli.client.invocation import Invocation, with_whole_server
 from tenure.cli.parameter import PageOptions, examples, page_options
 
 if TYPE_CHECKING:
-    from tenure.cli.show.access_view import AuditView
+    from tenure.cli.show.access_view import ShownAudit
     from tenure.cli.show.output import Column
 
 
@@ -42,13 +42,13 @@ def audit(call: Invocation, **options: Unpack[_Options]) -> None:
 
     where = (options["namespace"], options["action"], options["actor"])
 
-    def read(page_token: str, limit: int) -> tuple[list[AuditView], str]:
+    def read(page_token: str, limit: int) -> tuple[list[ShownAudit], str]:
         return call.client.access.list_audit(where, page_token, limit)
 
     listing.show(call.output, listing.Listing("records", "tenure audit", read), options, _columns)
 
 
-def _columns() -> Sequence[Column[AuditView]]:
+def _columns() -> Sequence[Column[ShownAudit]]:
     from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
 
     return (

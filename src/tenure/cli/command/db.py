@@ -16,7 +16,7 @@ from tenure.cli.failure import CliError
 from tenure.cli.parameter import examples, store_option
 
 if TYPE_CHECKING:
-    from tenure.cli.database.inspection import Check, Status
+    from tenure.cli.database.inspection import Check, DatabaseStatus
     from tenure.cli.show.output import Output
 
 _PROGRESS_SECONDS: Final = 0.2
@@ -88,7 +88,7 @@ def status(store_url: str, form: str) -> None:
             output.write(found)
 
 
-def _facts(status: Status) -> Iterator[tuple[str, object]]:
+def _facts(status: DatabaseStatus) -> Iterator[tuple[str, object]]:
     from tenure.cli.show.text import size_text  # noqa: PLC0415 (not for --help)
 
     yield "store", status.store

@@ -12,7 +12,7 @@ from tenure.cli.exit_code import ExitCode
 from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
-    from tenure.cli.show.diagnosis_view import DiagnosisView, FindingView
+    from tenure.cli.show.diagnosis_view import ShownDiagnosis, ShownFinding
 
 _STYLES: Final = {"problem": "red", "warning": "yellow", "ok": "green"}
 _WIDTH: Final = max(map(len, _STYLES))
@@ -53,7 +53,7 @@ def doctor(call: Invocation, *, namespace: str, is_all: bool) -> None:
         raise click.exceptions.Exit(ExitCode.PROBLEMS)
 
 
-def _show(call: Invocation, found: DiagnosisView, *, is_all: bool) -> None:
+def _show(call: Invocation, found: ShownDiagnosis, *, is_all: bool) -> None:
     from tenure.cli.show.text import one_line  # noqa: PLC0415 (not for --help)
 
     for each in found.findings:
@@ -65,7 +65,7 @@ def _show(call: Invocation, found: DiagnosisView, *, is_all: bool) -> None:
     tell(_summary(found.findings))
 
 
-def _summary(findings: Iterable[FindingView]) -> str:
+def _summary(findings: Iterable[ShownFinding]) -> str:
     levels = [each.level for each in findings]
     problems, warnings = levels.count("problem"), levels.count("warning")
     if not problems and not warnings:

@@ -12,7 +12,7 @@ from tenure.cli.parameter import PageOptions, duration_ms, examples, page_option
 
 if TYPE_CHECKING:
     from tenure.cli.client.access_client import KeyChoice
-    from tenure.cli.show.access_view import KeyView, NewKeyView
+    from tenure.cli.show.access_view import ShownKey, ShownNewKey
     from tenure.cli.show.output import Column
 
 _ROLES: Final = ("admin", "client", "worker", "viewer")
@@ -87,7 +87,7 @@ def create(call: Invocation, *, store_url: str | None, **options: Unpack[_Create
     call.output.note("Send it with TENURE_API_KEY, or as Authorization: Bearer.")
 
 
-def _made(call: Invocation, choice: KeyChoice, store_url: str | None) -> NewKeyView:
+def _made(call: Invocation, choice: KeyChoice, store_url: str | None) -> ShownNewKey:
     if store_url is None:
         return call.client.access.create_key(choice)
     from tenure.cli.database import first_key  # noqa: PLC0415 (loads the engine)
@@ -95,11 +95,11 @@ def _made(call: Invocation, choice: KeyChoice, store_url: str | None) -> NewKeyV
     return first_key.create(store_url, choice)
 
 
-def _places(key: KeyView) -> str:
+def _places(key: ShownKey) -> str:
     return ", ".join(key.namespaces) or "all namespaces"
 
 
-def _columns() -> Sequence[Column[KeyView]]:
+def _columns() -> Sequence[Column[ShownKey]]:
     from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
 
     return (
@@ -138,7 +138,7 @@ def show(call: Invocation, *, key_id: str) -> None:
         call.output.write(key)
 
 
-def _facts(key: KeyView) -> Iterator[tuple[str, object]]:
+def _facts(key: ShownKey) -> Iterator[tuple[str, object]]:
     yield "key id", key.key_id
     yield "name", key.name
     yield "role", key.role

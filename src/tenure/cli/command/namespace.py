@@ -11,7 +11,7 @@ from tenure.cli.client.invocation import Invocation, with_whole_server
 from tenure.cli.parameter import PageOptions, examples
 
 if TYPE_CHECKING:
-    from tenure.cli.show.access_view import NamespaceView
+    from tenure.cli.show.access_view import ShownNamespace
     from tenure.cli.show.output import Column
 
 _NAME: Final = click.argument("name", metavar="NAME")
@@ -22,7 +22,7 @@ def namespaces() -> None:
     """See, create and disable namespaces, which keep the work of teams apart."""
 
 
-def _columns() -> Sequence[Column[NamespaceView]]:
+def _columns() -> Sequence[Column[ShownNamespace]]:
     from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
 
     return (

@@ -14,7 +14,7 @@ from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
     from tenure.cli.show.output import Column
-    from tenure.cli.show.view import QueueView
+    from tenure.cli.show.view import ShownQueue
 
 _NAME: Final = click.argument("name", metavar="NAME")
 
@@ -24,10 +24,10 @@ def queues() -> None:
     """See queues with their live tasks; pause or limit them."""
 
 
-def _columns() -> Sequence[Column[QueueView]]:
+def _columns() -> Sequence[Column[ShownQueue]]:
     from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
 
-    def count(state: str) -> Column[QueueView]:
+    def count(state: str) -> Column[ShownQueue]:
         return Column(state, lambda queue: _count_text(queue, queue.counts.get(state, 0)))
 
     return (
@@ -38,7 +38,7 @@ def _columns() -> Sequence[Column[QueueView]]:
     )
 
 
-def _count_text(queue: QueueView, count: int) -> str:
+def _count_text(queue: ShownQueue, count: int) -> str:
     """Return a count; with a plus where counting stopped."""
     return f"{count}+" if count and not queue.is_count_exact else str(count)
 
@@ -65,14 +65,14 @@ def show(call: Invocation, *, name: str) -> None:
     _show(call, call.client.get_queue(name))
 
 
-def _show(call: Invocation, queue: QueueView) -> None:
+def _show(call: Invocation, queue: ShownQueue) -> None:
     if not call.output.is_table:
         call.output.write(queue)
         return
     call.output.facts(_facts(queue))
 
 
-def _facts(queue: QueueView) -> Iterator[tuple[str, object]]:
+def _facts(queue: ShownQueue) -> Iterator[tuple[str, object]]:
     yield "queue", queue.name
     yield "held", "PAUSED" if queue.paused else "no"
     yield "limit", queue.concurrency_max or parameter.NO_LIMIT

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from tenure.cli.client.event_stream import EventStream, Hint, HttpEdge
-from tenure.cli.client.request import TaskQuery
+from tenure.cli.client.event_stream import EventStream, HttpEdge, ReceivedHint
+from tenure.cli.client.request import TaskSelection
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.show.output import STYLES
 from tenure.cli.show.text import instant_text, one_line
-from tenure.cli.show.view import TaskView, View
+from tenure.cli.show.view import Shown, ShownTask
 from tenure.engine.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _HEADER: Final = ("TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT")
 _WIDTHS: Final = (8, 36, 16, 12, 10, 36, 0)
 
 
-class ChangeView(View, frozen=True, kw_only=True):
+class ChangeView(Shown, frozen=True, kw_only=True):
     """One change of a task as JSON."""
 
     at: str
@@ -47,7 +47,7 @@ class ChangeView(View, frozen=True, kw_only=True):
 class Tail:
     """Knows what was shown: each version of a task once."""
 
-    def __init__(self, call: Invocation, chosen: TaskQuery) -> None:
+    def __init__(self, call: Invocation, chosen: TaskSelection) -> None:
         """Show what is chosen."""
         self._call = call
         self._chosen = chosen
@@ -64,7 +64,7 @@ class Tail:
         for task in reversed(self._listed()):
             self._show(task)
 
-    def follow(self, hints: Sequence[Hint]) -> None:
+    def follow(self, hints: Sequence[ReceivedHint]) -> None:
         """Show tasks that changed; of too many the newest."""
         left_out = len(hints) - _READ_MAX
         if left_out > 0:
@@ -81,12 +81,12 @@ class Tail:
             if error.end is not ExitCode.NOT_FOUND:
                 raise
 
-    def _listed(self) -> list[TaskView]:
+    def _listed(self) -> list[ShownTask]:
         """Return the newest tasks, the newest first; a page behind the other."""
-        found: list[TaskView] = []
+        found: list[ShownTask] = []
         token = ""
         while len(found) < _LISTED_MAX:
-            query = TaskQuery(
+            query = TaskSelection(
                 queue=self._chosen.queue,
                 type=self._chosen.type,
                 state=self._chosen.state,
@@ -102,13 +102,13 @@ class Tail:
     def _is_new(self, task_id: str, version: int) -> bool:
         return self._known.get(task_id, -1) < version
 
-    def _note(self, task: TaskView) -> None:
+    def _note(self, task: ShownTask) -> None:
         self._known.pop(task.task_id, None)
         self._known[task.task_id] = task.version
         if len(self._known) > _KNOWN_MAX:
             del self._known[next(iter(self._known))]
 
-    def _show(self, task: TaskView) -> None:
+    def _show(self, task: ShownTask) -> None:
         if not self._is_new(task.task_id, task.version):
             return
         self._note(task)
@@ -116,7 +116,7 @@ class Tail:
         if chosen.type in ("", task.type) and chosen.state in ("", task.state):
             self._write(task)
 
-    def _write(self, task: TaskView) -> None:
+    def _write(self, task: ShownTask) -> None:
         now_ms = self._clock.now_ms()
         if not self._call.output.is_table:
             self._call.output.write(
@@ -147,7 +147,7 @@ def line(cells: Iterable[str]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def follow(call: Invocation, edge: HttpEdge, chosen: TaskQuery) -> NoReturn:
+def follow(call: Invocation, edge: HttpEdge, chosen: TaskSelection) -> NoReturn:
     """Show changes until the user interrupts."""
     tail = Tail(call, chosen)
     query = {"kind": "task", **({"queue": chosen.queue} if chosen.queue else {})}

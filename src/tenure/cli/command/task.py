@@ -8,11 +8,11 @@ import click
 
 from tenure.cli import parameter
 from tenure.cli.client.invocation import Invocation, with_server
-from tenure.cli.client.request import Completion, EnqueueOptions, TaskQuery
+from tenure.cli.client.request import CompletionRequest, EnqueueOptions, TaskSelection
 from tenure.cli.parameter import check_wait, examples, label_option, wait_options
 
 if TYPE_CHECKING:
-    from tenure.cli.show.view import TaskView
+    from tenure.cli.show.view import ShownTask
 
 _START_TO_CLOSE_MS: Final = 5 * 60_000
 _TASK_ID: Final = click.argument("task_id", metavar="ID")
@@ -152,8 +152,8 @@ def list_(
     """List tasks, newest first."""
     from tenure.cli.show import listing, task_table  # noqa: PLC0415 (not for --help)
 
-    def pages(token: str, limit: int) -> tuple[list[TaskView], str]:
-        query = TaskQuery(
+    def pages(token: str, limit: int) -> tuple[list[ShownTask], str]:
+        query = TaskSelection(
             queue=queue, type=type_name, state=state or "", limit=limit, page_token=token
         )
         return call.client.list_tasks(query)
@@ -190,7 +190,7 @@ def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, htt
 
     if call.form == "json":
         raise click.UsageError("-o json would never end; -o jsonl prints one change per line.")
-    chosen = TaskQuery(queue=queue, type=type_name, state=state or "")
+    chosen = TaskSelection(queue=queue, type=type_name, state=state or "")
     following.follow(call, event_stream.HttpEdge(call, http), chosen)
 
 
@@ -387,7 +387,7 @@ def wait_(call: Invocation, *, task_ids: tuple[str, ...], timeout_ms: int | None
     "--attempt", type=click.IntRange(1), help="Only if this attempt is live; any, by default."
 )
 @with_server
-def complete(call: Invocation, *, task_id: str, **completion: Unpack[Completion]) -> None:
+def complete(call: Invocation, *, task_id: str, **completion: Unpack[CompletionRequest]) -> None:
     """Complete a task whose worker has left its end to somebody else."""
     is_failed = completion["error_message"] is not None
     if is_failed == (completion["output"] is not None):

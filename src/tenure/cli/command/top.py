@@ -14,7 +14,7 @@ from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
     from tenure.cli.client.event_stream import EventStream
-    from tenure.cli.show.top_look import Frame, Looker
+    from tenure.cli.show.top_look import Looker, TopFrame
     from tenure.cli.show.top_screen import Screen
 
 _INTERVAL_MS: Final = 2_000
@@ -87,7 +87,7 @@ class Top:
         self._took_s = 0.0
         self._trouble = ""
 
-    def run(self, frame: Frame) -> NoReturn:
+    def run(self, frame: TopFrame) -> NoReturn:
         """Show a first frame and all that come."""
         self._show(frame, is_new=True)
         while True:
@@ -103,7 +103,7 @@ class Top:
                 self._trouble = f"{error.message} Trying again."
             self._show(frame, is_new=not self._trouble)
 
-    def _wait(self, frame: Frame) -> None:
+    def _wait(self, frame: TopFrame) -> None:
         """Wait for the time of the next look, and draw meanwhile."""
         began_s = drawn_s = time.monotonic()
         soonest_s = began_s + max(_LOOK_SECONDS_MIN, _REST * self._took_s)
@@ -118,7 +118,7 @@ class Top:
                 drawn_s = now_s
                 self._show(frame, is_new=False)
 
-    def _show(self, frame: Frame, *, is_new: bool) -> None:
+    def _show(self, frame: TopFrame, *, is_new: bool) -> None:
         passed_ms = 0 if is_new else int((time.monotonic() - self._looked_s) * 1000)
         trouble = self._trouble
         if not trouble and self._screen.is_live and self._stream.trouble is not None:

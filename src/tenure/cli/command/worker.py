@@ -13,7 +13,7 @@ from tenure.cli.client.request import DrainChoice, WorkerQuery
 from tenure.cli.parameter import check_wait, examples, label_option
 
 if TYPE_CHECKING:
-    from tenure.cli.show.view import WorkerView
+    from tenure.cli.show.view import ShownWorker
 
 _WORKER_ID: Final = click.argument("worker_id", metavar="ID")
 
@@ -68,7 +68,7 @@ def list_(
     """
     from tenure.cli.show import listing, worker_table  # noqa: PLC0415 (not for --help)
 
-    def pages(token: str, limit: int) -> tuple[list[WorkerView], str]:
+    def pages(token: str, limit: int) -> tuple[list[ShownWorker], str]:
         query = WorkerQuery(
             queue=chosen["queue"],
             status=chosen["status"] or "",
@@ -100,7 +100,7 @@ def show(call: Invocation, *, worker_id: str) -> None:
     _show(call, call.client.get_worker(worker_id))
 
 
-def _show(call: Invocation, worker: WorkerView) -> None:
+def _show(call: Invocation, worker: ShownWorker) -> None:
     from tenure.cli.show import worker_table  # noqa: PLC0415 (not for --help)
 
     if call.output.is_table:

@@ -18,7 +18,7 @@ from tenure.store.failure import StoreInUseError
 from tenure.store.location import make_store
 
 
-def create(store_url: str, choice: KeyChoice) -> access_view.NewKeyView:
+def create(store_url: str, choice: KeyChoice) -> access_view.ShownNewKey:
     """Make a key; whoever may write to the store may do everything anyway."""
     try:
         made = asyncio.run(_create(store_url, choice))

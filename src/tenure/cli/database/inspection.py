@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True, rename="camel"):
     name: str
 
 
-class Status(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class DatabaseStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How far a database is."""
 
     store: str
@@ -66,7 +66,7 @@ class Check(msgspec.Struct, frozen=True, rename="camel"):
     is_verified: bool
 
 
-class Reader(Protocol):
+class DatabaseReader(Protocol):
     """Runs named statements that only read."""
 
     async def rows(self, name: str, *parameters: object) -> Sequence[Sequence[object]]:
@@ -156,7 +156,7 @@ class PostgresReader:
         await self._connection.close(timeout=CONNECT_SECONDS_MAX)
 
 
-def migrate(url: str) -> tuple[Status | None, Status]:
+def migrate(url: str) -> tuple[DatabaseStatus | None, DatabaseStatus]:
     """Bring a database up to date; return how far it was, if it was there, and how far it is."""
     before = None if _is_new(url) else read_status(url)
     asyncio.run(_open_once(url))
@@ -175,7 +175,7 @@ async def _open_once(url: str) -> None:
         await store.close()
 
 
-def read_status(url: str) -> Status:
+def read_status(url: str) -> DatabaseStatus:
     """Return how far a database is."""
     return asyncio.run(_with_reader(url, lambda reader: _status(url, reader)))
 
@@ -185,7 +185,7 @@ def check(url: str, tell: Callable[[int], None] = lambda _: None) -> Check:
     return asyncio.run(_with_reader(url, lambda reader: _check(url, reader, tell)))
 
 
-async def _with_reader(url: str, look: Callable[[Reader], Awaitable[T]]) -> T:
+async def _with_reader(url: str, look: Callable[[DatabaseReader], Awaitable[T]]) -> T:
     if url.startswith(f"{_SQLITE}://"):
         file = SqliteReader(location.sqlite_path(url))
         try:
@@ -202,14 +202,14 @@ async def _with_reader(url: str, look: Callable[[Reader], Awaitable[T]]) -> T:
         await server.close()
 
 
-async def _status(url: str, reader: Reader) -> Status:
+async def _status(url: str, reader: DatabaseReader) -> DatabaseStatus:
     is_file = isinstance(reader, SqliteReader)
     dialect = _SQLITE if is_file else _POSTGRES
     applied = await reader.applied()
     pending = migration.missing(migration.load(f"tenure.store.{dialect}.migrations"), applied)
     ((size,),) = await reader.rows("read_size")
     assert isinstance(size, int)
-    return Status(
+    return DatabaseStatus(
         store=location.shown(url),
         dialect=dialect,
         schema_version=max((step.number for step in applied), default=0),
@@ -225,7 +225,7 @@ def _wal_bytes(path: str) -> int:
     return wal.stat().st_size if wal.exists() else 0
 
 
-async def _check(url: str, reader: Reader, tell: Callable[[int], None]) -> Check:
+async def _check(url: str, reader: DatabaseReader, tell: Callable[[int], None]) -> Check:
     rows = await reader.rows("check_integrity")
     problems = [str(row[0]) for row in rows if row[0] != "ok"]
     found = Scan()

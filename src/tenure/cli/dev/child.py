@@ -15,7 +15,7 @@ _SET_DEATH_SIGNAL: Final = 1
 _LIBC: Final = ctypes.CDLL(None)
 
 
-class Child:
+class CommandProcess:
     """One process: started with it, and ended by whoever made it."""
 
     def __init__(

@@ -20,7 +20,7 @@ from tenure.cli.failure import CliError
 from tenure.cli.parameter import duration_ms, examples
 
 if TYPE_CHECKING:
-    from tenure.cli.dev.child import Child
+    from tenure.cli.dev.child import CommandProcess
     from tenure.cli.dev.file_watch import Snapshot
 
 _LOOK_SECONDS: Final = 0.3
@@ -105,7 +105,7 @@ def dev(module: str | None, **options: Unpack[_Options]) -> None:
         source.add_folder()
         source.split(module)
     with _store(options["store"]) as url, _signals() as stops:
-        Session(module, url, options, stops).run()
+        DevSession(module, url, options, stops).run()
 
 
 class Stops:
@@ -147,7 +147,7 @@ def _store(given: str | None) -> Iterator[str]:
         yield f"sqlite:///{Path(folder) / 'tenure.db'}"
 
 
-class Session:
+class DevSession:
     """One run of the command: the server, the worker of the moment, and the files."""
 
     def __init__(self, module: str | None, url: str, options: _Options, stops: Stops) -> None:
@@ -157,7 +157,7 @@ class Session:
         self._options = options
         self._stops = stops
         self._grpc = ""
-        self._worker: Child | None = None
+        self._worker: CommandProcess | None = None
         self._is_told = False
 
     def run(self) -> None:
@@ -172,12 +172,12 @@ class Session:
             server.close(_SERVER_SECONDS)
         click.echo("Stopped.")
 
-    def _start_server(self) -> Child:
-        from tenure.cli.dev.child import Child  # noqa: PLC0415 (not for --help)
+    def _start_server(self) -> CommandProcess:
+        from tenure.cli.dev.child import CommandProcess  # noqa: PLC0415 (not for --help)
 
         options = self._options
         level = "info" if options["is_verbose"] else "warning"
-        server = Child(
+        server = CommandProcess(
             "server",
             *("--store", self._url, "--http", options["http"], "--grpc", options["grpc"]),
             *("--log-level", level),
@@ -214,14 +214,14 @@ class Session:
     # -- The worker
 
     def _start_worker(self) -> None:
-        from tenure.cli.dev.child import Child  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev.child import CommandProcess  # noqa: PLC0415 (not for --help)
 
         assert self._module is not None
         options = self._options
         flags = ["--quiet"] if options["is_quiet"] else []
         flags += ["--verbose"] if options["is_verbose"] else []
         self._is_told = False
-        self._worker = Child(
+        self._worker = CommandProcess(
             "worker",
             self._module,
             *("--target", self._grpc, "--no-tls", "--queue", options["queue"]),
@@ -250,7 +250,7 @@ class Session:
 
     # -- The files
 
-    def _watch(self, server: Child) -> None:
+    def _watch(self, server: CommandProcess) -> None:
         from tenure.cli.dev import file_watch  # noqa: PLC0415 (not for --help)
 
         is_watched = self._module is not None and self._options["is_reloaded"]

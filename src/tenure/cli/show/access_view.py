@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.cli.show.text import instant_text
-from tenure.cli.show.view import View
+from tenure.cli.show.view import Shown
 from tenure.v1 import admin_service_pb2 as pb
 
 
-class KeyView(View, frozen=True, kw_only=True):
+class ShownKey(Shown, frozen=True, kw_only=True):
     """A key without its secret; without namespaces it is for all of them."""
 
     key_id: str
@@ -24,13 +24,13 @@ class KeyView(View, frozen=True, kw_only=True):
     last_used_at: str | None = None
 
 
-class NewKeyView(KeyView, frozen=True, kw_only=True):
+class ShownNewKey(ShownKey, frozen=True, kw_only=True):
     """A new key with its secret: ``key`` is what is sent."""
 
     key: str
 
 
-class NamespaceView(View, frozen=True):
+class ShownNamespace(Shown, frozen=True):
     """A namespace."""
 
     name: str
@@ -38,7 +38,7 @@ class NamespaceView(View, frozen=True):
     created_at: str
 
 
-class AuditView(View, frozen=True, kw_only=True):
+class ShownAudit(Shown, frozen=True, kw_only=True):
     """One administrative action."""
 
     audit_id: str
@@ -50,14 +50,14 @@ class AuditView(View, frozen=True, kw_only=True):
     detail: str | None = None
 
 
-def key(message: pb.ApiKey, now_ms: int) -> KeyView:
+def key(message: pb.ApiKey, now_ms: int) -> ShownKey:
     """Show a key."""
-    return KeyView(**_key_fields(message, now_ms))
+    return ShownKey(**_key_fields(message, now_ms))
 
 
-def new_key(message: pb.ApiKey, secret: str, now_ms: int) -> NewKeyView:
+def new_key(message: pb.ApiKey, secret: str, now_ms: int) -> ShownNewKey:
     """Show a key that was just made."""
-    return NewKeyView(**_key_fields(message, now_ms), key=secret)
+    return ShownNewKey(**_key_fields(message, now_ms), key=secret)
 
 
 def _key_fields(message: pb.ApiKey, now_ms: int) -> dict[str, Any]:
@@ -82,15 +82,15 @@ def _key_state(message: pb.ApiKey, now_ms: int) -> str:
     return "EXPIRED" if is_expired else "LIVE"
 
 
-def namespace(message: pb.Namespace) -> NamespaceView:
+def namespace(message: pb.Namespace) -> ShownNamespace:
     """Show a namespace."""
     state = "DISABLED" if message.is_disabled else "ENABLED"
-    return NamespaceView(message.name, state, instant_text(message.created_at_ms))
+    return ShownNamespace(message.name, state, instant_text(message.created_at_ms))
 
 
-def audit(message: pb.AuditRecord) -> AuditView:
+def audit(message: pb.AuditRecord) -> ShownAudit:
     """Show an administrative action."""
-    return AuditView(
+    return ShownAudit(
         audit_id=message.audit_id,
         at=instant_text(message.at_ms),
         action=message.action,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tenure
 from tenure.cli.show.text import instant_text
-from tenure.cli.show.view import View
+from tenure.cli.show.view import Shown
 from tenure.v1 import admin_service_pb2
 
 
-class FindingView(View, frozen=True):
+class ShownFinding(Shown, frozen=True):
     """One line of the doctor."""
 
     check: str
@@ -18,21 +18,21 @@ class FindingView(View, frozen=True):
     evidence: dict[str, str]
 
 
-class DiagnosisView(View, frozen=True):
+class ShownDiagnosis(Shown, frozen=True):
     """Everything that was found, the worst first."""
 
     server_id: str
     server_version: str
     client_version: str
     server_now: str
-    findings: list[FindingView]
+    findings: list[ShownFinding]
     store_now: str | None = None
 
 
-def diagnosis(answer: admin_service_pb2.DiagnoseResponse) -> DiagnosisView:
+def diagnosis(answer: admin_service_pb2.DiagnoseResponse) -> ShownDiagnosis:
     """Return what the server found, and what only this side can see."""
     findings = [
-        FindingView(
+        ShownFinding(
             each.check,
             each.level,
             each.message,
@@ -44,7 +44,7 @@ def diagnosis(answer: admin_service_pb2.DiagnoseResponse) -> DiagnosisView:
     findings.append(_versions(answer.server_version, tenure.__version__))
     order = ("problem", "warning", "ok")
     findings.sort(key=lambda each: order.index(each.level))
-    return DiagnosisView(
+    return ShownDiagnosis(
         answer.server_id,
         answer.server_version,
         tenure.__version__,
@@ -54,11 +54,11 @@ def diagnosis(answer: admin_service_pb2.DiagnoseResponse) -> DiagnosisView:
     )
 
 
-def _versions(server: str, client: str) -> FindingView:
+def _versions(server: str, client: str) -> ShownFinding:
     evidence = {"clientVersion": client, "serverVersion": server}
     if server.split(".")[:2] == client.split(".")[:2]:
         message = "This program and the server are of the same release."
-        return FindingView("client_version", "ok", message, "", evidence)
+        return ShownFinding("client_version", "ok", message, "", evidence)
     message = f"This program is {client}, the server is {server}."
     advice = "They work together during an upgrade. Finish it: upgrade what is older."
-    return FindingView("client_version", "warning", message, advice, evidence)
+    return ShownFinding("client_version", "warning", message, advice, evidence)

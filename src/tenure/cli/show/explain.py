@@ -8,11 +8,11 @@ import click
 
 from tenure.cli.show.output import Output
 from tenure.cli.show.text import escaped
-from tenure.cli.show.view import View
+from tenure.cli.show.view import Shown
 from tenure.v1 import task_service_pb2
 
 
-class ReasonView(View, frozen=True):
+class ShownReason(Shown, frozen=True):
     """One reason, with what to do and how it is known."""
 
     code: str
@@ -21,26 +21,26 @@ class ReasonView(View, frozen=True):
     evidence: dict[str, str]
 
 
-class ExplanationView(View, frozen=True):
+class ShownExplanation(Shown, frozen=True):
     """Why a task is not running now, the decisive reason first."""
 
     task_id: str
     state: str
-    reasons: list[ReasonView]
+    reasons: list[ShownReason]
 
 
 def explanation(
     task_id: str, state: str, answer: task_service_pb2.ExplainTaskResponse
-) -> ExplanationView:
+) -> ShownExplanation:
     """Return what the server said."""
     reasons = [
-        ReasonView(each.code, each.message, each.advice, dict(sorted(each.evidence.items())))
+        ShownReason(each.code, each.message, each.advice, dict(sorted(each.evidence.items())))
         for each in answer.reasons
     ]
-    return ExplanationView(task_id, state, reasons)
+    return ShownExplanation(task_id, state, reasons)
 
 
-def show(output: Output, found: ExplanationView) -> None:
+def show(output: Output, found: ShownExplanation) -> None:
     """Show the reasons in their order; each line of JSON is one of them."""
     if output.form == "jsonl":
         for reason in found.reasons:
@@ -54,7 +54,7 @@ def show(output: Output, found: ExplanationView) -> None:
                 click.echo(line)
 
 
-def _lines(number: int, reason: ReasonView) -> Iterator[str]:
+def _lines(number: int, reason: ShownReason) -> Iterator[str]:
     yield ""
     yield f"{number}. {click.style(reason.code, bold=True)}: {escaped(reason.message)}"
     if reason.advice:

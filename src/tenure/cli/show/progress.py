@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tenure.cli.failure import CliError
-    from tenure.cli.show.view import TaskView
+    from tenure.cli.show.view import ShownTask
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ROWS_MAX: Final = 10
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Shows how far tasks are."""
 
     def __enter__(self) -> Self:
@@ -36,7 +36,7 @@ class Progress(Protocol):
         """Show no more."""
         ...
 
-    def show(self, tasks: Sequence[TaskView], waited_ms: int) -> None:
+    def show(self, tasks: Sequence[ShownTask], waited_ms: int) -> None:
         """Show the tasks as they stand."""
         ...
 
@@ -45,14 +45,14 @@ class Progress(Protocol):
         ...
 
 
-def make_progress(output: Output, now_ms: int) -> Progress:
+def make_progress(output: Output, now_ms: int) -> ProgressDisplay:
     """Return the progress that fits the place where it is shown."""
     if sys.stderr.isatty():
         return LiveProgress(now_ms)
     return LineProgress(now_ms) if output.is_table else NoProgress()
 
 
-def _line(task: TaskView, last: str) -> str:
+def _line(task: ShownTask, last: str) -> str:
     """Return where a task stands, in one line."""
     parts = [f"attempt {task.attempt}" if task.attempt else "no worker has taken it yet"]
     # The worker comes last: on a narrow terminal the end of the line is cut.
@@ -70,7 +70,7 @@ class NoProgress:
     def __exit__(self, *_: object) -> None:
         """Show nothing."""
 
-    def show(self, tasks: Sequence[TaskView], waited_ms: int) -> None:
+    def show(self, tasks: Sequence[ShownTask], waited_ms: int) -> None:
         """Show nothing."""
 
     def trouble(self, error: CliError) -> None:
@@ -86,7 +86,7 @@ class LineProgress(NoProgress):
         self._written: dict[str, str] = {}
         self._is_troubled = False
 
-    def show(self, tasks: Sequence[TaskView], waited_ms: int) -> None:
+    def show(self, tasks: Sequence[ShownTask], waited_ms: int) -> None:
         """Write what is new."""
         self._is_troubled = False
         for task in tasks:
@@ -126,13 +126,13 @@ class LiveProgress:
         """Give them back."""
         self._live.stop()
 
-    def show(self, tasks: Sequence[TaskView], waited_ms: int) -> None:
+    def show(self, tasks: Sequence[ShownTask], waited_ms: int) -> None:
         """Draw the tasks that have not ended."""
         self._frame += 1
         self._live.update(self._drawn(tasks, waited_ms), refresh=True)
         self._trouble = ""
 
-    def _drawn(self, tasks: Sequence[TaskView], waited_ms: int) -> Text:
+    def _drawn(self, tasks: Sequence[ShownTask], waited_ms: int) -> Text:
         from rich.text import Text  # noqa: PLC0415 (only for a terminal)
 
         drawn = Text(no_wrap=True, overflow="ellipsis")

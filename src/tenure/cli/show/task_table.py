@@ -8,21 +8,21 @@ import msgspec
 
 from tenure.cli.show.output import Column, Lines, encoded
 from tenure.cli.show.text import age_text, duration_text, one_line, parse_instant_ms
-from tenure.cli.show.view import AttemptView, TaskView
+from tenure.cli.show.view import ShownAttempt, ShownTask
 
 
-class WithAttempts(TaskView, frozen=True, kw_only=True):
+class WithAttempts(ShownTask, frozen=True, kw_only=True):
     """A task with its attempts, for ``tenure tasks show``."""
 
-    attempts: list[AttemptView]
+    attempts: list[ShownAttempt]
 
     @classmethod
-    def of(cls, task: TaskView, attempts: Sequence[AttemptView]) -> WithAttempts:
+    def of(cls, task: ShownTask, attempts: Sequence[ShownAttempt]) -> WithAttempts:
         """Put both together."""
         return cls(**msgspec.structs.asdict(task), attempts=list(attempts))
 
 
-def columns(now_ms: int) -> Sequence[Column[TaskView]]:
+def columns(now_ms: int) -> Sequence[Column[ShownTask]]:
     """Return the columns of a list of tasks."""
     return (
         Column("TASK", lambda task: task.task_id, is_whole=True),
@@ -35,7 +35,7 @@ def columns(now_ms: int) -> Sequence[Column[TaskView]]:
     )
 
 
-def note(task: TaskView, now_ms: int) -> str:
+def note(task: ShownTask, now_ms: int) -> str:
     """Return what is most worth knowing about a task in its present state."""
     if task.failure_reason:
         message = f": {task.error.message}" if task.error and task.error.message else ""
@@ -48,13 +48,13 @@ def note(task: TaskView, now_ms: int) -> str:
     return progress_text(task)
 
 
-def progress_text(task: TaskView) -> str:
+def progress_text(task: ShownTask) -> str:
     """Return how far a task is, as its worker told."""
     percent = "" if task.progress_percent is None else f"{task.progress_percent:.0f} %"
     return " ".join(part for part in (percent, task.progress_message or "") if part)
 
 
-def facts(task: TaskView, now_ms: int) -> Iterator[tuple[str, object]]:
+def facts(task: ShownTask, now_ms: int) -> Iterator[tuple[str, object]]:
     """Return what is known of a task, the most important first."""
     yield "task", task.task_id
     yield "state", task.state
@@ -89,7 +89,7 @@ def facts(task: TaskView, now_ms: int) -> Iterator[tuple[str, object]]:
     yield "trace", Lines(task.error.stack_trace or "") if task.error else None
 
 
-def _attempt_text(task: TaskView) -> str:
+def _attempt_text(task: ShownTask) -> str:
     most = task.retry.maximum_attempts
     return f"{task.attempt} of at most {most}" if most else str(task.attempt)
 
@@ -98,7 +98,7 @@ def _ago(instant: str | None, now_ms: int) -> str | None:
     return None if instant is None else f"{instant} ({age_text(instant, now_ms)} ago)"
 
 
-def _timeouts(task: TaskView) -> str:
+def _timeouts(task: ShownTask) -> str:
     known = (
         ("start to close", task.start_to_close_ms),
         ("schedule to close", task.schedule_to_close_ms),
@@ -113,7 +113,7 @@ def labels_text(labels: dict[str, str]) -> str:
     return ", ".join(f"{key}={labels[key]}" for key in sorted(labels))
 
 
-def damage_text(task: TaskView) -> str | None:
+def damage_text(task: ShownTask) -> str | None:
     """Return what the server left out because it is not as it was stored."""
     return f"{', '.join(task.damaged)} (left out)" if task.damaged else None
 
@@ -125,7 +125,7 @@ def payload_text(payload: msgspec.Raw | None, other: str | None) -> Lines | None
     return Lines(f"{other} (base64)") if other else None
 
 
-def attempt_columns(now_ms: int) -> Sequence[Column[AttemptView]]:
+def attempt_columns(now_ms: int) -> Sequence[Column[ShownAttempt]]:
     """Return the columns of a list of attempts."""
     return (
         Column("ATTEMPT", lambda attempt: attempt.attempt),
@@ -137,6 +137,6 @@ def attempt_columns(now_ms: int) -> Sequence[Column[AttemptView]]:
     )
 
 
-def _took(attempt: AttemptView, now_ms: int) -> str:
+def _took(attempt: ShownAttempt, now_ms: int) -> str:
     ended_ms = parse_instant_ms(attempt.ended_at) if attempt.ended_at else now_ms
     return age_text(attempt.handed_at, ended_ms)

@@ -12,7 +12,7 @@ from tenure.cli.client.event_stream import HttpEdge
 from tenure.cli.client.request import WorkerQuery
 from tenure.cli.failure import CliError
 from tenure.cli.show.text import instant_text, parse_instant_ms
-from tenure.cli.show.view import QueueView, View, WorkerView
+from tenure.cli.show.view import Shown, ShownQueue, ShownWorker
 from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
 
@@ -31,7 +31,7 @@ _RATED_MS: Final = 3_000
 _WANTED: Final = (*_COUNTERS, _OLDEST, _BUILD)
 
 
-class TopQueue(View, frozen=True, kw_only=True):
+class TopQueue(Shown, frozen=True, kw_only=True):
     """A queue: what waits, what runs, and its brakes."""
 
     name: str
@@ -44,7 +44,7 @@ class TopQueue(View, frozen=True, kw_only=True):
     oldest_waiting_ms: int | None = None
 
 
-class TopWorker(View, frozen=True, kw_only=True):
+class TopWorker(Shown, frozen=True, kw_only=True):
     """A worker: whether it is alive, and what it holds."""
 
     worker_id: str
@@ -58,7 +58,7 @@ class TopWorker(View, frozen=True, kw_only=True):
     heartbeat_age_ms: int | None = None
 
 
-class Frame(View, frozen=True, kw_only=True):
+class TopFrame(Shown, frozen=True, kw_only=True):
     """One look. Rates are those of the one server that was asked, in tasks per second."""
 
     target: str
@@ -95,7 +95,7 @@ class Looker:
         self._namespace = check.namespace(call.namespace)
         self._counted: deque[Counted] = deque()
 
-    def look(self) -> Frame:
+    def look(self) -> TopFrame:
         """Return what is there now; without the metrics there are no rates."""
         client = self._call.client
         queues, queue_token = client.list_queues("", PAGE_SIZE_MAX)
@@ -103,7 +103,7 @@ class Looker:
         now_ms = client.now_ms()
         counted = self._count()
         oldest = {} if counted is None else counted.oldest_ms
-        return Frame(
+        return TopFrame(
             target=client.target,
             namespace=client.namespace,
             at=instant_text(now_ms),
@@ -117,9 +117,9 @@ class Looker:
             has_more_workers=has_more,
         )
 
-    def _workers(self) -> tuple[list[WorkerView], bool]:
+    def _workers(self) -> tuple[list[ShownWorker], bool]:
         """Return the workers that are there; those that leave come first."""
-        found: list[WorkerView] = []
+        found: list[ShownWorker] = []
         has_more = False
         for status in ("DRAINING", "ONLINE"):
             query = WorkerQuery(status=status, limit=PAGE_SIZE_MAX)
@@ -176,7 +176,7 @@ def _rates(before: Counted | None, now: Counted | None) -> dict[str, float | Non
     return rates
 
 
-def _queue(queue: QueueView, oldest_ms: int | None) -> TopQueue:
+def _queue(queue: ShownQueue, oldest_ms: int | None) -> TopQueue:
     pending = queue.counts.get("PENDING", 0)
     running = _sum(queue.counts, _HELD)
     return TopQueue(
@@ -195,7 +195,7 @@ def _sum(counts: Mapping[str, int], states: Iterable[str]) -> int:
     return sum(counts.get(state, 0) for state in states)
 
 
-def _worker(worker: WorkerView, now_ms: int) -> TopWorker:
+def _worker(worker: ShownWorker, now_ms: int) -> TopWorker:
     beat = worker.lease.last_heartbeat_at if worker.lease else None
     return TopWorker(
         worker_id=worker.worker_id,

@@ -10,7 +10,7 @@ import click
 
 from tenure.cli.show.output import NOTHING, Column, console, rendered, table
 from tenure.cli.show.text import duration_text, escaped
-from tenure.cli.show.top_look import Frame, TopQueue, TopWorker
+from tenure.cli.show.top_look import TopFrame, TopQueue, TopWorker
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,7 +36,7 @@ class Screen(Protocol):
         """Show no more."""
         ...
 
-    def show(self, frame: Frame, *, passed_ms: int, trouble: str) -> None:
+    def show(self, frame: TopFrame, *, passed_ms: int, trouble: str) -> None:
         """Show a frame that is so old, and what is wrong with the server."""
         ...
 
@@ -65,7 +65,7 @@ class Printer:
     def __exit__(self, *_: object) -> None:
         """Print no more."""
 
-    def show(self, frame: Frame, *, passed_ms: int, trouble: str) -> None:
+    def show(self, frame: TopFrame, *, passed_ms: int, trouble: str) -> None:
         """Print a frame that was just read, or say once that the server is away."""
         if trouble and trouble != self._trouble:
             click.echo(escaped(trouble), err=True)
@@ -100,7 +100,7 @@ class LiveScreen:
         """Give it back."""
         self._live.stop()
 
-    def show(self, frame: Frame, *, passed_ms: int, trouble: str) -> None:
+    def show(self, frame: TopFrame, *, passed_ms: int, trouble: str) -> None:
         """Draw a frame; leases run on while it grows old."""
         rows = max(self._console.height - _FRAME_ROWS, 2 * _ROWS_MIN)
         content = drawn(frame, passed_ms=passed_ms, trouble=trouble, rows=rows)
@@ -108,7 +108,7 @@ class LiveScreen:
 
 
 def drawn(
-    frame: Frame, *, passed_ms: int = 0, trouble: str = "", rows: int | None = None
+    frame: TopFrame, *, passed_ms: int = 0, trouble: str = "", rows: int | None = None
 ) -> RenderableType:
     """Return a frame for people, in so many rows of both tables together."""
     from rich.console import Group  # noqa: PLC0415 (only who shows a table waits for rich)
@@ -128,7 +128,7 @@ def drawn(
     return Group(*parts)
 
 
-def _head(frame: Frame) -> RenderableType:
+def _head(frame: TopFrame) -> RenderableType:
     from rich.text import Text  # noqa: PLC0415 (only who shows a table waits for rich)
 
     head = Text(no_wrap=True, overflow="ellipsis")

@@ -19,11 +19,11 @@ _JSON: Final = "json"
 _decode: Final = msgspec.json.Decoder().decode
 
 
-class View(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Shown(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Something to show; a field that is None is left out."""
 
 
-class FailureView(View, frozen=True):
+class ShownFailure(Shown, frozen=True):
     """Why an attempt or a task failed."""
 
     message: str
@@ -36,7 +36,7 @@ class FailureView(View, frozen=True):
     details_base64: str | None = None
 
 
-class RetryView(View, frozen=True):
+class ShownRetry(Shown, frozen=True):
     """How failures are retried."""
 
     initial_interval_ms: int
@@ -46,7 +46,7 @@ class RetryView(View, frozen=True):
     non_retryable_error_types: list[str]
 
 
-class TaskView(View, frozen=True, kw_only=True):
+class ShownTask(Shown, frozen=True, kw_only=True):
     """A task; in lists it comes without payloads."""
 
     task_id: str
@@ -66,7 +66,7 @@ class TaskView(View, frozen=True, kw_only=True):
     finished_at: str | None = None
     worker_id: str | None = None
     failure_reason: str | None = None
-    error: FailureView | None = None
+    error: ShownFailure | None = None
     failure_count: int
     interruption_count: int
     progress_percent: float | None = None
@@ -79,7 +79,7 @@ class TaskView(View, frozen=True, kw_only=True):
     schedule_to_close_ms: int | None = None
     start_to_close_ms: int | None = None
     heartbeat_timeout_ms: int | None = None
-    retry: RetryView
+    retry: ShownRetry
     idempotency_key: str | None = None
     run_id: str | None = None
     parent_id: str | None = None
@@ -99,7 +99,7 @@ class TaskView(View, frozen=True, kw_only=True):
         return self.state in _ENDED
 
 
-class EnqueuedView(View, frozen=True):
+class ShownEnqueued(Shown, frozen=True):
     """A task that was taken in, or that was there already."""
 
     task_id: str
@@ -107,7 +107,7 @@ class EnqueuedView(View, frozen=True):
     is_new: bool
 
 
-class AttemptView(View, frozen=True):
+class ShownAttempt(Shown, frozen=True):
     """One hand-out of a task; of the live one the end is not known."""
 
     attempt: int
@@ -115,10 +115,10 @@ class AttemptView(View, frozen=True):
     worker_id: str | None = None
     ended_at: str | None = None
     outcome: str | None = None
-    error: FailureView | None = None
+    error: ShownFailure | None = None
 
 
-class LeaseView(View, frozen=True):
+class ShownLease(Shown, frozen=True):
     """Until when the server considers a worker alive."""
 
     until: str
@@ -126,7 +126,7 @@ class LeaseView(View, frozen=True):
     last_heartbeat_at: str | None = None
 
 
-class WorkerView(View, frozen=True, kw_only=True):
+class ShownWorker(Shown, frozen=True, kw_only=True):
     """A worker; lease, health and counters are there while it is active."""
 
     worker_id: str
@@ -139,7 +139,7 @@ class WorkerView(View, frozen=True, kw_only=True):
     registered_at: str
     health: str | None = None
     held_count: int
-    lease: LeaseView | None = None
+    lease: ShownLease | None = None
     lease_left_ms: int | None = None
     may_stop: bool
     total_completed: int
@@ -155,7 +155,7 @@ class WorkerView(View, frozen=True, kw_only=True):
     end_reason: str | None = None
 
 
-class QueueView(View, frozen=True):
+class ShownQueue(Shown, frozen=True):
     """A queue: its brakes, and its live tasks by state and by type and state."""
 
     name: str
@@ -166,10 +166,10 @@ class QueueView(View, frozen=True):
     is_count_exact: bool
 
 
-def task(message: task_pb2.Task) -> TaskView:
+def task(message: task_pb2.Task) -> ShownTask:
     """Show a task."""
     options = message.options
-    return TaskView(
+    return ShownTask(
         task_id=message.task_id,
         namespace=message.namespace_id,
         queue=message.task_queue,
@@ -215,9 +215,9 @@ def _relations(message: task_pb2.Task) -> dict[str, Any]:
     }
 
 
-def enqueued(message: task_service_pb2.EnqueueResult) -> EnqueuedView:
+def enqueued(message: task_service_pb2.EnqueueResult) -> ShownEnqueued:
     """Show what became of a new task."""
-    return EnqueuedView(
+    return ShownEnqueued(
         task_id=message.task_id, state=task_state(message.state), is_new=message.is_new
     )
 
@@ -230,7 +230,7 @@ def _asked(options: task_pb2.TaskOptions) -> dict[str, Any]:
         "schedule_to_close_ms": options.schedule_to_close_ms or None,
         "start_to_close_ms": options.start_to_close_ms or None,
         "heartbeat_timeout_ms": options.heartbeat_timeout_ms or None,
-        "retry": RetryView(
+        "retry": ShownRetry(
             initial_interval_ms=retry.initial_interval_ms,
             backoff_coefficient=retry.backoff_coefficient,
             maximum_interval_ms=retry.maximum_interval_ms,
@@ -286,9 +286,9 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
-def _failure(error: task_pb2.TaskError, encoding: str) -> FailureView:
+def _failure(error: task_pb2.TaskError, encoding: str) -> ShownFailure:
     delay = error.next_retry_delay_ms if error.HasField("next_retry_delay_ms") else None
-    return FailureView(
+    return ShownFailure(
         message=error.message,
         category=task_pb2.ErrorCategory.Name(error.category).removeprefix("ERROR_CATEGORY_"),
         type=error.type or None,
@@ -299,9 +299,9 @@ def _failure(error: task_pb2.TaskError, encoding: str) -> FailureView:
     )
 
 
-def attempt(message: task_pb2.Attempt) -> AttemptView:
+def attempt(message: task_pb2.Attempt) -> ShownAttempt:
     """Show one hand-out of a task."""
-    return AttemptView(
+    return ShownAttempt(
         attempt=message.number,
         handed_at=instant_text(message.handed_at_ms),
         worker_id=message.worker_id or None,
@@ -311,12 +311,12 @@ def attempt(message: task_pb2.Attempt) -> AttemptView:
     )
 
 
-def worker(message: worker_pb2.Worker, now_ms: int) -> WorkerView:
+def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
     """Show a worker. Its instance key stays unseen: whoever knows it can take its place."""
     status = worker_pb2.WorkerStatus.Name(message.status).removeprefix("WORKER_STATUS_")
     health = worker_pb2.WorkerHealth.Name(message.health).removeprefix("WORKER_HEALTH_")
     held = message.held_count if message.HasField("held_count") else message.active_count
-    return WorkerView(
+    return ShownWorker(
         worker_id=message.worker_id,
         namespace=message.namespace_id,
         queue=message.task_queue,
@@ -350,11 +350,11 @@ def _identity(message: worker_pb2.Worker) -> dict[str, Any]:
     }
 
 
-def _lease(message: worker_pb2.Worker) -> LeaseView | None:
+def _lease(message: worker_pb2.Worker) -> ShownLease | None:
     if not message.lease_until_ms:
         return None
     beat = message.HasField("last_heartbeat_at")
-    return LeaseView(
+    return ShownLease(
         until=instant_text(message.lease_until_ms),
         duration_ms=message.lease_duration_ms,
         last_heartbeat_at=_timestamp(message.last_heartbeat_at) if beat else None,
@@ -365,14 +365,14 @@ def _timestamp(stamp: Timestamp) -> str:
     return instant_text(stamp.ToMilliseconds())
 
 
-def queue(message: admin_service_pb2.Queue) -> QueueView:
+def queue(message: admin_service_pb2.Queue) -> ShownQueue:
     """Show a queue with the sums of its types."""
     types = {each.type: dict(each.counts) for each in message.types}
     counts: dict[str, int] = {}
     for by_state in types.values():
         for state, count in by_state.items():
             counts[state] = counts.get(state, 0) + count
-    return QueueView(
+    return ShownQueue(
         name=message.name,
         paused=message.is_paused,
         concurrency_max=message.concurrency_max,

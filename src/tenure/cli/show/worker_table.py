@@ -14,7 +14,7 @@ from tenure.cli.show import listing
 from tenure.cli.show.output import Column, console, table
 from tenure.cli.show.task_table import labels_text
 from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
-from tenure.cli.show.view import WorkerView
+from tenure.cli.show.view import ShownWorker
 
 if TYPE_CHECKING:
     from tenure.cli.client.invocation import Invocation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WATCH_SECONDS: Final = 1.0
 
 
-def columns(now_ms: int) -> Sequence[Column[WorkerView]]:
+def columns(now_ms: int) -> Sequence[Column[ShownWorker]]:
     """Return the columns of a list of workers."""
     return (
         Column("WORKER", lambda worker: worker.worker_id, is_whole=True),
@@ -39,21 +39,21 @@ def columns(now_ms: int) -> Sequence[Column[WorkerView]]:
     )
 
 
-def lease_text(worker: WorkerView) -> str:
+def lease_text(worker: ShownWorker) -> str:
     """Return how much of a lease is left."""
     if worker.lease_left_ms is None:
         return ""
     return duration_text(worker.lease_left_ms) if worker.lease_left_ms > 0 else "over"
 
 
-def stop_text(worker: WorkerView) -> str:
+def stop_text(worker: ShownWorker) -> str:
     """Return whether a worker may be stopped now, or what is in the way."""
     if worker.may_stop:
         return "yes"
     return "drain first" if worker.status == "ONLINE" else f"holds {worker.held_count}"
 
 
-def facts(worker: WorkerView, now_ms: int) -> Iterator[tuple[str, object]]:
+def facts(worker: ShownWorker, now_ms: int) -> Iterator[tuple[str, object]]:
     """Return what is known of a worker, the most important first."""
     yield "worker", worker.worker_id
     yield "name", worker.name
@@ -85,12 +85,12 @@ def facts(worker: WorkerView, now_ms: int) -> Iterator[tuple[str, object]]:
         yield "ended", f"{worker.ended_at} ({age_text(worker.ended_at, now_ms)} ago)"
 
 
-def watch(call: Invocation, shown: Listing[WorkerView], options: PageOptions) -> None:
+def watch(call: Invocation, shown: Listing[ShownWorker], options: PageOptions) -> None:
     """Show a list again and again until the user interrupts it."""
     if call.output.is_table and sys.stdout.isatty():
         _watch_live(call, shown, options)
         return
-    known: dict[str, WorkerView] = {}
+    known: dict[str, ShownWorker] = {}
     while True:
         items = list(listing.read(shown, options))
         changed = [item for item in items if known.get(item.worker_id) != lasting(item)]
@@ -104,14 +104,14 @@ def watch(call: Invocation, shown: Listing[WorkerView], options: PageOptions) ->
         time.sleep(_WATCH_SECONDS)
 
 
-def lasting(worker: WorkerView) -> WorkerView:
+def lasting(worker: ShownWorker) -> ShownWorker:
     """Return what is worth telling about a worker: each heartbeat changes the rest."""
     return msgspec.structs.replace(
         worker, lease=None, lease_left_ms=None, total_completed=0, total_failed=0
     )
 
 
-def _watch_live(call: Invocation, shown: Listing[WorkerView], options: PageOptions) -> None:
+def _watch_live(call: Invocation, shown: Listing[ShownWorker], options: PageOptions) -> None:
     from rich.live import Live  # noqa: PLC0415 (only for a terminal)
 
     with Live(console=console(sys.stdout), auto_refresh=False, screen=False) as live:

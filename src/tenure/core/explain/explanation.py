@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core.duration import duration_text
-from tenure.core.explain.fact import Facts, Reason, counted, instants, shortened
+from tenure.core.explain.fact import Facts, WaitingReason, counted, instants, shortened
 from tenure.core.explain.worker_reason import is_kept_by_guard, worker_reasons
 from tenure.core.instant import instant_text
 from tenure.core.limits import AHEAD_COUNTED_MAX, POISON_LOSSES_MAX
@@ -26,18 +26,18 @@ from tenure.core.worker.record import WorkerStatus
 
 # What the deadlines of a task are called in evidence; START is told by the reason itself.
 _DEADLINES: Final = {
-    deadline.Kind.WAKE: "wakesAt",
-    deadline.Kind.DELIVERY: "deliveryTimeoutAt",
-    deadline.Kind.HEARTBEAT: "heartbeatTimeoutAt",
-    deadline.Kind.CANCEL_GRACE: "cancelGraceEndsAt",
-    deadline.Kind.START_TO_CLOSE: "startToCloseAt",
-    deadline.Kind.SCHEDULE_TO_START: "scheduleToStartAt",
-    deadline.Kind.SCHEDULE_TO_CLOSE: "scheduleToCloseAt",
-    deadline.Kind.RELEASE: "heldUntil",
+    deadline.DeadlineKind.WAKE: "wakesAt",
+    deadline.DeadlineKind.DELIVERY: "deliveryTimeoutAt",
+    deadline.DeadlineKind.HEARTBEAT: "heartbeatTimeoutAt",
+    deadline.DeadlineKind.CANCEL_GRACE: "cancelGraceEndsAt",
+    deadline.DeadlineKind.START_TO_CLOSE: "startToCloseAt",
+    deadline.DeadlineKind.SCHEDULE_TO_START: "scheduleToStartAt",
+    deadline.DeadlineKind.SCHEDULE_TO_CLOSE: "scheduleToCloseAt",
+    deadline.DeadlineKind.RELEASE: "heldUntil",
 }
 
 
-def explain(facts: Facts) -> tuple[Reason, ...]:
+def explain(facts: Facts) -> tuple[WaitingReason, ...]:
     """Return why the task is not running; there is always at least one reason."""
     reasons = list(_BY_STATE[facts.task.state](facts))
     if facts.task.finished_at_ms is None:
@@ -47,12 +47,12 @@ def explain(facts: Facts) -> tuple[Reason, ...]:
     return tuple(reasons)
 
 
-def text(reasons: tuple[Reason, ...]) -> str:
+def text(reasons: tuple[WaitingReason, ...]) -> str:
     """Return the reasons as one text for people."""
     return "\n".join(f"{each.message} {each.advice}".rstrip() for each in reasons)
 
 
-def _pending(facts: Facts) -> Iterator[Reason]:
+def _pending(facts: Facts) -> Iterator[WaitingReason]:
     reasons = list(_gates(facts))
     yield from reasons
     if facts.ahead_count:
@@ -60,17 +60,19 @@ def _pending(facts: Facts) -> Iterator[Reason]:
     elif not reasons:
         message = "Nothing is in its way: it is handed out next."
         advice = "Look again in a moment. If it stays like this, run tenure doctor."
-        yield Reason("next", message, advice, {"queue": facts.task.queue, "type": facts.task.type})
+        yield WaitingReason(
+            "next", message, advice, {"queue": facts.task.queue, "type": facts.task.type}
+        )
 
 
-def _paused(facts: Facts) -> Iterator[Reason]:
+def _paused(facts: Facts) -> Iterator[WaitingReason]:
     task_id = facts.task.id
     advice = f"Let it go on: {facts.command(f'tenure tasks resume {task_id}')}"
-    yield Reason("task_paused", "Somebody paused this task; it waits to be resumed.", advice)
+    yield WaitingReason("task_paused", "Somebody paused this task; it waits to be resumed.", advice)
     yield from _gates(facts)
 
 
-def _gates(facts: Facts) -> Iterator[Reason]:
+def _gates(facts: Facts) -> Iterator[WaitingReason]:
     """Return what a task that nobody holds meets on its way to a worker."""
     task, queue = facts.task, facts.queue
     if facts.is_disabled:
@@ -81,7 +83,7 @@ def _gates(facts: Facts) -> Iterator[Reason]:
     if queue.is_paused:
         advice = f"Let it go on: {facts.command(f'tenure queues resume {queue.name}')}"
         message = f"Queue {queue.name} is paused: nothing is handed out from it."
-        yield Reason("queue_paused", message, advice, {"queue": queue.name})
+        yield WaitingReason("queue_paused", message, advice, {"queue": queue.name})
     if 0 < queue.concurrency_max <= facts.held_count:
         yield _queue_full(facts)
     yield from worker_reasons(facts)
@@ -89,14 +91,14 @@ def _gates(facts: Facts) -> Iterator[Reason]:
         yield _crash_guard(facts)
 
 
-def _disabled(facts: Facts) -> Reason:
+def _disabled(facts: Facts) -> WaitingReason:
     namespace = facts.task.namespace
     message = f"Namespace {namespace} is disabled: no worker gets work in it."
     advice = f"Enable it: tenure namespaces enable {namespace}"
-    return Reason("namespace_disabled", message, advice, {"namespace": namespace})
+    return WaitingReason("namespace_disabled", message, advice, {"namespace": namespace})
 
 
-def _not_yet(facts: Facts) -> Reason:
+def _not_yet(facts: Facts) -> WaitingReason:
     """Return why the task has a time before which it is not handed out."""
     task = facts.task
     outcome = task.last_outcome
@@ -107,7 +109,7 @@ def _not_yet(facts: Facts) -> Reason:
     at = instant_text(task.run_at_ms)
     message = f"It was not asked for before {at}, in {_until(facts)}."
     advice = "Wait. A task that shall run at once is enqueued without a delay."
-    return Reason("not_before", message, advice, {"runAt": at})
+    return WaitingReason("not_before", message, advice, {"runAt": at})
 
 
 _BACKED_OFF: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.UNDELIVERED})
@@ -117,7 +119,7 @@ def _until(facts: Facts) -> str:
     return duration_text(facts.task.run_at_ms - facts.now_ms)
 
 
-def _backing_off(facts: Facts) -> Reason:
+def _backing_off(facts: Facts) -> WaitingReason:
     task, progress = facts.task, facts.task.progress
     evidence = {"attempt": str(task.attempt), **instants(nextAttemptAt=task.run_at_ms)}
     if task.last_outcome is Outcome.UNDELIVERED:
@@ -130,7 +132,7 @@ def _backing_off(facts: Facts) -> Reason:
             f"the next hand-out is in {_until(facts)}."
         )
         advice = f"Look at the worker that did not confirm: {facts.command('tenure workers ls')}"
-        return Reason("backing_off", message, advice, evidence)
+        return WaitingReason("backing_off", message, advice, evidence)
     most = task.spec.retry.maximum_attempts
     evidence |= {
         "failureCount": str(progress.failure_count),
@@ -143,7 +145,9 @@ def _backing_off(facts: Facts) -> Reason:
         evidence |= _error_evidence(progress.error)
     message = f"Attempt {which} ended with {what}; the next one begins in {_until(facts)}."
     show = facts.command(f"tenure tasks show {task.id}")
-    return Reason("backing_off", message, f"Mend the cause if it is no chance: {show}", evidence)
+    return WaitingReason(
+        "backing_off", message, f"Mend the cause if it is no chance: {show}", evidence
+    )
 
 
 def _error_text(error: ErrorInfo) -> str:
@@ -156,7 +160,7 @@ def _error_evidence(error: ErrorInfo) -> dict[str, str]:
     return {"errorType": error.type, **found} if error.type else found
 
 
-def _crash_guard(facts: Facts) -> Reason:
+def _crash_guard(facts: Facts) -> WaitingReason:
     task, progress = facts.task, facts.task.progress
     count = progress.loss_count
     evidence = {"lossCount": str(count), "lossesMax": str(POISON_LOSSES_MAX)}
@@ -180,10 +184,10 @@ def _crash_guard(facts: Facts) -> Reason:
         "Look at the logs of the lost workers: memory and exits from native code are the usual "
         f"causes. To give it up: {facts.command(f'tenure tasks cancel {task.id}')}"
     )
-    return Reason("crash_guard", message, advice, evidence)
+    return WaitingReason("crash_guard", message, advice, evidence)
 
 
-def _queue_full(facts: Facts) -> Reason:
+def _queue_full(facts: Facts) -> WaitingReason:
     queue = facts.queue
     holders = ", ".join(
         f"{each.task_id} ({each.type}, by {each.worker_name or each.worker_id} since "
@@ -204,20 +208,20 @@ def _queue_full(facts: Facts) -> Reason:
         "It is handed out when one of them ends. To raise the limit: "
         f"{facts.command(f'tenure queues limit {queue.name} NUMBER')}"
     )
-    return Reason("queue_full", message, advice, evidence)
+    return WaitingReason("queue_full", message, advice, evidence)
 
 
-def _work_ahead(facts: Facts) -> Reason:
+def _work_ahead(facts: Facts) -> WaitingReason:
     task, count = facts.task, facts.ahead_count
     number = f"{count}" if count < AHEAD_COUNTED_MAX else f"At least {count}"
     stand = "task of this type stands" if count == 1 else "tasks of this type stand"
     message = f"{number} {stand} before it in queue {task.queue}, by priority or by age."
     advice = "Wait, start more workers, or enqueue what is urgent with a lower priority number."
     evidence = {"aheadCount": str(count), "priority": str(task.priority)}
-    return Reason("work_ahead", message, advice, evidence)
+    return WaitingReason("work_ahead", message, advice, evidence)
 
 
-def _held(facts: Facts) -> Iterator[Reason]:
+def _held(facts: Facts) -> Iterator[WaitingReason]:
     task = facts.task
     who = _holder_name(facts)
     since = instant_text(task.handed_at_ms)
@@ -244,7 +248,7 @@ def _held(facts: Facts) -> Iterator[Reason]:
     if task.progress.pause_wanted:
         evidence["pauseWanted"] = "true"
         message += " It will be paused when this attempt ends without a result."
-    yield Reason("held", message, advice, evidence)
+    yield WaitingReason("held", message, advice, evidence)
 
 
 def _holder_name(facts: Facts) -> str:
@@ -278,7 +282,7 @@ def _holder_ill(facts: Facts) -> str:
     return f"That worker seems to be {holder.health}."
 
 
-def _cancelling(facts: Facts) -> Iterator[Reason]:
+def _cancelling(facts: Facts) -> Iterator[WaitingReason]:
     task, progress = facts.task, facts.task.progress
     since = instant_text(progress.cancel_at_ms)
     who = f"worker {_holder_name(facts)}" if task.worker_id else "whoever completes it from outside"
@@ -292,10 +296,10 @@ def _cancelling(facts: Facts) -> Iterator[Reason]:
         f"{facts.command(f'tenure tasks terminate {task.id}')}"
     )
     evidence = {"attempt": str(task.attempt), "requestedAt": since, **_holder_evidence(facts)}
-    yield Reason("cancelling", message, advice, evidence)
+    yield WaitingReason("cancelling", message, advice, evidence)
 
 
-def _waiting(facts: Facts) -> Iterator[Reason]:
+def _waiting(facts: Facts) -> Iterator[WaitingReason]:
     task, progress = facts.task, facts.task.progress
     evidence = {"attempt": str(task.attempt)}
     if progress.is_async:
@@ -306,7 +310,7 @@ def _waiting(facts: Facts) -> Iterator[Reason]:
             f"Attempt {task.attempt} began at {since} and is completed from outside its worker."
         )
         command = facts.command(f"tenure tasks complete {task.id} --output JSON")
-        yield Reason(
+        yield WaitingReason(
             "waiting", message, f"Whoever has its token completes it, or: {command}", evidence
         )
         return
@@ -314,14 +318,16 @@ def _waiting(facts: Facts) -> Iterator[Reason]:
         at = instant_text(progress.wake_at_ms)
         evidence["for"] = "timer"
         message = f"It waits for a timer that ends at {at}."
-        yield Reason("waiting", message, "Wait for the timer, or send a signal.", evidence)
+        yield WaitingReason("waiting", message, "Wait for the timer, or send a signal.", evidence)
         return
     evidence["for"] = "event"
     message = "It waits for a signal or for what it has started."
-    yield Reason("waiting", message, "Look at what it has started, or send the signal.", evidence)
+    yield WaitingReason(
+        "waiting", message, "Look at what it has started, or send the signal.", evidence
+    )
 
 
-def _finished(facts: Facts) -> Iterator[Reason]:
+def _finished(facts: Facts) -> Iterator[WaitingReason]:
     task, progress = facts.task, facts.task.progress
     assert task.finished_at_ms is not None
     at = instant_text(task.finished_at_ms)
@@ -334,7 +340,7 @@ def _finished(facts: Facts) -> Iterator[Reason]:
         if progress.error is not None:
             evidence |= _error_evidence(progress.error)
             message += f" The last error was {_error_text(progress.error)}."
-    yield Reason("finished", message, advice, evidence)
+    yield WaitingReason("finished", message, advice, evidence)
 
 
 _ENDS: Final = {

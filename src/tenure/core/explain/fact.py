@@ -18,7 +18,7 @@ DEFAULT_NAMESPACE: Final = "default/default"
 _SHOWN_CHARACTERS_MAX: Final = 200
 
 
-class Reason(msgspec.Struct, frozen=True):
+class WaitingReason(msgspec.Struct, frozen=True):
     """Why a task is not running now, by a stable code; what to do; and how that is known."""
 
     code: str

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Final
 
-from tenure.core.explain.fact import Crew, Facts, NearWorker, Reason, counted, instants
+from tenure.core.explain.fact import Crew, Facts, NearWorker, WaitingReason, counted, instants
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerStatus
 
@@ -36,7 +36,7 @@ _ILLS: Final = {
 }
 
 
-def worker_reasons(facts: Facts) -> list[Reason]:
+def worker_reasons(facts: Facts) -> list[WaitingReason]:
     """Return why nobody takes the task now; nothing if somebody could."""
     if not facts.crews:
         return [_nobody(facts)]
@@ -62,7 +62,7 @@ def is_kept_by_guard(facts: Facts) -> bool:
     return facts.task.is_guarded and bool(free) and all(crew.is_guarding for crew in free)
 
 
-def _nobody(facts: Facts) -> Reason:
+def _nobody(facts: Facts) -> WaitingReason:
     queue, type_ = facts.task.queue, facts.task.type
     here = [worker for worker in facts.near if worker.queue == queue]
     elsewhere = [worker for worker in facts.near if worker.queue != queue]
@@ -80,10 +80,10 @@ def _nobody(facts: Facts) -> Reason:
             f"({last.reason.replace('_', ' ')})."
         )
     advice = f"Start a worker: {facts.command(f'tenure worker MODULE --queue {queue}')}"
-    return Reason("no_worker", message, advice, evidence)
+    return WaitingReason("no_worker", message, advice, evidence)
 
 
-def _wrong_types(facts: Facts, here: Sequence[NearWorker], also: str) -> Reason:
+def _wrong_types(facts: Facts, here: Sequence[NearWorker], also: str) -> WaitingReason:
     queue, type_ = facts.task.queue, facts.task.type
     types = sorted({each for worker in here for each in worker.types})
     shown = ", ".join(types[:_TYPES_SHOWN_MAX]) + (" …" if len(types) > _TYPES_SHOWN_MAX else "")
@@ -103,7 +103,7 @@ def _wrong_types(facts: Facts, here: Sequence[NearWorker], also: str) -> Reason:
     if similar:
         evidence["similar"] = ", ".join(similar)
         advice += f" If you meant {' or '.join(similar)}, enqueue the task under that name."
-    return Reason("no_worker_for_type", message, advice, evidence)
+    return WaitingReason("no_worker_for_type", message, advice, evidence)
 
 
 def _serve(count: int) -> str:
@@ -123,7 +123,7 @@ def _named(name: str, workers: Sequence[NearWorker]) -> dict[str, str]:
     return {name: ", ".join(f"{each.name or each.id} ({each.queue})" for each in workers)}
 
 
-def _all_draining(facts: Facts) -> Reason:
+def _all_draining(facts: Facts) -> WaitingReason:
     count = sum(crew.count for crew in facts.crews)
     message = (
         f"All workers that offer {facts.task.type} on queue {facts.task.queue} drain "
@@ -134,10 +134,10 @@ def _all_draining(facts: Facts) -> Reason:
         f"{facts.command(f'tenure worker MODULE --queue {facts.task.queue}')}. "
         "A worker that drains does not come back."
     )
-    return Reason("all_draining", message, advice, _counts(facts, facts.crews))
+    return WaitingReason("all_draining", message, advice, _counts(facts, facts.crews))
 
 
-def _busy(facts: Facts, crews: Sequence[Crew]) -> Reason:
+def _busy(facts: Facts, crews: Sequence[Crew]) -> WaitingReason:
     count = sum(crew.count for crew in crews)
     message = f"All free hands are taken: {counted(count, 'worker')} could run it, and every slot "
     message += f"of {'it' if count == 1 else 'them'} is in use."
@@ -145,10 +145,10 @@ def _busy(facts: Facts, crews: Sequence[Crew]) -> Reason:
         "It is handed out as soon as a slot is free. To run more at once, start more workers or "
         "give them more slots (max_concurrent)."
     )
-    return Reason("workers_busy", message, advice, _counts(facts, crews))
+    return WaitingReason("workers_busy", message, advice, _counts(facts, crews))
 
 
-def _unhealthy(facts: Facts, crews: Sequence[Crew]) -> Reason:
+def _unhealthy(facts: Facts, crews: Sequence[Crew]) -> WaitingReason:
     by_health: dict[Health, int] = {}
     for crew in crews:
         by_health[crew.health] = by_health.get(crew.health, 0) + crew.count
@@ -161,7 +161,7 @@ def _unhealthy(facts: Facts, crews: Sequence[Crew]) -> Reason:
     worst = max(by_health, key=lambda health: by_health[health])
     advice = f"{_ILLS[worst][1]} See {facts.command('tenure workers ls')}"
     healths = {health.value: str(count) for health, count in sorted(by_health.items())}
-    return Reason("workers_unhealthy", message, advice, _counts(facts, crews) | healths)
+    return WaitingReason("workers_unhealthy", message, advice, _counts(facts, crews) | healths)
 
 
 def _counts(facts: Facts, crews: Sequence[Crew]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tenure.core.task import crash_guard
 from tenure.core.task.attempt import CHARGES, Attempt, Charge, Outcome
-from tenure.core.task.record import NO_PROGRESS, Progress, Task
+from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Task
 from tenure.core.task.retry import ErrorInfo
 
 
@@ -15,7 +15,7 @@ def end_attempt(task: Task, outcome: Outcome) -> Task:
     return replace(task, last_outcome=outcome, progress=ended_progress(task, outcome))
 
 
-def ended_progress(task: Task, outcome: Outcome) -> Progress:
+def ended_progress(task: Task, outcome: Outcome) -> AttemptProgress:
     """Return what is left of the progress when the live attempt ends."""
     progress = task.progress
     if progress is NO_PROGRESS:

@@ -25,7 +25,7 @@ from tenure.core.limits import (
     LOSSES_THAT_EXPLAIN,
     POISON_LOSSES_MAX,
 )
-from tenure.core.task.record import Progress, Task
+from tenure.core.task.record import AttemptProgress, Task
 
 
 class ControlGroup(msgspec.Struct, frozen=True, gc=False):
@@ -50,25 +50,25 @@ class Suspects(msgspec.Struct, frozen=True, gc=False):
     count: int = 0
     group_max: int = 0
 
-    def may_take(self, progress: Progress) -> bool:
+    def may_take(self, progress: AttemptProgress) -> bool:
         """Tell whether one more suspect fits its group and those of the others."""
         most = group_size(progress)
         if self.count:
             most = min(most, self.group_max)
         return self.count < most
 
-    def with_one_more(self, progress: Progress) -> Suspects:
+    def with_one_more(self, progress: AttemptProgress) -> Suspects:
         """Return what the worker holds with one more suspect."""
         size = group_size(progress)
         return Suspects(self.count + 1, min(size, self.group_max) if self.count else size)
 
 
-def is_suspect(progress: Progress) -> bool:
+def is_suspect(progress: AttemptProgress) -> bool:
     """Tell whether a task is suspected of crashing its workers."""
     return progress.loss_count >= LOSSES_BEFORE_GUARD
 
 
-def group_size(progress: Progress) -> int:
+def group_size(progress: AttemptProgress) -> int:
     """Return with how many suspects at the most, itself included, a suspect shares a worker."""
     return max(1, progress.group_max)
 
@@ -88,17 +88,17 @@ def loss_of(held: Sequence[Task], *, at_ms: int, control: ControlGroup) -> Loss:
     )
 
 
-def is_poisoned(progress: Progress) -> bool:
+def is_poisoned(progress: AttemptProgress) -> bool:
     """Tell whether enough losses count against the task."""
     return progress.counted_count >= POISON_LOSSES_MAX
 
 
-def explains_death(progress: Progress) -> bool:
+def explains_death(progress: AttemptProgress) -> bool:
     """Tell whether a suspect is bad enough to explain the death of the worker that held it."""
     return progress.alone_count >= LOSSES_THAT_EXPLAIN
 
 
-def backoff_ms(progress: Progress) -> int:
+def backoff_ms(progress: AttemptProgress) -> int:
     """Return how long the task waits after a loss; before it is a suspect, not at all."""
     if not is_suspect(progress):
         return 0
@@ -106,7 +106,7 @@ def backoff_ms(progress: Progress) -> int:
     return min(GUARD_BACKOFF_MIN_MS << doublings, GUARD_BACKOFF_MAX_MS)
 
 
-def after_loss(progress: Progress, loss: Loss, *, held_ms: int) -> Progress:
+def after_loss(progress: AttemptProgress, loss: Loss, *, held_ms: int) -> AttemptProgress:
     """Return the progress after one more loss; ``held_ms`` is for how long the worker had it."""
     is_alone = progress.is_sole or loss.attempt_count == 1
     recent = tuple(at for at in progress.lost_at_ms if at > loss.at_ms - CONTROL_WINDOW_MS)
@@ -123,7 +123,7 @@ def after_loss(progress: Progress, loss: Loss, *, held_ms: int) -> Progress:
     return replace(lost, lost_at_ms=recent)
 
 
-def cleared(progress: Progress) -> Progress:
+def cleared(progress: AttemptProgress) -> AttemptProgress:
     """Return the progress of a task that is not suspected any more."""
     if not progress.loss_count:
         return progress
@@ -137,7 +137,7 @@ def cleared(progress: Progress) -> Progress:
     )
 
 
-def _next_group(progress: Progress, loss: Loss) -> int:
+def _next_group(progress: AttemptProgress, loss: Loss) -> int:
     if is_suspect(progress):
         return max(1, min(group_size(progress), loss.suspect_count) // 2)
     return max(1, loss.attempt_count // 2)

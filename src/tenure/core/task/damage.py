@@ -10,7 +10,7 @@ from tenure.core.task.record import TERMINAL, Task, TaskState
 from tenure.errors import Rejection
 
 
-class Part(enum.StrEnum):
+class DamagedPart(enum.StrEnum):
     """A part of a stored task; a damaged one is left out of the record."""
 
     INPUT = "input"
@@ -23,19 +23,19 @@ class Part(enum.StrEnum):
     STATE = "state"
 
 
-_REQUEST: Final = frozenset({Part.INPUT, Part.OPTIONS, Part.LABELS})
+_REQUEST: Final = frozenset({DamagedPart.INPUT, DamagedPart.OPTIONS, DamagedPart.LABELS})
 
 
 def must_fail(task: Task) -> bool:
     """Tell whether damage ends a task now. A live attempt got its input before it was damaged."""
     if not task.damaged or task.state in TERMINAL:
         return False
-    return task.damaged != (Part.INPUT,) or not task.is_attempt_live
+    return task.damaged != (DamagedPart.INPUT,) or not task.is_attempt_live
 
 
 def is_result_lost(task: Task) -> bool:
     """Tell whether it is not known any more with what a finished task ended."""
-    if Part.OUTPUT in task.damaged:
+    if DamagedPart.OUTPUT in task.damaged:
         return True
     # A failed task has a reason, also one that has failed because of its damage.
     return task.state is TaskState.FAILED and task.progress.reason is None

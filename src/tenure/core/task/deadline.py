@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from tenure.core.task import exclusive
-from tenure.core.task.record import Line, Progress, Spec, Task, TaskState
+from tenure.core.task.record import AttemptProgress, Line, Spec, Task, TaskState
 
 
-class Kind(enum.Enum):
+class DeadlineKind(enum.Enum):
     """What is due."""
 
     START = enum.auto()
@@ -29,7 +29,9 @@ class Kind(enum.Enum):
     RELEASE = enum.auto()
 
 
-SIGHTED: Final = frozenset({Kind.DELIVERY, Kind.HEARTBEAT, Kind.CANCEL_GRACE, Kind.RELEASE})
+SIGHTED: Final = frozenset(
+    {DeadlineKind.DELIVERY, DeadlineKind.HEARTBEAT, DeadlineKind.CANCEL_GRACE, DeadlineKind.RELEASE}
+)
 
 
 class Deadline(msgspec.Struct, frozen=True, gc=False):
@@ -38,7 +40,7 @@ class Deadline(msgspec.Struct, frozen=True, gc=False):
     Only who has been sighted for all of that period may judge those that are ``is_sighted``.
     """
 
-    kind: Kind
+    kind: DeadlineKind
     at_ms: int
     period_ms: int
     is_sighted: bool = False
@@ -51,49 +53,53 @@ class Deadline(msgspec.Struct, frozen=True, gc=False):
         return max(self.at_ms, now_ms + self.period_ms - sighted_ms)
 
 
-def _pending(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
+def _pending(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline]:
     found = []
     if task.line is Line.NONE:
-        found.append(Deadline(Kind.START, task.run_at_ms, 0))
+        found.append(Deadline(DeadlineKind.START, task.run_at_ms, 0))
     if spec.schedule_to_start_ms:
         period_ms = spec.schedule_to_start_ms
-        found.append(Deadline(Kind.SCHEDULE_TO_START, progress.ready_at_ms + period_ms, period_ms))
+        found.append(
+            Deadline(DeadlineKind.SCHEDULE_TO_START, progress.ready_at_ms + period_ms, period_ms)
+        )
     return found
 
 
-def _dispatched(task: Task, spec: Spec, _progress: Progress) -> list[Deadline]:
+def _dispatched(task: Task, spec: Spec, _progress: AttemptProgress) -> list[Deadline]:
     period_ms = spec.delivery_timeout_ms
     return [
-        Deadline(Kind.DELIVERY, task.handed_at_ms + period_ms, period_ms),
+        Deadline(DeadlineKind.DELIVERY, task.handed_at_ms + period_ms, period_ms),
         *_start_to_close(task, spec),
     ]
 
 
-def _running(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
+def _running(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline]:
     found = _start_to_close(task, spec)
     if spec.heartbeat_timeout_ms:
         heard_at_ms = max(progress.confirmed_at_ms, progress.exclusive_at_ms, progress.beat_at_ms)
         period_ms = spec.heartbeat_timeout_ms
         at_ms = heard_at_ms + period_ms + exclusive.margin_ms(task, period_ms)
-        found.append(Deadline(Kind.HEARTBEAT, at_ms, period_ms))
+        found.append(Deadline(DeadlineKind.HEARTBEAT, at_ms, period_ms))
     if progress.release_at_ms:
         lease_ms = progress.release_lease_ms
-        found.append(Deadline(Kind.RELEASE, progress.release_at_ms, lease_ms))
+        found.append(Deadline(DeadlineKind.RELEASE, progress.release_at_ms, lease_ms))
     return found
 
 
-def _cancelling(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
+def _cancelling(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline]:
     found = _running(task, spec, progress)
     if progress.grace_at_ms:
         period_ms = spec.cancel_grace_ms
-        found.append(Deadline(Kind.CANCEL_GRACE, progress.grace_at_ms + period_ms, period_ms))
+        found.append(
+            Deadline(DeadlineKind.CANCEL_GRACE, progress.grace_at_ms + period_ms, period_ms)
+        )
     return found
 
 
-def _waiting(task: Task, spec: Spec, progress: Progress) -> list[Deadline]:
+def _waiting(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline]:
     if progress.is_async:
         return _running(task, spec, progress)
-    return [Deadline(Kind.WAKE, progress.wake_at_ms, 0)] if progress.wake_at_ms else []
+    return [Deadline(DeadlineKind.WAKE, progress.wake_at_ms, 0)] if progress.wake_at_ms else []
 
 
 def _start_to_close(task: Task, spec: Spec) -> list[Deadline]:
@@ -102,14 +108,14 @@ def _start_to_close(task: Task, spec: Spec) -> list[Deadline]:
         return []
     since_ms = task.progress.exclusive_at_ms
     if not since_ms:
-        return [Deadline(Kind.START_TO_CLOSE, task.handed_at_ms + period_ms, period_ms)]
+        return [Deadline(DeadlineKind.START_TO_CLOSE, task.handed_at_ms + period_ms, period_ms)]
     # Its code starts after the confirmation. A clock that was set must not end it too early; a
     # worker that is alive ends it in time by itself.
     at_ms = since_ms + period_ms + exclusive.margin_ms(task, period_ms)
-    return [Deadline(Kind.START_TO_CLOSE, at_ms, period_ms, is_sighted=True)]
+    return [Deadline(DeadlineKind.START_TO_CLOSE, at_ms, period_ms, is_sighted=True)]
 
 
-def _none(_task: Task, _spec: Spec, _progress: Progress) -> list[Deadline]:
+def _none(_task: Task, _spec: Spec, _progress: AttemptProgress) -> list[Deadline]:
     return []
 
 
@@ -129,7 +135,7 @@ def deadlines(task: Task) -> list[Deadline]:
     if task.spec.close_at_ms:
         spec = task.spec
         found.append(
-            Deadline(Kind.SCHEDULE_TO_CLOSE, spec.close_at_ms, spec.schedule_to_close_ms),
+            Deadline(DeadlineKind.SCHEDULE_TO_CLOSE, spec.close_at_ms, spec.schedule_to_close_ms),
         )
     return found
 
@@ -154,7 +160,7 @@ def next_due_ms(task: Task, *, now_ms: int = 0, sighted_ms: int | None = None) -
     )
 
 
-def first_expired(task: Task, *, now_ms: int, sighted_ms: int) -> Kind | None:
+def first_expired(task: Task, *, now_ms: int, sighted_ms: int) -> DeadlineKind | None:
     """Return what is over now: the end of everything first, then the earliest."""
     expired = [
         each
@@ -164,7 +170,9 @@ def first_expired(task: Task, *, now_ms: int, sighted_ms: int) -> Kind | None:
     ]
     if not expired:
         return None
-    first = min(expired, key=lambda each: (each.kind is not Kind.SCHEDULE_TO_CLOSE, each.at_ms))
+    first = min(
+        expired, key=lambda each: (each.kind is not DeadlineKind.SCHEDULE_TO_CLOSE, each.at_ms)
+    )
     return first.kind
 
 

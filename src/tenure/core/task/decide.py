@@ -26,6 +26,7 @@ from tenure.core.task.event import (
     AttemptDeferred,
     AttemptFailed,
     AttemptReleased,
+    AttemptReport,
     AttemptSucceeded,
     AttemptYielded,
     CancelRequested,
@@ -37,7 +38,6 @@ from tenure.core.task.event import (
     HandedOut,
     Heartbeaten,
     PauseRequested,
-    Report,
     ResumeRequested,
     TaskEvent,
     TaskLost,
@@ -48,8 +48,8 @@ from tenure.core.task.event import (
 from tenure.core.task.record import (
     NO_PROGRESS,
     TERMINAL,
+    AttemptProgress,
     Line,
-    Progress,
     Reason,
     Task,
     TaskKind,
@@ -71,7 +71,7 @@ _ACTIVITY: Final = TaskKind.ACTIVITY
 
 # To ask whether something is an instance of a record costs five times as much as to look up its
 # type, if it is not: hence tables.
-_REPORTS: Final = frozenset(event for event in RULES if issubclass(event, Report))
+_REPORTS: Final = frozenset(event for event in RULES if issubclass(event, AttemptReport))
 
 
 def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
@@ -288,20 +288,20 @@ def _due(task: Task, event: Due, now_ms: int) -> Decision:
     match expired:
         case None:
             return Decision(_rearmed(task, now_ms, event.sighted_ms))
-        case deadline.Kind.START:
+        case deadline.DeadlineKind.START:
             return _ready(task, task.run_at_ms, now_ms=now_ms)
-        case deadline.Kind.WAKE:
+        case deadline.DeadlineKind.WAKE:
             return _wake(task, now_ms)
-        case deadline.Kind.DELIVERY:
+        case deadline.DeadlineKind.DELIVERY:
             return _undelivered(task, now_ms)
-        case deadline.Kind.RELEASE:
+        case deadline.DeadlineKind.RELEASE:
             # What the loss means for the crash guard was noted when its worker was lost.
             return _lose(task, Outcome.WORKER_LOST, None, now_ms)
-        case deadline.Kind.CANCEL_GRACE:
+        case deadline.DeadlineKind.CANCEL_GRACE:
             return _cancel_overdue(task, now_ms)
-        case deadline.Kind.SCHEDULE_TO_START | deadline.Kind.SCHEDULE_TO_CLOSE:
+        case deadline.DeadlineKind.SCHEDULE_TO_START | deadline.DeadlineKind.SCHEDULE_TO_CLOSE:
             return _overdue(task, Reason(expired.name), now_ms)
-        case deadline.Kind.START_TO_CLOSE | deadline.Kind.HEARTBEAT:
+        case deadline.DeadlineKind.START_TO_CLOSE | deadline.DeadlineKind.HEARTBEAT:
             error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
             return _fail_attempt(task, error, Outcome.TIMED_OUT, event.jitter, now_ms, expired)
         case _:
@@ -309,8 +309,8 @@ def _due(task: Task, event: Due, now_ms: int) -> Decision:
 
 
 _TIMEOUT_MESSAGES: Final = {
-    deadline.Kind.START_TO_CLOSE: "The attempt ran longer than startToClose.",
-    deadline.Kind.HEARTBEAT: "No heartbeat arrived within heartbeatTimeout.",
+    deadline.DeadlineKind.START_TO_CLOSE: "The attempt ran longer than startToClose.",
+    deadline.DeadlineKind.HEARTBEAT: "No heartbeat arrived within heartbeatTimeout.",
 }
 
 
@@ -335,7 +335,7 @@ def _fail_attempt(
     outcome: Outcome,
     jitter: float,
     now_ms: int,
-    timeout: deadline.Kind | None = None,
+    timeout: deadline.DeadlineKind | None = None,
 ) -> Decision:
     """End the live attempt with a failure that the retry policy pays for."""
     if task.is_cancel_requested:
@@ -355,8 +355,8 @@ def _fail_attempt(
     return _return(counted, outcome, run_at_ms, now_ms, error)
 
 
-def _give_up_reason(error: ErrorInfo, task: Task, timeout: deadline.Kind | None) -> Reason:
-    if timeout is deadline.Kind.HEARTBEAT:
+def _give_up_reason(error: ErrorInfo, task: Task, timeout: deadline.DeadlineKind | None) -> Reason:
+    if timeout is deadline.DeadlineKind.HEARTBEAT:
         return Reason.HEARTBEAT_TIMEOUT
     if timeout is not None:
         return Reason(timeout.name)
@@ -396,7 +396,7 @@ def _lose_worker(task: Task, event: WorkerLost, now_ms: int) -> Decision:
     return Decision(_armed(replace(held, progress=_with_loss(held, event.loss, now_ms))))
 
 
-def _with_loss(task: Task, loss: Loss, now_ms: int) -> Progress:
+def _with_loss(task: Task, loss: Loss, now_ms: int) -> AttemptProgress:
     held_ms = max(0, now_ms - task.handed_at_ms)
     return crash_guard.after_loss(task.progress, loss, held_ms=held_ms)
 

@@ -18,9 +18,9 @@ from tenure.core.limits import (
 from tenure.core.task import deadline, retry
 from tenure.core.task.record import (
     NO_PROGRESS,
+    AttemptProgress,
     Line,
     NewTask,
-    Progress,
     Spec,
     Task,
     TaskKind,
@@ -130,7 +130,9 @@ def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:
         line=_FRESH if is_ready else _NO_LINE,
         created_at_ms=now_ms,
         run_at_ms=run_at_ms,
-        progress=Progress(ready_at_ms=run_at_ms) if spec.schedule_to_start_ms else NO_PROGRESS,
+        progress=AttemptProgress(ready_at_ms=run_at_ms)
+        if spec.schedule_to_start_ms
+        else NO_PROGRESS,
         priority=new.priority,
         labels=new.labels or None,
         input=new.input,
@@ -163,7 +165,7 @@ def again(old: Task, *, task_id: str, now_ms: int) -> Task:
         line=Line.FRESH,
         created_at_ms=now_ms,
         run_at_ms=now_ms,
-        progress=Progress(ready_at_ms=now_ms) if spec.schedule_to_start_ms else NO_PROGRESS,
+        progress=AttemptProgress(ready_at_ms=now_ms) if spec.schedule_to_start_ms else NO_PROGRESS,
         priority=old.priority,
         labels=old.labels,
         input=old.input,

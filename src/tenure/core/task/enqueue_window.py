@@ -24,7 +24,7 @@ from tenure.core.limits import (
 _VERSION_AT: Final = 14
 
 
-class Youth(msgspec.Struct, frozen=True, gc=False):
+class EnqueueWindow(msgspec.Struct, frozen=True, gc=False):
     """The ids that are young at an instant: UUIDv7 texts sort by the time in their first digits."""
 
     first: str
@@ -41,12 +41,12 @@ class Youth(msgspec.Struct, frozen=True, gc=False):
         return self.first <= task_id < self.beyond and task_id[_VERSION_AT] == "7"
 
 
-NOBODY: Final = Youth("", "")
+NOBODY: Final = EnqueueWindow("", "")
 """Nothing is young: everything is looked up."""
 
 
 def is_exact(*, guessed_now_ms: int, now_ms: int) -> bool:
-    """Tell whether a guess of the time was good enough for ``Youth.at``."""
+    """Tell whether a guess of the time was good enough for ``EnqueueWindow.at``."""
     return abs(now_ms - guessed_now_ms) <= YOUNG_MARGIN_MS
 
 

@@ -9,7 +9,7 @@ from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 
 
-class Report(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class AttemptReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A word about one attempt.
 
     ``worker_id`` is who speaks; ``None`` means that a task token or an API key vouches for it.
@@ -28,7 +28,7 @@ class HandedOut(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     session_no: int = 0
 
 
-class Confirmed(Report, frozen=True, kw_only=True, gc=False):
+class Confirmed(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker really holds the attempt (start report or binding).
 
     An exclusive one starts after the answer, and runs beside no other attempt.
@@ -37,7 +37,7 @@ class Confirmed(Report, frozen=True, kw_only=True, gc=False):
     is_exclusive: bool = False
 
 
-class Heartbeaten(Report, frozen=True, kw_only=True, gc=False):
+class Heartbeaten(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The attempt makes progress."""
 
     details: bytes | None = None
@@ -45,48 +45,48 @@ class Heartbeaten(Report, frozen=True, kw_only=True, gc=False):
     message: str | None = None
 
 
-class AttemptSucceeded(Report, frozen=True, kw_only=True, gc=False):
+class AttemptSucceeded(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The attempt has a result; without an encoding of its own it has that of the input."""
 
     output: bytes | None = None
     output_encoding: str = ""
 
 
-class AttemptFailed(Report, frozen=True, kw_only=True, gc=False):
+class AttemptFailed(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The attempt failed; ``jitter`` in [0, 1) is drawn by the caller."""
 
     error: ErrorInfo
     jitter: float = 0.5
 
 
-class AttemptCancelled(Report, frozen=True, kw_only=True, gc=False):
+class AttemptCancelled(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The attempt stopped because it was cancelled."""
 
 
-class AttemptReleased(Report, frozen=True, kw_only=True, gc=False):
+class AttemptReleased(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker hands the attempt back, uncharged."""
 
 
-class AttemptDeferred(Report, frozen=True, kw_only=True, gc=False):
+class AttemptDeferred(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The activity will be completed from elsewhere."""
 
 
-class AttemptYielded(Report, frozen=True, kw_only=True, gc=False):
+class AttemptYielded(AttemptReport, frozen=True, kw_only=True, gc=False):
     """A run gives up its slot, having seen ``wake_seq``; it may ask to be woken at an instant."""
 
     wake_seq: int
     wake_at_ms: int = 0
 
 
-class CancelSignalled(Report, frozen=True, kw_only=True, gc=False):
+class CancelSignalled(AttemptReport, frozen=True, kw_only=True, gc=False):
     """An answer or a push carried the cancel request to the worker."""
 
 
-class DeliveryMissed(Report, frozen=True, kw_only=True, gc=False):
+class DeliveryMissed(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker is alive and never got the attempt."""
 
 
-class TaskLost(Report, frozen=True, kw_only=True, gc=False):
+class TaskLost(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker no longer knows the attempt."""
 
 

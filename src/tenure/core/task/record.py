@@ -126,7 +126,7 @@ class Spec(
     retry_of: str = ""
 
 
-class Progress(
+class AttemptProgress(
     msgspec.Struct,
     frozen=True,
     gc=False,
@@ -203,7 +203,7 @@ class Progress(
     release_lease_ms: int = 0
 
 
-NO_PROGRESS: Final = Progress()
+NO_PROGRESS: Final = AttemptProgress()
 """Shared by all tasks to which nothing out of the ordinary has happened."""
 
 
@@ -225,7 +225,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     line: Line
     created_at_ms: int
     run_at_ms: int
-    progress: Progress = NO_PROGRESS
+    progress: AttemptProgress = NO_PROGRESS
     priority: int = PRIORITY_DEFAULT
     attempt: int = 0
     version: int = 0

@@ -1,4 +1,4 @@
-"""Sight: a server may judge only after it has been able to hear its workers for long enough.
+"""A server may judge only after it has been able to hear its workers for long enough.
 
 A server is sighted while its heartbeat lane commits at least each second, its loop does not
 stall, and the store's time and its own monotonic clock advance alike.
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tenure.core.limits import SIGHT_STALL_MS
 
 
-class Sight(msgspec.Struct, frozen=True, gc=False):
+class JudgeReadiness(msgspec.Struct, frozen=True, gc=False):
     """What a server remembers about its own hearing. Monotonic instants are its own clock's."""
 
     sighted_since_mono_ms: int
@@ -20,38 +20,40 @@ class Sight(msgspec.Struct, frozen=True, gc=False):
     store_now_ms: int
 
 
-def begin(*, mono_ms: int, store_now_ms: int) -> Sight:
+def begin(*, mono_ms: int, store_now_ms: int) -> JudgeReadiness:
     """A start blinds only the server that starts."""
-    return Sight(mono_ms, mono_ms, store_now_ms)
+    return JudgeReadiness(mono_ms, mono_ms, store_now_ms)
 
 
-def commit(sight: Sight, *, mono_ms: int, store_now_ms: int) -> Sight:
+def commit(judge_readiness: JudgeReadiness, *, mono_ms: int, store_now_ms: int) -> JudgeReadiness:
     """Note that the heartbeat lane committed at these two instants."""
-    elapsed_ms = mono_ms - sight.committed_at_mono_ms
-    drift_ms = abs((store_now_ms - sight.store_now_ms) - elapsed_ms)
+    elapsed_ms = mono_ms - judge_readiness.committed_at_mono_ms
+    drift_ms = abs((store_now_ms - judge_readiness.store_now_ms) - elapsed_ms)
     is_sighted = elapsed_ms <= SIGHT_STALL_MS and drift_ms <= SIGHT_STALL_MS
-    return Sight(
-        sighted_since_mono_ms=sight.sighted_since_mono_ms if is_sighted else mono_ms,
+    return JudgeReadiness(
+        sighted_since_mono_ms=judge_readiness.sighted_since_mono_ms if is_sighted else mono_ms,
         committed_at_mono_ms=mono_ms,
         store_now_ms=store_now_ms,
     )
 
 
-def stall(sight: Sight, *, mono_ms: int) -> Sight:
+def stall(judge_readiness: JudgeReadiness, *, mono_ms: int) -> JudgeReadiness:
     """Note that the loop stalled for over a second and has just come back."""
-    return replace(sight, sighted_since_mono_ms=mono_ms)
+    return replace(judge_readiness, sighted_since_mono_ms=mono_ms)
 
 
-def still_sighted_ms(sight: Sight, *, mono_ms: int, store_now_ms: int) -> int:
+def still_sighted_ms(judge_readiness: JudgeReadiness, *, mono_ms: int, store_now_ms: int) -> int:
     """Return for how long the server has been sighted at an instant of the store.
 
     The store's clock may have jumped, or the loop stalled, after the last commit of a heartbeat.
     """
-    return sighted_ms(commit(sight, mono_ms=mono_ms, store_now_ms=store_now_ms), mono_ms=mono_ms)
+    return sighted_ms(
+        commit(judge_readiness, mono_ms=mono_ms, store_now_ms=store_now_ms), mono_ms=mono_ms
+    )
 
 
-def sighted_ms(sight: Sight, *, mono_ms: int) -> int:
+def sighted_ms(judge_readiness: JudgeReadiness, *, mono_ms: int) -> int:
     """Return for how long the server has been sighted; 0 while it is blind."""
-    if mono_ms - sight.committed_at_mono_ms > SIGHT_STALL_MS:
+    if mono_ms - judge_readiness.committed_at_mono_ms > SIGHT_STALL_MS:
         return 0
-    return mono_ms - sight.sighted_since_mono_ms
+    return mono_ms - judge_readiness.sighted_since_mono_ms

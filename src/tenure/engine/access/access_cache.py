@@ -17,7 +17,7 @@ from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.limits import KEY_EXPIRY_LOOK_MS
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.clock import Clock
-from tenure.engine.replica.polling_loop import Lookout
+from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.settings import Settings
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
@@ -30,7 +30,7 @@ RETRY_AFTER_MS: Final = 500
 _EXPIRY_LEAST_MS: Final = 10
 
 
-class Directory:
+class AccessCache:
     """The live keys and the disabled namespaces, as far as this server knows."""
 
     def __init__(self, store: Store, *, clock: Clock, settings: Settings) -> None:
@@ -48,7 +48,7 @@ class Directory:
         self._waiting: list[asyncio.Future[None]] = []
         self._expiry: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._lookout = Lookout(
+        self._polling_loop = PollingLoop(
             "directory",
             self._look,
             self._period_ms,
@@ -114,7 +114,7 @@ class Directory:
         state = await self._store.read(access_table.read_state)
         if own_version != self._own_version > state.version:
             # This server has changed something after the picture was taken.
-            self._lookout.call()
+            self._polling_loop.call()
             return
         self._version = state.version
         self._learn_time(state.now_ms)
@@ -125,11 +125,11 @@ class Directory:
 
     async def serve(self) -> None:
         """Look after what others change until cancelled."""
-        await self._lookout.serve()
+        await self._polling_loop.serve()
 
     def hear(self) -> None:
         """Look soon: another server has changed something, or nobody knows what became of ours."""
-        self._lookout.call()
+        self._polling_loop.call()
 
     def committed(self, ws: WorkingSet) -> bool:
         """Take in what this server has committed; tell whether the others have to hear of it.
@@ -143,7 +143,7 @@ class Directory:
         if before == self._version:
             self._version = after
         else:
-            self._lookout.call()
+            self._polling_loop.call()
         for key in ws.api_keys.values():
             self.has_keys = True
             if key.is_live(ws.now_ms):
@@ -187,10 +187,10 @@ class Directory:
             raise _stopping()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
-        self._lookout.call()
+        self._polling_loop.call()
         await waiter
 
-    async def _look(self, is_full: bool) -> None:  # noqa: FBT001 (the lookout's signature)
+    async def _look(self, is_full: bool) -> None:  # noqa: FBT001 (the polling loop's signature)
         del is_full
         waiting, self._waiting = self._waiting, []
         try:

@@ -16,7 +16,7 @@ from tenure.engine.check import check
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.clock import Clock
 from tenure.engine.replica import replica_hints
-from tenure.engine.replica.replica_hints import Kind
+from tenure.engine.replica.replica_hints import HintKind
 from tenure.engine.settings import Settings
 from tenure.errors import TenureError
 from tenure.store.failure import Conflict, Lost, StoreError
@@ -47,7 +47,7 @@ async def create_key(store: Store, command: c.CreateKey, *, clock: Clock) -> c.C
 async def _tell(store: Store) -> None:
     """Tell the servers; they look each second besides, and a key that was made is never lost."""
     try:
-        await store.notify(*replica_hints.pack({Kind.ACCESS: {"changed"}}))
+        await store.notify(*replica_hints.pack({HintKind.ACCESS: {"changed"}}))
     except StoreError as error:
         log.warning("notify.failed", error=str(error))
 

@@ -14,7 +14,7 @@ from tenure.core.task import crash_guard
 from tenure.core.task.attempt import Attempt
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.record import Task
-from tenure.core.worker import judge_readiness as sight_rules
+from tenure.core.worker import judge_readiness as readiness_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Lease, StaleServer
 from tenure.core.worker.record import EndReason, Worker
@@ -205,9 +205,11 @@ def still_sighted_ms(
     now_ms: int,
 ) -> int:
     """Return for how long this server can judge: its sight was measured before the batch began."""
-    if command.sight is None:
+    if command.judge_readiness is None:
         return command.sighted_ms
-    still_ms = sight_rules.still_sighted_ms(command.sight, mono_ms=mono_ms, store_now_ms=now_ms)
+    still_ms = readiness_rules.still_sighted_ms(
+        command.judge_readiness, mono_ms=mono_ms, store_now_ms=now_ms
+    )
     return min(command.sighted_ms, still_ms)
 
 

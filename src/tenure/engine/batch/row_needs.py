@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tenure.core.task.enqueue_window import NOBODY, Youth
+from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
 from tenure.engine import command as c
 from tenure.store.table.task import TaskKey
 
@@ -16,7 +16,7 @@ class Needs(msgspec.Struct):
     """The union over a batch; every set is loaded by one statement, in one lock order.
 
     ``finishes`` are the attempts that end. ``births`` are the ids of new tasks that have to be
-    looked up; those in ``youth`` have not.
+    looked up; those in ``window`` have not.
     ``administered`` namespaces are read even if they are known. Who changes access
     (``locks_access``) does so alone. Workers that are only ``spoken_for`` are not locked.
     """
@@ -37,15 +37,15 @@ class Needs(msgspec.Struct):
     spoken_for: set[str] = msgspec.field(default_factory=set)
     locks_access: bool = False
     counts_api_keys: bool = False
-    youth: Youth = NOBODY
+    window: EnqueueWindow = NOBODY
     has_young: bool = False
     due: c.ProcessDue | None = None
     judge: c.JudgeLeases | None = None
 
 
-def gather(commands: list[c.WorkCommand], youth: Youth = NOBODY) -> Needs:
+def gather(commands: list[c.WorkCommand], window: EnqueueWindow = NOBODY) -> Needs:
     """Return what a batch needs."""
-    needs = Needs(youth=youth)
+    needs = Needs(window=window)
     for command in commands:
         _BY_TYPE[type(command)](needs, command)
     needs.tasks |= needs.births
@@ -55,11 +55,11 @@ def gather(commands: list[c.WorkCommand], youth: Youth = NOBODY) -> Needs:
 def _enqueue(needs: Needs, command: c.EnqueueTasks) -> None:
     namespace = command.namespace
     needs.namespaces.add(namespace)
-    youth = needs.youth
+    window = needs.window
     for task in command.tasks:
         if task.idempotency_key:
             needs.keys.add((namespace, task.idempotency_key))
-        if command.is_resend or not youth.has(task.id):
+        if command.is_resend or not window.has(task.id):
             needs.births.add((namespace, task.id))
         else:
             needs.has_young = True

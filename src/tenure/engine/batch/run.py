@@ -13,7 +13,7 @@ import msgspec
 
 from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task import enqueue_window
-from tenure.core.task.enqueue_window import Youth
+from tenure.core.task.enqueue_window import EnqueueWindow
 from tenure.core.task.record import TERMINAL, Task
 from tenure.engine import command as c
 from tenure.engine.access import handler as access_handler
@@ -142,7 +142,7 @@ async def _load(
     if ahead_ms is None:
         return await _load_all(tx, row_needs.gather(commands), context, cache, first)
     guessed_now_ms = context.clock.monotonic_ms() + ahead_ms
-    needs = row_needs.gather(commands, Youth.at(guessed_now_ms))
+    needs = row_needs.gather(commands, EnqueueWindow.at(guessed_now_ms))
     loaded = await _load_all(tx, needs, context, cache, first)
     now_ms = loaded.rows.now_ms
     if enqueue_window.is_exact(guessed_now_ms=guessed_now_ms, now_ms=now_ms) or not needs.has_young:

@@ -80,7 +80,7 @@ class Rehearsal:
         self.write = (name, rows[0])
 
 
-class Shortcut:
+class SingleWriter:
     """Runs batches of one command, as far as it knows the time and the workers they concern."""
 
     def __init__(self, store: Store, time: StoreTime) -> None:

@@ -19,13 +19,13 @@ from tenure.store.transaction import Tx
 T = TypeVar("T")
 
 
-class Haste(msgspec.Struct, frozen=True):
+class PartDeadline(msgspec.Struct, frozen=True):
     """Until when the parts of a batch may be run, by the monotonic clock of this server."""
 
     ends_at_mono_ms: int
 
     @classmethod
-    def from_now(cls, mono_ms: int) -> Haste:
+    def from_now(cls, mono_ms: int) -> PartDeadline:
         """Give the parts of a batch as long as a batch may take."""
         return cls(mono_ms + round(LANE_SECONDS_MAX * 1000))
 

@@ -20,11 +20,11 @@ from tenure.engine.batch.working_set import AnyEffect, WorkingSet
 from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.plan import ClaimPlan, ClaimPlanner
 from tenure.engine.claim.poll import Poll
-from tenure.engine.claim.position import LineKey, Marks
-from tenure.engine.claim.worker_activity import Listening
-from tenure.engine.claim.worker_notifier import Messenger
+from tenure.engine.claim.position import ClaimPositions, LineKey
+from tenure.engine.claim.worker_activity import WorkerActivity
+from tenure.engine.claim.worker_notifier import WorkerNotifier
 from tenure.engine.clock import Clock
-from tenure.engine.replica.replica_hints import Replicas
+from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
 from tenure.errors import TenureError, WorkerDraining
 
@@ -43,7 +43,7 @@ class Dispatch:
         *,
         submit: Submit,
         kick: Callable[[], None],
-        replicas: Replicas,
+        replicas: ReplicaHints,
     ) -> None:
         """Start without offers. ``kick`` runs a batch, ``replicas`` hear of what is not for us."""
         self._clock = clock
@@ -52,14 +52,16 @@ class Dispatch:
         self._kick = kick
         self._replicas = replicas
         self._book = OfferBook()
-        self.messenger = Messenger(self._book, post=self.post, touch=self.touch)
-        self._marks = Marks(is_on=settings.low_water_marks)
-        self._planner = ClaimPlanner(self._book, self._marks, is_direct=settings.direct_hand_out)
+        self.notifier = WorkerNotifier(self._book, post=self.post, touch=self.touch)
+        self._positions = ClaimPositions(is_on=settings.low_water_marks)
+        self._planner = ClaimPlanner(
+            self._book, self._positions, is_direct=settings.direct_hand_out
+        )
         self._polls: dict[int, Offer] = {}
         self._freed: dict[int, Offer] = {}
         self._left: set[LineKey] = set()
         self._disabled: frozenset[str] = frozenset()
-        self.listening = Listening()
+        self.worker_activity = WorkerActivity()
 
     @property
     def has_work(self) -> bool:
@@ -103,8 +105,8 @@ class Dispatch:
         commands = [command for command, _ in entries]
         mono_ms = self._clock.monotonic_ms()
         for offer in self._polls.values():
-            self.listening.note(offer.worker_id, mono_ms)
-            self._marks.worker_came(offer.group, offer.types)
+            self.worker_activity.note(offer.worker_id, mono_ms)
+            self._positions.worker_came(offer.group, offer.types)
         return self._planner.plan(commands, self._polls, mono_ms)
 
     def plan_again(self, plan: ClaimPlan) -> None:
@@ -139,7 +141,7 @@ class Dispatch:
     def learn(self, committed: Committed) -> None:
         """Take in what a committed batch left in the lines and in the hands of sessions."""
         claims = committed.claims
-        self._marks.learn(
+        self._positions.learn(
             claims.asked,
             claims.seen,
             mono_ms=self._clock.monotonic_ms(),
@@ -150,13 +152,13 @@ class Dispatch:
         for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
             for task in tasks.values():
                 if task.line:
-                    self._marks.left(task, is_new=are_new)
+                    self._positions.left(task, is_new=are_new)
                     self._left.add((task.namespace, task.queue, task.type))
         self._note_held(ws)
         self._note_suspects(ws)
         for task in claims.undealt:
             if task.line is not Line.SUSPECT:
-                self._marks.left(task)
+                self._positions.left(task)
 
     def _serve_or_tell(self, line: LineKey) -> None:
         """Serve claimable tasks that stayed in the store, or tell others if nobody here can.
@@ -176,7 +178,7 @@ class Dispatch:
         for key, task in ws.changed_tasks.items():
             old = loaded.get(key)
             if task.is_guarded or (old is not None and old.is_guarded):
-                self._marks.suspect_moved((task.namespace, task.queue, task.type))
+                self._positions.suspect_moved((task.namespace, task.queue, task.type))
 
     def _note_held(self, ws: WorkingSet) -> None:
         """Keep the held sets of sessions what they are in the store."""
@@ -227,7 +229,7 @@ class Dispatch:
             for task in given:
                 offer.held[task.id] = task.attempt
             self._book.served(offer)
-            self.listening.note(offer.worker_id, self._clock.monotonic_ms())
+            self.worker_activity.note(offer.worker_id, self._clock.monotonic_ms())
         else:
             self._book.remove(offer.id)
         offer.sink.give(given)
@@ -238,11 +240,11 @@ class Dispatch:
         if offer is None:
             return
         if offer.is_session and isinstance(error, WorkerDraining):
-            self.messenger.drain(offer.worker_id)
+            self.notifier.drain(offer.worker_id)
             return
         reason = error.fields.get("reason")
         if offer.is_session and reason in _END_REASONS:
-            self.messenger.end(offer.worker_id, EndReason(reason))
+            self.notifier.end(offer.worker_id, EndReason(reason))
             return
         self._book.remove(offer_id)
         if isinstance(offer.sink, Poll):
@@ -277,7 +279,9 @@ class Dispatch:
     def _could_use(self, offer: Offer, mono_ms: int) -> bool:
         if offer.credit() <= 0 or offer.sink.room_bytes < PAYLOAD_BYTES_MAX:
             return False
-        return any(self._marks.has_backlog((*offer.group, each), mono_ms) for each in offer.types)
+        return any(
+            self._positions.has_backlog((*offer.group, each), mono_ms) for each in offer.types
+        )
 
     def touch(self, group: Group) -> None:
         """Look at a queue with the next batch."""
@@ -292,7 +296,7 @@ class Dispatch:
     def hear(self, groups: Sequence[Group], *, is_all: bool = False) -> None:
         """Look at queues from their head, of which another replica has told."""
         for namespace, queue in list(self._book.groups()) if is_all else groups:
-            self._marks.look_again(namespace, queue)
+            self._positions.look_again(namespace, queue)
             self.touch((namespace, queue))
 
     def obey(self, disabled: frozenset[str]) -> None:
@@ -335,9 +339,9 @@ class Dispatch:
             held={ref.task_id: ref.attempt for ref in answer.held},
         )
         self._book.add(session)
-        self._marks.worker_came(group, session.types)
+        self._positions.worker_came(group, session.types)
         if answer.cancel:
-            self.messenger.signalled(session, answer.cancel)
+            self.notifier.signalled(session, answer.cancel)
         self.touch(group)
 
     def set_window(self, worker_id: str, window: int) -> None:
@@ -366,15 +370,15 @@ class Dispatch:
                 self.touch((namespace, queue))
             case TellCancel(worker_id=worker_id):
                 ref = c.TaskRef(effect.task_id, effect.attempt)
-                self._or_tell(worker_id, is_told=self.messenger.cancel(worker_id, ref))
+                self._or_tell(worker_id, is_told=self.notifier.cancel(worker_id, ref))
             case TellStop(worker_id=worker_id):
                 ref = c.TaskRef(effect.task_id, effect.attempt)
-                self._or_tell(worker_id, is_told=self.messenger.stop(worker_id, ref))
+                self._or_tell(worker_id, is_told=self.notifier.stop(worker_id, ref))
             case TellDrain(worker_id=worker_id):
-                self._or_tell(worker_id, is_told=self.messenger.drain(worker_id))
+                self._or_tell(worker_id, is_told=self.notifier.drain(worker_id))
             case TellEnded(worker_id=worker_id, reason=reason):
                 log.info("worker.ended", worker_id=worker_id, reason=reason.value)
-                self._or_tell(worker_id, is_told=self.messenger.end(worker_id, reason))
+                self._or_tell(worker_id, is_told=self.notifier.end(worker_id, reason))
             case ReleaseHeld(worker_id=worker_id):
                 self._release(worker_id)
 

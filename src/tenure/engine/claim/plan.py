@@ -18,7 +18,7 @@ from tenure.core import queue as queue_rules
 from tenure.core.assignment import Hand
 from tenure.core.limits import BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX, WORK_BATCH_MAX
 from tenure.core.task.crash_guard import Suspects
-from tenure.core.task.damage import Part
+from tenure.core.task.damage import DamagedPart
 from tenure.core.task.effect import Decision, WakeQueue
 from tenure.core.task.event import HandedOut
 from tenure.core.task.record import ATTEMPT_HELD, Task
@@ -28,7 +28,7 @@ from tenure.core.worker.record import Worker
 from tenure.engine import command as c
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.offer import Group, Offer, OfferBook
-from tenure.engine.claim.position import LineKey, Marks
+from tenure.engine.claim.position import ClaimPositions, LineKey
 from tenure.errors import InvalidArgument, Rejection, TenureError
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
@@ -72,10 +72,10 @@ class ClaimResult(msgspec.Struct):
 class ClaimPlanner:
     """Chooses offers and probes for a batch."""
 
-    def __init__(self, book: OfferBook, marks: Marks, *, is_direct: bool) -> None:
+    def __init__(self, book: OfferBook, positions: ClaimPositions, *, is_direct: bool) -> None:
         """Plan from the offers and the marks of this server."""
         self._book = book
-        self._marks = marks
+        self._positions = positions
         self._is_direct = is_direct
         self.dirty: set[Group] = set()
 
@@ -94,15 +94,15 @@ class ClaimPlanner:
         hands: list[Hand] = []
         demands: list[Demand] = []
         for group, new_offers in groups.items():
-            choice = _Choice(self._marks, group, fresh, mono_ms)
+            choice = _Choice(self._positions, group, fresh, mono_ms)
             for offer in chain(self._book.in_group(group), new_offers):
                 over = len(ending.get(offer.worker_id, ()))
                 choice.consider(offer, over)
             hands += choice.hands
             for task_type, amount in choice.wanted.items():
                 key = (*group, task_type)
-                demands += self._marks.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
-        sole = self._marks.sole(demands)
+                demands += self._positions.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
+        sole = self._positions.sole(demands)
         return ClaimPlan(tuple(hands), tuple(demands), self._is_direct, sole)
 
     def _expect(
@@ -145,12 +145,12 @@ class _Choice:
 
     def __init__(
         self,
-        marks: Marks,
+        positions: ClaimPositions,
         group: Group,
         fresh: Mapping[LineKey, int],
         mono_ms: int,
     ) -> None:
-        self._marks = marks
+        self._positions = positions
         self._group = group
         self._fresh = fresh
         self._mono_ms = mono_ms
@@ -193,7 +193,7 @@ class _Choice:
     def _find_most(self, task_type: str) -> int:
         """Return how many tasks of a type this batch may hand out at the most."""
         key = (*self._group, task_type)
-        has_backlog = self._marks.has_backlog(key, self._mono_ms)
+        has_backlog = self._positions.has_backlog(key, self._mono_ms)
         most = self._most[task_type] = WORK_BATCH_MAX if has_backlog else self._fresh.get(key, 0)
         return most
 
@@ -216,7 +216,7 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
         free = await _free_slots(tx, ws, ready)
         for group, tasks in ready.items():
             mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
-            given = dealing.deal(
+            given = dealing.assign(
                 tasks, mine, suspects, most=free[group], room_bytes=result.room_bytes
             )
             if len(ready) > 1:
@@ -262,7 +262,7 @@ async def _hand_over(
     for task, hand in dealt:
         key = (task.namespace, task.id)
         if task.unread_bytes and key not in inputs:
-            ws.tasks[key] = replace(task, damaged=(Part.INPUT,))
+            ws.tasks[key] = replace(task, damaged=(DamagedPart.INPUT,))
             _refuse_damaged(ws, task)
             continue
         event = events.get(hand.offer_id)

@@ -55,7 +55,7 @@ class LineState(msgspec.Struct):
         return bool(self.maybe_fresh) or self.maybe_returned or self.maybe_suspect
 
 
-class Marks:
+class ClaimPositions:
     """The low-water marks of one server."""
 
     def __init__(self, *, is_on: bool) -> None:

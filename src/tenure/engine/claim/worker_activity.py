@@ -10,7 +10,7 @@ from collections import OrderedDict
 from tenure.core.limits import LEASE_MS_MAX
 
 
-class Listening:
+class WorkerActivity:
     """The last instant of each worker, oldest first."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from tenure.engine.claim.offer import Group, Offer, OfferBook
 Post = Callable[[c.WorkCommand], "asyncio.Future[object] | None"]
 
 
-class Messenger:
+class WorkerNotifier:
     """Tells workers through the offers of this server. Telling twice does no harm."""
 
     def __init__(self, book: OfferBook, *, post: Post, touch: Callable[[Group], None]) -> None:

@@ -194,7 +194,7 @@ class _Look:
         offered = await scan(lambda tx: reads.list_offered(tx, extent))
         oldest: dict[tuple[str, str, str], int] = {}
         for head in heads:
-            if not head.is_paused and not self._engine.directory.is_disabled(head.namespace):
+            if not head.is_paused and not self._engine.access_cache.is_disabled(head.namespace):
                 line = (head.namespace, head.queue, head.type)
                 oldest[line] = min(head.run_at_ms, oldest.get(line, head.run_at_ms))
         lines = [WaitingLine(*line, run_at_ms) for line, run_at_ms in oldest.items()]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tenure.core import check
 from tenure.core.explain import explanation as rules
-from tenure.core.explain.fact import Facts, Holder, Reason
+from tenure.core.explain.fact import Facts, Holder, WaitingReason
 from tenure.core.limits import AHEAD_COUNTED_MAX, EXPLAINED_MAX
 from tenure.core.queue import Queue
 from tenure.core.task.attempt import CHARGES, Attempt, Charge
@@ -33,12 +33,12 @@ from tenure.store.transaction import Store, Tx
 _TO_BE_HANDED_OUT: Final = frozenset({TaskState.PENDING, TaskState.PAUSED})
 
 
-class Explanation(msgspec.Struct, frozen=True):
+class TaskExplanation(msgspec.Struct, frozen=True):
     """A task's state and the reasons why it is not running, the decisive one first."""
 
     task_id: str
     state: TaskState
-    reasons: tuple[Reason, ...]
+    reasons: tuple[WaitingReason, ...]
 
     @property
     def text(self) -> str:
@@ -52,7 +52,7 @@ async def explain_task(
     namespace: str,
     task_id: str,
     deaf: Collection[str] = (),
-) -> Explanation:
+) -> TaskExplanation:
     """Return why a task is not running now; ``deaf`` is the engine's own set."""
     key = (check.namespace(namespace), check.task_id(task_id, "taskId"))
 
@@ -72,7 +72,7 @@ async def explain_task(
         )
 
     facts = await query.scan(store, body)
-    return Explanation(facts.task.id, facts.task.state, rules.explain(facts))
+    return TaskExplanation(facts.task.id, facts.task.state, rules.explain(facts))
 
 
 async def _unheld_facts(tx: Tx, task: Task, onlooker: Onlooker) -> Facts:

@@ -26,7 +26,7 @@ from tenure.core.limits import (
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.clock import Clock
 from tenure.engine.replica.batch_hints import hints_of
-from tenure.engine.replica.replica_hints import Replicas
+from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
 from tenure.store.transaction import Store
 
@@ -38,7 +38,7 @@ MISSED: Final = "missed"
 
 
 @dataclass(slots=True, eq=False)
-class Page:
+class HintPage:
     """Hints of one namespace that were published together, or the word that some were missed.
 
     ``rendered`` belongs to the edge: what it made of the page for one subscriber it has for all.
@@ -67,7 +67,7 @@ class Subscription:
         self._feed = feed
         self._number = number
         self._woken = asyncio.Event()
-        self._first: list[Page] = []
+        self._first: list[HintPage] = []
         self._is_idle = False
         self._is_closed = False
         # The number of the last hint that was taken, or passed by.
@@ -87,7 +87,7 @@ class Subscription:
         """Return the id with which a later subscription goes on from here."""
         return change_hint.position_text(self._feed.server_id, self.seq)
 
-    def begin_with(self, page: Page) -> None:
+    def begin_with(self, page: HintPage) -> None:
         """Give this page first: the rest of an old one, or a reset."""
         self._first.append(page)
         self._woken.set()
@@ -103,7 +103,7 @@ class Subscription:
         if passed > 0:
             self._number += 1
             if page.namespace == self.chosen.namespace:
-                rest = Page(seq + 1, page.at_mono_ms, page.namespace, page.hints[passed:])
+                rest = HintPage(seq + 1, page.at_mono_ms, page.namespace, page.hints[passed:])
                 self.begin_with(rest)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Subscription:
             self._number = number
             self._woken.set()
 
-    async def next(self, wait_ms: int) -> list[Page] | None:
+    async def next(self, wait_ms: int) -> list[HintPage] | None:
         """Return what is new, nothing after ``wait_ms``, and None when it is over."""
         if not self._first and not self._is_closed:
             pages = self._take()
@@ -142,7 +142,7 @@ class Subscription:
         self.seq = first[-1].end_seq
         return first
 
-    def _take(self) -> list[Page]:
+    def _take(self) -> list[HintPage]:
         """Return pages up to a bounded number of hints; one reset, if some are gone already."""
         feed = self._feed
         if self._is_idle:
@@ -151,7 +151,7 @@ class Subscription:
             self._number = feed.next_number
             self.seq = feed.last_seq
             return [feed.reset_page(self.chosen.kinds, SLOW)]
-        taken: list[Page] = []
+        taken: list[HintPage] = []
         count = 0
         while self._number < feed.next_number and count < EVENT_WRITE_MAX:
             page = feed.page(self._number)
@@ -169,7 +169,7 @@ class EventFeed:
     def __init__(
         self,
         store: Store,
-        replicas: Replicas,
+        replicas: ReplicaHints,
         clock: Clock,
         settings: Settings,
         server_id: str,
@@ -183,7 +183,7 @@ class EventFeed:
         self.is_on = False
         self.last_seq = 0
         self.first_number = 0
-        self._pages: deque[Page] = deque()
+        self._pages: deque[HintPage] = deque()
         self._kept_count = 0
         self._subscriptions: dict[Subscription, None] = {}
         self._left_at_mono_ms = 0
@@ -213,7 +213,7 @@ class EventFeed:
         """Return the number of the page that comes next."""
         return self.first_number + len(self._pages)
 
-    def page(self, number: int) -> Page:
+    def page(self, number: int) -> HintPage:
         """Return a page that is kept."""
         return self._pages[number - self.first_number]
 
@@ -248,9 +248,9 @@ class EventFeed:
                 known.append(hint)
         now_ms = self._clock.monotonic_ms()
         for namespace, some in by_namespace.items():
-            self._add(Page(self.last_seq + 1, now_ms, namespace, some))
+            self._add(HintPage(self.last_seq + 1, now_ms, namespace, some))
 
-    def _add(self, page: Page) -> None:
+    def _add(self, page: HintPage) -> None:
         number = self.next_number
         self._pages.append(page)
         self._kept_count += len(page.hints)
@@ -304,9 +304,9 @@ class EventFeed:
             number -= 1
         made.rewind(number, seq)
 
-    def reset_page(self, kinds: AbstractSet[EventKind], reason: str) -> Page:
+    def reset_page(self, kinds: AbstractSet[EventKind], reason: str) -> HintPage:
         """Return the word that lists have to be read again; it stands for all up to now."""
-        return Page(self.last_seq, self._clock.monotonic_ms(), "", (), kinds, reason)
+        return HintPage(self.last_seq, self._clock.monotonic_ms(), "", (), kinds, reason)
 
     # -- Being there for others, and for nobody
 
@@ -362,7 +362,7 @@ class EventFeed:
         self._reset_at_s = asyncio.get_running_loop().time()
         missed, self._missed = frozenset(self._missed), set()
         now_ms = self._clock.monotonic_ms()
-        self._add(Page(self.last_seq + 1, now_ms, "", (), missed, MISSED))
+        self._add(HintPage(self.last_seq + 1, now_ms, "", (), missed, MISSED))
 
     def close(self) -> None:
         """End every subscription: the server stops."""

@@ -18,7 +18,7 @@ log = structlog.get_logger("tenure.engine")
 _REST: Final = 9
 
 
-class Lookout:
+class PollingLoop:
     """Looks at once when it is called, but for no more than a tenth of the time.
 
     ``period_ms`` says how often it looks at everything, or None while there is nothing to look

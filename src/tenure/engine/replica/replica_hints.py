@@ -30,7 +30,7 @@ from tenure.store.transaction import Store
 log = structlog.get_logger("tenure.engine")
 
 
-class Kind(enum.StrEnum):
+class HintKind(enum.StrEnum):
     """What a hint is about."""
 
     QUEUE = "queue"
@@ -50,7 +50,7 @@ class Heard(msgspec.Struct):
     queues: list[Group] = msgspec.field(default_factory=list)
     workers: list[str] = msgspec.field(default_factory=list)
     results: list[TaskKey] = msgspec.field(default_factory=list)
-    everything: set[Kind] = msgspec.field(default_factory=set)
+    everything: set[HintKind] = msgspec.field(default_factory=set)
     is_result_wanted: bool = False
     events: list[Hint] = msgspec.field(default_factory=list)
     missed_events: set[EventKind] = msgspec.field(default_factory=set)
@@ -58,13 +58,13 @@ class Heard(msgspec.Struct):
     is_access_changed: bool = False
 
 
-class Replicas:
+class ReplicaHints:
     """Sends hints to the other servers, and remembers whether one of them waits for results."""
 
     def __init__(self, store: Store) -> None:
         """Tell through ``store``."""
         self._store = store
-        self._hints: dict[Kind, set[str]] = {}
+        self._hints: dict[HintKind, set[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._sending: set[asyncio.Task[None]] = set()
         self._wanted: asyncio.TimerHandle | None = None
@@ -80,24 +80,24 @@ class Replicas:
 
     def tell(self, group: Group) -> None:
         """Tell of work in a queue, soon."""
-        self._add(Kind.QUEUE, f"{group[0]} {group[1]}")
+        self._add(HintKind.QUEUE, f"{group[0]} {group[1]}")
 
     def tell_worker(self, worker_id: str) -> None:
         """Tell that something changed for a worker or for what it holds."""
-        self._add(Kind.WORKER, worker_id)
+        self._add(HintKind.WORKER, worker_id)
 
     def tell_result(self, key: TaskKey) -> None:
         """Tell that a task is finished, if somebody said that it waits for results."""
         if self.is_result_wanted:
-            self._add(Kind.RESULT, f"{key[0]} {key[1]}")
+            self._add(HintKind.RESULT, f"{key[0]} {key[1]}")
 
     def tell_access(self) -> None:
         """Tell that keys or namespaces were changed."""
-        self._add(Kind.ACCESS, "changed")
+        self._add(HintKind.ACCESS, "changed")
 
     def want_results(self) -> None:
         """Tell that this server waits for results that others may have."""
-        self._add(Kind.WANT, "results")
+        self._add(HintKind.WANT, "results")
 
     def hear_want(self) -> None:
         """Believe for a while that another server waits for results."""
@@ -120,7 +120,7 @@ class Replicas:
 
     def want_events(self) -> None:
         """Tell that somebody listens to hints here."""
-        self._add(Kind.WANT, "events")
+        self._add(HintKind.WANT, "events")
 
     def hear_event_want(self) -> None:
         """Believe for a while that somebody listens at another server."""
@@ -133,7 +133,7 @@ class Replicas:
     def _forget_event_want(self) -> None:
         self.is_event_wanted = False
 
-    def _add(self, kind: Kind, about: str) -> None:
+    def _add(self, kind: HintKind, about: str) -> None:
         if not self._store.is_shared:
             return
         self._hints.setdefault(kind, set()).add(about)
@@ -148,7 +148,7 @@ class Replicas:
         self._timer = None
         hints, self._hints = self._hints, {}
         if self._events:
-            hints[Kind.EVENT] = set(_event_texts(self._events))
+            hints[HintKind.EVENT] = set(_event_texts(self._events))
             self._events = {}
         task = asyncio.get_running_loop().create_task(self._notify(list(pack(hints))))
         self._sending.add(task)
@@ -183,7 +183,7 @@ def _event_texts(events: dict[EventKind, dict[tuple[str, str], Hint]]) -> Iterat
             yield kind.value
 
 
-def pack(hints: dict[Kind, set[str]]) -> Iterator[str]:
+def pack(hints: dict[HintKind, set[str]]) -> Iterator[str]:
     """Return the messages that carry hints, each of a size that the database takes."""
     message: list[str] = []
     size = 0
@@ -197,7 +197,7 @@ def pack(hints: dict[Kind, set[str]]) -> Iterator[str]:
         yield "\n".join(message)
 
 
-def _lines(hints: dict[Kind, set[str]]) -> Iterable[str]:
+def _lines(hints: dict[HintKind, set[str]]) -> Iterable[str]:
     for kind, abouts in hints.items():
         lines = [f"{kind.value} {about}" for about in sorted(abouts)]
         if sum(map(len, lines)) > NOTIFY_KIND_BYTES_MAX:
@@ -212,21 +212,21 @@ def heard(payload: str) -> Heard:
     for line in payload.splitlines():
         kind, _, about = line.partition(" ")
         first, _, second = about.partition(" ")
-        if kind == Kind.WANT:
+        if kind == HintKind.WANT:
             found.is_event_wanted |= about == "events"
             found.is_result_wanted |= about != "events"
-        elif kind == Kind.EVENT:
+        elif kind == HintKind.EVENT:
             _hear_event(found, about)
-        elif kind == Kind.ACCESS:
+        elif kind == HintKind.ACCESS:
             found.is_access_changed = True
         elif kind not in _KINDS:
             continue
         elif not about:
-            found.everything.add(Kind(kind))
-        elif kind == Kind.WORKER:
+            found.everything.add(HintKind(kind))
+        elif kind == HintKind.WORKER:
             found.workers.append(first)
         elif second:
-            (found.queues if kind == Kind.QUEUE else found.results).append((first, second))
+            (found.queues if kind == HintKind.QUEUE else found.results).append((first, second))
     return found
 
 
@@ -241,4 +241,4 @@ def _hear_event(found: Heard, about: str) -> None:
         found.missed_events.add(EventKind(about))
 
 
-_KINDS = frozenset(each.value for each in Kind)
+_KINDS = frozenset(each.value for each in HintKind)

@@ -18,8 +18,8 @@ from tenure.core.limits import WANT_RESULTS_MS, WATCH_IDS_MAX, WATCH_ROWS_MAX
 from tenure.core.task.record import Task
 from tenure.engine.batch.damage_log import note_damage
 from tenure.engine.clock import Clock
-from tenure.engine.replica.polling_loop import Lookout
-from tenure.engine.replica.replica_hints import Replicas
+from tenure.engine.replica.polling_loop import PollingLoop
+from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
 from tenure.errors import InvalidArgument, Rejection, Unavailable
 from tenure.store.table import news as news_table
@@ -40,7 +40,7 @@ class ResultWatch:
     def __init__(
         self,
         store: Store,
-        replicas: Replicas,
+        replicas: ReplicaHints,
         *,
         clock: Clock,
         settings: Settings,
@@ -56,7 +56,7 @@ class ResultWatch:
         self._unread: dict[TaskKey, None] = {}
         self._wanted_at_mono_ms: int | None = None
         self._is_closed = False
-        self._lookout = Lookout("result_watch", self._look, self._period_ms)
+        self._polling_loop = PollingLoop("result_watch", self._look, self._period_ms)
 
     def __len__(self) -> int:
         """Return how many tasks are waited for."""
@@ -76,11 +76,11 @@ class ResultWatch:
             self._listeners[key] = {listener: None}
             if not self._is_held(key):
                 self._unread[key] = None
-                self._lookout.call()
+                self._polling_loop.call()
             elif self._store.is_shared:
                 self._want()
-                if not self._lookout.has_date:
-                    self._lookout.call()
+                if not self._polling_loop.has_date:
+                    self._polling_loop.call()
         else:
             listeners[listener] = None
 
@@ -109,11 +109,11 @@ class ResultWatch:
         told = self._listeners if is_all else [key for key in keys if key in self._listeners]
         if told:
             self._unread.update(dict.fromkeys(told))
-            self._lookout.call()
+            self._polling_loop.call()
 
     async def serve(self) -> None:
         """Read what is waited for until cancelled."""
-        await self._lookout.serve()
+        await self._polling_loop.serve()
 
     def close(self) -> None:
         """Forget everybody: the server stops."""
@@ -127,7 +127,7 @@ class ResultWatch:
         settings = self._settings
         return settings.fallback_poll_ms if self._store.is_listening else settings.news_poll_ms
 
-    async def _look(self, is_full: bool) -> None:  # noqa: FBT001 (the lookout's signature)
+    async def _look(self, is_full: bool) -> None:  # noqa: FBT001 (the polling loop's signature)
         if is_full:
             self._unread.update(dict.fromkeys(self._listeners))
         while self._unread:

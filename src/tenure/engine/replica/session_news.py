@@ -15,8 +15,8 @@ from tenure.core.limits import WATCH_IDS_MAX
 from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.claim.offer import Offer
-from tenure.engine.claim.worker_notifier import Messenger
-from tenure.engine.replica.polling_loop import Lookout
+from tenure.engine.claim.worker_notifier import WorkerNotifier
+from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.settings import Settings
 from tenure.store.table import news as news_rows
 from tenure.store.table import task as task_table
@@ -32,15 +32,15 @@ ANY: Final = 2**31 - 1
 class SessionNews:
     """Looks after the offers of this server."""
 
-    def __init__(self, store: Store, messenger: Messenger, settings: Settings) -> None:
-        """Read from ``store``, tell with ``messenger``."""
+    def __init__(self, store: Store, notifier: WorkerNotifier, settings: Settings) -> None:
+        """Read from ``store``, tell with ``notifier``."""
         self._store = store
-        self._messenger = messenger
-        self._book = messenger.book
+        self._notifier = notifier
+        self._book = notifier.book
         self._settings = settings
         self._unread: dict[str, None] = {}
         self._full_count = 0
-        self._lookout = Lookout("session_news", self._look, self._period_ms)
+        self._polling_loop = PollingLoop("session_news", self._look, self._period_ms)
 
     def hear(self, worker_ids: Iterable[str], *, is_all: bool = False) -> None:
         """Read about workers, those that have an offer here."""
@@ -48,7 +48,7 @@ class SessionNews:
         told = offered if is_all else [each for each in worker_ids if each in offered]
         if told:
             self._unread.update(dict.fromkeys(told))
-            self._lookout.call()
+            self._polling_loop.call()
 
     def recount(self, worker_id: str, active_count: int) -> None:
         """Look again at what a session holds when its worker says that it holds less.
@@ -61,7 +61,7 @@ class SessionNews:
 
     async def serve(self) -> None:
         """Read until cancelled."""
-        await self._lookout.serve()
+        await self._polling_loop.serve()
 
     def _period_ms(self) -> int | None:
         if not self._store.is_shared:
@@ -69,7 +69,7 @@ class SessionNews:
         settings = self._settings
         return settings.fallback_poll_ms if self._store.is_listening else settings.news_poll_ms
 
-    async def _look(self, is_full: bool) -> None:  # noqa: FBT001 (the lookout's signature)
+    async def _look(self, is_full: bool) -> None:  # noqa: FBT001 (the polling loop's signature)
         told, self._unread = self._unread, {}
         everybody = dict.fromkeys(self._book.workers()) if is_full else told
         self._full_count += is_full
@@ -110,14 +110,14 @@ class SessionNews:
         expected = {each.worker_id: each for each in known}
         below = [each for each in found if self._take(each, expected[each.worker_id])]
         for worker_id, task_id, attempt in cancelling:
-            self._messenger.cancel(worker_id, c.TaskRef(task_id, attempt))
+            self._notifier.cancel(worker_id, c.TaskRef(task_id, attempt))
         await self._compare([each.worker_id for each in below])
 
     def _take(self, news: News, known: Known) -> bool:
         """Tell a worker what is new; return whether to look at what it holds."""
         worker_id = news.worker_id
         if news.status is None or news.status is WorkerStatus.OFFLINE:
-            self._messenger.end(worker_id, news.end_reason or EndReason.LEASE_EXPIRED)
+            self._notifier.end(worker_id, news.end_reason or EndReason.LEASE_EXPIRED)
             return False
         session = self._book.session_of(worker_id)
         if session is not None and (news.session_no or 0) > session.session_no:
@@ -125,7 +125,7 @@ class SessionNews:
             self._book.remove(session.id)
             return False
         if news.status is WorkerStatus.DRAINING:
-            self._messenger.drain(worker_id)
+            self._notifier.drain(worker_id)
         return news.held_count < known.held_count
 
     async def _compare(self, worker_ids: Sequence[str]) -> None:
@@ -143,7 +143,7 @@ class SessionNews:
         for session, before in sessions:
             held = found.get(session.worker_id, {})
             gone = [c.TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]
-            self._messenger.forget_held(session, gone)
+            self._notifier.forget_held(session, gone)
 
 
 def _chunks(workers: Iterable[str]) -> Iterator[list[str]]:

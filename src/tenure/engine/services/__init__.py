@@ -11,7 +11,7 @@ from tenure.engine.services.hint_channel import HintChannel
 from tenure.engine.services.key_use import KeyUse
 from tenure.engine.services.lease_judgement import LeaseJudgement
 from tenure.engine.services.retention import Retention
-from tenure.engine.services.server_row import ServerRow
+from tenure.engine.services.server_row import ServerTouch
 from tenure.engine.services.space_watch import SpaceWatch
 from tenure.engine.services.vacuum import Vacuum
 
@@ -19,7 +19,7 @@ from tenure.engine.services.vacuum import Vacuum
 def all_services() -> list[Job]:
     """Return every service of an engine."""
     return [
-        ServerRow(),
+        ServerTouch(),
         DueTasks(),
         LeaseJudgement(),
         HeldRelease(),

@@ -11,7 +11,7 @@ from tenure.core.worker.lease import interval_ms
 from tenure.engine.service import Report
 from tenure.store.table import listing
 from tenure.store.table import task as task_table
-from tenure.store.table.listing import Head, Held, OnlineWorker
+from tenure.store.table.listing import Head, HeldCount, OnlineWorker
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
@@ -68,12 +68,12 @@ class DeafWatch:
         ]
         held = await engine.store.read(lambda tx: listing.count_worker_held(tx, silent))
         mono_ms = engine.clock.monotonic_ms()
-        engine.listening.forget_old(mono_ms)
+        engine.worker_activity.forget_old(mono_ms)
         self._drop_gone(look.workers)
         deaf = {each for each in engine.deaf if each in self._silences}
         for worker in look.workers:
             deaf.discard(worker.id)
-            last_mono_ms = engine.listening.last_mono_ms(worker.id)
+            last_mono_ms = engine.worker_activity.last_mono_ms(worker.id)
             silence = self._silence(worker, held.get(worker.id), mono_ms, last_mono_ms)
             if silence is not None and _is_deaf(worker, look, mono_ms - silence.since_mono_ms):
                 deaf.add(worker.id)
@@ -105,7 +105,7 @@ class DeafWatch:
     def _silence(
         self,
         worker: OnlineWorker,
-        held: Held | None,
+        held: HeldCount | None,
         mono_ms: int,
         last_mono_ms: int | None,
     ) -> _Silence | None:

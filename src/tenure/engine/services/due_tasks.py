@@ -31,7 +31,7 @@ class DueTasks:
         command = c.ProcessDue(
             sighted_ms=engine.sighted_ms,
             amount=DUE_BATCH_MAX,
-            sight=engine.sight,
+            judge_readiness=engine.judge_readiness,
         )
         done = cast("c.WorkDone", await engine.submit(command))
         if not done.has_more:

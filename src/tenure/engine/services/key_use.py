@@ -20,7 +20,7 @@ log = structlog.get_logger("tenure.engine")
 
 
 class KeyUse:
-    """Takes what the directory has noted."""
+    """Takes what the access cache has noted."""
 
     name = "key_use"
 
@@ -31,7 +31,7 @@ class KeyUse:
 
     async def run_once(self, engine: Engine) -> Report:
         """Write it; what could not be written is kept for the next round."""
-        used = engine.directory.take_used()
+        used = engine.access_cache.take_used()
         if not used:
             return Report()
         try:
@@ -40,7 +40,7 @@ class KeyUse:
                 LaneName.SERVICE,
             )
         except BaseException:
-            engine.directory.keep_used(used)
+            engine.access_cache.keep_used(used)
             raise
         return Report(len(used))
 

@@ -32,7 +32,7 @@ class LeaseJudgement:
             sighted_ms=sighted_ms,
             amount=JUDGED_BATCH_MAX,
             suspect_grace_ms=engine.settings.suspect_grace_ms,
-            sight=engine.sight,
+            judge_readiness=engine.judge_readiness,
         )
         done = cast("c.WorkDone", await engine.submit(command))
         return Report(done.count, has_more=done.has_more)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tenure.engine.engine import Engine
 
 
-class ServerRow:
+class ServerTouch:
     """Commits on the heartbeat lane more often than a server may be silent."""
 
     name = "server_row"

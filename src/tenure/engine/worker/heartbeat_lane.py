@@ -7,17 +7,17 @@ from typing import Any
 
 import structlog
 
-from tenure.core.worker import judge_readiness as sight_rules
-from tenure.core.worker.judge_readiness import Sight
+from tenure.core.worker import judge_readiness as readiness_rules
+from tenure.core.worker.judge_readiness import JudgeReadiness
 from tenure.engine import command as c
 from tenure.engine.batch import split
-from tenure.engine.batch.split import Haste
+from tenure.engine.batch.split import PartDeadline
 from tenure.engine.clock import Clock
 from tenure.engine.lane import Entry, resolve
 from tenure.engine.meter import Meter
 from tenure.engine.settings import Settings
 from tenure.engine.worker import heartbeat
-from tenure.engine.worker.session_loss import SessionWatch
+from tenure.engine.worker.session_loss import SessionLosses
 from tenure.engine.worker.worker_key import WorkerKeys
 from tenure.store.failure import Blocked, Conflict, Lost
 from tenure.store.transaction import LaneName, Store, Tx
@@ -46,20 +46,20 @@ class HeartbeatRun:
         self._settings = settings
         self._meter = meter
         self._lose = lose
-        self.sight: Sight | None = None
-        self.sessions = SessionWatch()
+        self.judge_readiness: JudgeReadiness | None = None
+        self.sessions = SessionLosses()
         self.worker_keys = WorkerKeys(clock)
         self._pause = pause
 
-    async def run(self, entries: Sequence[BeatEntry], haste: Haste | None = None) -> None:
+    async def run(self, entries: Sequence[BeatEntry], deadline: PartDeadline | None = None) -> None:
         """Renew what is asked for in one transaction, and answer."""
         await self._slow("before batch")
         commands = [command for command, _ in entries]
         began = self._meter().now()
 
         async def body(tx: Tx) -> heartbeat.Beaten:
-            if haste is not None:
-                await haste.apply(tx)
+            if deadline is not None:
+                await deadline.apply(tx)
             return await heartbeat.run(tx, commands, self._settings, self._store.position)
 
         try:
@@ -68,7 +68,7 @@ class HeartbeatRun:
             self._lose(entries, lost)
             return
         except Blocked as blocked:
-            await self._run_parts(entries, haste, blocked)
+            await self._run_parts(entries, deadline, blocked)
             return
         except Conflict as conflict:
             self._lose(entries, Lost(str(conflict), reason="conflict"))
@@ -91,26 +91,28 @@ class HeartbeatRun:
     async def _run_parts(
         self,
         entries: Sequence[BeatEntry],
-        haste: Haste | None,
+        deadline: PartDeadline | None,
         blocked: Blocked,
     ) -> None:
         """Find the heartbeat whose row somebody keeps; the others are not disturbed."""
         mono_ms = self._clock.monotonic_ms()
-        if haste is None:
+        if deadline is None:
             log.warning("heartbeats.blocked", size=len(entries), error=str(blocked))
-            haste = Haste.from_now(mono_ms)
-        if len(entries) == 1 or mono_ms >= haste.ends_at_mono_ms:
+            deadline = PartDeadline.from_now(mono_ms)
+        if len(entries) == 1 or mono_ms >= deadline.ends_at_mono_ms:
             self._lose(entries, Lost(str(blocked), reason="conflict"))
             return
         for some in split.halves(entries):
-            await self.run(some, haste)
+            await self.run(some, deadline)
 
     def _see(self, now_ms: int) -> None:
         mono_ms = self._clock.monotonic_ms()
-        if self.sight is None:
-            self.sight = sight_rules.begin(mono_ms=mono_ms, store_now_ms=now_ms)
+        if self.judge_readiness is None:
+            self.judge_readiness = readiness_rules.begin(mono_ms=mono_ms, store_now_ms=now_ms)
         else:
-            self.sight = sight_rules.commit(self.sight, mono_ms=mono_ms, store_now_ms=now_ms)
+            self.judge_readiness = readiness_rules.commit(
+                self.judge_readiness, mono_ms=mono_ms, store_now_ms=now_ms
+            )
 
     async def _slow(self, point: str) -> None:
         if self._pause is not None:

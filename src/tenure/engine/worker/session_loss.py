@@ -11,7 +11,7 @@ from tenure.core.worker.lease import is_mass_close
 from tenure.engine import command as c
 
 
-class SessionWatch:
+class SessionLosses:
     """Remembers for three seconds whose session was closed by its peer."""
 
     def __init__(self) -> None:

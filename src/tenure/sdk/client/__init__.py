@@ -17,8 +17,8 @@ from tenure.sdk.client.view import (
     ExplainedReason,
     Explanation,
     HeartbeatAnswer,
-    Progress,
     TaskInfo,
+    TaskProgress,
 )
 
 __all__ = [
@@ -29,6 +29,6 @@ __all__ = [
     "Explanation",
     "Handle",
     "HeartbeatAnswer",
-    "Progress",
     "TaskInfo",
+    "TaskProgress",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from tenure.core.limits import BULK_ENQUEUE_MAX
 from tenure.errors import TenureError
 from tenure.sdk.activity.definition import Activity, Call, check_call
-from tenure.sdk.client.client_state import Wire, new_task_id
+from tenure.sdk.client.client_state import ClientState, new_task_id
 from tenure.sdk.client.enqueue_outbox import BODY_BYTES_MAX, check_size
 from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.method import ENQUEUE
@@ -37,15 +37,15 @@ class _Chunk:
         return len(self.bodies) < BULK_ENQUEUE_MAX and self.size + len(body) <= BODY_BYTES_MAX
 
 
-async def enqueue_many(wire: Wire, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+async def enqueue_many(state: ClientState, calls: Iterable[Call[R]]) -> list[Handle[R]]:
     """Enqueue calls; return their handles in the same order."""
     handles: list[Handle[R]] = []
     sending: list[asyncio.Task[int]] = []
     accepted = 0
     try:
-        async for chunk in _chunks(wire, calls):
+        async for chunk in _chunks(state, calls):
             handles += chunk.handles
-            sending.append(asyncio.get_running_loop().create_task(_send(wire, chunk)))
+            sending.append(asyncio.get_running_loop().create_task(_send(state, chunk)))
             if len(sending) >= _IN_FLIGHT_MAX:
                 accepted += await sending.pop(0)
         while sending:
@@ -62,17 +62,17 @@ async def enqueue_many(wire: Wire, calls: Iterable[Call[R]]) -> list[Handle[R]]:
     return handles
 
 
-async def _chunks(wire: Wire, calls: Iterable[Call[R]]) -> AsyncIterator[_Chunk]:
+async def _chunks(state: ClientState, calls: Iterable[Call[R]]) -> AsyncIterator[_Chunk]:
     chunk = _Chunk()
     activity: Activity[Any, R] | None = None
     encoding, shared, run_at_ms = "", b"", 0
     for call in calls:
         check_call(call)
-        payload = call.activity.signature.encode(wire.converter, call.arguments)
+        payload = call.activity.signature.encode(state.converter, call.arguments)
         if call.activity is not activity or payload.encoding != encoding:
             activity, encoding = call.activity, payload.encoding
-            shared = wire.shared(activity, encoding)
-            run_at_ms = await wire.run_at_ms(activity.options)
+            shared = state.shared(activity, encoding)
+            run_at_ms = await state.run_at_ms(activity.options)
         task_id = new_task_id()
         body = task_bytes(shared, task_id, payload.data, run_at_ms)
         if not chunk.has_room(body):
@@ -82,22 +82,22 @@ async def _chunks(wire: Wire, calls: Iterable[Call[R]]) -> AsyncIterator[_Chunk]
         if activity.options.idempotency_key:
             chunk.keyed.append(len(chunk.bodies))
         chunk.bodies.append(body)
-        chunk.handles.append(Handle(wire, task_id, activity))
+        chunk.handles.append(Handle(state, task_id, activity))
         chunk.size += len(body)
     if chunk.bodies:
         yield chunk
 
 
-async def _send(wire: Wire, chunk: _Chunk) -> int:
+async def _send(state: ClientState, chunk: _Chunk) -> int:
     """Send a request until it is answered; return how many tasks it has."""
 
     def request(*, is_resend: bool) -> bytes:
-        return request_bytes(wire.namespace, chunk.bodies, independent=False, is_resend=is_resend)
+        return request_bytes(state.namespace, chunk.bodies, independent=False, is_resend=is_resend)
 
-    answer = await wire.link.call(
+    answer = await state.channel.call(
         ENQUEUE,
         request(is_resend=False),
-        timeout_s=wire.timeout_s,
+        timeout_s=state.timeout_s,
         again=lambda: request(is_resend=True),
     )
     for index in chunk.keyed:

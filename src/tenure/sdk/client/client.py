@@ -16,7 +16,7 @@ from tenure.sdk.activity.definition import Activity, Call, check_activity
 from tenure.sdk.activity.option import OneCallSettings, Options
 from tenure.sdk.client import bulk, view
 from tenure.sdk.client import method as m
-from tenure.sdk.client.client_state import Wire, new_task_id
+from tenure.sdk.client.client_state import ClientState, new_task_id
 from tenure.sdk.client.completion import Completion
 from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
@@ -24,7 +24,7 @@ from tenure.sdk.client.task_stream import Waiter
 from tenure.sdk.client.view import TaskInfo
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import Codec, Converter
-from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.target import check_client
 from tenure.sdk.transport.tls import TLS, resolve
 from tenure.v1 import task_service_pb2 as pb
@@ -68,8 +68,8 @@ class Client:
         _KEY say it.
         """
         check_client(target, namespace, timeout)
-        self._wire = Wire(
-            Link(target, api_key=api_key, tls=resolve(tls), keep_alive_s=_KEEP_ALIVE_SECONDS),
+        self._state = ClientState(
+            Channel(target, api_key=api_key, tls=resolve(tls), keep_alive_s=_KEEP_ALIVE_SECONDS),
             namespace=namespace,
             converter=Converter(codec),
             timeout=timeout,
@@ -82,11 +82,11 @@ class Client:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<Client of {self._wire.link.place}, namespace {self._wire.namespace}>"
+        return f"<Client of {self._state.channel.place}, namespace {self._state.namespace}>"
 
     async def close(self) -> None:
         """End the connection; what still waits fails. Closing twice is harmless."""
-        await self._wire.close()
+        await self._state.close()
 
     async def enqueue(
         self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -102,7 +102,7 @@ class Client:
         When one request fails, others may have succeeded: a note on the error says how many tasks
         were enqueued. Idempotency keys make it safe to send everything again.
         """
-        return await bulk.enqueue_many(self._wire, calls)
+        return await bulk.enqueue_many(self._state, calls)
 
     @overload
     async def enqueue_named(
@@ -137,7 +137,7 @@ class Client:
         except InvalidArgument as error:
             raise ValueError(error.message) from None
         options = Options().changed(settings)
-        payload = self._wire.converter.encode({} if arguments is None else arguments)
+        payload = self._state.converter.encode({} if arguments is None else arguments)
         shared = shared_bytes(name, options, options.to_wire(payload.encoding))
         return await self._send(shared, payload.data, options, result)
 
@@ -146,7 +146,7 @@ class Client:
         waiter: Waiter = asyncio.get_running_loop().create_future()
         try:
             handle = await self._enqueue(waiter, activity, *args, **kwargs)
-            return handle._value(await self._wire.results.wait(handle.task_id, waiter))  # noqa: SLF001 (of one package)
+            return handle._value(await self._state.results.wait(handle.task_id, waiter))  # noqa: SLF001 (of one package)
         finally:
             waiter.cancel()
 
@@ -160,11 +160,11 @@ class Client:
             check.task_id(task_id, "task_id")
         except InvalidArgument as error:
             raise ValueError(error.message) from None
-        return Handle(self._wire, task_id, result)
+        return Handle(self._state, task_id, result)
 
     def completion(self, *, token: str = "", task_id: str = "", attempt: int = 0) -> Completion:
         """Complete an attempt from outside its worker, by its token or by the id of its task."""
-        return Completion(self._wire, token=token, task_id=task_id, attempt=attempt)
+        return Completion(self._state, token=token, task_id=task_id, attempt=attempt)
 
     async def list(
         self,
@@ -180,7 +180,7 @@ class Client:
         ...     ...
         """
         request = pb.ListTasksRequest(
-            namespace_id=self._wire.namespace,
+            namespace_id=self._state.namespace,
             task_queue=queue,
             type=type,
             state=view.state_number(state),
@@ -188,9 +188,9 @@ class Client:
         left = limit
         while left is None or left > 0:
             request.page_size = PAGE_SIZE_MAX if left is None else min(left, PAGE_SIZE_MAX)
-            answer = await self._wire.ask(m.LIST, request)
+            answer = await self._state.ask(m.LIST, request)
             for task in answer.tasks:
-                yield view.task_info(task, self._wire.converter)
+                yield view.task_info(task, self._state.converter)
             request.page_token = answer.next_page_token
             if not request.page_token:
                 return
@@ -206,8 +206,8 @@ class Client:
     ) -> Handle[R]:
         check_activity(activity)
         call = activity.call(*args, **kwargs)
-        payload = activity.signature.encode(self._wire.converter, call.arguments)
-        shared = self._wire.shared(activity, payload.encoding)
+        payload = activity.signature.encode(self._state.converter, call.arguments)
+        shared = self._state.shared(activity, payload.encoding)
         return await self._send(shared, payload.data, activity.options, activity, waiter)
 
     async def _send(
@@ -218,8 +218,8 @@ class Client:
         result: Any,  # noqa: ANN401 (an activity or any type of a user)
         waiter: Waiter | None = None,
     ) -> Handle[Any]:
-        wire, run_at_ms = self._wire, options.run_at_ms
+        state, run_at_ms = self._state, options.run_at_ms
         if options.delay_ms:
-            run_at_ms = await wire.run_at_ms(options)
+            run_at_ms = await state.run_at_ms(options)
         body = task_bytes(shared, new_task_id(), data, run_at_ms)
-        return Handle(wire, await wire.outbox.send(body, waiter), result)
+        return Handle(state, await state.outbox.send(body, waiter), result)

@@ -13,13 +13,13 @@ from uuid_utils import uuid7
 from tenure.errors import TaskAlreadyTerminal, WrongState
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import Options
-from tenure.sdk.client.enqueue_outbox import Outbox
+from tenure.sdk.client.enqueue_outbox import EnqueueOutbox
 from tenure.sdk.client.method import HEALTH
 from tenure.sdk.client.task_bytes import shared_bytes
 from tenure.sdk.client.task_stream import TaskStreams
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Converter
-from tenure.sdk.transport.channel import Link, Method
+from tenure.sdk.transport.channel import Channel, Method
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
@@ -36,19 +36,19 @@ _CLOCK_SECONDS: Final = 60.0
 manual_clocks: Final[dict[str, Callable[[], int]]] = {}
 
 
-class Wire:
+class ClientState:
     """One link in one namespace, with what is combined over it."""
 
     def __init__(
-        self, link: Link, *, namespace: str, converter: Converter, timeout: Duration
+        self, channel: Channel, *, namespace: str, converter: Converter, timeout: Duration
     ) -> None:
-        """Speak over ``link``."""
-        self.link = link
+        """Speak over ``channel``."""
+        self.channel = channel
         self.namespace = namespace
         self.converter = converter
         self.timeout_s = seconds(timeout, "timeout")
-        self.results = TaskStreams(link, namespace)
-        self.outbox = Outbox(link, self.results, namespace, self.timeout_s)
+        self.results = TaskStreams(channel, namespace)
+        self.outbox = EnqueueOutbox(channel, self.results, namespace, self.timeout_s)
         self._slots = asyncio.Semaphore(_CALLS_MAX)
         self._shared: WeakKeyDictionary[Activity[..., Any], dict[str, bytes]] = WeakKeyDictionary()
         # The server's time when our monotonic clock stood at 0.
@@ -58,7 +58,7 @@ class Wire:
     async def ask(self, method: Method[Request, Response], request: Request) -> Response:
         """Call a method that may be repeated as it is."""
         async with self._slots:
-            return await self.link.call(method, request, timeout_s=self.timeout_s)
+            return await self.channel.call(method, request, timeout_s=self.timeout_s)
 
     async def change(
         self,
@@ -80,7 +80,7 @@ class Wire:
 
         try:
             async with self._slots:
-                answer = await self.link.call(
+                answer = await self.channel.call(
                     method, request, timeout_s=self.timeout_s, again=again
                 )
         except (TaskAlreadyTerminal, WrongState) as error:
@@ -106,7 +106,7 @@ class Wire:
         """Return when a task is to run by the server's clock; 0 is at once."""
         if not options.delay_ms:
             return options.run_at_ms
-        manual_clock = manual_clocks.get(self.link.target)
+        manual_clock = manual_clocks.get(self.channel.target)
         if manual_clock is not None:
             return manual_clock() + options.delay_ms
         asked_at = time.monotonic()
@@ -127,7 +127,7 @@ class Wire:
         """End everything."""
         await self.outbox.close()
         await self.results.close()
-        await self.link.close()
+        await self.channel.close()
 
 
 def new_task_id() -> str:

@@ -8,7 +8,7 @@ from tenure.core.task.record import TaskState
 from tenure.sdk import failure
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
-from tenure.sdk.client.client_state import Wire
+from tenure.sdk.client.client_state import ClientState
 from tenure.sdk.client.view import HeartbeatAnswer
 from tenure.sdk.failure import ApplicationError
 from tenure.v1 import task_pb2
@@ -29,13 +29,15 @@ class Completion:
     refused with ``TaskAlreadyTerminal`` or ``AttemptMismatch``.
     """
 
-    def __init__(self, wire: Wire, *, token: str = "", task_id: str = "", attempt: int = 0) -> None:
+    def __init__(
+        self, state: ClientState, *, token: str = "", task_id: str = "", attempt: int = 0
+    ) -> None:
         """Use ``Client.completion``; attempt 0 is the live one."""
         if bool(token) == bool(task_id):
             raise ValueError("Give either the token of the attempt or the id of the task.")
         if token and attempt:
             raise ValueError("A token is for one attempt already; leave `attempt` out.")
-        self._wire = wire
+        self._state = state
         self._token = token
         self._task_id = task_id
         self._attempt = attempt
@@ -46,7 +48,7 @@ class Completion:
 
     async def complete(self, value: object = None) -> TaskState:
         """End the attempt with success and this result; return the task's state."""
-        payload = self._wire.converter.encode(value)
+        payload = self._state.converter.encode(value)
         if self._token:
             return await self._by_token(
                 pb.CompleteByTokenRequest(
@@ -62,12 +64,12 @@ class Completion:
     async def fail(self, error: BaseException | str) -> TaskState:
         """End the attempt with a failure, which may be retried; return the task's state."""
         raised = ApplicationError(error) if isinstance(error, str) else error
-        wire = failure.to_wire(raised, self._wire.converter)
+        state = failure.to_wire(raised, self._state.converter)
         if self._token:
-            return await self._by_token(pb.CompleteByTokenRequest(kind=_FAILED, error=wire))
+            return await self._by_token(pb.CompleteByTokenRequest(kind=_FAILED, error=state))
         # Sent again after a lost answer it must not hit the attempt that came next.
         attempt = self._attempt or await self._live_attempt()
-        return await self._by_id(pb.CompleteByIdRequest(kind=_FAILED, error=wire, attempt=attempt))
+        return await self._by_id(pb.CompleteByIdRequest(kind=_FAILED, error=state, attempt=attempt))
 
     async def cancel(self) -> TaskState:
         """Say that the attempt gave way to a cancellation; return the task's state."""
@@ -79,26 +81,26 @@ class Completion:
         self, *details: object, percent: float | None = None, message: str | None = None
     ) -> HeartbeatAnswer:
         """Tell that the attempt makes progress; the answer says whether it is to stop."""
-        data = self._wire.converter.encode_details(details) if details else None
+        data = self._state.converter.encode_details(details) if details else None
         if self._token:
             by_token = pb.HeartbeatByTokenRequest(
                 task_token=self._token, details=data, progress_percent=percent, message=message
             )
-            return view.heartbeat_answer(await self._wire.ask(m.HEARTBEAT_BY_TOKEN, by_token))
+            return view.heartbeat_answer(await self._state.ask(m.HEARTBEAT_BY_TOKEN, by_token))
         by_id = pb.HeartbeatByIdRequest(
-            namespace_id=self._wire.namespace,
+            namespace_id=self._state.namespace,
             task_id=self._task_id,
             attempt=self._attempt,
             details=data,
             progress_percent=percent,
             message=message,
         )
-        return view.heartbeat_answer(await self._wire.ask(m.HEARTBEAT_BY_ID, by_id))
+        return view.heartbeat_answer(await self._state.ask(m.HEARTBEAT_BY_ID, by_id))
 
     def _at(self, client: Client) -> Completion:
         """Return the same attempt as another client sees it."""
         return Completion(
-            client._wire,  # noqa: SLF001 (of one package)
+            client._state,  # noqa: SLF001 (of one package)
             token=self._token,
             task_id=self._task_id,
             attempt=self._attempt,
@@ -106,14 +108,14 @@ class Completion:
 
     async def _by_token(self, request: pb.CompleteByTokenRequest) -> TaskState:
         request.task_token = self._token
-        return view.state_of((await self._wire.ask(m.COMPLETE_BY_TOKEN, request)).state)
+        return view.state_of((await self._state.ask(m.COMPLETE_BY_TOKEN, request)).state)
 
     async def _by_id(self, request: pb.CompleteByIdRequest) -> TaskState:
-        request.namespace_id = self._wire.namespace
+        request.namespace_id = self._state.namespace
         request.task_id = self._task_id
         request.attempt = request.attempt or self._attempt
-        return view.state_of((await self._wire.ask(m.COMPLETE_BY_ID, request)).state)
+        return view.state_of((await self._state.ask(m.COMPLETE_BY_ID, request)).state)
 
     async def _live_attempt(self) -> int:
-        request = pb.GetTaskRequest(namespace_id=self._wire.namespace, task_id=self._task_id)
-        return (await self._wire.ask(m.GET, request)).task.attempt
+        request = pb.GetTaskRequest(namespace_id=self._state.namespace, task_id=self._task_id)
+        return (await self._state.ask(m.GET, request)).task.attempt

@@ -14,7 +14,7 @@ from tenure.sdk.client.method import ENQUEUE
 from tenure.sdk.client.task_bytes import request_bytes
 from tenure.sdk.client.task_stream import StreamBroken, TaskStreams, Waiter
 from tenure.sdk.transport import refusal
-from tenure.sdk.transport.channel import Backoff, Link
+from tenure.sdk.transport.channel import Backoff, Channel
 from tenure.sdk.transport.refusal import copied
 from tenure.v1 import task_service_pb2 as pb
 
@@ -38,12 +38,14 @@ class _Item:
         self.asked_at = time.monotonic()
 
 
-class Outbox:
+class EnqueueOutbox:
     """Sends single tasks in common requests; each has an answer of its own."""
 
-    def __init__(self, link: Link, streams: TaskStreams, namespace: str, timeout_s: float) -> None:
+    def __init__(
+        self, channel: Channel, streams: TaskStreams, namespace: str, timeout_s: float
+    ) -> None:
         """Start empty; a task is given up after ``timeout_s``."""
-        self._link = link
+        self._channel = channel
         self._streams = streams
         self._namespace = namespace
         self._timeout_s = timeout_s
@@ -177,13 +179,13 @@ class Outbox:
                 if answer is not None:
                     return answer
             timeout_s = max(deadline - time.monotonic(), min(_SECONDS_MIN, self._timeout_s))
-        return await self._link.call(ENQUEUE, first, timeout_s=timeout_s, again=again)
+        return await self._channel.call(ENQUEUE, first, timeout_s=timeout_s, again=again)
 
 
 class _Turn:
     """The right of one request to be the one that others wait for; given up when it repeats."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: EnqueueOutbox) -> None:
         self._outbox = outbox
         self._is_given = False
 

@@ -14,8 +14,8 @@ from tenure.sdk import failure
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
-from tenure.sdk.client.client_state import Wire, new_task_id, seconds
-from tenure.sdk.client.view import AttemptInfo, Explanation, Progress, TaskInfo
+from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
+from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo, TaskProgress
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import BYTES, Payload, PayloadError
 from tenure.v1 import task_pb2
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
-OnProgress = Callable[[Progress], object]
+OnProgress = Callable[[TaskProgress], object]
 """Called with each progress that is new; what it returns is awaited if it can be."""
 
 # How old the progress that somebody watches may be.
@@ -37,13 +37,13 @@ _SUCCEEDED: Final = task_pb2.TASK_STATE_SUCCEEDED
 class Handle(Generic[R_co]):
     """A task that was enqueued: its result, its state, and what can be done with it."""
 
-    __slots__ = ("_result", "_wire", "task_id")
+    __slots__ = ("_result", "_state", "task_id")
     task_id: str
     """The id of the task."""
 
-    def __init__(self, wire: Wire, task_id: str, result: Any) -> None:  # noqa: ANN401 (any type)
+    def __init__(self, state: ClientState, task_id: str, result: Any) -> None:  # noqa: ANN401 (any type)
         """Use ``Client.enqueue`` or ``Client.handle``; ``result`` is an activity or a type."""
-        self._wire = wire
+        self._state = state
         self._result = result
         self.task_id = task_id
 
@@ -64,7 +64,7 @@ class Handle(Generic[R_co]):
         ``on_progress`` is called whenever the activity has reported another progress.
         """
         if timeout is None and on_progress is None:
-            return self._value(await self._wire.results.wait(self.task_id))
+            return self._value(await self._state.results.wait(self.task_id))
         if timeout is None:
             return self._value(await self._end(on_progress))
         limit_s = seconds(timeout, "timeout")
@@ -76,67 +76,67 @@ class Handle(Generic[R_co]):
             if not clock.expired():
                 raise
             message = f"Task {self.task_id} has not ended within {limit_s:g} s. It goes on."
-            raise TimeoutError(message) from self._wire.results.problem
+            raise TimeoutError(message) from self._state.results.problem
 
     async def describe(self) -> TaskInfo:
         """Return the task as it stands, with its payloads."""
-        return view.task_info(await self._get(), self._wire.converter)
+        return view.task_info(await self._get(), self._state.converter)
 
     async def attempts(self) -> list[AttemptInfo]:
         """Return the attempts of the task in their order."""
-        request = pb.ListAttemptsRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
-        answer = await self._wire.ask(m.ATTEMPTS, request)
-        return [view.attempt_info(each, self._wire.converter) for each in answer.attempts]
+        request = pb.ListAttemptsRequest(namespace_id=self._state.namespace, task_id=self.task_id)
+        answer = await self._state.ask(m.ATTEMPTS, request)
+        return [view.attempt_info(each, self._state.converter) for each in answer.attempts]
 
     async def explain(self) -> Explanation:
         """Return why the task is not running now: the decisive reason first, with what to do.
 
         >>> print(await handle.explain())
         """
-        request = pb.ExplainTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
-        return view.explanation(self.task_id, await self._wire.ask(m.EXPLAIN, request))
+        request = pb.ExplainTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
+        return view.explanation(self.task_id, await self._state.ask(m.EXPLAIN, request))
 
     async def cancel(self, reason: str = "") -> TaskState:
         """Ask for the end of the task; return its state. A running one is told and gives way."""
         request = pb.CancelTaskRequest(
-            namespace_id=self._wire.namespace, task_id=self.task_id, reason=reason
+            namespace_id=self._state.namespace, task_id=self.task_id, reason=reason
         )
-        state = await self._wire.change(m.CANCEL, request, lambda found: found == "CANCELLED")
+        state = await self._state.change(m.CANCEL, request, lambda found: found == "CANCELLED")
         return view.state_of(state)
 
     async def pause(self) -> TaskState:
         """Hold the task: it is not handed out until it is resumed; return its state."""
-        request = pb.PauseTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
-        state = await self._wire.change(m.PAUSE, request, lambda found: found == "PAUSED")
+        request = pb.PauseTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
+        state = await self._state.change(m.PAUSE, request, lambda found: found == "PAUSED")
         return view.state_of(state)
 
     async def resume(self) -> TaskState:
         """Let a paused task go on; return its state."""
-        request = pb.ResumeTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
-        state = await self._wire.change(m.RESUME, request, lambda found: found != "PAUSED")
+        request = pb.ResumeTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
+        state = await self._state.change(m.RESUME, request, lambda found: found != "PAUSED")
         return view.state_of(state)
 
     async def terminate(self) -> TaskState:
         """End the task without asking its worker; return its state."""
-        request = pb.TerminateTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
-        state = await self._wire.change(m.TERMINATE, request, lambda found: found == "FAILED")
+        request = pb.TerminateTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
+        state = await self._state.change(m.TERMINATE, request, lambda found: found == "FAILED")
         return view.state_of(state)
 
     async def retry(self) -> Handle[R_co]:
         """Make a new task from this one, which has ended; return its handle."""
         new_id = new_task_id()
         request = pb.RetryTaskRequest(
-            namespace_id=self._wire.namespace, task_id=self.task_id, new_task_id=new_id
+            namespace_id=self._state.namespace, task_id=self.task_id, new_task_id=new_id
         )
-        answer = await self._wire.ask(m.RETRY, request)
-        return Handle(self._wire, answer.task_id, self._result)
+        answer = await self._state.ask(m.RETRY, request)
+        return Handle(self._state, answer.task_id, self._result)
 
     def _at(self, client: Client) -> Handle[R_co]:
         """Return the same task as another client sees it."""
-        return Handle(client._wire, self.task_id, self._result)  # noqa: SLF001 (of one package)
+        return Handle(client._state, self.task_id, self._result)  # noqa: SLF001 (of one package)
 
     async def _end(self, on_progress: OnProgress | None) -> pb.TaskResult:
-        waiting = self._wire.results.wait(self.task_id)
+        waiting = self._state.results.wait(self.task_id)
         if on_progress is None:
             return await waiting
         teller = _Teller(on_progress)
@@ -167,11 +167,11 @@ class Handle(Generic[R_co]):
             await teller.tell(view.progress(await self._get()))
 
     async def _get(self) -> task_pb2.Task:
-        request = pb.GetTaskRequest(namespace_id=self._wire.namespace, task_id=self.task_id)
-        return (await self._wire.ask(m.GET, request)).task
+        request = pb.GetTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
+        return (await self._state.ask(m.GET, request)).task
 
     def _value(self, result: pb.TaskResult) -> R_co:
-        converter = self._wire.converter
+        converter = self._state.converter
         if result.state != _SUCCEEDED:
             raise failure.from_result(result, converter)
         wanted = self._result
@@ -193,9 +193,9 @@ class _Teller:
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
-        self._last = Progress()
+        self._last = TaskProgress()
 
-    async def tell(self, progress: Progress) -> None:
+    async def tell(self, progress: TaskProgress) -> None:
         if progress != self._last:
             self._last = progress
             answer = self._on_progress(progress)

@@ -13,7 +13,7 @@ from tenure.errors import ERRORS, TenureError, Unavailable
 from tenure.sdk.client.method import WATCH
 from tenure.sdk.client.task_bytes import streamed_bytes
 from tenure.sdk.transport import refusal
-from tenure.sdk.transport.channel import TRY_SECONDS, Backoff, Link, Stream
+from tenure.sdk.transport.channel import TRY_SECONDS, Backoff, Channel, Stream
 from tenure.v1 import task_service_pb2 as pb
 
 # The server counts what it has not written yet as well, and what we do not want any more until it
@@ -46,9 +46,9 @@ class StreamBroken(Exception):  # noqa: N818 (it is no error: the request goes a
 class TaskStreams:
     """Who waits for which task."""
 
-    def __init__(self, link: Link, namespace: str) -> None:
+    def __init__(self, channel: Channel, namespace: str) -> None:
         """Start with nobody waiting and no stream."""
-        self._link = link
+        self._channel = channel
         self._namespace = namespace
         self._streams: list[_TaskStream] = []
         self._enqueued_at = -_OFTEN_SECONDS
@@ -98,7 +98,7 @@ class TaskStreams:
         if len(request) > _REQUEST_BYTES_MAX:
             return None
         if not self._streams and now - before < _OFTEN_SECONDS:
-            _TaskStream(self._link, self._namespace, self._streams)
+            _TaskStream(self._channel, self._namespace, self._streams)
         if not self._streams or self._streams[0].problem is not None:
             return None
         stream = self._streams[0]
@@ -120,18 +120,18 @@ class TaskStreams:
             if free is None and len(stream.waiters) < STREAM_TASKS_MAX:
                 free = stream
         if free is None:
-            free = _TaskStream(self._link, self._namespace, self._streams)
+            free = _TaskStream(self._channel, self._namespace, self._streams)
         return free
 
 
 class _TaskStream:
     """One stream, opened again when it breaks, with everything that is still waited for."""
 
-    def __init__(self, link: Link, namespace: str, streams: list[_TaskStream]) -> None:
+    def __init__(self, channel: Channel, namespace: str, streams: list[_TaskStream]) -> None:
         """Open it; it takes itself out of ``streams`` when it has not been used for a while."""
         self.waiters: dict[str, list[Waiter]] = {}
         self.problem: TenureError | None = None
-        self._link = link
+        self._channel = channel
         self._namespace = namespace
         self._streams = streams
         # Not sent yet; an id is in one of them at most.
@@ -249,7 +249,7 @@ class _TaskStream:
                 self._idling.cancel()
 
     async def _serve(self) -> None:
-        stream = self._link.stream(WATCH)
+        stream = self._channel.stream(WATCH)
         reader = asyncio.get_running_loop().create_task(self._read(stream))
         reader.add_done_callback(lambda _: self._wake.set())
         try:

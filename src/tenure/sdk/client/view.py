@@ -23,7 +23,7 @@ _STATES: Final[dict[int, TaskState]] = {
 _NUMBERS: Final = {state: number for number, state in _STATES.items()}
 
 
-class Progress(msgspec.Struct, frozen=True):
+class TaskProgress(msgspec.Struct, frozen=True):
     """How far a task is, in its own words."""
 
     percent: float | None = None
@@ -62,7 +62,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     cancel_reason: str = ""
     failure_count: int = 0
     interruption_count: int = 0
-    progress: Progress = Progress()
+    progress: TaskProgress = TaskProgress()
     created_at: datetime | None = None
     run_at: datetime | None = None
     handed_at: datetime | None = None
@@ -166,10 +166,10 @@ def explanation(task_id: str, answer: pb.ExplainTaskResponse) -> Explanation:
     return Explanation(task_id, state_of(answer.state), reasons)
 
 
-def progress(task: task_pb2.Task) -> Progress:
+def progress(task: task_pb2.Task) -> TaskProgress:
     """Show how far a task is."""
     percent = task.progress_percent if task.HasField("progress_percent") else None
-    return Progress(percent, task.progress_message)
+    return TaskProgress(percent, task.progress_message)
 
 
 def heartbeat_answer(answer: pb.HeartbeatTaskResponse) -> HeartbeatAnswer:

@@ -54,7 +54,7 @@ def _checked(text: str) -> str:
     return key
 
 
-class ApiKey:
+class ApiKeySource:
     """What is sent with each call. A key in a file is replaced by writing another one into it."""
 
     def __init__(self, given: str | Path | None) -> None:

@@ -1,6 +1,6 @@
-"""The way to a server, or to one of several: channels, deadlines, back-off, typed errors.
+"""The way to a server, or to one of several: deadlines, back-off, typed errors.
 
-A ``Link`` belongs to one event loop. It connects with its first call, goes on to the next target
+A ``Channel`` belongs to one event loop. It connects with its first call, goes on to the next target
 when one fails, and raises nothing but the errors of ``tenure.errors``.
 """
 
@@ -20,13 +20,13 @@ from google.protobuf.message import Message
 from tenure import __version__
 from tenure.errors import ERRORS, TenureError, Unauthenticated, Unavailable
 from tenure.sdk.transport import fork_guard, refusal
-from tenure.sdk.transport.api_key import ApiKey
+from tenure.sdk.transport.api_key import ApiKeySource
 from tenure.sdk.transport.relayed import RelayedConnection, RelayProcess
 from tenure.sdk.transport.target import split_targets
 from tenure.sdk.transport.tls import TLS, credentials, is_exposed
 from tenure.transport import grpc
 
-__all__ = ["Backoff", "Link", "Method", "Stream"]
+__all__ = ["Backoff", "Channel", "Method", "Stream"]
 
 log = logging.getLogger("tenure.client")
 
@@ -80,7 +80,7 @@ class Method(Generic[Request, Response]):
         return Method(path, request.SerializeToString, response.FromString)
 
 
-class Connection:
+class TargetConnection:
     """One channel to one target, in this process."""
 
     def __init__(self, target: str, options: Options, tls: TLS | None) -> None:
@@ -114,10 +114,10 @@ class Connection:
         await self._channel.close()
 
 
-AnyConnection = Connection | RelayedConnection
+AnyConnection = TargetConnection | RelayedConnection
 
 
-class Link:
+class Channel:
     """Calls to whichever of the targets answers."""
 
     def __init__(
@@ -135,7 +135,7 @@ class Link:
         """
         self.targets = split_targets(targets)
         self._options = (*_OPTIONS, *_keep_alive(keep_alive_s))
-        self.api_key = ApiKey(api_key)
+        self.api_key = ApiKeySource(api_key)
         self._tls = tls
         if is_exposed(self.targets, self.api_key.text, tls):
             log.warning(
@@ -174,7 +174,7 @@ class Link:
     def _open(self) -> AnyConnection:
         try:
             if not fork_guard.needs_relay():
-                return Connection(self.target, self._options, self._tls)
+                return TargetConnection(self.target, self._options, self._tls)
             if self._relay is None:
                 self._relay = RelayProcess()
             return RelayedConnection(self.target, self._options, self._relay, self._tls)
@@ -291,9 +291,9 @@ class Link:
 class Stream(Generic[Request, Response]):
     """One stream in both directions; its errors are those of ``tenure.errors``."""
 
-    def __init__(self, link: Link, connection: AnyConnection, call: Any) -> None:  # noqa: ANN401
-        """Use ``Link.stream`` instead."""
-        self._link = link
+    def __init__(self, channel: Channel, connection: AnyConnection, call: Any) -> None:  # noqa: ANN401
+        """Use ``Channel.stream`` instead."""
+        self._channel = channel
         self._connection = connection
         self._call = call
 
@@ -307,7 +307,7 @@ class Stream(Generic[Request, Response]):
         try:
             await self._call.write(frame)
         except grpc.aio.AioRpcError as error:
-            raise await self._link.judge(self._connection, error) from error
+            raise await self._channel.judge(self._connection, error) from error
         except asyncio.InvalidStateError:
             raise await self._end() from None
         except asyncio.CancelledError:
@@ -320,7 +320,7 @@ class Stream(Generic[Request, Response]):
         try:
             frame: Response = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise await self._link.judge(self._connection, error) from error
+            raise await self._channel.judge(self._connection, error) from error
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
@@ -332,7 +332,7 @@ class Stream(Generic[Request, Response]):
         try:
             await self._call.done_writing()
         except grpc.aio.AioRpcError as error:
-            raise await self._link.judge(self._connection, error) from error
+            raise await self._channel.judge(self._connection, error) from error
         except asyncio.InvalidStateError:
             raise await self._end() from None
 
@@ -343,7 +343,7 @@ class Stream(Generic[Request, Response]):
     async def give_up(self) -> None:
         """Leave a server that does not answer; the next call goes to the next target."""
         self._call.cancel()
-        await self._link.move(self._connection)
+        await self._channel.move(self._connection)
 
     async def _end(self) -> TenureError:
         """Return why a stream has ended that somebody wanted to write to."""
@@ -355,7 +355,7 @@ class Stream(Generic[Request, Response]):
             await self._call.trailing_metadata(),
         )
         error = grpc.aio.AioRpcError(status, initial, trailing, await self._call.details())
-        return await self._link.judge(self._connection, error)
+        return await self._channel.judge(self._connection, error)
 
 
 class Backoff:

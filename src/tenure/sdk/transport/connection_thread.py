@@ -98,7 +98,7 @@ os.register_at_fork(after_in_child=_present.forget)
 atexit.register(_present.stop)
 
 
-class Inbox:
+class CallInbox:
     """Where the caller's thread finds what it is to call while it waits."""
 
     def __init__(self) -> None:
@@ -183,12 +183,12 @@ class Anchor:
         return f"<SyncClient of {place}, namespace {self._settings['namespace']}>"
 
     def run(
-        self, work: Callable[[Client], Coroutine[Any, Any, T]], inbox: Inbox | None = None
+        self, work: Callable[[Client], Coroutine[Any, Any, T]], inbox: CallInbox | None = None
     ) -> T:
         """Do something with the client and wait for it; Ctrl-C ends the wait and the work."""
         future = _present.get().submit(self._work(work))
         try:
-            return (inbox or Inbox()).serve(future)
+            return (inbox or CallInbox()).serve(future)
         except BaseException:
             future.cancel()
             raise

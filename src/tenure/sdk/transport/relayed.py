@@ -1,6 +1,6 @@
 """gRPC through a relay process, for a process that was forked from one that used gRPC itself.
 
-It has the same few methods as a connection of ``link``, and raises the same errors.
+It has the same few methods as a connection of ``channel``, and raises the same errors.
 """
 
 from __future__ import annotations

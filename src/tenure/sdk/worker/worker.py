@@ -20,9 +20,9 @@ from tenure.errors import InvalidArgument
 from tenure.sdk.activity.registry import Registry
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Codec, Converter
-from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.tls import TLS, resolve
-from tenure.sdk.worker.connection.connection import Connection
+from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.worker_heartbeat import boot_time_s
 from tenure.sdk.worker.execution.executor import ExecutionSettings, TaskExecutor
@@ -83,7 +83,7 @@ class Worker:
         """
         self._registry = Registry(activities)
         self._converter = Converter(codec)
-        self._link = Link(target, api_key=api_key, tls=resolve(tls))
+        self._channel = Channel(target, api_key=api_key, tls=resolve(tls))
         self._setup = _checked(
             Setup(
                 namespace=namespace,
@@ -106,8 +106,8 @@ class Worker:
         self._user_loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
         self._ended: Future[None] | None = None
-        self._connection = Connection(
-            self._setup, self._link, self._make_executor, health=self._health
+        self._connection = WorkerConnection(
+            self._setup, self._channel, self._make_executor, health=self._health
         )
 
     async def run(self, *, handle_signals: bool = True) -> None:
@@ -159,7 +159,7 @@ class Worker:
     @property
     def target(self) -> str:
         """Where its server is, or its servers are."""
-        return self._link.place
+        return self._channel.place
 
     @property
     def queue(self) -> str:

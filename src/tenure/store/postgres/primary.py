@@ -31,7 +31,7 @@ _UNKNOWN = (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundHost(msgspec.Struct, frozen=True):
     """A connection to a host that takes writes, and where that host stands."""
 
     connection: Connection
@@ -51,10 +51,10 @@ class Primary:
         self._is_told = False
         self.known: Position | None = None
 
-    async def connect(self, open_one: Open) -> Found:
+    async def connect(self, open_one: Open) -> FoundHost:
         """Connect to the host with the highest timeline among those that can be reached."""
         found = await self._reach(open_one)
-        best: Found | None = None
+        best: FoundHost | None = None
         try:
             best = self._choose(found)
         finally:
@@ -79,7 +79,7 @@ class Primary:
         if self.known is not None and timeline > self.known.timeline:
             self.known = Position(self.known.system_id, timeline)
 
-    def _choose(self, found: Sequence[Found]) -> Found:
+    def _choose(self, found: Sequence[FoundHost]) -> FoundHost:
         systems = {each.position.system_id for each in found if each.position is not None}
         if self.known is None and len(systems) > 1:
             message = "The hosts of the store belong to different database systems."
@@ -98,7 +98,7 @@ class Primary:
             log.warning("store.promoted", timeline=position.timeline)
             await self._on_newer()
 
-    async def _reach(self, open_one: Open) -> list[Found]:
+    async def _reach(self, open_one: Open) -> list[FoundHost]:
         """Connect to every host that takes writes; the others are waited for only for a moment."""
         tasks = [asyncio.ensure_future(self._open(open_one, dsn)) for dsn in self._dsns]
         try:
@@ -114,10 +114,10 @@ class Primary:
             raise errors[0]
         return found
 
-    async def _open(self, open_one: Open, dsn: str) -> Found:
+    async def _open(self, open_one: Open, dsn: str) -> FoundHost:
         connection = await open_one(dsn)
         try:
-            return Found(connection, await self._position(connection))
+            return FoundHost(connection, await self._position(connection))
         except BaseException:
             connection.terminate()
             raise
@@ -134,9 +134,9 @@ class Primary:
         return Position(row["system_id"], row["timeline"])
 
 
-async def _settle(tasks: Sequence[asyncio.Future[Found]]) -> None:
+async def _settle(tasks: Sequence[asyncio.Future[FoundHost]]) -> None:
     """Wait for all, once one has succeeded only for a moment longer."""
-    waiting: set[asyncio.Future[Found]] = set(tasks)
+    waiting: set[asyncio.Future[FoundHost]] = set(tasks)
     while waiting:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if waiting and any(task.exception() is None for task in done):
@@ -144,14 +144,16 @@ async def _settle(tasks: Sequence[asyncio.Future[Found]]) -> None:
             return
 
 
-async def _cancel(tasks: Sequence[asyncio.Future[Found]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Future[FoundHost]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _sorted_out(tasks: Iterable[asyncio.Future[Found]]) -> tuple[list[Found], list[BaseException]]:
-    found: list[Found] = []
+def _sorted_out(
+    tasks: Iterable[asyncio.Future[FoundHost]],
+) -> tuple[list[FoundHost], list[BaseException]]:
+    found: list[FoundHost] = []
     errors: list[BaseException] = []
     for task in tasks:
         if task.cancelled():

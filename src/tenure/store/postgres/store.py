@@ -32,7 +32,7 @@ from tenure.store.failure import Lost
 from tenure.store.migration import Applied
 from tenure.store.postgres.channel import Channel, close_connection
 from tenure.store.postgres.failure import translated
-from tenure.store.postgres.primary import Found, Primary
+from tenure.store.postgres.primary import FoundHost, Primary
 from tenure.store.transaction import Body, LaneName, Position, Probe, Row
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ def _deadline_s(lane: LaneName) -> float:
 class PostgresTx:
     """A transaction on one connection."""
 
-    def __init__(self, link: Link, probe: Probe | None) -> None:
+    def __init__(self, link: LaneConnection, probe: Probe | None) -> None:
         """Work on a connection that has begun a transaction."""
         self._link = link
         self._probe = probe
@@ -113,7 +113,7 @@ class PostgresTx:
         return now_ms
 
 
-class Link:
+class LaneConnection:
     """A connection and the statements prepared on it."""
 
     def __init__(
@@ -162,7 +162,7 @@ class PostgresStore:
             position_sql=_STATEMENTS["read_position"].parts[0].text,
             on_newer=self._leave_old,
         )
-        self._links: dict[LaneName, Link] = {}
+        self._links: dict[LaneName, LaneConnection] = {}
         self._locks = {lane: asyncio.Lock() for lane in LaneName}
         # Backends that did not answer in time, of connections that were dropped.
         self._silent_pids: dict[LaneName, int] = {}
@@ -210,7 +210,7 @@ class PostgresStore:
                 raise
             raise failure from error
 
-    async def _connect(self) -> Found:
+    async def _connect(self) -> FoundHost:
         return await self._primary.connect(lambda dsn: self._open_one(dsn, _lane_settings()))
 
     async def _connect_reader(self, *_: object, **options: Any) -> Connection:  # noqa: ANN401 (the pool's own)
@@ -304,7 +304,7 @@ class PostgresStore:
             lambda link: PostgresTx(link, self._probe).each(name, rows),
         )
 
-    async def _use(self, lane: LaneName, run: Callable[[Link], Awaitable[T]]) -> T:
+    async def _use(self, lane: LaneName, run: Callable[[LaneConnection], Awaitable[T]]) -> T:
         # Whoever gives up while it waits for the lane leaves the connection to its present user.
         async with self._locks[lane]:
             try:
@@ -322,7 +322,7 @@ class PostgresStore:
                     raise
                 raise failure from error
 
-    async def _transact(self, link: Link, body: Body[T]) -> T:
+    async def _transact(self, link: LaneConnection, body: Body[T]) -> T:
         connection = link.connection
         transaction = connection.transaction()
         await transaction.start()
@@ -344,7 +344,7 @@ class PostgresStore:
 
     async def _write(
         self,
-        link: Link,
+        link: LaneConnection,
         name: str,
         row: tuple[object, ...],
         shared: tuple[object, ...],
@@ -362,7 +362,7 @@ class PostgresStore:
         if self._probe is not None:
             self._probe(point)
 
-    async def _link(self, lane: LaneName) -> Link:
+    async def _link(self, lane: LaneName) -> LaneConnection:
         link = self._links.get(lane)
         if link is not None:
             if not link.connection.is_closed() and self._primary.is_right(link.position):
@@ -372,7 +372,7 @@ class PostgresStore:
             message = "The store is closed."
             raise Lost(message, reason="shutting_down")
         found = await self._connect()
-        link = Link(found.connection, pooled=self._pooled, position=found.position)
+        link = LaneConnection(found.connection, pooled=self._pooled, position=found.position)
         self._links[lane] = link
         await self._end_silent(lane, link)
         return link
@@ -383,7 +383,7 @@ class PostgresStore:
         if link is not None and not self._pooled and not link.connection.is_closed():
             self._silent_pids[lane] = link.connection.get_server_pid()
 
-    async def _end_silent(self, lane: LaneName, link: Link) -> None:
+    async def _end_silent(self, lane: LaneName, link: LaneConnection) -> None:
         """Ask the database to end the backend that this connection replaces.
 
         It may keep rows locked. One whose client only seems to be there ends now, one that stands
@@ -435,7 +435,7 @@ class PostgresStore:
             connection.transaction(readonly=True, isolation=isolation),
         ):
             # A pool lends its connections for a moment only: nothing is prepared by name.
-            tx = PostgresTx(Link(connection, pooled=True), self._probe)
+            tx = PostgresTx(LaneConnection(connection, pooled=True), self._probe)
             if self._pooled and isolation == "repeatable_read":
                 # The settings of a session are not ours behind a pooler.
                 await tx.one("set_plans")

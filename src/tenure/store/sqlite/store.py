@@ -25,7 +25,7 @@ from tenure.store.migration import Applied
 from tenure.store.sqlite.damaged_text import FORGIVING, read_rows
 from tenure.store.sqlite.start_check import check_file
 from tenure.store.sqlite.thread import CallThread
-from tenure.store.statement import Part
+from tenure.store.statement import StatementPart
 from tenure.store.transaction import Body, LaneName, Position, Probe, Row, Tx
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class SqliteTx:
             written = min(written, connection.total_changes() - before)
         return written
 
-    def _run(self, part: Part, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
+    def _run(self, part: StatementPart, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
         """Run a part for each row of parameters, many rows at once where its text allows that."""
         count = part.parameter_count
         given = rows if count == len(rows[0]) else [row[:count] for row in rows]
@@ -147,12 +147,12 @@ class SqliteTx:
 
 
 @functools.cache
-def _is_list(part: Part) -> bool:
+def _is_list(part: StatementPart) -> bool:
     """Tell whether a text ends with a list for its last parameter; rows share the others."""
     return _LIST.search(part.text) is not None
 
 
-def _joined(part: Part, rows: Sequence[tuple[object, ...]]) -> list[object] | None:
+def _joined(part: StatementPart, rows: Sequence[tuple[object, ...]]) -> list[object] | None:
     """Return the parameters of the text for many rows, if these rows can be one statement."""
     if not _is_list(part):
         values: list[object] = []
@@ -166,7 +166,7 @@ def _joined(part: Part, rows: Sequence[tuple[object, ...]]) -> list[object] | No
 
 
 @functools.cache
-def _repeated(part: Part, count: int) -> str | None:
+def _repeated(part: StatementPart, count: int) -> str | None:
     """Return the text for so many rows, if it has its parameters in one list of values."""
     marks = [f"?{number}" for number in range(1, part.parameter_count + 1)]
     if _is_list(part):

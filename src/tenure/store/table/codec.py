@@ -16,7 +16,7 @@ from tenure.core.checksum import checksum, is_sound, is_version_sound, versioned
 from tenure.core.limits import SPECS_REMEMBERED_MAX
 from tenure.core.queue import Namespace, Queue
 from tenure.core.task.attempt import Attempt, Outcome
-from tenure.core.task.record import NO_PROGRESS, Line, Progress, Spec, Task, TaskState
+from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Spec, Task, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
@@ -33,7 +33,7 @@ _OUTCOMES: Final[dict[str | None, Outcome | None]] = {
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(Spec).decode
-_decode_progress = msgspec.msgpack.Decoder(Progress).decode
+_decode_progress = msgspec.msgpack.Decoder(AttemptProgress).decode
 _decode_error = msgspec.msgpack.Decoder(ErrorInfo).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 DAMAGED_ERROR: Final = ErrorInfo(
@@ -73,19 +73,19 @@ def spec_to(spec: Spec) -> tuple[Spec, bytes, int]:
     return known
 
 
-def progress_from(row: AnyRow) -> Progress:
+def progress_from(row: AnyRow) -> AttemptProgress:
     """Decode the progress of a row if it is as it was written."""
     return progress_of(row[19], version=row[10], stored=row[22])
 
 
-def progress_of(data: bytes | None, *, version: int, stored: int | None) -> Progress:
+def progress_of(data: bytes | None, *, version: int, stored: int | None) -> AttemptProgress:
     """Decode a progress if it is what its checksum says for this version of its row."""
     if not is_version_sound(data, version, stored):
         raise DamagedError
     return NO_PROGRESS if data is None else _decode_progress(data)
 
 
-def _progress_to(progress: Progress, version: int) -> tuple[bytes, int]:
+def _progress_to(progress: AttemptProgress, version: int) -> tuple[bytes, int]:
     """Encode a progress for a version of its row, and return it with its checksum."""
     data = _encode(progress)
     return data, versioned(data, version)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from tenure.core.checksum import checksum
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.damage import Part
-from tenure.core.task.record import NO_PROGRESS, Line, Progress, Spec, Task, TaskState
+from tenure.core.task.damage import DamagedPart
+from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Spec, Task, TaskState
 from tenure.store.table import codec
 from tenure.store.table.codec import AnyRow, DamagedError
 
@@ -65,7 +65,7 @@ def tasks_from(
     return found
 
 
-def suspect_from(row: AnyRow) -> tuple[str, Progress]:
+def suspect_from(row: AnyRow) -> tuple[str, AttemptProgress]:
     """Return the worker and the progress of a suspect; one that is damaged shares with nobody."""
     worker_id, data, version, stored = row
     try:
@@ -89,12 +89,12 @@ def _task_or_rest(row: AnyRow, make: Callable[[AnyRow], Task]) -> Task | None:
 def _rest(row: AnyRow) -> Task:
     """Make what can be made of a damaged row."""
     parts: list[str] = []
-    spec, start = _part(parts, Part.OPTIONS, lambda: codec.spec_from(row[18]), (Spec(), 0))
-    progress = _part(parts, Part.PROGRESS, lambda: codec.progress_from(row), NO_PROGRESS)
-    labels = _part(parts, Part.LABELS, lambda: codec.labels_from(row[17]), None)
+    spec, start = _part(parts, DamagedPart.OPTIONS, lambda: codec.spec_from(row[18]), (Spec(), 0))
+    progress = _part(parts, DamagedPart.PROGRESS, lambda: codec.progress_from(row), NO_PROGRESS)
+    labels = _part(parts, DamagedPart.LABELS, lambda: codec.labels_from(row[17]), None)
     is_finished = len(row) == _FINISHED_COLUMNS and row[25] is not None
-    input_ = _payload(parts, Part.INPUT, row[20], row[21], start)
-    output = _payload(parts, Part.OUTPUT, row[23], row[24]) if is_finished else None
+    input_ = _payload(parts, DamagedPart.INPUT, row[20], row[21], start)
+    output = _payload(parts, DamagedPart.OUTPUT, row[23], row[24]) if is_finished else None
     id_, namespace, queue, type_ = map(_text, row[:4])
     task = Task(
         id=id_,
@@ -131,7 +131,7 @@ def _finished(row: AnyRow, task: Task, parts: list[str]) -> Task:
             finished_at_ms=at_ms,
         )
     except _WRONG:
-        parts.append(Part.STATE)
+        parts.append(DamagedPart.STATE)
         return replace(task, state=TaskState.FAILED, finished_at_ms=at_ms)
 
 
@@ -149,14 +149,14 @@ def _live(row: AnyRow, task: Task, parts: list[str]) -> Task:
             is_guarded=bool(row[16]),
         )
     except _WRONG:
-        parts.append(Part.STATE)
+        parts.append(DamagedPart.STATE)
     if isinstance(row[11], str) and task.attempt > 0:
         return replace(task, state=TaskState.RUNNING, worker_id=row[11])
     return task
 
 
 def _payload(
-    parts: list[str], part: Part, data: object, stored: int | None, start: int = 0
+    parts: list[str], part: DamagedPart, data: object, stored: int | None, start: int = 0
 ) -> bytes | None:
     """Return a payload if it is as it was written."""
     payload = data if isinstance(data, bytes) else None
@@ -166,7 +166,7 @@ def _payload(
     return None
 
 
-def _part(parts: list[str], part: Part, read: Callable[[], T], otherwise: T) -> T:
+def _part(parts: list[str], part: DamagedPart, read: Callable[[], T], otherwise: T) -> T:
     try:
         return read()
     except _WRONG:

@@ -71,7 +71,7 @@ class OnlineWorker(msgspec.Struct, frozen=True, gc=False):
         return self.namespace, self.queue, self.id
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class HeldCount(msgspec.Struct, frozen=True, gc=False):
     """How many live attempts a worker holds, and when the last of them was handed out."""
 
     count: int
@@ -160,10 +160,12 @@ def _online_from(row: codec.AnyRow) -> OnlineWorker:
     return OnlineWorker(worker_id, namespace, queue, codec.types_from(types), *counts)
 
 
-async def count_worker_held(tx: Tx, places: Iterable[tuple[str, str, str]]) -> dict[str, Held]:
+async def count_worker_held(tx: Tx, places: Iterable[tuple[str, str, str]]) -> dict[str, HeldCount]:
     """Count what each of (namespace, queue, worker) holds."""
     rows = await tx.each("count_worker_held", sorted(places))
-    return {cast("str", row[0]): Held(cast("int", row[1]), cast("int", row[2])) for row in rows}
+    return {
+        cast("str", row[0]): HeldCount(cast("int", row[1]), cast("int", row[2])) for row in rows
+    }
 
 
 async def list_waiting(tx: Tx, *, amount: int, scope: Sequence[str] = ()) -> list[Head]:

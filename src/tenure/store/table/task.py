@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 from tenure.core.task.attempt import Attempt
-from tenure.core.task.record import Progress, Task
+from tenure.core.task.record import AttemptProgress, Task
 from tenure.core.worker.record import Worker
 from tenure.store.table import codec
 from tenure.store.table.damaged_row import suspect_from, tasks_from
@@ -84,7 +84,7 @@ async def load_inputs(tx: Tx, keys: Iterable[TaskKey]) -> dict[TaskKey, bytes]:
 async def load_suspects(
     tx: Tx,
     workers: Iterable[tuple[str, str, str]],
-) -> list[tuple[str, Progress]]:
+) -> list[tuple[str, AttemptProgress]]:
     """Return the suspects of the crash guard that (namespace, queue, worker) hold, by worker."""
     rows = await tx.each("load_suspects", sorted(workers))
     return [suspect_from(row) for row in rows]

@@ -19,7 +19,7 @@ from tenure.store.table.listing import Slice, Total
 from tenure.store.transaction import Tx
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundTask(msgspec.Struct, frozen=True):
     """Ids of tasks, newest first; ``end_id`` is where the look ended while rows were left."""
 
     ids: tuple[str, ...]
@@ -40,16 +40,16 @@ _UNSUCCESSFUL: Final = _Source("find_unsuccessful_tasks", "count_unsuccessful_ta
 _HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
 
 
-async def find_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> Found:
+async def find_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> FoundTask:
     """Return the tasks of a page; one that moves into history keeps its place."""
     looks = [await _look(tx, namespace, where, part, each) for each in _sources(where.state)]
     ends = [each.end_id for each in looks if each.end_id is not None]
     ids = sorted((each for look in looks for each in look.ids), reverse=True)
     if not ends:
-        return Found(tuple(ids[: part.amount]))
+        return FoundTask(tuple(ids[: part.amount]))
     # Behind the end of one look there may be newer tasks than some that the other has found.
     end_id = max(ends)
-    return Found(tuple(each for each in ids if each >= end_id)[: part.amount], end_id)
+    return FoundTask(tuple(each for each in ids if each >= end_id)[: part.amount], end_id)
 
 
 async def load_tasks(tx: Tx, namespace: str, ids: Sequence[str]) -> list[Task]:
@@ -84,15 +84,15 @@ async def _look(
     where: TaskFilter,
     part: Slice,
     source: _Source,
-) -> Found:
+) -> FoundTask:
     if source is _LIVE:
         few = await _find_few(tx, namespace, where, part)
         if few is not None:
-            return Found(few)
+            return FoundTask(few)
     given = (*_given(namespace, where), part.position, part.seen_max, part.amount)
     rows: list[codec.AnyRow] = list(await tx.one(source.find, *given))
     is_cut = bool(rows) and rows[-1][2] == part.seen_max
-    return Found(tuple(row[0] for row in rows if row[1]), rows[-1][0] if is_cut else None)
+    return FoundTask(tuple(row[0] for row in rows if row[1]), rows[-1][0] if is_cut else None)
 
 
 async def _find_few(

@@ -40,7 +40,7 @@ from tenure.api.http.edge.reading import (
     read_query,
     while_connected,
 )
-from tenure.api.http.operation import Call, Desk, Operation
+from tenure.api.http.operation import Operation, OperationCall, RequestContext
 from tenure.api.http.route import unbuilt
 from tenure.api.http.table import OPERATIONS, Table
 from tenure.api.metrics.metric import Metrics
@@ -144,11 +144,11 @@ _STATUSES: Final[dict[type[TenureError], int]] = {
 class Edge:
     """The ASGI application."""
 
-    def __init__(self, desk: Desk, table: Table, settings: ServerSettings) -> None:
-        """Answer what the table has for the engine at the desk."""
-        self._desk = desk
+    def __init__(self, context: RequestContext, table: Table, settings: ServerSettings) -> None:
+        """Answer what the table has for the engine of the context."""
+        self._context = context
         self._table = table
-        self._access = Access(desk.engine, desk.allowance.refusals)
+        self._access = Access(context.engine, context.allowance.refusals)
         self._origin = OriginCheck(settings)
         self._bytes_max = settings.body_bytes_max
 
@@ -157,14 +157,14 @@ class Edge:
         name = early_refusal.new_work(data)
         if name is None:
             return None
-        if self._desk.allowance.admission.refuses():
-            self._desk.metrics.request("http", name, RateLimited.code, 0.0)
+        if self._context.allowance.admission.refuses():
+            self._context.metrics.request("http", name, RateLimited.code, 0.0)
             return early_refusal.ANSWER
         return None
 
     def _check_load(self) -> None:
         """Refuse new work when the server is late with what it has."""
-        admission = self._desk.allowance.admission
+        admission = self._context.allowance.admission
         # One that was let in when it arrived is not asked about again.
         if not admission.is_expecting and admission.refuses():
             raise overloaded()
@@ -174,7 +174,7 @@ class Edge:
         if scope["type"] != "http":
             await _refuse_protocol(scope, receive, send)
             return
-        clock = self._desk.engine.clock
+        clock = self._context.engine.clock
         begun_ms = clock.monotonic_ms()
         exchange = Exchange(scope, receive, send, bytes_max=self._bytes_max)
         exchange.request_id = self._request_id(exchange.headers)
@@ -188,12 +188,12 @@ class Edge:
         try:
             return check.name(headers.get("x-request-id"), "X-Request-Id")
         except InvalidArgument:
-            return self._desk.engine.clock.new_id()
+            return self._context.engine.clock.new_id()
 
     def _note(self, exchange: Exchange, took_ms: int) -> None:
         """Say what happened, without anything that a client may want to keep to itself."""
         operation = exchange.operation
-        self._desk.metrics.request("http", exchange.name, exchange.code, took_ms / 1000)
+        self._context.metrics.request("http", exchange.name, exchange.code, took_ms / 1000)
         if exchange.left_out is None:
             return
         log.info(
@@ -260,13 +260,15 @@ class Edge:
         query = read_query(scope["query_string"], operation.query)
         namespace = read_namespace(exchange.headers, query)
         self._check_allowance(operation, principal, namespace)
-        work = self._desk.allowance.admission.work if operation.is_new_work else nullcontext
+        work = self._context.allowance.admission.work if operation.is_new_work else nullcontext
         deadline = asyncio.timeout(operation.deadline_ms / 1000)
         try:
             with self._gate(operation, principal, scope):
                 async with deadline:
                     body = await _read_body(exchange.incoming, operation)
-                    call = Call(self._desk, scope, namespace, exchange.path, query, body, principal)
+                    call = OperationCall(
+                        self._context, scope, namespace, exchange.path, query, body, principal
+                    )
                     # Not before: a body that comes slowly is no work, and keeps none out.
                     with work():
                         return await while_connected(exchange.receive, _run(operation, call))
@@ -281,7 +283,7 @@ class Edge:
         """Return the place that a request takes among those of all keys, or else addresses."""
         if operation.is_waiting:
             return nullcontext()
-        gate = self._desk.probes if operation.is_probe else self._desk.requests
+        gate = self._context.probes if operation.is_probe else self._context.requests
         return gate.place(principal.key_id or _client(scope))
 
     def _check_allowance(self, operation: Operation, principal: Principal, namespace: str) -> None:
@@ -292,7 +294,7 @@ class Edge:
             self._check_load()
         if operation.is_list:
             # Lists of the whole server are counted for each key: nobody uses up those of others.
-            self._desk.allowance.lists.take(namespace or principal.key_id)
+            self._context.allowance.lists.take(namespace or principal.key_id)
 
 
 async def _read_body(incoming: Incoming, operation: Operation) -> Any:  # noqa: ANN401 (the type that the operation names)
@@ -309,7 +311,7 @@ def _client(scope: Scope) -> str:
     return client_of(address[0]) if address else ""
 
 
-async def _run(operation: Operation, call: Call[Any, Any]) -> Response:
+async def _run(operation: Operation, call: OperationCall[Any, Any]) -> Response:
     answer = await operation.handle(call)
     if isinstance(answer, Response):
         return answer
@@ -363,5 +365,5 @@ def make_app(
 ) -> Edge:
     """Return the ASGI application of a server."""
     allowance = allowance or Allowance(engine.clock, settings)
-    desk = Desk(engine, readiness, metrics or Metrics(), allowance=allowance)
-    return Edge(desk, Table(OPERATIONS), settings)
+    context = RequestContext(engine, readiness, metrics or Metrics(), allowance=allowance)
+    return Edge(context, Table(OPERATIONS), settings)

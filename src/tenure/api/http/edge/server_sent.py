@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tenure.api.http.edge.reading import while_connected
-from tenure.api.http.operation import Desk
+from tenure.api.http.operation import RequestContext
 
 
 class ServerSentEvents(Response):
@@ -17,11 +17,11 @@ class ServerSentEvents(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, desk: Desk, caller: str) -> None:
+    def __init__(self, context: RequestContext, caller: str) -> None:
         """Let nobody in between keep or gather what is sent."""
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._desk = desk
+        self._context = context
         self._caller = caller
 
     def events(self) -> AsyncGenerator[bytes, None]:
@@ -30,7 +30,7 @@ class ServerSentEvents(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until there is nothing more, the client is gone or the server stops."""
-        with self._desk.allowance.streams.place(self._caller), self._desk.streams:
+        with self._context.allowance.streams.place(self._caller), self._context.streams:
             await send(
                 {
                     "type": "http.response.start",

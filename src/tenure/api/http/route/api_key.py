@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tenure.api.guard import key_grant
 from tenure.api.http import view
 from tenure.api.http.body import Body
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NamespaceListQuery, NoQuery
 from tenure.core import limits
 from tenure.core.access.api_key import ApiKey, Role
@@ -76,7 +76,7 @@ def _instant(at_ms: int | None) -> str | UnsetType:
     return UNSET if at_ms is None else view.instant(at_ms)
 
 
-async def create_key(call: Call[NoQuery, ApiKeyBody]) -> Answer:
+async def create_key(call: OperationCall[NoQuery, ApiKeyBody]) -> Answer:
     """Make a key."""
     body = call.body
     command = key_grant.creation(
@@ -91,7 +91,7 @@ async def create_key(call: Call[NoQuery, ApiKeyBody]) -> Answer:
     return Answer(shown, HTTPStatus.CREATED)
 
 
-async def list_keys(call: Call[NamespaceListQuery, None]) -> Answer:
+async def list_keys(call: OperationCall[NamespaceListQuery, None]) -> Answer:
     """Show a page of keys."""
     page = await query.list_keys(
         call.engine.store,
@@ -109,7 +109,7 @@ async def list_keys(call: Call[NamespaceListQuery, None]) -> Answer:
     return Answer(shown)
 
 
-async def get_key(call: Call[NoQuery, None]) -> Answer:
+async def get_key(call: OperationCall[NoQuery, None]) -> Answer:
     """Show a key."""
     key = await query.get_key(
         call.engine.store,
@@ -119,7 +119,7 @@ async def get_key(call: Call[NoQuery, None]) -> Answer:
     return Answer(_shown(key))
 
 
-async def revoke_key(call: Call[NoQuery, None]) -> Answer:
+async def revoke_key(call: OperationCall[NoQuery, None]) -> Answer:
     """End a key for good."""
     command = c.RevokeKey(key_id=call.path["keyId"], actor=call.principal.key_id)
     return Answer(_shown(cast("ApiKey", await call.engine.submit(command))))

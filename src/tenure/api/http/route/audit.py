@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from tenure.api.guard.access import check_namespace
 from tenure.api.guard.scope import scope
 from tenure.api.http import view
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NamespaceListQuery
 from tenure.core.access.audit import AuditFilter, AuditRecord
 from tenure.core.access.permission import Action
@@ -55,7 +55,7 @@ def _shown(record: AuditRecord) -> AuditRecordView:
     )
 
 
-async def list_audit(call: Call[AuditQuery, None]) -> Answer:
+async def list_audit(call: OperationCall[AuditQuery, None]) -> Answer:
     """Show a page of the audit log."""
     asked = call.query
     namespace = scope(asked.namespace) if asked.namespace else ""

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 import tenure
 from tenure.api.guard.access import check_namespace
 from tenure.api.guard.scope import scope
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.view import Instant, View, instant
 from tenure.core.access.permission import Action
@@ -51,7 +51,7 @@ class DiagnosisView(View, frozen=True):
     findings: list[FindingView]
 
 
-async def get_diagnosis(call: Call[DiagnosisQuery, None]) -> Answer:
+async def get_diagnosis(call: OperationCall[DiagnosisQuery, None]) -> Answer:
     """Look at everything, and say what is wrong."""
     asked = call.query
     namespace = scope(asked.namespace) if asked.namespace else ""

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 
 from tenure.api.http import view
 from tenure.api.http.edge.server_sent import ServerSentEvents
-from tenure.api.http.operation import Call, Operation
+from tenure.api.http.operation import Operation, OperationCall
 from tenure.api.http.parameter import Scoped
 from tenure.core import check
 from tenure.core.access.permission import Action
@@ -24,7 +24,7 @@ from tenure.core.limits import (
     STREAM_PING_MS,
 )
 from tenure.engine.read import query
-from tenure.engine.replica.event_feed import Page, Subscription
+from tenure.engine.replica.event_feed import HintPage, Subscription
 from tenure.errors import InvalidArgument
 
 LAST_EVENT_ID: Final = "last-event-id"
@@ -71,15 +71,15 @@ class Reset(view.View, frozen=True):
 class EventFeedStream(ServerSentEvents):
     """The hints of one subscriber, from now on or from where it left off."""
 
-    def __init__(self, call: Call[EventQuery, None], last_id: str) -> None:
+    def __init__(self, call: OperationCall[EventQuery, None], last_id: str) -> None:
         """Prepare; it listens when it is sent."""
-        super().__init__(call.desk, call.caller)
+        super().__init__(call.context, call.caller)
         self._chosen = call.query.chosen(call.namespace)
         self._last_id = last_id
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """Send hints, many in one write, and a sign of life when there are none."""
-        feed = self._desk.engine.events
+        feed = self._context.engine.events
         with feed.subscribe(self._chosen, self._last_id) as subscription:
             # The id alone makes no event, but a client that is cut off goes on from it.
             head = b": hints of what changed\nretry: %d\nid: %b\n\n"
@@ -98,15 +98,15 @@ class EventFeedStream(ServerSentEvents):
         yield b": the server stops\n\n"
 
     async def _end(self, subscription: Subscription) -> None:
-        await self._desk.readiness.stopping.wait()
+        await self._context.readiness.stopping.wait()
         subscription.close()
 
-    def _rendered(self, pages: Iterable[Page]) -> bytes:
-        server_id = self._desk.engine.server_id
+    def _rendered(self, pages: Iterable[HintPage]) -> bytes:
+        server_id = self._context.engine.server_id
         return b"".join(rendered(page, self._chosen, server_id) for page in pages)
 
 
-def rendered(page: Page, chosen: EventFilter, server_id: str) -> bytes:
+def rendered(page: HintPage, chosen: EventFilter, server_id: str) -> bytes:
     """Return a page as events; those who choose the same share them."""
     if page.missed:
         return _reset(page, chosen, server_id)
@@ -118,7 +118,7 @@ def rendered(page: Page, chosen: EventFilter, server_id: str) -> bytes:
     return data
 
 
-def _hints(page: Page, chosen: EventFilter, server_id: str) -> bytes:
+def _hints(page: HintPage, chosen: EventFilter, server_id: str) -> bytes:
     server = server_id.encode()
     made = [
         _EVENT % (server, seq, _NAMES[hint.kind], _encode(hint))
@@ -128,7 +128,7 @@ def _hints(page: Page, chosen: EventFilter, server_id: str) -> bytes:
     return b"".join(made)
 
 
-def _reset(page: Page, chosen: EventFilter, server_id: str) -> bytes:
+def _reset(page: HintPage, chosen: EventFilter, server_id: str) -> bytes:
     kinds = sorted(page.missed & chosen.kinds)
     if not kinds:
         return b""
@@ -136,7 +136,7 @@ def _reset(page: Page, chosen: EventFilter, server_id: str) -> bytes:
     return _EVENT % (server_id.encode(), page.end_seq, b"reset", data)
 
 
-async def listen_to_events(call: Call[EventQuery, None]) -> EventFeedStream:
+async def listen_to_events(call: OperationCall[EventQuery, None]) -> EventFeedStream:
     """Show what changes, as it changes."""
     given = Headers(scope=call.scope).get(LAST_EVENT_ID)
     stream = EventFeedStream(call, given or call.query.last_event_id)

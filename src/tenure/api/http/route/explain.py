@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped
 from tenure.api.http.view import StateName, View
 from tenure.core.access.permission import Action
@@ -30,7 +30,7 @@ class ExplanationView(View, frozen=True):
     reasons: list[ReasonView]
 
 
-async def explain(call: Call[Scoped, None]) -> Answer:
+async def explain(call: OperationCall[Scoped, None]) -> Answer:
     """Say why a task is not running now."""
     found = await explain_task(
         call.engine.store,

@@ -7,22 +7,22 @@ from typing import Final
 
 from tenure.api.http import view
 from tenure.api.http.edge.error import RETRY_AFTER_MS
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
 from tenure.core.limits import READY_MS_MAX
 from tenure.engine.read import query
 from tenure.errors import Unavailable
 
 
-async def is_up(call: Call[NoQuery, None]) -> Answer:
+async def is_up(call: OperationCall[NoQuery, None]) -> Answer:
     """Answer: that is all."""
     del call
     return Answer(view.HealthView(status="up"))
 
 
-async def is_ready(call: Call[NoQuery, None]) -> Answer:
+async def is_ready(call: OperationCall[NoQuery, None]) -> Answer:
     """Answer while the server takes requests, its lanes commit and its store reads."""
-    reason = call.desk.readiness.problem()
+    reason = call.context.readiness.problem()
     if reason is not None:
         raise _not_ready("The server cannot take requests now.", reason)
     page = query.PageRequest(cursor_key=call.engine.secrets.cursor_key, size=1)

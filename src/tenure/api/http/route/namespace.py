@@ -9,7 +9,7 @@ from tenure.api.guard.access import check_namespace
 from tenure.api.guard.scope import scope
 from tenure.api.http import view
 from tenure.api.http.body import EmptyBody, NamespaceBody
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NamespaceListQuery, NoQuery
 from tenure.core.access.permission import Action
 from tenure.core.queue import Namespace
@@ -21,7 +21,7 @@ from tenure.errors import InvalidArgument
 _NAMESPACE: Final = "/v1/namespaces/{tenant}/{workspace}"
 
 
-async def list_namespaces(call: Call[NamespaceListQuery, None]) -> Answer:
+async def list_namespaces(call: OperationCall[NamespaceListQuery, None]) -> Answer:
     """Show a page of namespaces."""
     page = query.PageRequest(
         cursor_key=call.engine.secrets.cursor_key,
@@ -36,7 +36,7 @@ async def list_namespaces(call: Call[NamespaceListQuery, None]) -> Answer:
     return Answer(view.namespace_list(found))
 
 
-async def create_namespace(call: Call[NoQuery, NamespaceBody]) -> Answer:
+async def create_namespace(call: OperationCall[NoQuery, NamespaceBody]) -> Answer:
     """Create a namespace."""
     name = call.body.name
     if not name:
@@ -47,24 +47,24 @@ async def create_namespace(call: Call[NoQuery, NamespaceBody]) -> Answer:
     return Answer(view.NamespaceItem(name=made), HTTPStatus.CREATED)
 
 
-async def get_namespace(call: Call[NoQuery, None]) -> Answer:
+async def get_namespace(call: OperationCall[NoQuery, None]) -> Answer:
     """Show a namespace."""
     name = _name(call.path)
     check_namespace(call.principal, name)
     return Answer(view.namespace(await query.get_namespace(call.engine.store, name=name)))
 
 
-async def disable_namespace(call: Call[NoQuery, EmptyBody]) -> Answer:
+async def disable_namespace(call: OperationCall[NoQuery, EmptyBody]) -> Answer:
     """Let a namespace take no workers, no tasks and no polls."""
     return await _set(call, is_disabled=True)
 
 
-async def enable_namespace(call: Call[NoQuery, EmptyBody]) -> Answer:
+async def enable_namespace(call: OperationCall[NoQuery, EmptyBody]) -> Answer:
     """Let a disabled namespace go on."""
     return await _set(call, is_disabled=False)
 
 
-async def _set(call: Call[NoQuery, EmptyBody], *, is_disabled: bool) -> Answer:
+async def _set(call: OperationCall[NoQuery, EmptyBody], *, is_disabled: bool) -> Answer:
     command = c.SetNamespace(
         name=_name(call.path),
         is_disabled=is_disabled,

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from tenure.api.http import view
 from tenure.api.http.body import EmptyBody, QueueBody
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import QueueListQuery, Scoped
 from tenure.core.access.permission import Action
 from tenure.engine import command as c
@@ -18,7 +18,7 @@ from tenure.errors import InvalidArgument
 _QUEUE: Final = "/v1/queues/{queue}"
 
 
-async def list_queues(call: Call[QueueListQuery, None]) -> Answer:
+async def list_queues(call: OperationCall[QueueListQuery, None]) -> Answer:
     """Show a page of the queues of a namespace."""
     page = query.PageRequest(
         cursor_key=call.engine.secrets.cursor_key,
@@ -29,13 +29,15 @@ async def list_queues(call: Call[QueueListQuery, None]) -> Answer:
     return Answer(view.queue_list(found))
 
 
-async def get_queue(call: Call[Scoped, None]) -> Answer:
+async def get_queue(call: OperationCall[Scoped, None]) -> Answer:
     """Show a queue."""
     return await _shown(call)
 
 
 async def _shown(
-    call: Call[Scoped, None] | Call[Scoped, EmptyBody] | Call[Scoped, QueueBody],
+    call: OperationCall[Scoped, None]
+    | OperationCall[Scoped, EmptyBody]
+    | OperationCall[Scoped, QueueBody],
 ) -> Answer:
     found = await query.get_queue(
         call.engine.store,
@@ -45,17 +47,17 @@ async def _shown(
     return Answer(view.queue(found))
 
 
-async def pause_queue(call: Call[Scoped, EmptyBody]) -> Answer:
+async def pause_queue(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Hand out nothing more from a queue."""
     return await _set_paused(call, is_paused=True)
 
 
-async def resume_queue(call: Call[Scoped, EmptyBody]) -> Answer:
+async def resume_queue(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Let a queue go on."""
     return await _set_paused(call, is_paused=False)
 
 
-async def _set_paused(call: Call[Scoped, EmptyBody], *, is_paused: bool) -> Answer:
+async def _set_paused(call: OperationCall[Scoped, EmptyBody], *, is_paused: bool) -> Answer:
     command = c.SetQueue(
         namespace=call.namespace,
         name=call.path["queue"],
@@ -66,7 +68,7 @@ async def _set_paused(call: Call[Scoped, EmptyBody], *, is_paused: bool) -> Answ
     return await _shown(call)
 
 
-async def set_queue(call: Call[Scoped, QueueBody]) -> Answer:
+async def set_queue(call: OperationCall[Scoped, QueueBody]) -> Answer:
     """Set the brakes of a queue."""
     body = call.body
     if body.paused is UNSET and body.concurrency_max is UNSET:

@@ -18,9 +18,9 @@ from tenure.api.http.body import (
     EnqueueBody,
     TaskBody,
 )
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped, TaskListQuery, TaskQuery
-from tenure.api.http.route.task_watch import EventStream, wait_for_end
+from tenure.api.http.route.task_watch import TaskEventStream, wait_for_end
 from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
@@ -35,13 +35,13 @@ _TASK: Final = "/v1/tasks/{taskId}"
 _SOME_ID: Final = "019b0000-0000-7000-8000-000000000001"
 
 
-async def enqueue_task(call: Call[Scoped, EnqueueBody]) -> Answer:
+async def enqueue_task(call: OperationCall[Scoped, EnqueueBody]) -> Answer:
     """Take in one task."""
     (answer,) = await _enqueue(call, [call.body], is_resend=call.body.is_resend)
     return Answer(view.enqueued(answer), _created(is_new=answer.is_new))
 
 
-async def enqueue_batch(call: Call[Scoped, BatchBody]) -> Answer:
+async def enqueue_batch(call: OperationCall[Scoped, BatchBody]) -> Answer:
     """Take in many tasks, all or none."""
     if len(call.body.tasks) > BULK_ENQUEUE_MAX:
         message = f"tasks must be at most {BULK_ENQUEUE_MAX}"
@@ -55,7 +55,7 @@ async def enqueue_batch(call: Call[Scoped, BatchBody]) -> Answer:
 
 
 async def _enqueue(
-    call: Call[Scoped, EnqueueBody] | Call[Scoped, BatchBody],
+    call: OperationCall[Scoped, EnqueueBody] | OperationCall[Scoped, BatchBody],
     bodies: Sequence[TaskBody],
     *,
     is_resend: bool,
@@ -65,7 +65,7 @@ async def _enqueue(
         raise InvalidArgument(message, field="isResend")
     tasks = tuple(body.new_task(call.engine.clock.new_id()) for body in bodies)
     command = c.EnqueueTasks(namespace=call.namespace, tasks=tasks, is_resend=is_resend)
-    call.desk.allowance.enqueues.take(call.namespace, len(tasks))
+    call.context.allowance.enqueues.take(call.namespace, len(tasks))
     return cast("tuple[c.Enqueued, ...]", await call.engine.submit(command))
 
 
@@ -86,7 +86,7 @@ def _placed(error: TenureError, bodies: Sequence[TaskBody]) -> TenureError:
     return error
 
 
-async def list_tasks(call: Call[TaskListQuery, None]) -> Answer:
+async def list_tasks(call: OperationCall[TaskListQuery, None]) -> Answer:
     """Show a page of tasks."""
     asked = call.query
     where = TaskFilter(queue=asked.queue, type=asked.type, state=_state(asked.state))
@@ -112,14 +112,14 @@ def _state(name: str) -> TaskState | None:
     return _STATES.get(name)
 
 
-async def get_task(call: Call[TaskQuery, None]) -> Answer:
+async def get_task(call: OperationCall[TaskQuery, None]) -> Answer:
     """Show a task, at once or when it has ended."""
     key = (call.namespace, call.path["taskId"])
-    task = await wait_for_end(call.desk, key, wait_ms=call.query.whole_wait_ms())
+    task = await wait_for_end(call.context, key, wait_ms=call.query.whole_wait_ms())
     return Answer(view.task(task))
 
 
-async def list_attempts(call: Call[Scoped, None]) -> Answer:
+async def list_attempts(call: OperationCall[Scoped, None]) -> Answer:
     """Show the attempts of a task."""
     found = await query.list_attempts(
         call.engine.store,
@@ -129,21 +129,21 @@ async def list_attempts(call: Call[Scoped, None]) -> Answer:
     return Answer(view.AttemptListView(attempts=[view.attempt(each) for each in found]))
 
 
-async def watch_task(call: Call[Scoped, None]) -> EventStream:
+async def watch_task(call: OperationCall[Scoped, None]) -> TaskEventStream:
     """Show a task's changes as they happen, until it has ended."""
     key = (call.namespace, call.path["taskId"])
     task = await query.get_task(call.engine.store, namespace=key[0], task_id=key[1])
-    return EventStream(call.desk, call.caller, key, task)
+    return TaskEventStream(call.context, call.caller, key, task)
 
 
-async def cancel_task(call: Call[Scoped, CancelBody]) -> Answer:
+async def cancel_task(call: OperationCall[Scoped, CancelBody]) -> Answer:
     """Ask for a task to be cancelled."""
     task_id, reason = call.path["taskId"], call.body.reason
     command = c.CancelTask(namespace=call.namespace, task_id=task_id, reason=reason)
     return await _change(call, command)
 
 
-async def pause_task(call: Call[Scoped, EmptyBody]) -> Answer:
+async def pause_task(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Hold a task."""
     return await _change(
         call,
@@ -151,7 +151,7 @@ async def pause_task(call: Call[Scoped, EmptyBody]) -> Answer:
     )
 
 
-async def resume_task(call: Call[Scoped, EmptyBody]) -> Answer:
+async def resume_task(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Let a held task go on."""
     return await _change(
         call,
@@ -159,7 +159,7 @@ async def resume_task(call: Call[Scoped, EmptyBody]) -> Answer:
     )
 
 
-async def terminate_task(call: Call[Scoped, EmptyBody]) -> Answer:
+async def terminate_task(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """End a task without asking its worker."""
     return await _change(
         call,
@@ -167,14 +167,18 @@ async def terminate_task(call: Call[Scoped, EmptyBody]) -> Answer:
     )
 
 
-async def complete_task(call: Call[Scoped, CompleteBody]) -> Answer:
+async def complete_task(call: OperationCall[Scoped, CompleteBody]) -> Answer:
     """Complete a task that its worker has left to somebody else."""
     finish = call.body.finish(call.path["taskId"])
     return await _change(call, c.CompleteById(namespace=call.namespace, finish=finish))
 
 
 Change = c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask | c.CompleteById
-_Changing = Call[Scoped, CancelBody] | Call[Scoped, EmptyBody] | Call[Scoped, CompleteBody]
+_Changing = (
+    OperationCall[Scoped, CancelBody]
+    | OperationCall[Scoped, EmptyBody]
+    | OperationCall[Scoped, CompleteBody]
+)
 
 
 async def _change(call: _Changing, command: Change) -> Answer:
@@ -183,7 +187,7 @@ async def _change(call: _Changing, command: Change) -> Answer:
     return Answer(shown)
 
 
-async def retry_task(call: Call[Scoped, AgainBody]) -> Answer:
+async def retry_task(call: OperationCall[Scoped, AgainBody]) -> Answer:
     """Make a new task from a finished one."""
     new_id = call.body.new_task_id
     command = c.RetryTask(
@@ -191,7 +195,7 @@ async def retry_task(call: Call[Scoped, AgainBody]) -> Answer:
         task_id=call.path["taskId"],
         new_task_id=call.engine.clock.new_id() if new_id is UNSET else new_id,
     )
-    call.desk.allowance.enqueues.take(call.namespace)
+    call.context.allowance.enqueues.take(call.namespace)
     answer = cast("c.Enqueued", await call.engine.submit(command))
     return Answer(view.enqueued(answer), _created(is_new=answer.is_new))
 

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from tenure.api.http import view
 from tenure.api.http.edge.server_sent import ServerSentEvents
-from tenure.api.http.operation import Desk
+from tenure.api.http.operation import RequestContext
 from tenure.core.limits import STREAM_PING_MS, WATCH_READ_MS
 from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
@@ -31,9 +31,9 @@ _LINE_ENDS: Final = re.compile(rb"\r\n|\r|\n")
 class _End:
     """Hears once of the end of a task; the server's stop ends the wait too."""
 
-    def __init__(self, desk: Desk, key: TaskKey) -> None:
-        self._results = desk.engine.results
-        self._stopping = desk.readiness.stopping
+    def __init__(self, context: RequestContext, key: TaskKey) -> None:
+        self._results = context.engine.results
+        self._stopping = context.readiness.stopping
         self._key = key
         self._heard: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
@@ -69,14 +69,14 @@ class _End:
         return result
 
 
-async def wait_for_end(desk: Desk, key: TaskKey, *, wait_ms: int) -> Task:
+async def wait_for_end(context: RequestContext, key: TaskKey, *, wait_ms: int) -> Task:
     """Return a task when it has ended, or as it stands when the time is over."""
-    task = await _read(desk.engine, key)
+    task = await _read(context.engine, key)
     if not wait_ms or task.finished_at_ms is not None:
         return task
-    with desk.waits, desk.allowance.waits.place(key[0]), _End(desk, key) as end:
+    with context.waits, context.allowance.waits.place(key[0]), _End(context, key) as end:
         finished = await end.wait(wait_ms)
-    return finished or await _read(desk.engine, key)
+    return finished or await _read(context.engine, key)
 
 
 async def _read(engine: Engine, key: TaskKey) -> Task:
@@ -95,12 +95,12 @@ class Change(view.View, frozen=True):
     progress_message: str | UnsetType = UNSET
 
 
-class EventStream(ServerSentEvents):
+class TaskEventStream(ServerSentEvents):
     """Server-sent events about one task, from where it stands to its end."""
 
-    def __init__(self, desk: Desk, caller: str, key: TaskKey, task: Task) -> None:
+    def __init__(self, context: RequestContext, caller: str, key: TaskKey, task: Task) -> None:
         """Begin with a task that was just read."""
-        super().__init__(desk, caller)
+        super().__init__(context, caller)
         self._key = key
         self._task = task
 
@@ -108,8 +108,8 @@ class EventStream(ServerSentEvents):
         """Send each change, and the task at its end."""
         task, shown = self._task, None
         silent_ms = 0
-        with _End(self._desk, self._key) as end:
-            while not self._desk.readiness.stopping.is_set():
+        with _End(self._context, self._key) as end:
+            while not self._context.readiness.stopping.is_set():
                 if shown is None or _mark(task) != _mark(shown):
                     yield _change(task, shown)
                     shown, silent_ms = task, 0
@@ -122,7 +122,7 @@ class EventStream(ServerSentEvents):
                 # While the store is away nothing is shown; what it knows comes when it is back.
                 with suppress(Unavailable):
                     task = await end.wait(WATCH_READ_MS) or await _read(
-                        self._desk.engine, self._key
+                        self._context.engine, self._key
                     )
                 silent_ms += WATCH_READ_MS
         yield b": the server stops\n\n"

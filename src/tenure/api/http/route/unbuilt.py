@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from tenure.api.http.operation import Call, Operation
+from tenure.api.http.operation import Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
 from tenure.core.access.permission import Action
 from tenure.errors import Unimplemented
@@ -17,7 +17,7 @@ def unimplemented() -> Unimplemented:
     return Unimplemented("This server does not offer this path yet. Use a newer server.")
 
 
-async def refuse(call: Call[NoQuery, None]) -> Response:
+async def refuse(call: OperationCall[NoQuery, None]) -> Response:
     """Say that this server does not have it."""
     del call
     raise unimplemented()

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from tenure.api.http import view
 from tenure.api.http.body import DrainAllBody, DrainBody, EmptyBody
-from tenure.api.http.operation import Answer, Call, Operation
+from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped, WorkerListQuery
 from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
@@ -27,7 +27,7 @@ _HEALTHS: Final = {health.upper(): health for health in Health}
 _WORKER: Final = "/v1/workers/{workerId}"
 
 
-async def list_workers(call: Call[WorkerListQuery, None]) -> Answer:
+async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
     """Show a page of workers."""
     asked = call.query
     where = WorkerFilter(
@@ -71,7 +71,7 @@ def _labels(given: list[str]) -> dict[str, str]:
     return labels
 
 
-async def get_worker(call: Call[Scoped, None]) -> Answer:
+async def get_worker(call: OperationCall[Scoped, None]) -> Answer:
     """Show a worker, with its lease and what it holds."""
     found = await query.get_worker(
         call.engine.store,
@@ -82,7 +82,7 @@ async def get_worker(call: Call[Scoped, None]) -> Answer:
     return Answer(view.worker(found))
 
 
-async def drain_worker(call: Call[Scoped, DrainBody]) -> Answer:
+async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
     """Let a worker finish what it holds; the answer means that no later hand-out happens."""
     command = c.DrainWorker(
         namespace=call.namespace,
@@ -93,7 +93,7 @@ async def drain_worker(call: Call[Scoped, DrainBody]) -> Answer:
     return Answer(view.changed_worker(cast("Worker", await call.engine.submit(command))))
 
 
-async def evict_worker(call: Call[Scoped, EmptyBody]) -> Answer:
+async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Take a worker offline."""
     command = c.EvictWorker(
         namespace=call.namespace,
@@ -103,7 +103,7 @@ async def evict_worker(call: Call[Scoped, EmptyBody]) -> Answer:
     return Answer(view.changed_worker(cast("Worker", await call.engine.submit(command))))
 
 
-async def drain_workers(call: Call[Scoped, DrainAllBody]) -> Answer:
+async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:
     """Let all workers that match finish what they hold."""
     body = call.body
     drained = await bulk_drain.drain_matching(

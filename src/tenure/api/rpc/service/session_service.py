@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
 from tenure.api.rpc.boundary import Context, shutting_down
-from tenure.api.rpc.session.worker_session import Session
+from tenure.api.rpc.session.worker_session import WorkerSession
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument
 from tenure.v1 import session_service_pb2 as pb
@@ -21,7 +21,7 @@ class SessionService(session_service_pb2_grpc.SessionServiceServicer):
         """Speak for ``engine``, within ``allowance``."""
         self._engine = engine
         self._allowance = allowance
-        self._sessions: set[Session] = set()
+        self._sessions: set[WorkerSession] = set()
         self._is_closing = False
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class SessionService(session_service_pb2_grpc.SessionServiceServicer):
             raise InvalidArgument("The first frame must have the hello", field="hello")
         if self._is_closing:
             raise shutting_down("Open the session elsewhere.")
-        session = Session(self._engine, context, first.hello, self._allowance.beats)
+        session = WorkerSession(self._engine, context, first.hello, self._allowance.beats)
         self._sessions.add(session)
         try:
             with self._allowance.sessions.place(scope(first.hello.namespace_id)):

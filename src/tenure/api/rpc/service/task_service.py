@@ -12,8 +12,8 @@ from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
 from tenure.api.rpc.boundary import Context
 from tenure.api.rpc.outcome import Count
-from tenure.api.rpc.session.client_stream import Watch
-from tenure.api.rpc.session.stream_enqueue import Desk
+from tenure.api.rpc.session.client_stream import ClientStream
+from tenure.api.rpc.session.stream_enqueue import StreamEnqueue
 from tenure.api.rpc.view import task_view
 from tenure.core import check
 from tenure.core.access import task_token as task_tokens
@@ -40,9 +40,9 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         """Speak for ``engine``, within ``allowance``; ``count`` is for what streams bring."""
         self._engine = engine
         self._allowance = allowance
-        self._desk = Desk(self._enqueue, allowance.admission, count)
+        self._stream_enqueue = StreamEnqueue(self._enqueue, allowance.admission, count)
         self._specs = task_view.SpecReader()
-        self._watches: set[Watch] = set()
+        self._watches: set[ClientStream] = set()
 
     # -- For clients
 
@@ -249,7 +249,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         context: Context,
     ) -> None:
         """Send results of tasks as they end, and take enqueues, over one stream."""
-        watch = Watch(self._engine.results, self._desk, context)
+        watch = ClientStream(self._engine.results, self._stream_enqueue, context)
         self._watches.add(watch)
         try:
             await watch.serve(requests)

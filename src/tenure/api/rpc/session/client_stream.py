@@ -10,8 +10,8 @@ from typing import Final
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
 from tenure.api.rpc.boundary import Context, shutting_down
-from tenure.api.rpc.session.flush_delay import Lull
-from tenure.api.rpc.session.stream_enqueue import Desk, refused
+from tenure.api.rpc.session.flush_delay import FlushDelay
+from tenure.api.rpc.session.stream_enqueue import StreamEnqueue, refused
 from tenure.api.rpc.view import task_view
 from tenure.core.limits import FRAME_BYTES, STREAM_ENQUEUES_MAX, WATCHED_MAX
 from tenure.core.task.record import Task
@@ -23,13 +23,15 @@ from tenure.v1 import task_service_pb2 as pb
 _FRAME_ITEMS: Final = 500
 
 
-class Watch:
+class ClientStream:
     """Waits for tasks and writes their results in frames, in the order in which they end."""
 
-    def __init__(self, results: ResultWatch, desk: Desk, context: Context) -> None:
+    def __init__(
+        self, results: ResultWatch, stream_enqueue: StreamEnqueue, context: Context
+    ) -> None:
         """Start with no task."""
         self._results = results
-        self._desk = desk
+        self._stream_enqueue = stream_enqueue
         self._context = context
         self._namespace = ""
         self._waited: dict[str, Listener] = {}
@@ -38,7 +40,7 @@ class Watch:
         self._enqueue_places = asyncio.Semaphore(STREAM_ENQUEUES_MAX)
         self._answers: deque[pb.StreamedAnswer] = deque()
         self._wake = asyncio.Event()
-        self._lull = Lull(self._wake)
+        self._flush_delay = FlushDelay(self._wake)
         self._is_complete = False
         self._is_closing = False
 
@@ -88,7 +90,7 @@ class Watch:
         if self._is_closing:
             answer = refused(message, shutting_down("Enqueue elsewhere."))
         else:
-            answer = await self._desk.answer(self._namespace, message)
+            answer = await self._stream_enqueue.answer(self._namespace, message)
         if message.watch:
             for result in answer.response.results:
                 if not result.HasField("error"):
@@ -97,7 +99,7 @@ class Watch:
         self._enqueue_count -= 1
         if message.watch and self._is_waited(answer):
             # The result is what its client wants, and often it is only milliseconds away.
-            self._lull.begin()
+            self._flush_delay.begin()
         else:
             self._wake.set()
 
@@ -149,7 +151,7 @@ class Watch:
                 await self._wake.wait()
 
     def _frame(self) -> pb.WatchTasksResponse:
-        self._lull.end()
+        self._flush_delay.end()
         answers, self._answers = self._answers, deque()
         for _ in answers:
             # Not before: a client that does not read its answers asks for no more.

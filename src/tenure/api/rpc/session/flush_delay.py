@@ -7,7 +7,7 @@ import asyncio
 from tenure.core.limits import LULL_MS
 
 
-class Lull:
+class FlushDelay:
     """Wakes a writer a little later, unless it has written before.
 
     Each write costs both sides far more than what is in it: a system call, and a thread that is

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from tenure.api.rpc import error
-from tenure.api.rpc.session.flush_delay import Lull
+from tenure.api.rpc.session.flush_delay import FlushDelay
 from tenure.api.rpc.view import task_view
 from tenure.core.assignment import counted_bytes
 from tenure.core.limits import (
@@ -23,7 +23,7 @@ from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2
 
 
-class Outbox:
+class SessionOutbox:
     """Collects what a worker is to be told. Tasks, stops and cancels are bounded by its window.
 
     Payloads are bounded by ``room_bytes``, which counts what is not written yet, acknowledgements
@@ -44,7 +44,7 @@ class Outbox:
         self._drain: pb.Drain | None = None
         self._end: TenureError | None = None
         self._filled = asyncio.Event()
-        self._lull = Lull(self._filled)
+        self._flush_delay = FlushDelay(self._filled)
 
     @property
     def ack_count(self) -> int:
@@ -85,7 +85,7 @@ class Outbox:
         """Answer reports; the worker has gone on, and a few may wait for the next frame."""
         self._acks.extend(acks)
         if len(self._acks) <= LULL_ACKS_MAX:
-            self._lull.begin()
+            self._flush_delay.begin()
         else:
             self._filled.set()
 
@@ -120,7 +120,7 @@ class Outbox:
 
     def take_frame(self) -> tuple[pb.ServerFrame, bool]:
         """Return everything that fits one frame, and whether it is the last of the session."""
-        self._lull.end()
+        self._flush_delay.end()
         frame = pb.ServerFrame(acks=self._acks, lease=self._lease, drain=self._drain)
         self._acks, self._lease, self._drain = [], None, None
         if self._end is not None:

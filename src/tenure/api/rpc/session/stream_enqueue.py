@@ -20,7 +20,7 @@ Enqueue = Callable[[str, pb.EnqueueTasksRequest], Awaitable[pb.EnqueueTasksRespo
 _METHOD: Final = "EnqueueTasks"
 
 
-class Desk:
+class StreamEnqueue:
     """Asks who it is and whether there is room, and answers; a stream goes on after a refusal."""
 
     def __init__(self, enqueue: Enqueue, admission: Admission, count: Count) -> None:

@@ -19,7 +19,7 @@ from tenure.api.guard.rate_limit import RateLimit
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
 from tenure.api.rpc.boundary import Context, shutting_down
-from tenure.api.rpc.session.session_outbox import Outbox, refs
+from tenure.api.rpc.session.session_outbox import SessionOutbox, refs
 from tenure.api.rpc.view import task_view
 from tenure.core import check, limits
 from tenure.core.task.record import Task
@@ -37,7 +37,7 @@ log = structlog.get_logger("tenure.api")
 Item = TypeVar("Item", c.TaskRef, c.TaskBeat, c.Finish)
 
 
-class Session:
+class WorkerSession:
     """The sink of a worker's offer, and the stream that it is told through."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Session:
         self._worker_id = hello.worker_id
         self._session_no = 0
         self._slots = 0
-        self._outbox = Outbox(self._token if hello.wants_tokens else None)
+        self._outbox = SessionOutbox(self._token if hello.wants_tokens else None)
         self._is_open = True
         self._is_closing = False
         self._is_lost = False

@@ -12,7 +12,7 @@ from tenure.core.task import damage
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine import command as c
-from tenure.engine.read.explanation import Explanation
+from tenure.engine.read.explanation import TaskExplanation
 from tenure.engine.read.query import AttemptView
 from tenure.errors import InvalidArgument, Rejection
 from tenure.v1 import task_pb2, task_service_pb2
@@ -367,7 +367,7 @@ def result(task: Task) -> task_service_pb2.TaskResult:
     )
 
 
-def explanation(found: Explanation) -> task_service_pb2.ExplainTaskResponse:
+def explanation(found: TaskExplanation) -> task_service_pb2.ExplainTaskResponse:
     """Show why a task is not running."""
     return task_service_pb2.ExplainTaskResponse(
         explanation=found.text,

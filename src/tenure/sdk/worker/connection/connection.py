@@ -31,12 +31,12 @@ from tenure.errors import (
 )
 from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 from tenure.sdk.transport import refusal
-from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.event_loop import new_event_loop
 from tenure.sdk.worker.connection import method
-from tenure.sdk.worker.connection.drain import FLUSH_S, Drain
-from tenure.sdk.worker.connection.health_state import Vitals
-from tenure.sdk.worker.connection.inbox import Inbox
+from tenure.sdk.worker.connection.drain import FLUSH_S, WorkerDrain
+from tenure.sdk.worker.connection.health_state import HealthState
+from tenure.sdk.worker.connection.inbox import WorkerInbox
 from tenure.sdk.worker.connection.incarnation import (
     Incarnation,
     Setup,
@@ -47,8 +47,8 @@ from tenure.sdk.worker.connection.incarnation import (
 from tenure.sdk.worker.connection.outage import Outage
 from tenure.sdk.worker.connection.probe import Probe
 from tenure.sdk.worker.connection.task_race import forever, run_together
-from tenure.sdk.worker.connection.timed_event import Bell
-from tenure.sdk.worker.connection.worker_heartbeat import Heart, boot_time_s
+from tenure.sdk.worker.connection.timed_event import TimedEvent
+from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat, boot_time_s
 from tenure.sdk.worker.executor_protocol import Executor, Reporter
 from tenure.sdk.worker.mode.poll import PollMode
 from tenure.sdk.worker.mode.session import SessionMode
@@ -83,7 +83,7 @@ class Mode(Protocol):
         ...
 
 
-class Status(msgspec.Struct, frozen=True):
+class ConnectionStatus(msgspec.Struct, frozen=True):
     """How the worker stands, for its own process."""
 
     worker_id: str
@@ -99,13 +99,13 @@ _MODES: Final[dict[str, Callable[[Incarnation, Outage], Mode]]] = {
 }
 
 
-class Connection:
+class WorkerConnection:
     """One worker through all of its incarnations; its public methods may be called anywhere."""
 
     def __init__(
         self,
         setup: Setup,
-        link: Link,
+        channel: Channel,
         make_executor: Callable[[Reporter], Executor],
         *,
         health: tuple[str, int] | None = None,
@@ -114,14 +114,14 @@ class Connection:
     ) -> None:
         """Prepare; ``start`` makes the thread."""
         self._setup = setup
-        self._link = link
+        self._channel = channel
         self._make_executor = make_executor
         self._health = health
         self._clock = clock
         self._chance = chance or random.SystemRandom()
-        self._vitals = Vitals()
+        self._health_state = HealthState()
         self._outage = Outage()
-        self._drain: Drain | None = None
+        self._drain: WorkerDrain | None = None
         self._me: Incarnation | None = None
         self._executor: Executor | None = None
         self._settling: set[asyncio.Task[None]] = set()
@@ -159,21 +159,21 @@ class Connection:
         """End without a word to the server, as a process does that is killed: for tests."""
         self._ask(self._cancel)
 
-    def status(self) -> Status:
+    def status(self) -> ConnectionStatus:
         """Return how the worker stands."""
         me, executor = self._me, self._executor
         active_count = 0 if executor is None else executor.active_count
-        health = self._vitals.health
+        health = self._health_state.health
         if me is None:
             word = "starting" if self._drain is None else "offline"
-            return Status("", word, active_count, health, is_ready=False)
+            return ConnectionStatus("", word, active_count, health, is_ready=False)
         is_draining = me.is_draining or self._drain is not None
-        return Status(
+        return ConnectionStatus(
             me.worker_id,
             "draining" if is_draining else "online",
             active_count,
             health,
-            is_ready=not is_draining and not me.heart.is_fenced,
+            is_ready=not is_draining and not me.heartbeat.is_fenced,
         )
 
     def _ask(self, what: Callable[[], None]) -> None:
@@ -209,9 +209,9 @@ class Connection:
     async def _main(self) -> None:
         loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        inbox = Inbox(loop, self)
+        inbox = WorkerInbox(loop, self)
         executor = self._executor = self._make_executor(inbox)
-        self._bell = Bell()
+        self._changed = TimedEvent()
         with self._lock:
             self._loop = loop
             asked, self._asked = self._asked, []
@@ -226,9 +226,9 @@ class Connection:
             if self.probe is not None:
                 await self.probe.close()
             await executor.close()
-            await self._link.close()
+            await self._channel.close()
 
-    async def _live(self, executor: Executor, inbox: Inbox) -> None:
+    async def _live(self, executor: Executor, inbox: WorkerInbox) -> None:
         while self._drain is None:
             me = await self._register(executor)
             if me is None:
@@ -254,7 +254,7 @@ class Connection:
             if first_at_s is None:
                 first_at_s = self._clock()
             try:
-                answer = await self._link.ask(method.REGISTER, request, timeout_s=method.CALL_S)
+                answer = await self._channel.ask(method.REGISTER, request, timeout_s=method.CALL_S)
             except WorkerInactive:
                 # An earlier answer was lost, and the lease that it gave is over.
                 request.instance_key, first_at_s = self._new_key(), None
@@ -267,7 +267,7 @@ class Connection:
                     raise
                 if error.fields.get("reason") == refusal.UNREACHABLE:
                     first_at_s = None
-                await self._bell.wait(self._outage.pause_s(error))
+                await self._changed.wait(self._outage.pause_s(error))
             else:
                 self._outage.over()
                 self._was_registered = True
@@ -303,24 +303,24 @@ class Connection:
         sent_at_s: float,
         executor: Executor,
     ) -> Incarnation:
-        heart = Heart(self._clock, self._chance)
-        heart.begin(
+        heartbeat = WorkerHeartbeat(self._clock, self._chance)
+        heartbeat.begin(
             answer.token,
             lease_ms=answer.lease_duration.ToMilliseconds(),
             interval_ms=answer.heartbeat_interval_ms,
             sent_at_s=sent_at_s,
         )
         executor.worker_id = answer.worker_id
-        executor.is_fenced = lambda: heart.is_fenced
+        executor.is_fenced = lambda: heartbeat.is_fenced
         self._me = Incarnation(
-            answer.worker_id, self._setup, self._link, executor, heart, self._vitals
+            answer.worker_id, self._setup, self._channel, executor, heartbeat, self._health_state
         )
         self._me.registration = request
-        self._me.drain_bell = self._bell
+        self._me.drain_changed = self._changed
         log.info(
             "Registered as worker %s at %s for queue %s with %d slots.",
             answer.worker_id,
-            self._link.target,
+            self._channel.target,
             self._setup.queue,
             self._setup.max_concurrent,
         )
@@ -336,7 +336,7 @@ class Connection:
     async def _attend(self, me: Incarnation) -> None:
         """Wait for a drain and see it through; return when there is no hope of an orderly end."""
         while self._drain is None and not me.is_draining:
-            await self._bell.wait()
+            await self._changed.wait()
         if self._drain is None:
             log.info("The server drains worker %s.", me.worker_id)
             deadline_at_s = me.drain_deadline_at_s
@@ -348,21 +348,23 @@ class Connection:
             lambda: self._see_through(me, drain),
         )
 
-    async def _see_through(self, me: Incarnation, drain: Drain) -> None:
+    async def _see_through(self, me: Incarnation, drain: WorkerDrain) -> None:
         while not self._advance(me, drain):
-            await self._bell.wait(ATTEND_S)
+            await self._changed.wait(ATTEND_S)
 
-    def _advance(self, me: Incarnation, drain: Drain) -> bool:
+    def _advance(self, me: Incarnation, drain: WorkerDrain) -> bool:
         """Do what is due in a drain; tell whether there is no hope of an orderly end."""
         now_s = self._clock()
         if me.drain_deadline_at_s is not None:
             drain.shorten(me.drain_deadline_at_s)
         if drain.is_due(now_s, is_known=me.is_draining or not me.is_connected):
             drain.is_handed_back = True
-            log.info("Worker %s hands back what it holds (%d).", me.worker_id, len(me.ledger))
+            log.info(
+                "Worker %s hands back what it holds (%d).", me.worker_id, len(me.held_attempts)
+            )
             me.hand_back()
         # What has ended cannot be reported to a server that refuses the key; what runs may end.
-        held_count = me.active_count if me.is_denied else len(me.ledger)
+        held_count = me.active_count if me.is_denied else len(me.held_attempts)
         return drain.is_hopeless(
             now_s,
             held_count=held_count,
@@ -370,7 +372,7 @@ class Connection:
             is_denied=me.is_denied,
         )
 
-    async def _ask_for_drain(self, me: Incarnation, drain: Drain) -> None:
+    async def _ask_for_drain(self, me: Incarnation, drain: WorkerDrain) -> None:
         if not me.is_draining:
             left_s = drain.deadline_at_s - self._clock()
             try:
@@ -380,7 +382,7 @@ class Connection:
                 log.debug("The drain was refused: %s", error)
             except (Unauthenticated, PermissionDenied):
                 me.is_denied = True
-                self._bell.ring()
+                self._changed.notify()
             else:
                 me.begin_drain()
         await forever()
@@ -390,12 +392,12 @@ class Connection:
         if deadline_s is None:
             deadline_s = self._setup.drain_deadline_ms / 1_000
         if self._drain is None:
-            self._drain = Drain(now_s, deadline_s)
-            held_count = 0 if self._me is None else len(self._me.ledger)
+            self._drain = WorkerDrain(now_s, deadline_s)
+            held_count = 0 if self._me is None else len(self._me.held_attempts)
             log.info("Draining: %d task(s) have %.0f s to end.", held_count, deadline_s)
         else:
             self._drain.shorten(now_s + deadline_s)
-        self._bell.ring()
+        self._changed.notify()
 
     # -- Ends
 
@@ -423,11 +425,11 @@ class Connection:
         except (TenureError, TimeoutError) as error:
             is_refused = isinstance(error, TenureError) and is_denied(error)
             why = "its API key is refused" if is_refused else "no server answers"
-            if me.ledger:
+            if me.held_attempts:
                 # Somebody has to know that these are lost.
                 message = (
-                    f"{len(me.ledger)} finished task(s) could not be reported before the drain "
-                    f"ended: {why}. They are run again when the lease is over."
+                    f"{len(me.held_attempts)} finished task(s) could not be reported before the "
+                    f"drain ended: {why}. They are run again when the lease is over."
                 )
                 if is_refused:
                     raise Unauthenticated(message) from error
@@ -471,25 +473,25 @@ class Connection:
     def take_finish(self, finish: task_pb2.TaskFinish) -> None:
         """Keep the end of an attempt."""
         if self._me is not None:
-            self._me.ledger.finish(finish)
+            self._me.held_attempts.finish(finish)
 
     def take_beat(self, beat: task_pb2.TaskBeat) -> None:
         """Keep the heartbeat of an attempt."""
-        if self._me is not None and not self._me.ledger.beat(beat, self._clock()):
+        if self._me is not None and not self._me.held_attempts.beat(beat, self._clock()):
             log.warning("A heartbeat of task %s is too large and was not sent.", beat.task_id)
 
     def take_stuck(self, count: int) -> None:
         """Note how many abandoned threads there are."""
-        self._vitals.stuck_count = count
+        self._health_state.stuck_count = count
 
     def take_lag(self, milliseconds: int) -> None:
         """Note how far the user's loop is behind."""
-        self._vitals.set_lag(milliseconds)
+        self._health_state.set_lag(milliseconds)
 
     def look_up(self) -> None:
         """Let the writer see what has come."""
         if self._me is not None:
-            self._me.bell.ring()
+            self._me.changed.notify()
 
 
 async def _settle(me: Incarnation) -> None:

@@ -10,7 +10,7 @@ FLUSH_S: Final = 10.0
 NOTICE_S: Final = 1.0
 
 
-class Drain:
+class WorkerDrain:
     """One drain, from the request to its end; pure, the caller has the clock."""
 
     def __init__(self, asked_at_s: float, deadline_s: float) -> None:

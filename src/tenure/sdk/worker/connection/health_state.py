@@ -8,7 +8,7 @@ from __future__ import annotations
 from tenure.core.limits import LOOP_LAG_BLOCKED_MS
 
 
-class Vitals:
+class HealthState:
     """The lag of the user's event loop, and abandoned threads."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ _RELEASED: Final = task_pb2.FINISH_KIND_RELEASED
 _CANCELLED: Final = task_pb2.FINISH_KIND_CANCELLED
 
 
-class Held(msgspec.Struct, eq=False):
+class HeldAttempt(msgspec.Struct, eq=False):
     """One attempt that this worker has."""
 
     ref: Ref
@@ -67,21 +67,21 @@ class Reports(NamedTuple):
     finished: list[task_pb2.TaskFinish]
 
 
-class Ledger:
+class HeldAttempts:
     """All attempts of one incarnation."""
 
     def __init__(self) -> None:
-        self._held: dict[Ref, Held] = {}
-        self._waiting: dict[Ref, Held] = {}
+        self._held: dict[Ref, HeldAttempt] = {}
+        self._waiting: dict[Ref, HeldAttempt] = {}
         # Started attempts in the order of their start, to be confirmed when they are old enough.
-        self._young: deque[Held] = deque()
+        self._young: deque[HeldAttempt] = deque()
         self._confirm: dict[Ref, None] = {}
         self._beats: dict[Ref, task_pb2.TaskBeat] = {}
         # Sent; a worker heartbeat that was sent later and is answered says that they arrived.
         self._sent_beats: dict[Ref, task_pb2.TaskBeat] = {}
         self._passed_beats: dict[Ref, task_pb2.TaskBeat] = {}
-        self._unsent: deque[Held] = deque()
-        self._again: deque[tuple[float, Held]] = deque()
+        self._unsent: deque[HeldAttempt] = deque()
+        self._again: deque[tuple[float, HeldAttempt]] = deque()
         self._unbound: dict[Ref, None] = {}
         self.exclusives = Exclusives()
         self.completed_total = 0
@@ -106,42 +106,42 @@ class Ledger:
         ref = (task.task_id, task.attempt)
         if ref in self._held:
             return False
-        held = self._held[ref] = Held(ref, task, now_s, now_s + CONFIRM_AFTER_S)
+        held = self._held[ref] = HeldAttempt(ref, task, now_s, now_s + CONFIRM_AFTER_S)
         self._young.append(held)
         return True
 
-    def deliver(self, task: task_pb2.AssignedTask, now_s: float) -> Held | None:
+    def deliver(self, task: task_pb2.AssignedTask, now_s: float) -> HeldAttempt | None:
         """Hold an attempt that does not run yet; None if it is held already."""
         ref = (task.task_id, task.attempt)
         if ref in self._held:
             return None
-        held = self._held[ref] = Held(ref, task, now_s)
+        held = self._held[ref] = HeldAttempt(ref, task, now_s)
         return held
 
-    def wait(self, held: Held) -> None:
+    def wait(self, held: HeldAttempt) -> None:
         """Let an attempt wait until the lease is certain again."""
         self._waiting[held.ref] = held
 
-    def take_waiting(self) -> list[Held]:
+    def take_waiting(self) -> list[HeldAttempt]:
         """Take out what waits to be started."""
         waiting, self._waiting = list(self._waiting.values()), {}
         return waiting
 
-    def start(self, held: Held, now_s: float) -> task_pb2.AssignedTask:
+    def start(self, held: HeldAttempt, now_s: float) -> task_pb2.AssignedTask:
         """Note that an attempt runs from now on."""
         assert held.task is not None
         held.confirm_at_s = now_s + CONFIRM_AFTER_S
         self._young.append(held)
         return held.task
 
-    def ask(self, held: Held) -> None:
+    def ask(self, held: HeldAttempt) -> None:
         """Ask the server whether an exclusive attempt may start."""
         assert held.task is not None
         held.is_confirmed = True
         self.exclusives.ask(held.ref, held.task)
         self._confirm[held.ref] = None
 
-    def accept(self, ref: Ref, now_s: float) -> Held | None:
+    def accept(self, ref: Ref, now_s: float) -> HeldAttempt | None:
         """Take the word that an exclusive attempt may start; None if that is too late."""
         held = self._held.get(ref)
         if held is None or not self.exclusives.is_asked(ref):
@@ -151,7 +151,7 @@ class Ledger:
             return None
         return held
 
-    def take_asked(self) -> list[Held]:
+    def take_asked(self) -> list[HeldAttempt]:
         """Take out what waits for the word of a server that will not give it."""
         asked = self.exclusives.asked()
         for ref in asked:
@@ -369,7 +369,7 @@ class Ledger:
             if not held.is_over:
                 self._repeat(held)
 
-    def _repeat(self, held: Held) -> None:
+    def _repeat(self, held: HeldAttempt) -> None:
         """Say again what the server could not take."""
         beat, held.beat_again = held.beat_again, None
         if beat is not None:
@@ -414,7 +414,7 @@ class Ledger:
             taken.append(finish)
         return taken
 
-    def _replace(self, held: Held, code: str, message: str) -> None:
+    def _replace(self, held: HeldAttempt, code: str, message: str) -> None:
         """Let an attempt fail whose own end the server does not take as it is."""
         assert held.finish is not None
         if held.finish.kind == _SUCCEEDED:
@@ -426,7 +426,7 @@ class Ledger:
         held.finish.error.CopyFrom(make_error(text, code, ErrorCategory.DATA_QUALITY))
         held.size = held.finish.ByteSize()
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, held: HeldAttempt) -> None:
         held.is_over = True
         ref = held.ref
         del self._held[ref]
@@ -454,7 +454,7 @@ def _pause_s(error: ErrorDetail) -> float:
     return max(AGAIN_S, error.retry_after_ms / 1_000)
 
 
-def _why(held: Held, now_s: float) -> StopReason:
+def _why(held: HeldAttempt, now_s: float) -> StopReason:
     """Return why the server has ended an attempt, as far as the worker can know."""
     assert held.task is not None
     took_ms = 1_000 * (now_s - held.delivered_at_s)

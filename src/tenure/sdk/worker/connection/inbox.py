@@ -10,7 +10,7 @@ from typing import Protocol
 from tenure.v1 import task_pb2
 
 
-class Reader(Protocol):
+class InboxReader(Protocol):
     """Who takes the reports, on the connection's loop."""
 
     def take_finish(self, finish: task_pb2.TaskFinish) -> None:
@@ -34,13 +34,13 @@ class Reader(Protocol):
         ...
 
 
-Put = Callable[[Reader], None]
+Put = Callable[[InboxReader], None]
 
 
-class Inbox:
+class WorkerInbox:
     """The ``Reporter`` of execution: a queue, and one wake-up of the loop for all that is in it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, reader: Reader) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, reader: InboxReader) -> None:
         """Deliver to ``reader`` on ``loop``."""
         self._loop = loop
         self._reader = reader

@@ -20,12 +20,12 @@ from tenure.errors import (
 )
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.transport import refusal
-from tenure.sdk.transport.channel import Backoff, Link, Method
+from tenure.sdk.transport.channel import Backoff, Channel, Method
 from tenure.sdk.worker.connection import method
-from tenure.sdk.worker.connection.health_state import Vitals
-from tenure.sdk.worker.connection.held_attempts import Held, Ledger, Ref, Reports
-from tenure.sdk.worker.connection.timed_event import Bell
-from tenure.sdk.worker.connection.worker_heartbeat import Heart
+from tenure.sdk.worker.connection.health_state import HealthState
+from tenure.sdk.worker.connection.held_attempts import HeldAttempt, HeldAttempts, Ref, Reports
+from tenure.sdk.worker.connection.timed_event import TimedEvent
+from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
 from tenure.sdk.worker.executor_protocol import Executor
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as task_pb
@@ -68,29 +68,29 @@ class Incarnation:
         self,
         worker_id: str,
         setup: Setup,
-        link: Link,
+        channel: Channel,
         executor: Executor,
-        heart: Heart,
-        vitals: Vitals,
+        heartbeat: WorkerHeartbeat,
+        health_state: HealthState,
     ) -> None:
         self.worker_id = worker_id
         # What it was registered with, to do so again with another API key.
         self.registration = workflow_pb.RegisterWorkerRequest()
         self.setup = setup
-        self.link = link
-        self.heart = heart
-        self.vitals = vitals
-        self.ledger = Ledger()
-        self.bell = Bell()
-        self.clock = heart.clock
+        self.channel = channel
+        self.heartbeat = heartbeat
+        self.health_state = health_state
+        self.held_attempts = HeldAttempts()
+        self.changed = TimedEvent()
+        self.clock = heartbeat.clock
         # The server knows that it drains: whatever is delivered from now on goes back.
         self.is_draining = False
         self.drain_deadline_at_s: float | None = None
-        self.drain_bell = Bell()
+        self.drain_changed = TimedEvent()
         self.is_connected = False
         # The server answers whether an exclusive attempt may start. One in poll mode always does.
         self.holds_exclusive = True
-        self._watch_bell = Bell()
+        self._watch_bell = TimedEvent()
         # The server has refused its API key since a drain was asked for.
         self.is_denied = False
         self._executor = executor
@@ -110,70 +110,70 @@ class Incarnation:
         back everything waits as well: released at once, it would come back at once.
         """
         now_s = self.clock()
-        ledger = self.ledger
-        if not (self.heart.is_fenced or self.is_draining or self._is_handed_back):
+        held_attempts = self.held_attempts
+        if not (self.heartbeat.is_fenced or self.is_draining or self._is_handed_back):
             exclusive_types = self._executor.exclusive_types
             for task in tasks:
                 if exclusive_types and task.type in exclusive_types:
                     self._deliver_exclusive(task, now_s)
-                elif ledger.begin(task, now_s):
+                elif held_attempts.begin(task, now_s):
                     self._start(task)
         else:
             self._keep(tasks, now_s)
         # Whoever waits for news does not know yet when these are to be confirmed.
-        if self.is_draining or ledger.next_at_s() < self._wakes_at_s:
-            self.bell.ring()
+        if self.is_draining or held_attempts.next_at_s() < self._wakes_at_s:
+            self.changed.notify()
 
     async def wait_for_news(self, seconds: float = math.inf) -> None:
         """Wait until there is something to say, or for so long."""
-        self._wakes_at_s = min(self.clock() + seconds, self.ledger.next_at_s())
-        await self.bell.wait(self._wakes_at_s - self.clock())
+        self._wakes_at_s = min(self.clock() + seconds, self.held_attempts.next_at_s())
+        await self.changed.wait(self._wakes_at_s - self.clock())
         self._wakes_at_s = -math.inf
 
     def _keep(self, tasks: Iterable[task_pb2.AssignedTask], now_s: float) -> None:
         for task in tasks:
-            held = self.ledger.deliver(task, now_s)
+            held = self.held_attempts.deliver(task, now_s)
             if held is None:
                 continue
             if self.is_draining:
-                self.ledger.release(held.ref)
+                self.held_attempts.release(held.ref)
             else:
-                self.ledger.wait(held)
+                self.held_attempts.wait(held)
 
     def _deliver_exclusive(self, task: task_pb2.AssignedTask, now_s: float) -> None:
-        held = self.ledger.deliver(task, now_s)
+        held = self.held_attempts.deliver(task, now_s)
         if held is not None:
             self._ask(held)
 
-    def _ask(self, held: Held) -> None:
+    def _ask(self, held: HeldAttempt) -> None:
         """Start an exclusive attempt when the server knows that it is one."""
         if self.holds_exclusive:
-            self.ledger.ask(held)
-            self.bell.ring()
+            self.held_attempts.ask(held)
+            self.changed.notify()
         else:
             self._warn_of_old_server()
-            self._start(self.ledger.start(held, self.clock()))
+            self._start(self.held_attempts.start(held, self.clock()))
 
     def start_asked(self) -> None:
         """Start what waits for the word of a server that will not give it."""
-        for held in self.ledger.take_asked():
+        for held in self.held_attempts.take_asked():
             self._ask(held)
 
     def accepted(self, ref: Ref, *, is_exclusive: bool) -> None:
         """Start an exclusive attempt of which the server knows now."""
         now_s = self.clock()
-        held = self.ledger.accept(ref, now_s)
-        self.bell.ring()
+        held = self.held_attempts.accept(ref, now_s)
+        self.changed.notify()
         if held is None:
             return
         if not is_exclusive:
             self._warn_of_old_server()
-        if self.heart.is_fenced or self._is_handed_back:
-            self.ledger.exclusives.drop(ref)
-            self.ledger.wait(held)
+        if self.heartbeat.is_fenced or self._is_handed_back:
+            self.held_attempts.exclusives.drop(ref)
+            self.held_attempts.wait(held)
             return
-        self._start(self.ledger.start(held, now_s))
-        self._watch_bell.ring()
+        self._start(self.held_attempts.start(held, now_s))
+        self._watch_bell.notify()
 
     def _warn_of_old_server(self) -> None:
         if not self._has_warned:
@@ -181,7 +181,7 @@ class Incarnation:
             log.warning(
                 "The server at %s does not know exclusive activities: cut off from it, this worker "
                 "may run one for some seconds beside another worker. Update the server.",
-                self.link.target,
+                self.channel.target,
             )
 
     def _start(self, task: task_pb2.AssignedTask) -> None:
@@ -190,23 +190,23 @@ class Incarnation:
         except Exception:
             # Execution reports every failure of a task; this is one of our own.
             log.exception("Task %s could not be started and is handed back.", task.task_id)
-            self.ledger.release((task.task_id, task.attempt))
-            self.bell.ring()
+            self.held_attempts.release((task.task_id, task.attempt))
+            self.changed.notify()
 
     def cancel(self, refs: Iterable[Ref]) -> None:
         """Cancel attempts as a user asked."""
         for ref in refs:
-            if self.ledger.cancel(ref):
+            if self.held_attempts.cancel(ref):
                 self._executor.stop(*ref, StopReason.CANCELLED)
-        self.bell.ring()
+        self.changed.notify()
 
     def stop(self, refs: Iterable[task_pb2.TaskRef]) -> None:
         """Stop attempts that are not this worker's any more."""
         now_s = self.clock()
         for each in refs:
             ref = (each.task_id, each.attempt)
-            self._stop(ref, self.ledger.stop(ref, now_s))
-        self.bell.ring()
+            self._stop(ref, self.held_attempts.stop(ref, now_s))
+        self.changed.notify()
 
     def _stop(self, ref: Ref, reason: StopReason | None) -> None:
         if reason is not None:
@@ -217,13 +217,13 @@ class Incarnation:
     def answered(self, ref: Ref, error: ErrorDetail | None) -> None:
         """Take the answer to the end of an attempt."""
         if error is None:
-            self.ledger.acknowledge(ref)
+            self.held_attempts.acknowledge(ref)
         else:
-            self.ledger.answered(ref, error, self.clock())
+            self.held_attempts.answered(ref, error, self.clock())
 
     def refused(self, ref: Ref, error: ErrorDetail) -> None:
         """Take the refusal of a confirmation or a heartbeat."""
-        reason = self.ledger.refused(ref, error, self.clock())
+        reason = self.held_attempts.refused(ref, error, self.clock())
         self._stop(ref, reason)
         if reason is None and error.code in {"invalid_argument", "payload_too_large"}:
             log.warning("A heartbeat of task %s was refused: %s", ref[0], error.message)
@@ -237,22 +237,22 @@ class Incarnation:
             log.info("Worker %s has renewed its lease and goes on.", self.worker_id)
         if not self._is_handed_back:
             now_s = self.clock()
-            for held in self.ledger.take_waiting():
+            for held in self.held_attempts.take_waiting():
                 if held.task is not None and held.task.type in self._executor.exclusive_types:
                     self._ask(held)
                 else:
-                    self._start(self.ledger.start(held, now_s))
+                    self._start(self.held_attempts.start(held, now_s))
 
     async def watch(self) -> None:
         """Look at the lease: as soon as it may be over, nothing that is exclusive goes on."""
         while True:
             await self._watch_bell.wait(self._watch_again_in_s())
             self._count_leftovers()
-            for ref in self.ledger.exclusives.overdue(self.clock()):
-                self.ledger.exclusives.drop(ref)
+            for ref in self.held_attempts.exclusives.overdue(self.clock()):
+                self.held_attempts.exclusives.drop(ref)
                 log.warning("Exclusive task %s is out of time and is stopped.", ref[0])
                 self._executor.time_out(*ref)
-            if self.heart.is_fenced and not self._is_fenced:
+            if self.heartbeat.is_fenced and not self._is_fenced:
                 self._is_fenced = True
                 log.warning(
                     "Worker %s has heard from no server for so long that its lease may be over: "
@@ -267,8 +267,8 @@ class Incarnation:
         return self._executor.exclusive_count
 
     def _watch_again_in_s(self) -> float:
-        in_s = self.heart.fenced_in_s or WATCH_S
-        exclusives = self.ledger.exclusives
+        in_s = self.heartbeat.fenced_in_s or WATCH_S
+        exclusives = self.held_attempts.exclusives
         if exclusives.is_any_running:
             in_s = min(in_s, exclusives.fence_at_s() - self.clock(), WATCH_EXCLUSIVE_S)
         return min(WATCH_S, max(in_s, _LEAST_S))
@@ -280,14 +280,14 @@ class Incarnation:
 
     def _count_leftovers(self) -> None:
         if self._leftover_count:
-            others = max(0, self._executor.active_count - len(self.ledger))
+            others = max(0, self._executor.active_count - len(self.held_attempts))
             self._leftover_count = min(self._leftover_count, others)
-            self.bell.ring()
+            self.changed.notify()
 
     @property
     def window(self) -> int:
         """How many attempts it can hold: a slot that an earlier one still takes is none."""
-        taken = max(self.vitals.stuck_count, self._leftover_count)
+        taken = max(self.health_state.stuck_count, self._leftover_count)
         return max(0, self.setup.max_concurrent - taken)
 
     # -- Calls
@@ -297,10 +297,10 @@ class Incarnation:
     ) -> Response:
         """Call once; with a new API key the worker makes itself known before."""
         try:
-            return await self.link.ask(which, request, timeout_s=timeout_s)
+            return await self.channel.ask(which, request, timeout_s=timeout_s)
         except WorkerInactive as over:
             await self.register_again(over)
-        return await self.link.ask(which, request, timeout_s=timeout_s)
+        return await self.channel.ask(which, request, timeout_s=timeout_s)
 
     async def register_again(self, over: WorkerInactive | None = None) -> None:
         """Let the worker belong to the present API key; what it holds goes on.
@@ -309,7 +309,7 @@ class Incarnation:
         """
         if over is not None and reason_of(over) != OTHER_KEY:
             raise over
-        await self.link.ask(method.REGISTER, self.registration, timeout_s=method.CALL_S)
+        await self.channel.ask(method.REGISTER, self.registration, timeout_s=method.CALL_S)
         log.info("Worker %s is registered with a new API key.", self.worker_id)
 
     # -- The end
@@ -320,25 +320,25 @@ class Incarnation:
             self.drain_deadline_at_s = self.clock() + deadline_in_s
         if not self.is_draining:
             self.is_draining = True
-            self.ledger.hand_back_waiting()
-            self.bell.ring()
-        self.drain_bell.ring()
+            self.held_attempts.hand_back_waiting()
+            self.changed.notify()
+        self.drain_changed.notify()
 
     @property
     def is_drained(self) -> bool:
         """Tell whether a drain has nothing left to wait for."""
-        return self.is_draining and not self.ledger
+        return self.is_draining and not self.held_attempts
 
     def hand_back(self) -> None:
         """Hand back everything that has not ended."""
         self._is_handed_back = True
-        self.ledger.hand_back_waiting()
+        self.held_attempts.hand_back_waiting()
         self._executor.hand_back()
-        self.bell.ring()
+        self.changed.notify()
 
     def abandon(self) -> None:
         """The incarnation is over: what has not ended is stopped, the rest may still count."""
-        for ref in self.ledger.abandon():
+        for ref in self.held_attempts.abandon():
             self._executor.stop(*ref, StopReason.LOST_LEASE)
 
     async def deregister(self, *, drain_ms: int = 0) -> None:
@@ -362,16 +362,16 @@ class Incarnation:
     async def settle(self) -> None:
         """Report the ends that nobody has acknowledged, until all are answered."""
         backoff = Backoff()
-        self.ledger.send_again()
-        while self.ledger:
-            reports = self.ledger.take(self.clock())
+        self.held_attempts.send_again()
+        while self.held_attempts:
+            reports = self.held_attempts.take(self.clock())
             if reports is None:
                 await self.wait_for_news()
                 continue
             try:
                 await self.report(reports)
             except TenureError as error:
-                self.ledger.restart(reports)
+                self.held_attempts.restart(reports)
                 if not is_passing(error):
                     raise
                 await asyncio.sleep(backoff.next_s(error))
@@ -404,7 +404,7 @@ class Incarnation:
         )
         answer = await self.ask(method.HEARTBEAT_TASKS, request, timeout_s=method.CALL_S)
         self._take_results(
-            items, answer.results, lambda ref, _: self.ledger.exclusives.beat_accepted(ref)
+            items, answer.results, lambda ref, _: self.held_attempts.exclusives.beat_accepted(ref)
         )
 
     def _take_results(

@@ -1,4 +1,4 @@
-"""A bell for the few coroutines that wait for news, with a time at which they stop waiting."""
+"""An event for the few coroutines that wait for news, with a time at which they stop waiting."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import asyncio
 import math
 
 
-class Bell:
-    """Wakes everybody who waits. A ring that nobody hears is kept for the next who waits."""
+class TimedEvent:
+    """Wakes everybody who waits. An event that nobody waits for is kept for the next who waits."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
-        self._is_rung = False
+        self._is_set = False
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Let whoever waits look up."""
-        self._is_rung = True
+        self._is_set = True
         for each in self._waiting:
             if not each.done():
                 each.set_result(None)
 
     async def wait(self, seconds: float = math.inf) -> None:
-        """Wait for the next ring, or for so long."""
-        if self._is_rung or seconds <= 0:
-            self._is_rung = False
+        """Wait for the next event, or for so long."""
+        if self._is_set or seconds <= 0:
+            self._is_set = False
             return
         loop = asyncio.get_running_loop()
-        rung = loop.create_future()
-        self._waiting.add(rung)
-        timer = None if seconds == math.inf else loop.call_later(seconds, _wake, rung)
+        awaited = loop.create_future()
+        self._waiting.add(awaited)
+        timer = None if seconds == math.inf else loop.call_later(seconds, _wake, awaited)
         try:
-            await rung
+            await awaited
         finally:
-            self._waiting.discard(rung)
-            self._is_rung = False
+            self._waiting.discard(awaited)
+            self._is_set = False
             if timer is not None:
                 timer.cancel()
 
 
-def _wake(rung: asyncio.Future[None]) -> None:
-    if not rung.done():
-        rung.set_result(None)
+def _wake(awaited: asyncio.Future[None]) -> None:
+    if not awaited.done():
+        awaited.set_result(None)

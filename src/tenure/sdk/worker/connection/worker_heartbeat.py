@@ -26,7 +26,7 @@ def boot_time_s() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-class Heart:
+class WorkerHeartbeat:
     """Token, interval and lease; one heartbeat is in flight at a time.
 
     The lease is counted from the moment in which the last accepted heartbeat was *sent*: the server

@@ -31,8 +31,8 @@ from tenure.sdk.worker.execution import attempt, sync_call
 from tenure.sdk.worker.execution.attempt import BadSetupError, Ending
 from tenure.sdk.worker.execution.frame import (
     STOP,
-    Beat,
     Boot,
+    ChildBeat,
     Done,
     Frames,
     Order,
@@ -54,7 +54,7 @@ _OOM_SCORE: Final = "300"
 class ChildExecution(ActivityContext):
     """An attempt in this process. ``Stopped`` is raised by the handler of a signal."""
 
-    def __init__(self, host: Host, run: Run, activity: Activity[..., Any]) -> None:
+    def __init__(self, host: ChildHost, run: Run, activity: Activity[..., Any]) -> None:
         """Prepare what the worker has sent."""
         self.task = task_pb2.AssignedTask.FromString(run.task)
         super().__init__(None, Converter(), attempt.details_of(self.task))
@@ -76,7 +76,7 @@ class ChildExecution(ActivityContext):
         check_beat(details, percent, message)
         # An exception in the middle of a frame would break all that follow.
         with self.shield():
-            self._host.beat(Beat(details, percent, message))
+            self._host.beat(ChildBeat(details, percent, message))
 
     @contextlib.contextmanager
     def shield(self) -> Generator[None]:
@@ -108,7 +108,7 @@ class ChildExecution(ActivityContext):
             raise Stopped
 
 
-class Host:
+class ChildHost:
     """The process itself: what it was told, and what it says."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -118,7 +118,7 @@ class Host:
         self._activities: dict[tuple[str, str], Activity[..., Any]] = {}
         self._current: tuple[int, ChildExecution] | None = None
         self._stop: tuple[int, StopReason] | None = None
-        self._waiting: Beat | None = None
+        self._waiting: ChildBeat | None = None
         self._beat_at_s = 0.0
 
     # In the main thread.
@@ -153,12 +153,12 @@ class Host:
             self._beat_at_s = 0.0
             write(self._connection, Done(None if ending is None else ending.SerializeToString()))
 
-    def beat(self, beat: Beat) -> None:
+    def beat(self, beat: ChildBeat) -> None:
         """Send a heartbeat, or keep the newest if the last one was sent just now."""
         with self._lock:
             last = self._waiting
             if last is not None:
-                beat = Beat(
+                beat = ChildBeat(
                     last.details if beat.details is None else beat.details,
                     last.percent if beat.percent is None else beat.percent,
                     last.message if beat.message is None else beat.message,
@@ -215,7 +215,7 @@ def serve(connection: socket.socket, pipe: int) -> None:
     """Run what arrives until the worker closes the connection."""
     frames = Frames(connection)
     orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
-    host = Host(connection)
+    host = ChildHost(connection)
     host.listen_to_signals()
     threading.Thread(target=host.listen, args=(pipe,), name="tenure-stops", daemon=True).start()
     while (order := frames.read(orders)) is not None:

@@ -19,7 +19,7 @@ from tenure.sdk.activity.definition import Activity
 from tenure.sdk.payload import Converter
 from tenure.sdk.worker.execution import attempt
 from tenure.sdk.worker.execution.attempt import Ending
-from tenure.sdk.worker.execution.task_heartbeat import Pulse, check_beat
+from tenure.sdk.worker.execution.task_heartbeat import TaskHeartbeat, check_beat
 from tenure.sdk.worker.executor_protocol import Reporter
 from tenure.v1 import task_pb2
 
@@ -73,7 +73,7 @@ class Execution(ActivityContext):
         # Of what was abandoned: whether its end was told already, and how it ended after all.
         self.is_reported = False
         self.late_ending: Ending = None
-        self._pulse: Pulse | None = None
+        self._heartbeats: TaskHeartbeat | None = None
 
     # What the activity asks.
 
@@ -86,14 +86,14 @@ class Execution(ActivityContext):
     ) -> None:
         """Report progress; called by the activity."""
         check_beat(details, percent, message)
-        self.pulse.beat(details, percent, message)
+        self.heartbeats.beat(details, percent, message)
 
     @property
-    def pulse(self) -> Pulse:
+    def heartbeats(self) -> TaskHeartbeat:
         """The heartbeats, from the first one on."""
-        if self._pulse is None:
-            self._pulse = Pulse(self.task, self.site.reporter.beat, self.site.clock)
-        return self._pulse
+        if self._heartbeats is None:
+            self._heartbeats = TaskHeartbeat(self.task, self.site.reporter.beat, self.site.clock)
+        return self._heartbeats
 
     # What the executor asks, on the connection's loop.
 
@@ -122,8 +122,8 @@ class Execution(ActivityContext):
 
     def tick(self) -> None:
         """Send a heartbeat that has waited long enough."""
-        if self._pulse is not None:
-            self._pulse.tick()
+        if self._heartbeats is not None:
+            self._heartbeats.tick()
 
     # How it ends.
 
@@ -145,11 +145,11 @@ class Execution(ActivityContext):
             ending = attempt.report_of(self.task, ending, self.stop_reason, is_over=self.is_over)
         if ending is None:
             return
-        if self._pulse is not None:
+        if self._heartbeats is not None:
             if ending.kind in _WITHOUT_DETAILS:
-                self._pulse.flush_progress()
+                self._heartbeats.flush_progress()
             else:
-                self._pulse.flush()
+                self._heartbeats.flush()
         if ending.kind == attempt.FAILED:
             self._log_failure(ending.error)
         self.site.reporter.finish(ending)

@@ -47,7 +47,7 @@ class Taken(msgspec.Struct, frozen=True, tag="taken"):
     """The run has begun: from here on its death is that of the attempt."""
 
 
-class Beat(msgspec.Struct, frozen=True, tag="beat"):
+class ChildBeat(msgspec.Struct, frozen=True, tag="beat"):
     """What the activity says of itself."""
 
     details: bytes | None = None
@@ -62,7 +62,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 Order = Boot | Run
-Report = Taken | Beat | Done
+Report = Taken | ChildBeat | Done
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 

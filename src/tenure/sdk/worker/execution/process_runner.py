@@ -29,9 +29,9 @@ from tenure.sdk.worker.execution.attempt import BadInputError, Ending
 from tenure.sdk.worker.execution.execution import Execution, Site
 from tenure.sdk.worker.execution.frame import (
     STOP,
-    Beat,
     Boot,
     BrokenFrame,
+    ChildBeat,
     Done,
     Frames,
     Report,
@@ -64,12 +64,12 @@ class ProcessExecution(Execution):
         """Prepare; the runner finds a child for it."""
         super().__init__(site, task, activity)
         self._runner = runner
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self.number = next(_numbers) % 2**32
         self.is_killed = False
         self.plain_encoding = ""
 
-    def attach(self, child: Child) -> None:
+    def attach(self, child: ChildProcess) -> None:
         """Belong to a child; tell it of a stop that came before."""
         self._child = child
         if self.stop_reason is not None:
@@ -90,15 +90,15 @@ class ProcessExecution(Execution):
             self._child.kill(self.number)
         return True
 
-    def heard(self, beat: Beat) -> None:
+    def heard(self, beat: ChildBeat) -> None:
         """Pass a heartbeat of the child on."""
         details = beat.details
         if details is not None:
             details = self.converter.seal_details(details)
-        self.pulse.beat(details, beat.percent, beat.message)
+        self.heartbeats.beat(details, beat.percent, beat.message)
 
 
-class Child:
+class ChildProcess:
     """One child process, seen from its worker. Started in the thread that makes it."""
 
     def __init__(self) -> None:
@@ -223,8 +223,8 @@ class ProcessRunner:
         """Start nothing yet: a worker without such activities has no children."""
         self._pool: Pool[ProcessExecution] = Pool("tenure-process", limit, self._run)
         self._lock = threading.Lock()
-        self._idle: list[Child] = []
-        self._busy: set[Child] = set()
+        self._idle: list[ChildProcess] = []
+        self._busy: set[ChildProcess] = set()
         self._is_closed = False
 
     def execution(
@@ -282,12 +282,12 @@ class ProcessRunner:
             finally:
                 self._give_back(child)
 
-    def _take_child(self) -> Child:
+    def _take_child(self) -> ChildProcess:
         while True:
             with self._lock:
                 child = self._idle.pop() if self._idle else None
             if child is None:
-                child = Child()
+                child = ChildProcess()
             elif not child.is_alive:
                 child.bury()
                 continue
@@ -295,7 +295,7 @@ class ProcessRunner:
                 self._busy.add(child)
             return child
 
-    def _give_back(self, child: Child) -> None:
+    def _give_back(self, child: ChildProcess) -> None:
         child.end()
         with self._lock:
             self._busy.discard(child)
@@ -330,7 +330,7 @@ def _order(execution: ProcessExecution) -> Run:
     )
 
 
-def _converse(child: Child, execution: ProcessExecution, order: Run) -> Ending:
+def _converse(child: ChildProcess, execution: ProcessExecution, order: Run) -> Ending:
     """Give the order, pass heartbeats on, and return how it ended."""
     may_be_dead = child.begin(order)
     execution.attach(child)
@@ -338,7 +338,7 @@ def _converse(child: Child, execution: ProcessExecution, order: Run) -> Ending:
         may_be_dead = False
         if isinstance(report, Done):
             return None if report.finish is None else _sealed(execution, report.finish)
-        if isinstance(report, Beat):
+        if isinstance(report, ChildBeat):
             execution.heard(report)
     if may_be_dead and not execution.is_killed:
         raise _NotTaken
@@ -357,7 +357,7 @@ def _sealed(execution: ProcessExecution, finish: bytes) -> task_pb2.TaskFinish:
     return ending
 
 
-def _death(execution: ProcessExecution, child: Child) -> Ending:
+def _death(execution: ProcessExecution, child: ChildProcess) -> Ending:
     """Return what the death of a child means for the attempt that it ran."""
     code = child.wait()
     if execution.is_killed or (execution.stop_reason is not None and code == -signal.SIGTERM):

@@ -27,7 +27,7 @@ def interval_of(task: task_pb2.AssignedTask) -> float:
     return _INTERVAL_S_MAX
 
 
-class Pulse:
+class TaskHeartbeat:
     """What an attempt has said of itself; the newest of it waits until it may be sent.
 
     The activity speaks in its own thread, and what waits is sent by the connection's; a lock keeps

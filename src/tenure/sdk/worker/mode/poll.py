@@ -11,7 +11,7 @@ from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.incarnation import Incarnation
 from tenure.sdk.worker.connection.outage import Outage
 from tenure.sdk.worker.connection.task_race import run_together
-from tenure.sdk.worker.connection.timed_event import Bell
+from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.v1 import workflow_service_pb2 as pb
 
 # Shorter than the idle timeout of common proxies; an answer may take a little longer.
@@ -26,7 +26,7 @@ class PollMode:
     def __init__(self, incarnation: Incarnation, outage: Outage) -> None:
         self._me = incarnation
         self._outage = outage
-        self._room = Bell()
+        self._room = TimedEvent()
 
     async def serve(self) -> None:
         """Return when a drain is done; ``WorkerInactive`` says that the incarnation is over."""
@@ -70,12 +70,12 @@ class PollMode:
             while not me.is_draining:
                 await self._again_once(self._poll)
         finally:
-            me.bell.ring()
+            me.changed.notify()
 
     async def _poll(self) -> None:
         me = self._me
-        free = me.window - len(me.ledger)
-        if free <= 0 or me.heart.is_fenced:
+        free = me.window - len(me.held_attempts)
+        if free <= 0 or me.heartbeat.is_fenced:
             await self._room.wait(FULL_S)
             return
         request = pb.PollActivityRequest(
@@ -98,20 +98,20 @@ class PollMode:
     # -- Heartbeats
 
     async def _beat(self) -> None:
-        me, heart = self._me, self._me.heart
-        await asyncio.sleep(heart.due_in_s())
+        me, heartbeat = self._me, self._me.heartbeat
+        await asyncio.sleep(heartbeat.due_in_s())
         request = self._make_beat()
         try:
-            answer = await me.ask(method.HEARTBEAT, request, timeout_s=heart.patience_s)
+            answer = await me.ask(method.HEARTBEAT, request, timeout_s=heartbeat.patience_s)
         except TokenMismatch as error:
-            me.ledger.put_unbound(request.unbound_activities)
-            heart.mismatched(str(error.fields["current_token"]))
+            me.held_attempts.put_unbound(request.unbound_activities)
+            heartbeat.mismatched(str(error.fields["current_token"]))
             return
         except TenureError:
-            me.ledger.put_unbound(request.unbound_activities)
-            heart.unanswered()
+            me.held_attempts.put_unbound(request.unbound_activities)
+            heartbeat.unanswered()
             raise
-        heart.accepted(
+        heartbeat.accepted(
             answer.token,
             lease_ms=answer.lease_duration.ToMilliseconds(),
             interval_ms=answer.heartbeat_interval_ms,
@@ -120,24 +120,24 @@ class PollMode:
         me.stop(answer.stop)
         me.cancel((each.task_id, each.attempt) for each in answer.cancel)
         me.renewed()
-        self._room.ring()
+        self._room.notify()
         if answer.should_drain:
             me.begin_drain()
 
     def _make_beat(self) -> pb.WorkerHeartbeatRequest:
         me = self._me
-        me.heart.send()
-        held = me.ledger.held_refs() if me.heart.is_full else None
+        me.heartbeat.send()
+        held = me.held_attempts.held_refs() if me.heartbeat.is_full else None
         return pb.WorkerHeartbeatRequest(
             namespace_id=me.setup.namespace,
             worker_id=me.worker_id,
-            token=me.heart.token,
+            token=me.heartbeat.token,
             active_count=me.active_count,
-            total_completed=me.ledger.completed_total,
-            total_failed=me.ledger.failed_total,
-            loop_lag_ms=me.vitals.take_lag_ms(),
-            stuck_count=me.vitals.stuck_count,
-            unbound_activities=me.ledger.take_unbound(),
+            total_completed=me.held_attempts.completed_total,
+            total_failed=me.held_attempts.failed_total,
+            loop_lag_ms=me.health_state.take_lag_ms(),
+            stuck_count=me.health_state.stuck_count,
+            unbound_activities=me.held_attempts.take_unbound(),
             held_activities=None if held is None else pb.HeldActivities(items=held),
         )
 
@@ -146,16 +146,16 @@ class PollMode:
     async def _report(self) -> None:
         """Report what there is, or wait until there is something."""
         me = self._me
-        reports = me.ledger.take(me.clock())
+        reports = me.held_attempts.take(me.clock())
         if reports is None:
             await me.wait_for_news()
             return
         try:
             await me.report(reports)
         except TenureError:
-            me.ledger.restart(reports)
+            me.held_attempts.restart(reports)
             raise
         self._heard()
-        me.ledger.pass_beats()
-        me.ledger.settle_beats()
-        self._room.ring()
+        me.held_attempts.pass_beats()
+        me.held_attempts.settle_beats()
+        self._room.notify()

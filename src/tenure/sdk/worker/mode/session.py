@@ -72,8 +72,8 @@ class SessionMode:
             await asyncio.sleep(self._outage.pause_s(error))
 
     async def _stream(self) -> None:
-        self._key_number = self._me.link.api_key.look()
-        stream = self._me.link.stream(method.OPEN_SESSION)
+        self._key_number = self._me.channel.api_key.look()
+        stream = self._me.channel.stream(method.OPEN_SESSION)
         try:
             await self._greet(stream)
             self._me.is_connected = True
@@ -96,7 +96,7 @@ class SessionMode:
             worker_id=me.worker_id,
             session_no=self._session_no,
             window=self._window,
-            held=me.ledger.held_refs(),
+            held=me.held_attempts.held_refs(),
             wants_tokens=me.setup.wants_tokens,
         )
         try:
@@ -109,10 +109,10 @@ class SessionMode:
             raise closed(stream.target)
         if frame.HasField("welcome"):
             welcome = frame.welcome
-            me.heart.resume(welcome.token, interval_ms=welcome.heartbeat_interval_ms)
+            me.heartbeat.resume(welcome.token, interval_ms=welcome.heartbeat_interval_ms)
             me.holds_exclusive = welcome.holds_exclusive
-            me.ledger.send_again()
-            me.ledger.put_unbound(self._unbound)
+            me.held_attempts.send_again()
+            me.held_attempts.put_unbound(self._unbound)
             me.stop(welcome.stop)
             me.cancel((each.task_id, each.attempt) for each in welcome.cancel)
             if not me.holds_exclusive:
@@ -155,7 +155,7 @@ class SessionMode:
 
     def _take_acks(self, frame: pb.ServerFrame) -> None:
         me = self._me
-        acknowledge = me.ledger.acknowledge
+        acknowledge = me.held_attempts.acknowledge
         # Only a refusal, or the last answer of a drain, leaves something to say.
         has_news = me.is_draining
         for ack in frame.acks:
@@ -169,29 +169,29 @@ class SessionMode:
             elif ack.kind == _STARTED:
                 me.accepted(ref, is_exclusive=True)
             else:
-                me.ledger.exclusives.beat_accepted(ref)
+                me.held_attempts.exclusives.beat_accepted(ref)
         if has_news:
-            me.bell.ring()
+            me.changed.notify()
 
     def _take_lease(self, grant: pb.LeaseGrant) -> None:
         me = self._me
         if not grant.HasField("error"):
-            me.heart.accepted(
+            me.heartbeat.accepted(
                 grant.token,
                 lease_ms=grant.lease_duration_ms,
                 interval_ms=grant.heartbeat_interval_ms,
             )
             self._unbound = []
-            me.ledger.settle_beats()
+            me.held_attempts.settle_beats()
             me.renewed()
         elif grant.error.code == "token_mismatch":
-            me.heart.mismatched(grant.error.current_token)
+            me.heartbeat.mismatched(grant.error.current_token)
         else:
             error = refusal.from_detail(grant.error)
             if not is_passing(error):
                 raise error
-            me.heart.unanswered()
-        me.bell.ring()
+            me.heartbeat.unanswered()
+        me.changed.notify()
 
     # -- Up
 
@@ -202,7 +202,7 @@ class SessionMode:
             if frame is not None:
                 await stream.write(frame)
             else:
-                await me.wait_for_news(me.heart.due_in_s())
+                await me.wait_for_news(me.heartbeat.due_in_s())
         # Not a final one: what the server has still written to this stream is read to its end and
         # handed back before the worker deregisters, so that nothing is charged as lost.
         self._said_goodbye = True
@@ -213,19 +213,19 @@ class SessionMode:
 
     async def _guard(self, stream: Wire) -> None:
         """Leave a server that does not answer heartbeats or does not read; follow a new key."""
-        heart = self._me.heart
-        while left_s := heart.overdue_in_s():
-            pause_s, began_s = min(left_s, GUARD_S), heart.clock()
+        heartbeat = self._me.heartbeat
+        while left_s := heartbeat.overdue_in_s():
+            pause_s, began_s = min(left_s, GUARD_S), heartbeat.clock()
             await asyncio.sleep(pause_s)
-            heart.starved(heart.clock() - began_s - pause_s)
-            if self._me.link.api_key.look() != self._key_number:
+            heartbeat.starved(heartbeat.clock() - began_s - pause_s)
+            if self._me.channel.api_key.look() != self._key_number:
                 await self._follow_key()
-        heart.unanswered()
+        heartbeat.unanswered()
         raise await self._give_up(stream, "did not answer a heartbeat")
 
     async def _follow_key(self) -> None:
         """Open the session again with a new API key, before the old one is revoked."""
-        number = self._me.link.api_key.look()
+        number = self._me.channel.api_key.look()
         try:
             await self._me.register_again()
         except TenureError as error:
@@ -240,8 +240,8 @@ class SessionMode:
     def _next_frame(self) -> pb.ClientFrame | None:
         """Return everything that is to be said now, in one frame."""
         me = self._me
-        reports = me.ledger.take(me.clock())
-        beat = self._beat() if me.heart.is_due else None
+        reports = me.held_attempts.take(me.clock())
+        beat = self._beat() if me.heartbeat.is_due else None
         window = me.window
         if reports is None and beat is None and window == self._window:
             return None
@@ -260,17 +260,17 @@ class SessionMode:
 
     def _beat(self) -> pb.WorkerBeat:
         me = self._me
-        me.heart.send()
-        me.ledger.pass_beats()
-        self._unbound += me.ledger.take_unbound()
-        held = pb.HeldSet(items=me.ledger.held_refs()) if me.heart.is_full else None
+        me.heartbeat.send()
+        me.held_attempts.pass_beats()
+        self._unbound += me.held_attempts.take_unbound()
+        held = pb.HeldSet(items=me.held_attempts.held_refs()) if me.heartbeat.is_full else None
         return pb.WorkerBeat(
-            token=me.heart.token,
-            total_completed=me.ledger.completed_total,
-            total_failed=me.ledger.failed_total,
+            token=me.heartbeat.token,
+            total_completed=me.held_attempts.completed_total,
+            total_failed=me.held_attempts.failed_total,
             active_count=me.active_count,
-            loop_lag_ms=me.vitals.take_lag_ms(),
-            stuck_count=me.vitals.stuck_count,
+            loop_lag_ms=me.health_state.take_lag_ms(),
+            stuck_count=me.health_state.stuck_count,
             unbound=self._unbound,
             held=held,
         )

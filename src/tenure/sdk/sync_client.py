@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
-from tenure.sdk.transport.connection_thread import Anchor, Inbox
+from tenure.sdk.transport.connection_thread import Anchor, CallInbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ class SyncHandle(Generic[R_co]):
         task goes on. Without one the wait lasts as long as the task, over restarts of the server.
         ``on_progress`` is called whenever the activity has reported another progress.
         """
-        inbox = Inbox()
+        inbox = CallInbox()
         return self._anchor.run(
             lambda client: self._part._at(client).result(
                 timeout=timeout, on_progress=inbox.door(on_progress)
