@@ -22,7 +22,7 @@ async def close_connection(connection: Connection | PoolConnectionProxy) -> None
         connection.terminate()
 
 
-class Channel:
+class NotifyChannel:
     """Listens and notifies. A lost connection is made anew; the engine's polls bridge the gap."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:

@@ -30,7 +30,7 @@ from tenure.core.limits import (
 from tenure.store import migration, statement
 from tenure.store.failure import Lost
 from tenure.store.migration import Applied
-from tenure.store.postgres.channel import Channel, close_connection
+from tenure.store.postgres.channel import NotifyChannel, close_connection
 from tenure.store.postgres.failure import translated
 from tenure.store.postgres.primary import FoundHost, Primary
 from tenure.store.transaction import Body, LaneName, Position, Probe, Row
@@ -169,7 +169,7 @@ class PostgresStore:
         self._pool: asyncpg.Pool | None = None
         self._scans = asyncio.Semaphore(SCANS_MAX)
         self._is_closed = False
-        self._channel = None if pooled else Channel(self._open_channel)
+        self._channel = None if pooled else NotifyChannel(self._open_channel)
 
     @property
     def is_shared(self) -> bool:
