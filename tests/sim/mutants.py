@@ -22,7 +22,6 @@ from tenure.core.worker import judge_readiness
 from tenure.core.worker.lease import Lease, SessionLost, StaleServer
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine import command as c
-from tenure.engine.batch import load
 from tenure.engine.batch import run as batch
 from tenure.engine.batch.row_cache import RowCache
 from tenure.engine.batch.row_needs import _BY_TYPE as NEEDS
@@ -211,11 +210,11 @@ def _pause_forgotten(original: Function) -> Function:
     return changed
 
 
-def _no_record(_original: Function) -> Function:
+def _no_record(original: Function) -> Function:
     async def changed(_tx: Any, _attempts: Any) -> None:
         return None
 
-    return changed
+    return original._replace(insert=changed)
 
 
 # -- Workers and leases ---------------------------------------------------------------------------
@@ -277,7 +276,7 @@ def _registered_offline(_original: Function) -> Function:
                 ended_at_ms=None,
                 release_pending=False,
             )
-            ws.workers[worker.id] = ws.changed_workers[worker.id] = online
+            ws.workers[worker.id] = ws.workers.changed[worker.id] = online
             lease = Lease(worker.id, worker.namespace, ws.server_id, ws.now_ms + 900, 900)
             ws.leases[worker.id] = ws.new_leases[worker.id] = lease
         return c.Registration(worker, lease, 300)
@@ -341,8 +340,8 @@ def _release_left(_original: Function) -> Function:
 
 def _released_too_soon(original: Function) -> Function:
     def changed(ws: Any, command: Any) -> Any:
-        held = ws.rows.held.get(command.worker_id, [])
-        ws.rows.held[command.worker_id] = held[:1]
+        held = ws.tasks.held.get(command.worker_id, [])
+        ws.tasks.held[command.worker_id] = held[:1]
         return original(ws, command)
 
     return changed
@@ -455,8 +454,8 @@ def _wake_lost(_original: Function) -> Function:
 
 def _resend_inserted(_original: Function) -> Function:
     def changed(needs: Any, command: Any) -> None:
-        needs.namespaces.add(command.namespace)
-        needs.keys.update((command.namespace, t.idempotency_key) for t in command.tasks)
+        needs.namespaces.wanted.add(command.namespace)
+        needs.keys.wanted.update((command.namespace, t.idempotency_key) for t in command.tasks)
 
     return changed
 
@@ -544,7 +543,7 @@ def _list() -> list[Mutant]:
         m("loss_counted_twice", task_rules, "_lose", _loss_counted_twice, DYING),
         m("retried_after_cancel", task_rules, "_fail_attempt", _retried_after_cancel, CALM),
         m("pause_forgotten", task_rules, "_return", _pause_forgotten, CALM),
-        m("attempt_not_recorded", task_table, "insert_attempts", _no_record, CALM),
+        m("attempt_not_recorded", task_table.AttemptRows, "table", _no_record, CALM),
         m("token_not_checked", lease_table, "beat_leases", _token_not_checked, LOSSY),
         m("deltas_counted_twice", lease_table, "beat_leases", _deltas_twice, CALM),
         m("lease_too_long", lease_table, "beat_leases", _lease_too_long, CALM),
@@ -552,8 +551,8 @@ def _list() -> list[Mutant]:
         m("offline_registered", worker_handler, "_registered_again", _registered_offline, STALLING),
         m("held_judged_early", worker_handler, "_missing", _held_judged_early, CROSSING),
         m("dispatched_judged", worker_handler, "_missing", _dispatched_judged, LOSSY),
-        m("judged_unsighted", load, "still_sighted_ms", _judged_unsighted, JUMPING),
-        m("sight_before_batch", load, "still_sighted_ms", _sight_before_batch, LAGGING),
+        m("judged_unsighted", worker_handler, "still_sighted_ms", _judged_unsighted, JUMPING),
+        m("sight_before_batch", worker_handler, "still_sighted_ms", _sight_before_batch, LAGGING),
         m("jump_unseen", judge_readiness, "commit", _jump_unseen, JUMPING),
         m("server_not_spared", StaleServer, "spared_until_ms", _server_not_spared, CRASHING),
         m("no_suspect_grace", WorkingSet, "suspect", _no_grace, DYING),

@@ -15,6 +15,7 @@ from tenure.core.queue import Namespace
 from tenure.store.failure import Refused
 from tenure.store.postgres import PostgresStore
 from tenure.store.table import access as access_table
+from tenure.store.table import queue as queue_table
 from tenure.store.table.access import KeyPlace
 from tenure.store.transaction import Store, Tx
 from tests.store.rows import NOW
@@ -105,7 +106,7 @@ async def test_a_server_reads_live_keys_and_disabled_namespaces(store: Store) ->
 
     async def disable(tx: Tx) -> None:
         await tx.each("insert_namespaces", [("acme/a", NOW), ("acme/b", NOW)])
-        await access_table.set_namespaces(tx, [Namespace("acme/b", NOW, is_disabled=True)])
+        await queue_table.set_namespaces(tx, [Namespace("acme/b", NOW, is_disabled=True)])
 
     await store.transaction(disable)
     state = await store.read(access_table.read_state)

@@ -23,6 +23,7 @@ from tenure.store.table import lease as lease_table
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
+from tenure.store.table.idempotency import Key
 from tenure.store.transaction import LaneName, Store, Tx
 from tests.store.rows import (
     NAMESPACE,
@@ -122,7 +123,9 @@ async def everything(tx: Tx) -> None:
     await worker_table.update_workers(tx, [replace(locked, session_no=7)])
     await worker_table.insert_workers(tx, [worker(2)])
     await lease_table.insert_leases(tx, [lease(2)])
-    await idempotency_table.insert_keys(tx, [(NAMESPACE, "order", task_id(4), b"digest", NOW)])
+    await idempotency_table.insert_keys(
+        tx, [Key(NAMESPACE, "order", task_id(4), b"digest", None, is_task_live=True)]
+    )
     await task_table.finish_tasks(tx, [finished_from(second)])
     await task_table.update_tasks(
         tx, [*map(dispatched_from, claimed), replace(third, due_at_ms=NOW)]

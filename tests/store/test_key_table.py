@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tenure.store.failure import Refused
 from tenure.store.table import idempotency as idempotency_table
@@ -16,7 +17,10 @@ DIGEST = bytes(range(32))
 
 async def add(store: Store, *keys: tuple[str, int, int]) -> None:
     """Write keys as (key, number of the task, created_at)."""
-    rows = [(NAMESPACE, key, task_id(number), DIGEST, at_ms) for key, number, at_ms in keys]
+    rows = [
+        replace(key(name, number, None, is_live=True), created_at_ms=at_ms)
+        for name, number, at_ms in keys
+    ]
     await store.transaction(lambda tx: idempotency_table.insert_keys(tx, rows))
 
 
@@ -47,7 +51,7 @@ async def test_a_key_comes_with_what_became_of_its_task(store: Store) -> None:
 
 async def test_a_key_is_unique_in_its_namespace(store: Store) -> None:
     await add(store, ("k", 1, NOW))
-    foreign = [("other/default", "k", task_id(2), DIGEST, NOW)]
+    foreign = [replace(key("k", 2, None, is_live=True), namespace="other/default")]
     await store.transaction(lambda tx: idempotency_table.insert_keys(tx, foreign))
     with pytest.raises(Refused):
         await add(store, ("k", 2, NOW))
@@ -56,7 +60,7 @@ async def test_a_key_is_unique_in_its_namespace(store: Store) -> None:
 
 async def test_a_key_is_deleted_only_for_the_task_it_stands_for(store: Store) -> None:
     await add(store, ("a", 1, NOW), ("b", 2, NOW))
-    gone = [(NAMESPACE, "a", task_id(1)), (NAMESPACE, "b", task_id(1))]
+    gone = [key("a", 1, None, is_live=False), key("b", 1, None, is_live=False)]
     await store.transaction(lambda tx: idempotency_table.delete_keys(tx, gone))
     assert await locked(store, "a", "b") == [key("b", 2, None, is_live=False)]
 

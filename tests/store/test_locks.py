@@ -22,6 +22,7 @@ from tenure.store.table import lease as lease_table
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
+from tenure.store.table.idempotency import Key
 from tenure.store.transaction import Tx
 from tests.store.rows import (
     NAMESPACE,
@@ -141,7 +142,8 @@ async def drain(tx: Tx) -> list[Task]:
 async def expire(tx: Tx) -> list[Task]:
     """Judge the worker's lease as over; give what it holds."""
     (found,) = await worker_table.lock_workers(tx, [worker_id(1)])
-    if await lease_table.delete_leases(tx, [lease(1)]):
+    if await lease_table.lock_leases(tx, [worker_id(1)]):
+        await lease_table.drop_leases(tx, [worker_id(1)])
         ended = replace(
             found,
             status=WorkerStatus.OFFLINE,
@@ -429,16 +431,19 @@ async def beat(tx: Tx) -> list[Lease]:
 
 
 async def judge(tx: Tx) -> set[str]:
-    return await lease_table.delete_leases(tx, [lease(1)])
+    """Delete the lease if it can be locked; tell whose is gone."""
+    locked = {each.worker_id for each in await lease_table.lock_leases(tx, [worker_id(1)])}
+    await lease_table.drop_leases(tx, locked)
+    return locked
 
 
 async def resume(tx: Tx) -> None:
     await lease_table.resume_leases(tx, [lease(1, server_id=server_id(3))])
 
 
-async def test_an_expiry_waits_for_a_heartbeat_and_leaves_the_renewed_lease(two: Two) -> None:
+async def test_an_expiry_leaves_a_lease_alone_that_a_heartbeat_is_renewing(two: Two) -> None:
     await add_workers(two.first, [worker(1)], [lease(1)])
-    renewed, gone = await two.overlap(beat, judge, second_waits=True)
+    renewed, gone = await two.overlap(beat, judge, second_waits=False)
     assert gone == set()
     assert [await stored_lease(two.first, 1)] == renewed
 
@@ -451,15 +456,11 @@ async def test_a_heartbeat_waits_for_an_expiry_and_finds_nothing(two: Two) -> No
     assert await stored_lease(two.first, 1) is None
 
 
-async def test_an_expiry_behind_a_new_session_leaves_the_suspect_alone(two: Two) -> None:
+async def test_an_expiry_beside_a_new_session_leaves_the_suspect_alone(two: Two) -> None:
     await add_workers(two.first, [worker(1)], [lease(1)])
     suspect = lease(1, suspect_until_ms=NOW)
     await two.first.transaction(lambda tx: lease_table.suspect_leases(tx, [suspect]))
-    _, gone = await two.overlap(
-        resume,
-        lambda tx: lease_table.delete_leases(tx, [suspect]),
-        second_waits=True,
-    )
+    _, gone = await two.overlap(resume, judge, second_waits=False)
     assert gone == set()
     assert await stored_lease(two.first, 1) == lease(1, server_id=server_id(3))
 
@@ -531,9 +532,8 @@ async def test_of_two_enqueues_with_one_key_the_second_waits_and_then_finds_the_
         async def act(tx: Tx) -> list[str]:
             found = await idempotency_table.lock_keys(tx, [(NAMESPACE, "order")])
             if not found:
-                await idempotency_table.insert_keys(
-                    tx, [(NAMESPACE, "order", task_id(number), b"", NOW)]
-                )
+                key = Key(NAMESPACE, "order", task_id(number), b"", None, is_task_live=True)
+                await idempotency_table.insert_keys(tx, [key])
                 await task_table.insert_tasks(tx, [pending(number)])
             return [each.task_id for each in found]
 

@@ -344,9 +344,9 @@ async def test_a_lookup_in_history_asks_each_day_by_its_index(planner: Planner) 
 LEASES: Final = 10_000
 LEASE_STATEMENTS: Final = (
     "beat_leases",
-    "delete_leases",
     "drop_leases",
     "fail_leases",
+    "lock_leases",
     "resume_leases",
     "suspect_leases",
 )
@@ -376,7 +376,7 @@ def lease_parameters(name: str) -> tuple[object, ...]:
         "token": 1,
         "lease_until_ms": NOW,
         "lease_ms": 15_000,
-        "suspect_until_ms": None if name == "delete_leases" else NOW,
+        "suspect_until_ms": NOW,
     }
     values: dict[str, list[object]] = {
         each: [known.get(each, 0)] * ITEMS for each in POSTGRES[name].parameters
@@ -403,7 +403,8 @@ async def test_500_heartbeats_look_at_500_leases(planner: Planner, state: str) -
         for plan in await planner.explain(name, lease_parameters(name)):
             for node in nodes(plan):
                 assert rows_looked_at(node) <= LEASES, (name, node)
-            written = next(node for node in nodes(plan) if node["Node Type"] == "ModifyTable")
+            kinds = {"ModifyTable", "LockRows"}
+            written = next(node for node in nodes(plan) if node["Node Type"] in kinds)
             assert written["Actual Rows"] == ITEMS
             assert buffers(plan) <= 12 * ITEMS, (name, buffers(plan))
 

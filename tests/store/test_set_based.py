@@ -1,7 +1,7 @@
 """Statements that change or choose rows by themselves, compared with the core on generated rows.
 
 SQL may be faster than the core, never different. The list of such statements: ``beat_leases``,
-``suspect_leases``, ``resume_leases``, ``fail_leases``, ``delete_leases``, ``clamp_leases``,
+``suspect_leases``, ``resume_leases``, ``fail_leases``, ``lock_leases``, ``clamp_leases``,
 ``load_lapsed`` and ``claim_tasks``.
 """
 
@@ -22,7 +22,7 @@ from tenure.errors import Rejection
 from tenure.store.table import lease as lease_table
 from tenure.store.table import task as task_table
 from tenure.store.table.task import Demand
-from tenure.store.transaction import Store
+from tenure.store.transaction import Store, Tx
 from tests.store.rows import (
     HIGHEST_ID,
     LOWEST_ID,
@@ -128,23 +128,18 @@ async def clamp(store: Store, random_: random.Random, model: Model, now_ms: int)
 
 
 async def judge(store: Store, random_: random.Random, model: Model, now_ms: int) -> None:
-    """A judgement deletes exactly the rows that are still as they were when it looked."""
+    """A judgement locks rows as they are now, and deletes exactly those that it names."""
+    del now_ms
     chosen = random_.sample(sorted(model), k=min(4, len(model)))
-    seen = []
-    expected = set()
-    for key in chosen:
-        each = model[key]
-        old_copies = (
-            replace(each, token=each.token + 1),
-            replace(each, lease_until_ms=each.lease_until_ms - 1),
-            replace(each, suspect_until_ms=None if each.suspect_until_ms else now_ms),
-        )
-        is_old = random_.random() < 0.7
-        seen.append(random_.choice(old_copies) if is_old else each)
-        if not is_old:
-            expected.add(key)
-    gone = await store.transaction(lambda tx: lease_table.delete_leases(tx, seen))
-    assert gone == expected
+    gone = {key for key in chosen if random_.random() < 0.3}
+
+    async def body(tx: Tx) -> list[Lease]:
+        locked = await lease_table.lock_leases(tx, chosen)
+        await lease_table.drop_leases(tx, gone)
+        return locked
+
+    locked = await store.transaction(body)
+    assert {each.worker_id: each for each in locked} == {key: model[key] for key in chosen}
     for key in gone:
         del model[key]
 

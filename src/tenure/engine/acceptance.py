@@ -31,7 +31,7 @@ class Acceptance:
 
     def committed(self, ws: WorkingSet) -> None:
         """Take in that the store took a batch."""
-        if self.problem is not None and (ws.new_tasks or not self.has_no_space):
+        if self.problem is not None and (ws.tasks.new or not self.has_no_space):
             self.problem = None
 
     def found_space(self) -> None:

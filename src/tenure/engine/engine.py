@@ -543,7 +543,7 @@ class Engine:
                 resolve(future, answer)
         for effect in committed.ws.effects:
             self._dispatch.perform(effect)
-        if committed.ws.suspected_leases:
+        if committed.ws.leases.suspected:
             in_ms = self.settings.suspect_grace_ms + GRACE_MARGIN_MS
             self.grace_alarm.set(in_ms, self.clock.monotonic_ms())
         if self.events.is_wanted:
@@ -559,7 +559,7 @@ class Engine:
             self._single_writer.learn(ws.rows.receivers)
             self.worker_keys.learn(ws.workers.values())
         dues = []
-        for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
+        for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
             self._cache.saved(tasks, are_new=are_new)
             for key, task in tasks.items():
                 if task.due_at_ms is not None:
@@ -571,8 +571,8 @@ class Engine:
                         listener(task)
         if dues:
             self.alarm.set(min(dues) - ws.now_ms, self.clock.monotonic_ms())
-        if ws.rows.namespaces or ws.new_namespaces:
-            self._namespaces |= (ws.rows.namespaces | ws.new_namespaces.keys()) - ws.disabled
+        if ws.namespaces:
+            self._namespaces |= ws.namespaces.keys() - ws.namespaces.disabled
         if self.access_cache.committed(ws):
             self._replicas.tell_access()
 

@@ -121,11 +121,11 @@ class Tally:
     def add(self, committed: Committed) -> None:
         """Add what a batch did."""
         ws = committed.ws
-        if ws.new_tasks:
-            self.enqueued_count += len(ws.new_tasks)
+        if ws.tasks.new:
+            self.enqueued_count += len(ws.tasks.new)
         if committed.claims.dealt:
             self._add_started(committed)
-        if ws.changed_tasks or ws.ended:
+        if ws.tasks.changed or ws.attempts.new:
             self._add_ended(ws)
         self.add_refused(committed.answers)
         if committed.claims.refused:
@@ -146,18 +146,18 @@ class Tally:
 
     def _add_ended(self, ws: WorkingSet) -> None:
         """Add finished tasks and ended attempts; the last attempt of a task ends with it."""
-        loaded = ws.rows.tasks
+        loaded = ws.tasks.loaded
         states: list[TaskState] = []
         outcomes: list[Outcome] = []
         latencies: list[int] = []
-        for key, task in ws.changed_tasks.items():
+        for key, task in ws.tasks.changed.items():
             finished_at_ms = task.finished_at_ms
             if finished_at_ms is not None:
                 states.append(task.state)
                 if task.last_outcome is not None and _was_live(loaded.get(key)):
                     outcomes.append(task.last_outcome)
                     latencies.append(finished_at_ms - task.handed_at_ms)
-        for attempt in ws.ended:
+        for attempt in ws.attempts.new.values():
             outcomes.append(attempt.outcome)
             latencies.append(attempt.ended_at_ms - attempt.handed_at_ms)
         _add_each(self.finished, states)

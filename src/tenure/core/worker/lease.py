@@ -17,6 +17,7 @@ from tenure.core.limits import (
     MASS_CLOSE_SHARE,
     RETURN_ELSEWHERE_MS,
     SERVED_FAILURES_MAX,
+    SIGHT_STALL_MS,
     STALE_SERVER_MS,
     SUSPECT_GRACE_MS,
 )
@@ -179,6 +180,14 @@ def judge(
     if mode is not WorkerMode.SERVED:
         return EndReason.LEASE_EXPIRED
     return EndReason.UNREACHABLE if lease.failures >= SERVED_FAILURES_MAX else None
+
+
+def is_silent(*, seen_at_ms: int | None, now_ms: int) -> bool:
+    """Tell whether a server has stopped touching its row; another one hears its workers.
+
+    One that was seen in the future has not touched its row since the clock went back.
+    """
+    return seen_at_ms is not None and not 0 <= now_ms - seen_at_ms <= SIGHT_STALL_MS
 
 
 def is_late(*, beat_at_ms: int, lease_ms: int, now_ms: int) -> bool:

@@ -136,7 +136,7 @@ class AccessCache:
 
         What was only looked at, under the lock that changes need, is as good as what was changed.
         """
-        before, after = ws.rows.access_version, ws.access_version
+        before, after = ws.access.version, ws.access.saved_version
         if before is None or after is None:
             return False
         self._own_version = after
@@ -144,15 +144,15 @@ class AccessCache:
             self._version = after
         else:
             self._polling_loop.call()
-        for key in ws.api_keys.values():
+        for key in ws.access.values():
             self.has_keys = True
             if key.is_live(ws.now_ms):
                 self._keys[key.id] = key
             else:
                 self._keys.pop(key.id, None)
-        looked_at = ws.administered.values()
+        looked_at = ws.namespaces.looked_at()
         disabled = {each.name for each in looked_at if each.is_disabled}
-        self.disabled = (self.disabled - ws.administered.keys()) | disabled
+        self.disabled = (self.disabled - {each.name for each in looked_at}) | disabled
         self._tell()
         return after != before
 

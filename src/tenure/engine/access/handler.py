@@ -32,9 +32,9 @@ def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
         )
         raise PermissionDenied(message)
     for name in namespaces:
-        if not principal.sees(name) or not ws.has_namespace(name):
+        if not principal.sees(name) or not ws.namespaces.exists(name):
             raise not_found("Namespace", name)
-    if ws.live_key_count >= LIVE_KEYS_MAX:
+    if ws.access.live_count >= LIVE_KEYS_MAX:
         message = f"There are {LIVE_KEYS_MAX} live API keys. Revoke those that nobody uses."
         raise WrongState(message, state="full")
     text = api_key.make(
@@ -51,7 +51,7 @@ def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
         created_by=command.actor,
         expires_at_ms=ws.now_ms + command.expires_in_ms if command.expires_in_ms else None,
     )
-    ws.add_api_key(key)
+    ws.access.add(key)
     _record_key(ws, AuditAction.KEY_CREATE, command.actor, key)
     return c.CreatedKey(key, text)
 
@@ -59,13 +59,13 @@ def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
 def revoke_key(ws: WorkingSet, command: c.RevokeKey) -> ApiKey:
     """End a key for good; one that is revoked already stays as it is."""
     principal = _administrator(ws, command.actor)
-    key = ws.api_keys.get(command.key_id)
+    key = ws.access.get(command.key_id)
     if key is None or not principal.covers(key.namespaces):
         raise not_found("API key", command.key_id)
     if key.revoked_at_ms is not None:
         return key
     revoked = replace(key, revoked_at_ms=ws.now_ms)
-    ws.revoke_api_key(revoked)
+    ws.access.put(revoked)
     _record_key(ws, AuditAction.KEY_REVOKE, command.actor, key)
     return revoked
 
@@ -81,10 +81,10 @@ def _record_key(ws: WorkingSet, action: AuditAction, actor: str, key: ApiKey) ->
 def create_namespace(ws: WorkingSet, command: c.CreateNamespace) -> str:
     """Create a namespace."""
     _whole_administrator(ws, command.actor)
-    if ws.has_namespace(command.name):
+    if ws.namespaces.exists(command.name):
         message = f"Namespace {command.name} exists."
         raise AlreadyExists(message)
-    ws.new_namespaces[command.name] = ws.now_ms
+    ws.namespaces.add(Namespace(command.name, ws.now_ms))
     action = AuditAction.NAMESPACE_CREATE
     ws.record(action, command.actor, command.name, namespaces=(command.name,))
     return command.name
@@ -93,13 +93,13 @@ def create_namespace(ws: WorkingSet, command: c.CreateNamespace) -> str:
 def set_namespace(ws: WorkingSet, command: c.SetNamespace) -> Namespace:
     """Disable or enable a namespace; one that is so already stays as it is."""
     _whole_administrator(ws, command.actor)
-    namespace = ws.find_namespace(command.name)
+    namespace = ws.namespaces.get(command.name)
     if namespace is None:
         raise not_found("Namespace", command.name)
     if namespace.is_disabled == command.is_disabled:
         return namespace
     namespace = replace(namespace, is_disabled=command.is_disabled)
-    ws.set_namespace(namespace)
+    ws.namespaces.put(namespace)
     is_disabled = command.is_disabled
     action = AuditAction.NAMESPACE_DISABLE if is_disabled else AuditAction.NAMESPACE_ENABLE
     ws.record(action, command.actor, command.name, namespaces=(command.name,))
@@ -110,7 +110,7 @@ def _administrator(ws: WorkingSet, actor: str) -> Principal:
     """Return who asks, if it is an administrator now; a server without keys asks for none."""
     if not actor:
         return Principal.open()
-    key = ws.api_keys.get(actor)
+    key = ws.access.get(actor)
     if key is None or not key.is_live(ws.now_ms):
         raise Unauthenticated
     principal = Principal.of(key)

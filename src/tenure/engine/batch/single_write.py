@@ -170,7 +170,7 @@ class SingleWriter:
         ws = committed.ws
         now_ms = ws.now_ms
         span = (now_ms - YOUNG_MARGIN_MS, now_ms + YOUNG_MARGIN_MS)
-        (task,) = (ws.new_tasks or ws.changed_tasks).values()
+        (task,) = (ws.tasks.new or ws.tasks.changed).values()
         if task.worker_id is None:
             return (0, 0, 0, *span)
         receiver = self._receivers[task.worker_id]

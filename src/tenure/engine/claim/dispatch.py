@@ -149,7 +149,7 @@ class Dispatch:
             is_told=self._replicas.is_told,
         )
         ws = committed.ws
-        for tasks, are_new in ((ws.new_tasks, True), (ws.changed_tasks, False)):
+        for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
             for task in tasks.values():
                 if task.line:
                     self._positions.left(task, is_new=are_new)
@@ -174,16 +174,16 @@ class Dispatch:
 
     def _note_suspects(self, ws: WorkingSet) -> None:
         """Look at the suspects of a line again when one of them was given away or has ended."""
-        loaded = ws.rows.tasks
-        for key, task in ws.changed_tasks.items():
+        loaded = ws.tasks.loaded
+        for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
             if task.is_guarded or (old is not None and old.is_guarded):
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
 
     def _note_held(self, ws: WorkingSet) -> None:
         """Keep the held sets of sessions what they are in the store."""
-        loaded = ws.rows.tasks
-        for key, task in ws.changed_tasks.items():
+        loaded = ws.tasks.loaded
+        for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
             if old is None or old.worker_id is None:
                 continue

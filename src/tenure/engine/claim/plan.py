@@ -229,9 +229,9 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
 
 
 def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
-    if not ws.disabled:
+    if not ws.namespaces.disabled:
         return plan.demands
-    return tuple(each for each in plan.demands if each.namespace not in ws.disabled)
+    return tuple(each for each in plan.demands if each.namespace not in ws.namespaces.disabled)
 
 
 async def _suspects_held(
@@ -291,7 +291,7 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
         # Another server holds its present session; what is given to this one would be lost.
         result.refused[hand.offer_id] = worker_rules.inactive(worker.id, None).to_error()
         return False
-    if hand.namespace in ws.disabled:
+    if hand.namespace in ws.namespaces.disabled:
         _refuse_disabled(hand, result)
         return False
     return worker.id not in result.late and _is_registered_for(worker, hand, result)
@@ -352,9 +352,9 @@ def _ready_tasks(
         found = _met(ws, task)
         if found.line:
             ready.setdefault((task.namespace, task.queue), []).append(found)
-    if plan.is_direct and ws.new_tasks:
+    if plan.is_direct and ws.tasks.new:
         groups = {(hand.namespace, hand.queue) for hand in plan.hands}
-        for task in ws.new_tasks.values():
+        for task in ws.tasks.new.values():
             group = (task.namespace, task.queue)
             if task.line and group in groups:
                 ready.setdefault(group, []).append(task)
@@ -364,7 +364,7 @@ def _ready_tasks(
 def _refuse_damaged(ws: WorkingSet, task: Task) -> None:
     """End a task that nobody may get; whoever might have got it looks for the next one."""
     key = (task.namespace, task.id)
-    if key not in ws.changed_tasks:
+    if key not in ws.tasks.changed:
         ws.fail_damaged(key)
         ws.effects.append(WakeQueue(task.namespace, task.queue))
 
@@ -385,14 +385,16 @@ async def _free_slots(
     groups: dict[Group, list[Task]],
 ) -> dict[Group, int]:
     """Return how many tasks each queue lets out; only one with a limit is locked and counted."""
-    queues = {key: ws.rows.brakes[key] for key in groups if key in ws.rows.brakes}
-    queues.update((key, ws.queues[key]) for key in groups if key in ws.changed_queues)
+    queues = {
+        key: ws.rows.receivers.brakes[key] for key in groups if key in ws.rows.receivers.brakes
+    }
+    queues.update((key, ws.queues[key]) for key in groups if key in ws.queues.changed)
     limited = [key for key, queue in queues.items() if queue.concurrency_max]
     held: dict[Group, int] = {}
     if limited:
         for locked in await queue_table.lock_queues(tx, limited):
             queues[locked.namespace, locked.name] = locked
-        queues.update((key, ws.queues[key]) for key in groups if key in ws.changed_queues)
+        queues.update((key, ws.queues[key]) for key in groups if key in ws.queues.changed)
         held = await task_table.count_held(tx, limited)
         for key in limited:
             held[key] -= _freed(ws, key)
@@ -412,9 +414,9 @@ async def _free_slots(
 def _freed(ws: WorkingSet, group: Group) -> int:
     """Count the attempts of a queue that this batch has ended and not saved yet."""
     return sum(
-        _is_held(ws.rows.tasks[key]) and not _is_held(task)
-        for key, task in ws.changed_tasks.items()
-        if (task.namespace, task.queue) == group and key in ws.rows.tasks
+        _is_held(ws.tasks.loaded[key]) and not _is_held(task)
+        for key, task in ws.tasks.changed.items()
+        if (task.namespace, task.queue) == group and key in ws.tasks.loaded
     )
 
 

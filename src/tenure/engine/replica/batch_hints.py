@@ -22,19 +22,19 @@ _NAMES: Final[dict[str, str]] = {
 def hints_of(ws: WorkingSet) -> Iterator[Hint]:
     """Return what a batch changed; the write of a row that was there has raised its version."""
     kind = EventKind.TASK
-    for (namespace, task_id), task in ws.new_tasks.items():
+    for (namespace, task_id), task in ws.tasks.new.items():
         yield Hint(kind, namespace, task_id, task.version, _NAMES[task.state], task.queue)
-    for (namespace, task_id), task in ws.changed_tasks.items():
+    for (namespace, task_id), task in ws.tasks.changed.items():
         yield Hint(kind, namespace, task_id, task.version + 1, _NAMES[task.state], task.queue)
-    if ws.new_workers or ws.changed_workers:
+    if ws.workers.new or ws.workers.changed:
         yield from _workers(ws)
-    if ws.changed_queues or ws.new_namespaces or ws.changed_namespaces:
+    if ws.queues.changed or ws.namespaces.new or ws.namespaces.changed:
         yield from _places(ws)
 
 
 def _workers(ws: WorkingSet) -> Iterator[Hint]:
     kind = EventKind.WORKER
-    for workers, raised in ((ws.new_workers, 0), (ws.changed_workers, 1)):
+    for workers, raised in ((ws.workers.new, 0), (ws.workers.changed, 1)):
         for each in workers.values():
             version = each.version + raised
             yield Hint(kind, each.namespace, each.id, version, _NAMES[each.status], each.queue)
@@ -42,12 +42,12 @@ def _workers(ws: WorkingSet) -> Iterator[Hint]:
 
 def _places(ws: WorkingSet) -> Iterator[Hint]:
     """Return queues and namespaces; the latter have no version."""
-    for key, queue in ws.changed_queues.items():
-        version = queue.version + 1 if key in ws.rows.queues else queue.version
+    for key, queue in ws.queues.changed.items():
+        version = queue.version + 1 if key in ws.queues.loaded else queue.version
         state = PAUSED if queue.is_paused else ACTIVE
         yield Hint(EventKind.QUEUE, queue.namespace, queue.name, version, state, queue.name)
-    for name in ws.new_namespaces:
+    for name in ws.namespaces.new:
         yield Hint(EventKind.NAMESPACE, name, name, 0, ACTIVE)
-    for name, namespace in ws.changed_namespaces.items():
+    for name, namespace in ws.namespaces.changed.items():
         state = DISABLED if namespace.is_disabled else ACTIVE
         yield Hint(EventKind.NAMESPACE, name, name, 0, state)

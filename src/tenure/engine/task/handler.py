@@ -18,8 +18,8 @@ from tenure.core.task.refusal import already_terminal, wrong_state
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker import decide as worker_rules
 from tenure.engine import command as c
-from tenure.engine.batch.load import still_sighted_ms
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.worker.sighted import still_sighted_ms
 from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection, Unavailable
 from tenure.store.table.idempotency import Key
 from tenure.store.table.task import TaskKey
@@ -35,7 +35,7 @@ def not_found(what: str, name: str) -> NotFound:
 def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, ...]:
     """Store tasks, all or nothing: everything is looked at before anything is taken in."""
     namespace = command.namespace
-    if not ws.has_namespace(namespace):
+    if not ws.namespaces.exists(namespace):
         raise not_found("Namespace", namespace)
     answers: list[c.Enqueued] = []
     accepted: list[Task] = []
@@ -65,7 +65,7 @@ def _take_in(
     keyed: dict[tuple[str, str], tuple[NewTask, bytes]],
 ) -> None:
     for task in accepted:
-        ws.add_task(task)
+        ws.tasks.add(task)
     for (namespace, name), (new, digest) in keyed.items():
         _keep_key(ws, namespace, name, new.id, digest)
 
@@ -125,12 +125,11 @@ def _check_content(key: str, task_id: str, first: bytes, second: bytes) -> None:
 
 
 def _keep_key(ws: WorkingSet, namespace: str, name: str, task_id: str, digest: bytes) -> None:
-    key = (namespace, name)
-    old = ws.keys.get(key)
+    old = ws.keys.get((namespace, name))
     if old is not None:
-        ws.old_keys.append((namespace, name, old.task_id))
-    ws.keys[key] = Key(namespace, name, task_id, digest, None, is_task_live=True)
-    ws.new_keys[key] = (namespace, name, task_id, digest, ws.now_ms)
+        ws.keys.removed[namespace, name] = old
+    new = Key(namespace, name, task_id, digest, None, is_task_live=True, created_at_ms=ws.now_ms)
+    ws.keys.add(new)
 
 
 def _report(ws: WorkingSet, key: TaskKey, event: TaskEvent) -> c.ItemAnswer:
@@ -258,7 +257,8 @@ def _finish(
 
 def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | None:
     """Return the answer that the same completion got before, if it was accepted."""
-    ended = ws.rows.ended.get((*key, item.attempt)) or ws.find_ended(key, item.attempt)
+    # Also one that this batch has ended: a report may come twice.
+    ended = ws.attempts.get((*key, item.attempt))
     if ended is not None:
         same = ended.outcome is _OUTCOMES.get(item.kind) and ended.error == item.error
         return c.Reported(TaskState(ended.state_after)) if same else None
@@ -373,7 +373,7 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
         return c.Enqueued(known.id, known.state, is_new=False)
     ws.check_enabled(command.namespace)
     task = enqueue.again(old, task_id=command.new_task_id, now_ms=ws.now_ms)
-    ws.add_task(task)
+    ws.tasks.add(task)
     return c.Enqueued(task.id, task.state, is_new=True)
 
 
@@ -401,7 +401,7 @@ def process_due(ws: WorkingSet, command: c.ProcessDue) -> c.WorkDone:
     """Let each fired timer be looked at."""
     mono_ms = ws.clock.monotonic_ms()
     sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=ws.now_ms)
-    for key in ws.rows.due:
+    for key in ws.tasks.due:
         event = task_event.Due(sighted_ms=sighted_ms, jitter=ws.clock.jitter())
         ws.apply(key, event)
-    return c.WorkDone(len(ws.rows.due), has_more=len(ws.rows.due) >= command.amount)
+    return c.WorkDone(len(ws.tasks.due), has_more=len(ws.tasks.due) >= command.amount)

@@ -15,19 +15,21 @@ from tenure.core.task.record import Task, TaskState
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import record as worker_record
-from tenure.core.worker.lease import Lease
+from tenure.core.worker.lease import Lease, StaleServer
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.task.handler import not_found
+from tenure.engine.worker.sighted import still_sighted_ms
 from tenure.errors import AlreadyExists, Rejection, WrongState
+from tenure.store.table.lease import Lapsed
 from tenure.store.table.task import TaskKey
 
 
 def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration:
     """Register an incarnation; one of the same name before it is superseded."""
     settings = ws.settings
-    if not ws.has_namespace(command.namespace):
+    if not ws.namespaces.exists(command.namespace):
         raise not_found("Namespace", command.namespace)
     ws.check_enabled(command.namespace)
     new = command.new
@@ -59,7 +61,8 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
         lease_ms=lease_ms,
         beat_at_ms=ws.now_ms,
     )
-    ws.add_worker(worker, lease)
+    ws.workers.add(worker)
+    ws.leases.add(lease)
     return c.Registration(worker, lease, lease_rules.interval_ms(lease_ms))
 
 
@@ -182,7 +185,7 @@ def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
 def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
     worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
-    if not ws.rows.held.get(worker.id):
+    if not ws.tasks.held.get(worker.id):
         # Who holds something may come back to finish it; nothing else is handed out.
         ws.check_enabled(command.namespace)
     decision = ws.apply_worker(worker.id, worker_rules.SessionOpened(command.session_no))
@@ -196,7 +199,7 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
         heard_at_ms=lease.beat_at_ms,
         session_no=decision.worker.session_no,
     )
-    held = [ws.tasks[key] for key in ws.rows.held.get(worker.id, [])]
+    held = [ws.tasks[key] for key in ws.tasks.held.get(worker.id, [])]
     mine = [task for task in held if task.worker_id == worker.id and task.is_attempt_live]
     cancel = [task for task in mine if task.state is TaskState.CANCELLING]
     return c.SessionAnswer(
@@ -239,7 +242,7 @@ def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> c.WorkDone:
 def fail_call(ws: WorkingSet, command: c.FailCall) -> c.WorkDone:
     """Count a failed call to a served worker."""
     worker = _calling(ws, command.namespace, command.worker_id)
-    ws.failed_leases.append(worker.id)
+    ws.leases.failed.append(worker.id)
     return c.WorkDone(1)
 
 
@@ -290,7 +293,7 @@ def reconcile(
     if heard_at_ms > ws.now_ms:
         # The clock went back since: no confirmation can be told to be older than that heartbeat.
         heard_at_ms = 0
-    for key in ws.rows.held.get(worker.id, []):
+    for key in ws.tasks.held.get(worker.id, []):
         task = ws.tasks[key]
         if task.worker_id == worker.id and task.is_attempt_live:
             event = _missing(task, said, heard_at_ms, session_no)
@@ -332,11 +335,35 @@ def _is_bound(ws: WorkingSet, key: TaskKey, ref: c.TaskRef, worker_id: str) -> b
 
 
 def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> c.WorkDone:
-    """Take the workers offline whose leases were deleted as over."""
-    for worker_id, reason in ws.rows.judged.items():
-        ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
-    count = len(ws.rows.judged)
+    """Take the workers offline whose leases are over."""
+    mono_ms = ws.clock.monotonic_ms()
+    sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=ws.now_ms)
+    count = 0
+    for worker_id, lapsed in ws.leases.lapsed.items():
+        worker = ws.workers.get(worker_id)
+        if worker is None or worker_id not in ws.leases or worker_id in ws.leases.wanted:
+            # Who opens a session in this very batch is heard before it is judged.
+            continue
+        reason = lease_rules.judge(
+            lapsed.lease,
+            mode=worker.mode,
+            now_ms=ws.now_ms,
+            sighted_ms=sighted_ms,
+            server=_stale_server(ws, lapsed),
+            suspect_grace_ms=command.suspect_grace_ms,
+        )
+        if reason is not None:
+            _end(ws, worker_id, reason)
+            count += 1
     return c.WorkDone(count, has_more=count >= command.amount)
+
+
+def _stale_server(ws: WorkingSet, lapsed: Lapsed) -> StaleServer | None:
+    """Return the server that heard a worker last, if it is silent: its leases were counted."""
+    left_count = ws.leases.lease_counts.get(lapsed.lease.server_id)
+    if left_count is None or lapsed.server_seen_at_ms is None:
+        return None
+    return StaleServer(lapsed.server_seen_at_ms, lapsed.server_lease_count or 0, left_count)
 
 
 def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
@@ -347,15 +374,15 @@ def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
     worker = ws.workers.get(command.worker_id)
     if worker is None or not worker.release_pending:
         return c.WorkDone(0)
-    lease_until_ms, lease_ms = ws.rows.ended_leases.get(worker.id, (0, 0))
+    lease_until_ms, lease_ms = ws.leases.ended.get(worker.id, (0, 0))
     if worker.end_reason is EndReason.DEREGISTERED:
         lease_until_ms = lease_ms = 0
-    held = ws.rows.held.get(worker.id, [])
+    held = ws.tasks.held.get(worker.id, [])
     assert worker.ended_at_ms is not None
     loss = crash_guard.loss_of(
         [ws.tasks[key] for key in held],
         at_ms=worker.ended_at_ms,
-        control=ws.rows.control.get(worker.id, ControlGroup()),
+        control=ws.tasks.control.get(worker.id, ControlGroup()),
     )
     lost = task_event.WorkerLost(
         worker_id=worker.id, lease_until_ms=lease_until_ms, lease_ms=lease_ms, loss=loss
@@ -363,18 +390,18 @@ def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
     for key in held:
         ws.apply(key, lost)
         if crash_guard.explains_death(ws.tasks[key].progress):
-            ws.explained_ends.add(worker.id)
+            ws.workers.explained_ends.add(worker.id)
     kept_count = sum(ws.tasks[key].progress.release_at_ms > 0 for key in held)
     has_more = len(held) >= command.amount
     if not has_more:
         ws.apply_worker(worker.id, worker_rules.HeldReleased())
-        ws.forgotten_leases.add(worker.id)
+        ws.leases.forgotten.add(worker.id)
     return c.WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)
 
 
 def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
     """Set the brakes of a queue."""
-    if not ws.has_namespace(command.namespace):
+    if not ws.namespaces.exists(command.namespace):
         raise not_found("Namespace", command.namespace)
     key = (command.namespace, command.name)
     old = ws.queues.get(key, Queue(command.namespace, command.name))
@@ -385,7 +412,7 @@ def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
         old.concurrency_max if command.concurrency_max is None else command.concurrency_max,
         old.version,
     )
-    ws.queues[key] = ws.changed_queues[key] = queue
+    ws.queues.put(queue)
     if queue != old:
         _record(ws, AuditAction.QUEUE_SET, command, command.name, _brakes(queue))
     # A brake that was released lets out what waits behind it.

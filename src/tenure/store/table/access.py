@@ -6,17 +6,21 @@ the other, and a look at that row tells whether there is something new.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.audit import AuditFilter, AuditRecord
-from tenure.core.queue import Namespace
 from tenure.store.table import codec
 from tenure.store.table.codec import AnyRow
+from tenure.store.table.row_set import RowSet, Table
 from tenure.store.transaction import Tx
+
+if TYPE_CHECKING:
+    from tenure.store.table.lock_order import RowSets
 
 
 class AccessState(msgspec.Struct, frozen=True):
@@ -121,11 +125,6 @@ async def touch_keys(tx: Tx, used: Mapping[str, int]) -> None:
     await tx.each("touch_api_keys", sorted(used.items()))
 
 
-async def set_namespaces(tx: Tx, namespaces: Iterable[Namespace]) -> None:
-    """Write which namespaces are disabled."""
-    await tx.each("set_namespace", [(each.name, each.is_disabled) for each in namespaces])
-
-
 async def insert_audit(tx: Tx, records: Iterable[AuditRecord]) -> None:
     """Write what was administered."""
     await tx.each("insert_audit", [_audited(each) for each in records])
@@ -182,3 +181,52 @@ def _audit_from(row: AnyRow) -> AuditRecord:
         target=row[5],
         detail=row[6],
     )
+
+
+class AccessRows(RowSet[str, ApiKey]):
+    """API keys by id. Who changes access (``is_changing``) does so alone.
+
+    ``version`` is there if this transaction may change access; ``saved_version`` is what it has
+    become.
+    """
+
+    __slots__ = ("is_changing", "is_counting", "live_count", "saved_version", "version")
+
+    table = Table(operator.attrgetter("id"), insert=insert_keys, update=revoke_keys)
+
+    def __init__(self) -> None:
+        """Start without changing anything."""
+        super().__init__()
+        self.is_changing = False
+        self.is_counting = False
+        self.live_count = 0
+        self.version: int | None = None
+        self.saved_version: int | None = None
+
+    def add(self, record: ApiKey) -> None:
+        """Take in a new key, which is live."""
+        super().add(record)
+        self.live_count += 1
+
+    async def load(self, tx: Tx, rows: RowSets) -> None:
+        """Keep everybody else from changing access, and load the keys that are asked for."""
+        if not self.is_changing:
+            return
+        self.version = self.saved_version = await lock_version(tx)
+        for key in await lock_keys(tx, self.wanted):
+            self.take(key)
+        if self.is_counting:
+            self.live_count = await count_live_keys(tx, await tx.now_ms())
+        rows.note_locked()
+
+    async def save(self, tx: Tx, rows: RowSets) -> None:
+        """Save keys; the version tells other servers if who may call has changed."""
+        await super().save(tx, rows)
+        if self.new or self.changed or rows.namespaces.changed:
+            self.saved_version = await raise_version(tx)
+
+
+class AuditRows(RowSet[str, AuditRecord]):
+    """What was administered, by id; it is only written."""
+
+    table = Table(operator.attrgetter("id"), insert=insert_audit)

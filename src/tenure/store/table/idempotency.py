@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from tenure.store.table.row_set import RowSet, Table
 from tenure.store.table.task import TaskKey
 from tenure.store.transaction import Tx
+
+if TYPE_CHECKING:
+    from tenure.store.table.lock_order import RowSets
 
 
 class Key(msgspec.Struct, frozen=True, gc=False):
@@ -20,6 +25,8 @@ class Key(msgspec.Struct, frozen=True, gc=False):
     digest: bytes
     finished_at_ms: int | None
     is_task_live: bool
+    # Of a new one; it is written and never read.
+    created_at_ms: int = 0
 
 
 async def lock_keys(tx: Tx, keys: Iterable[TaskKey]) -> list[Key]:
@@ -31,11 +38,30 @@ async def lock_keys(tx: Tx, keys: Iterable[TaskKey]) -> list[Key]:
     ]
 
 
-async def insert_keys(tx: Tx, keys: Sequence[tuple[str, str, str, bytes, int]]) -> None:
-    """Write keys as (namespace, key, task, digest, created_at)."""
-    await tx.each("insert_keys", keys)
+async def insert_keys(tx: Tx, keys: Sequence[Key]) -> None:
+    """Write new keys."""
+    await tx.each(
+        "insert_keys",
+        [(x.namespace, x.key, x.task_id, x.digest, x.created_at_ms) for x in keys],
+    )
 
 
-async def delete_keys(tx: Tx, keys: Sequence[tuple[str, str, str]]) -> None:
-    """Delete keys whose time is over, as (namespace, key, task)."""
-    await tx.each("delete_keys", keys)
+async def delete_keys(tx: Tx, keys: Sequence[Key]) -> None:
+    """Delete keys whose time is over."""
+    await tx.each("delete_keys", [(x.namespace, x.key, x.task_id) for x in keys])
+
+
+class KeyRows(RowSet[tuple[str, str], Key]):
+    """Idempotency keys by (namespace, key)."""
+
+    table = Table(
+        operator.attrgetter("namespace", "key"),
+        load=lock_keys,
+        insert=insert_keys,
+        delete=delete_keys,
+    )
+
+    async def load(self, tx: Tx, rows: RowSets) -> None:
+        """Load keys; the answer to a repeated enqueue tells the state of the first task."""
+        await super().load(tx, rows)
+        rows.tasks.wanted.update((each.namespace, each.task_id) for each in self.values())

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from tenure.core.worker.lease import Beat, Lease
+from tenure.core.worker.lease import Beat, Lease, is_silent
 from tenure.store.table import codec
+from tenure.store.table.row_set import RowSet, Table
 from tenure.store.transaction import Tx
+
+if TYPE_CHECKING:
+    from tenure.store.table.lock_order import RowSets
 
 
 class Lapsed(msgspec.Struct, frozen=True, gc=False):
@@ -97,13 +103,15 @@ async def insert_leases(tx: Tx, leases: Sequence[Lease]) -> None:
     await tx.each("insert_leases", [codec.lease_inserted(each) for each in leases])
 
 
-async def delete_leases(tx: Tx, leases: Sequence[Lease]) -> set[str]:
-    """Delete leases that no heartbeat has renewed meanwhile; return whose are gone."""
-    rows = await tx.each(
-        "delete_leases",
-        [(x.worker_id, x.token, x.lease_until_ms, x.suspect_until_ms) for x in leases],
-    )
-    return {cast("str", row[0]) for row in rows}
+async def clamp_leases(tx: Tx, now_ms: int) -> None:
+    """Shorten leases that would last longer than they were granted: the clock went back."""
+    await tx.one("clamp_leases", now_ms)
+
+
+async def lock_leases(tx: Tx, worker_ids: Iterable[str]) -> list[Lease]:
+    """Lock leases as they are now; one that is being renewed is left out."""
+    rows = await tx.each("lock_leases", [(each,) for each in sorted(worker_ids)])
+    return [codec.lease_from(row) for row in rows]
 
 
 async def keep_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
@@ -123,7 +131,7 @@ async def drop_ended_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
 
 
 async def drop_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
-    """Delete the leases of workers that end for another reason than silence."""
+    """Delete the leases of workers that end."""
     await tx.each("drop_leases", [(each,) for each in sorted(worker_ids)])
 
 
@@ -144,3 +152,110 @@ async def suspect_leases(tx: Tx, leases: Sequence[Lease]) -> set[str]:
 async def resume_leases(tx: Tx, leases: Sequence[Lease]) -> None:
     """Write that suspected workers are here again."""
     await tx.each("resume_leases", [(each.worker_id, each.server_id) for each in leases])
+
+
+class LeaseRows(RowSet[str, Lease]):
+    """Leases by worker, and those that are kept in mind after their worker's end (``ended``).
+
+    To judge, the leases that seem to be over (``lapsed``) are locked, and those of silent servers
+    counted. A heartbeat touches a lease
+    alone, in a lane of its own, so each kind of change writes only what it is about.
+    """
+
+    __slots__ = (
+        "dropped",
+        "ended",
+        "ended_wanted",
+        "failed",
+        "forgotten",
+        "judged_max",
+        "kept",
+        "lapsed",
+        "lease_counts",
+        "resumed",
+        "scanned_at_ms",
+        "suspected",
+    )
+
+    table = Table(operator.attrgetter("worker_id"), is_locked=False)
+
+    def __init__(self) -> None:
+        """Start with nobody."""
+        super().__init__()
+        self.ended_wanted: set[str] = set()
+        self.ended: dict[str, tuple[int, int]] = {}
+        self.judged_max = 0
+        self.scanned_at_ms = 0
+        self.lapsed: dict[str, Lapsed] = {}
+        self.lease_counts: dict[str, int] = {}
+        self.dropped: set[str] = set()
+        self.kept: set[str] = set()
+        self.forgotten: set[str] = set()
+        self.suspected: dict[str, Lease] = {}
+        self.resumed: dict[str, Lease] = {}
+        self.failed: list[str] = []
+
+    @property
+    def is_judging(self) -> bool:
+        """Tell whether leases are judged in this batch."""
+        return self.judged_max > 0
+
+    async def find_lapsed(self, tx: Tx) -> set[str]:
+        """Return whose leases seem to be over; nothing is locked, their workers come first."""
+        self.scanned_at_ms = now_ms = await tx.now_ms()
+        await clamp_leases(tx, now_ms)
+        found = await load_lapsed(tx, now_ms=now_ms, amount=self.judged_max)
+        self.lapsed = {each.lease.worker_id: each for each in found}
+        return set(self.lapsed)
+
+    async def load(self, tx: Tx, rows: RowSets) -> None:
+        """Load leases, and lock those that may be over as they are now."""
+        if self.lapsed:
+            await self._lock_lapsed(tx, rows)
+        if self.wanted:
+            for lease in await read_leases(tx, self.wanted):
+                self.take(lease)
+        if self.ended_wanted:
+            self.ended = await read_ended_leases(tx, self.ended_wanted)
+
+    async def _lock_lapsed(self, tx: Tx, rows: RowSets) -> None:
+        found = self.lapsed
+        locked = await lock_leases(tx, found)
+        self.lapsed = {
+            each.worker_id: replace(found[each.worker_id], lease=each) for each in locked
+        }
+        for lease in locked:
+            self.take(lease)
+        silent = {
+            each.lease.server_id
+            for each in self.lapsed.values()
+            if is_silent(seen_at_ms=each.server_seen_at_ms, now_ms=self.scanned_at_ms)
+        }
+        if silent:
+            self.lease_counts = await count_leases(tx, silent)
+        rows.note_locked()
+
+    async def save(self, tx: Tx, rows: RowSets) -> None:
+        """Save each kind of change by itself; what is kept in mind is read before it is deleted."""
+        del rows
+        if self.kept:
+            await keep_leases(tx, self.kept)
+        if self.forgotten:
+            await drop_ended_leases(tx, self.forgotten)
+        if self.dropped:
+            await drop_leases(tx, self.dropped)
+        if self.new:
+            await insert_leases(tx, list(self.new.values()))
+        if self.suspected:
+            await suspect_leases(tx, list(self.suspected.values()))
+        if self.resumed:
+            await resume_leases(tx, list(self.resumed.values()))
+        if self.failed:
+            await fail_leases(tx, self.failed)
+
+    def keep_taken(self, first: RowSet[str, Lease]) -> None:
+        """Keep the leases that were locked to be judged."""
+        assert isinstance(first, LeaseRows)
+        self.lapsed, self.lease_counts = first.lapsed, first.lease_counts
+        for each in self.lapsed.values():
+            self.take(each.lease)

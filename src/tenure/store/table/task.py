@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from tenure.core.limits import CONTROL_SEEN_MAX, CONTROL_WINDOW_MS
+from tenure.core.task import crash_guard
 from tenure.core.task.attempt import Attempt
+from tenure.core.task.crash_guard import ControlGroup
+from tenure.core.task.enqueue_window import NOBODY
 from tenure.core.task.record import AttemptProgress, Task
 from tenure.core.worker.record import Worker
 from tenure.store.table import codec
 from tenure.store.table.damaged_row import suspect_from, tasks_from
 from tenure.store.table.fence import check_fence
+from tenure.store.table.row_set import RowSet, Table
+from tenure.store.table.worker import count_control_group
 from tenure.store.transaction import Tx
+
+if TYPE_CHECKING:
+    from tenure.store.table.lock_order import RowSets
 
 TaskKey = tuple[str, str]
 """(namespace, id)"""
@@ -127,3 +137,148 @@ async def finish_tasks(tx: Tx, tasks: Sequence[Task]) -> None:
 async def insert_attempts(tx: Tx, attempts: Sequence[Attempt]) -> None:
     """Write ended attempts."""
     await tx.each("insert_attempts", [codec.attempt_inserted(each) for each in attempts])
+
+
+class TaskRows(RowSet[TaskKey, Task]):
+    """Tasks by (namespace, id), live ones locked, finished ones read.
+
+    ``births`` are the ids of new tasks that have to be looked up; young ones, in ``window``, have
+    not. ``cached`` are those that were not read, only remembered. Others are found by
+    who holds them (``held_of`` a worker, at the most so many) or because their timer has fired.
+    """
+
+    __slots__ = (
+        "births",
+        "cached",
+        "control",
+        "due",
+        "due_max",
+        "has_young",
+        "held",
+        "held_of",
+        "window",
+    )
+
+    table = Table(operator.attrgetter("namespace", "id"))
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        super().__init__()
+        self.births: set[TaskKey] = set()
+        self.window = NOBODY
+        self.has_young = False
+        self.cached: set[TaskKey] = set()
+        self.held_of: dict[str, int] = {}
+        self.held: dict[str, list[TaskKey]] = {}
+        self.control: dict[str, ControlGroup] = {}
+        self.due_max = 0
+        self.due: list[TaskKey] = []
+
+    def remember(self, cache: Mapping[TaskKey, Task]) -> None:
+        """Take in remembered copies of what is wanted; they are not read."""
+        self.wanted |= self.births
+        for key in self.wanted:
+            task = cache.get(key)
+            if task is not None:
+                self[key] = self.loaded[key] = task
+                self.cached.add(key)
+
+    async def load(self, tx: Tx, rows: RowSets) -> None:
+        """Load and lock what is wanted and not remembered, then look up what is finished."""
+        wanted = self.wanted - self.cached
+        if wanted:
+            for task in await load_tasks(tx, wanted):
+                self.take(task)
+        for worker_id, amount in sorted(self.held_of.items()):
+            worker = rows.workers.get(worker_id)
+            if worker is not None:
+                await self._load_held(tx, worker, amount)
+        if self.due_max:
+            found = await load_due(tx, now_ms=await tx.now_ms(), amount=self.due_max)
+            self.due = [self._take_fresh(task) for task in found]
+        if len(self.loaded) > len(self.cached):
+            rows.note_locked()
+        missing = [key for key in wanted if key not in self]
+        if missing:
+            for task in await load_history(tx, missing):
+                self.take(task)
+
+    async def _load_held(self, tx: Tx, worker: Worker, amount: int) -> None:
+        held = await load_held(tx, worker, amount=amount)
+        self.held[worker.id] = [self._take_fresh(task) for task in held]
+        if worker.release_pending and crash_guard.is_control_needed(held):
+            self.control[worker.id] = await _load_control(tx, worker)
+
+    def _take_fresh(self, task: Task) -> TaskKey:
+        """Prefer a row that was just locked to a remembered copy."""
+        key = self.take(task)
+        self.cached.discard(key)
+        return key
+
+    async def save(self, tx: Tx, rows: RowSets) -> None:
+        """Save tasks, split by whether they are finished."""
+        del rows
+        if self.changed:
+            finished, live = _split(self.changed)
+            if finished:
+                await finish_tasks(tx, finished)
+            if live:
+                await update_tasks(tx, live)
+        if self.new:
+            finished, live = _split(self.new)
+            if live:
+                await insert_tasks(tx, live)
+            if finished:
+                await insert_finished(tx, finished)
+
+    def keep_taken(self, first: RowSet[TaskKey, Task]) -> None:
+        """Keep the tasks that were locked because their timers have fired."""
+        assert isinstance(first, TaskRows)
+        self.due = [self._take_fresh(first.loaded[key]) for key in first.due]
+
+
+async def _load_control(tx: Tx, worker: Worker) -> ControlGroup:
+    """Read how the other workers of a lost worker's queue have fared until it was lost."""
+    assert worker.ended_at_ms is not None
+    since_ms = worker.ended_at_ms - CONTROL_WINDOW_MS
+    return await count_control_group(tx, worker, since_ms=since_ms, seen_max=CONTROL_SEEN_MAX)
+
+
+def _split(tasks: Mapping[TaskKey, Task]) -> tuple[list[Task], list[Task]]:
+    """Split tasks into finished and live ones."""
+    finished: list[Task] = []
+    live: list[Task] = []
+    for task in tasks.values():
+        (finished if task.finished_at_ms is not None else live).append(task)
+    return finished, live
+
+
+class AttemptRows(RowSet[tuple[str, str, int], Attempt]):
+    """Ended attempts by (namespace, task, number); ``finishes`` are those that reports end.
+
+    They are only written. What a report names and is not live any more is read: it may have been
+    accepted before.
+    """
+
+    __slots__ = ("finishes",)
+
+    table = Table(
+        operator.attrgetter("namespace", "task_id", "number"),
+        load=load_ended,
+        insert=insert_attempts,
+        is_locked=False,
+    )
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        super().__init__()
+        self.finishes: list[tuple[TaskKey, int]] = []
+
+    async def load(self, tx: Tx, rows: RowSets) -> None:
+        """Look up what is not live."""
+        tasks = rows.tasks
+        for key, attempt in self.finishes:
+            known = tasks.get(key)
+            if known is None or attempt != known.attempt or not known.is_attempt_live:
+                self.wanted.add((*key, attempt))
+        await super().load(tx, rows)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -12,7 +13,11 @@ from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.worker.record import Worker
 from tenure.store.table import codec
 from tenure.store.table.fence import check_fence
+from tenure.store.table.row_set import RowSet, Table
 from tenure.store.transaction import Tx
+
+if TYPE_CHECKING:
+    from tenure.store.table.lock_order import RowSets
 
 
 class Receiver(msgspec.Struct, frozen=True, gc=False):
@@ -90,3 +95,78 @@ async def mark_ends_explained(tx: Tx, worker_ids: Iterable[str]) -> None:
 async def load_releasing(tx: Tx, *, amount: int) -> list[str]:
     """Return offline workers whose tasks are not all put back yet."""
     return [cast("str", row[0]) for row in await tx.one("load_releasing", amount)]
+
+
+class WorkerRows(RowSet[str, Worker]):
+    """Workers by id, locked because their status may change.
+
+    Registrations are found by (namespace, instance key, name). Workers that are only ``spoken_for``
+    are not locked. Suspects explain why those in ``explained_ends`` died.
+    """
+
+    __slots__ = ("explained_ends", "registrations", "spoken_for")
+
+    table = Table(operator.attrgetter("id"), insert=insert_workers, update=update_workers)
+
+    def __init__(self) -> None:
+        """Start with nobody."""
+        super().__init__()
+        self.registrations: set[tuple[str, str, str]] = set()
+        self.spoken_for: set[str] = set()
+        self.explained_ends: set[str] = set()
+
+    async def load(self, tx: Tx, rows: RowSets) -> None:
+        """Find and lock workers; those whose leases may be over are among them."""
+        for namespace, instance_key, name in sorted(self.registrations):
+            found = await find_workers(
+                tx, namespace=namespace, instance_key=instance_key, name=name
+            )
+            rows.leases.wanted.update(map(self.take, found))
+        if rows.leases.is_judging:
+            self.wanted |= await rows.leases.find_lapsed(tx)
+        if self.wanted:
+            for worker in await lock_workers(tx, self.wanted):
+                self.take(worker)
+        if self.spoken_for:
+            for worker in await read_workers(tx, self.spoken_for):
+                if worker.id not in self:
+                    self.take(worker)
+        if self.registrations or self.wanted:
+            rows.note_locked()
+
+    async def save(self, tx: Tx, rows: RowSets) -> None:
+        """Save workers; who is superseded gives its name away first."""
+        await super().save(tx, rows)
+        if self.explained_ends:
+            await mark_ends_explained(tx, self.explained_ends)
+
+    def keep_taken(self, first: RowSet[str, Worker]) -> None:
+        """Keep those that were locked because their leases may be over."""
+        for worker in first.loaded.values():
+            if worker.id not in self:
+                self.take(worker)
+
+
+class ReceiverRows(RowSet[str, Receiver]):
+    """Who may be handed work, by id, kept from changing; ``brakes`` are those of their queues."""
+
+    __slots__ = ("brakes",)
+
+    table = Table(operator.attrgetter("worker.id"), load=share_workers)
+
+    def __init__(self) -> None:
+        """Start with nobody."""
+        super().__init__()
+        self.brakes: dict[tuple[str, str], Queue] = {}
+
+    async def load(self, tx: Tx, rows: RowSets) -> None:
+        """Load receivers; those that are known have been taken in already."""
+        if self.wanted and not self:
+            await super().load(tx, rows)
+        for receiver in self.values():
+            worker = receiver.worker
+            rows.workers.take(worker)
+            # The statement that has locked them has read the time.
+            rows.note_locked(receiver.now_ms)
+            if receiver.queue is not None:
+                self.brakes[worker.namespace, worker.queue] = receiver.queue

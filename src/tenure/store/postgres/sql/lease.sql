@@ -49,22 +49,6 @@ FROM leases
 WHERE server_id = ANY (CAST(:server_id AS uuid[]))
 GROUP BY server_id;
 
--- name: delete_leases(worker_id, token, lease_until_ms, suspect_until_ms)
--- Fenced by all that the judgement looked at: a heartbeat or a new session that came in between
--- keeps its worker alive.
-DELETE FROM leases AS l
-USING unnest(
-    CAST(:worker_id AS uuid[]), CAST(:token AS bigint[]), CAST(:lease_until_ms AS bigint[]),
-    CAST(:suspect_until_ms AS bigint[])
-) AS g (worker_id, token, lease_until_ms, suspect_until_ms)
-WHERE l.worker_id = ANY (ARRAY[g.worker_id])
-  AND l.token = ANY (ARRAY[g.token])
-  AND l.lease_until_ms = ANY (ARRAY[g.lease_until_ms])
-  AND l.suspect_until_ms IS NOT DISTINCT FROM g.suspect_until_ms
-  AND g.token = abs(g.token)
-  AND g.lease_until_ms = abs(g.lease_until_ms)
-RETURNING CAST(l.worker_id AS text);
-
 -- name: drop_ended_leases(worker_id)
 DELETE FROM ended_leases
 WHERE worker_id = ANY (CAST(:worker_id AS uuid[]))
@@ -122,6 +106,17 @@ FROM leases AS l
 LEFT JOIN servers AS s ON s.id = l.server_id
 WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms
 LIMIT CAST(:amount AS integer);
+
+-- name: lock_leases(worker_id)
+-- To be judged, behind their workers. A heartbeat that is being written keeps its worker alive.
+SELECT
+    CAST(worker_id AS text), namespace, CAST(server_id AS text), lease_until_ms, lease_ms,
+    token, beat_at_ms, previous_beat_at_ms, total_completed, total_failed, active_count,
+    loop_lag_ms, stuck_count, suspect_until_ms, failures
+FROM leases
+WHERE worker_id = ANY(CAST(:worker_id AS uuid[]))
+ORDER BY worker_id
+FOR UPDATE SKIP LOCKED;
 
 -- name: read_ended_leases(worker_id)
 SELECT CAST(worker_id AS text), lease_until_ms, lease_ms

@@ -32,16 +32,6 @@ RETURNING worker_id;
 -- name: count_leases(server_id)
 SELECT :server_id, count(*) FROM leases WHERE server_id = :server_id;
 
--- name: delete_leases(worker_id, token, lease_until_ms, suspect_until_ms)
--- Fenced by all that the judgement looked at: a heartbeat or a new session that came in between
--- keeps its worker alive.
-DELETE FROM leases
-WHERE worker_id = :worker_id
-  AND token = :token
-  AND lease_until_ms = :lease_until_ms
-  AND suspect_until_ms IS :suspect_until_ms
-RETURNING worker_id;
-
 -- name: drop_ended_leases(worker_id)
 DELETE FROM ended_leases WHERE worker_id = :worker_id RETURNING worker_id;
 
@@ -82,6 +72,15 @@ FROM leases AS l
 LEFT JOIN servers AS s ON s.id = l.server_id
 WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms
 LIMIT :amount;
+
+-- name: lock_leases(worker_id)
+-- To be judged, behind their workers; there is one writer, so nothing has to be locked.
+SELECT
+    worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,
+    previous_beat_at_ms, total_completed, total_failed, active_count, loop_lag_ms, stuck_count,
+    suspect_until_ms, failures
+FROM leases
+WHERE worker_id = :worker_id;
 
 -- name: read_ended_leases(worker_id)
 SELECT worker_id, lease_until_ms, lease_ms FROM ended_leases WHERE worker_id = :worker_id;

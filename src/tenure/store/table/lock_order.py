@@ -1,0 +1,80 @@
+"""All tables of a batch in the one order in which their rows are locked, and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar, cast
+
+from tenure.store.table.access import AccessRows, AuditRows
+from tenure.store.table.idempotency import KeyRows
+from tenure.store.table.lease import LeaseRows
+from tenure.store.table.queue import NamespaceRows, QueueRows
+from tenure.store.table.row_set import RowSet
+from tenure.store.table.task import AttemptRows, TaskRows
+from tenure.store.table.worker import ReceiverRows, WorkerRows
+from tenure.store.transaction import Tx
+
+S = TypeVar("S", bound=RowSet[Any, Any])
+
+# A new table is one line here, at its place in the lock order; what only grows comes last.
+LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
+    AccessRows,
+    QueueRows,
+    WorkerRows,
+    ReceiverRows,
+    LeaseRows,
+    KeyRows,
+    TaskRows,
+    AttemptRows,
+    NamespaceRows,
+    AuditRows,
+]
+
+
+class RowSets:
+    """The row sets of one batch."""
+
+    def __init__(self) -> None:
+        """Start with nothing wanted."""
+        self._by_type = {each: each() for each in LOCK_ORDER}
+        self.access = self[AccessRows]
+        self.queues = self[QueueRows]
+        self.workers = self[WorkerRows]
+        self.receivers = self[ReceiverRows]
+        self.leases = self[LeaseRows]
+        self.keys = self[KeyRows]
+        self.tasks = self[TaskRows]
+        self.attempts = self[AttemptRows]
+        self.namespaces = self[NamespaceRows]
+        self.audit = self[AuditRows]
+        self.now_ms = 0
+        # The time as a statement has read it that has locked rows, if none has locked others since.
+        self.locked_at_ms: int | None = None
+
+    def __getitem__(self, kind: type[S]) -> S:
+        """Return the rows of one table."""
+        return cast("S", self._by_type[kind])
+
+    def __iter__(self) -> Iterator[RowSet[Any, Any]]:
+        """Return all of them in the lock order."""
+        return iter(self._by_type.values())
+
+    def note_locked(self, at_ms: int | None = None) -> None:
+        """Note that rows were locked, and the time if the same statement has read it."""
+        self.locked_at_ms = at_ms
+
+    async def load(self, tx: Tx) -> None:
+        """Load and lock what is wanted, then read the time, which belongs to the store."""
+        for each in self:
+            await each.load(tx, self)
+        self.now_ms = await tx.now_ms() if self.locked_at_ms is None else self.locked_at_ms
+
+    async def save(self, tx: Tx) -> None:
+        """Write what has changed, every write of a live row fenced by its version."""
+        for each in self:
+            await each.save(tx, self)
+
+    def keep_taken(self, first: RowSets) -> None:
+        """Keep what a first load took by a write or a lock that cannot be had a second time."""
+        for again, before in zip(self, first, strict=True):
+            again.keep_taken(before)

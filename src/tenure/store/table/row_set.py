@@ -1,0 +1,94 @@
+"""Row sets: what one batch wants of a table, has loaded of it, and makes of it.
+
+A table is one subclass. It names the functions that load and save its rows; what is special about a
+table (a split by outcome, rows that are found by something else than their key) is a method of its
+own. The list of all of them, in the lock order, is ``lock_order``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+from tenure.store.transaction import Tx
+
+if TYPE_CHECKING:
+    from tenure.store.table.lock_order import RowSets
+
+Key = TypeVar("Key")
+Record = TypeVar("Record")
+Load = Callable[[Tx, Iterable[Any]], Awaitable[Iterable[Any]]]
+Save = Callable[[Tx, Sequence[Any]], Awaitable[object]]
+
+
+class Table(NamedTuple):
+    """How the rows of a table are found, loaded and saved; it may lack what it does not do."""
+
+    key_of: Callable[[Any], Any]
+    load: Load | None = None
+    insert: Save | None = None
+    update: Save | None = None
+    delete: Save | None = None
+    # Whether the store's time has to be read after its rows were loaded.
+    is_locked: bool = True
+
+
+class RowSet(dict[Key, Record]):
+    """The rows of one table as they are now in a batch, by their keys.
+
+    ``wanted`` is loaded before anything is decided, and ``loaded`` stays as it was read. ``new``,
+    ``changed`` and ``removed`` are saved; ``removed`` has the rows as they were.
+    """
+
+    __slots__ = ("changed", "loaded", "new", "removed", "wanted")
+
+    table: ClassVar[Table]
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        super().__init__()
+        self.wanted: set[Key] = set()
+        self.loaded: dict[Key, Record] = {}
+        self.new: dict[Key, Record] = {}
+        self.changed: dict[Key, Record] = {}
+        self.removed: dict[Key, Record] = {}
+
+    def add(self, record: Record) -> None:
+        """Take in a row that is not stored yet."""
+        key = self.table.key_of(record)
+        self[key] = self.new[key] = record
+
+    def put(self, record: Record) -> None:
+        """Take in what has become of a row, stored or new."""
+        key = self.table.key_of(record)
+        changes = self.new if key in self.new else self.changed
+        self[key] = changes[key] = record
+
+    def take(self, record: Record) -> Key:
+        """Take in a row as it was read."""
+        key: Key = self.table.key_of(record)
+        self[key] = self.loaded[key] = record
+        return key
+
+    async def load(self, tx: Tx, rows: RowSets) -> None:
+        """Load what is wanted."""
+        if self.wanted and self.table.load is not None:
+            for record in await self.table.load(tx, self.wanted):
+                self.take(record)
+            if self.table.is_locked:
+                rows.note_locked()
+
+    async def save(self, tx: Tx, rows: RowSets) -> None:
+        """Write what has become of the rows, each kind of change by one statement."""
+        del rows
+        for records, save in (
+            (self.removed, self.table.delete),
+            (self.changed, self.table.update),
+            (self.new, self.table.insert),
+        ):
+            if records:
+                assert save is not None
+                await save(tx, list(records.values()))
+
+    def keep_taken(self, first: RowSet[Key, Record]) -> None:
+        """Keep what a first load took that a second one cannot have again."""
