@@ -18,7 +18,7 @@ from tenure.core.task.deadline import _BY_STATE
 from tenure.core.task.enqueue_window import EnqueueWindow
 from tenure.core.task.event import HandedOut, WorkerLost
 from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, TaskState
-from tenure.core.worker import judge_readiness
+from tenure.core.worker import judge_readiness, reconcile
 from tenure.core.worker.lease import Lease, SessionLost, StaleServer
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine import command as c
@@ -285,18 +285,15 @@ def _registered_offline(_original: Function) -> Function:
 
 
 def _held_judged_early(original: Function) -> Function:
-    def changed(row: Any, said: Any, heard_at_ms: int, session_no: Any) -> Any:
-        del heard_at_ms
-        return original(row, said, 2**60, session_no)
-
-    return changed
+    return lambda row, heard_at_ms, session_no: original(
+        row, heard_at_ms=max(heard_at_ms, 2**60), session_no=session_no
+    )
 
 
 def _dispatched_judged(original: Function) -> Function:
-    def changed(row: Any, said: Any, heard_at_ms: int, session_no: Any) -> Any:
-        return original(row, said, heard_at_ms, 2**30 if session_no is None else session_no)
-
-    return changed
+    return lambda row, heard_at_ms, session_no: original(
+        row, heard_at_ms=heard_at_ms, session_no=2**30 if session_no is None else session_no
+    )
 
 
 def _held_ignored(_original: Function) -> Function:
@@ -549,8 +546,8 @@ def _list() -> list[Mutant]:
         m("lease_too_long", lease_table, "beat_leases", _lease_too_long, CALM),
         m("offline_revived_by_beat", lease_table, "beat_leases", _offline_revived, STALLING),
         m("offline_registered", worker_handler, "_registered_again", _registered_offline, STALLING),
-        m("held_judged_early", worker_handler, "_missing", _held_judged_early, CROSSING),
-        m("dispatched_judged", worker_handler, "_missing", _dispatched_judged, LOSSY),
+        m("held_judged_early", reconcile, "missing", _held_judged_early, CROSSING),
+        m("dispatched_judged", reconcile, "missing", _dispatched_judged, LOSSY),
         m("judged_unsighted", worker_handler, "still_sighted_ms", _judged_unsighted, JUMPING),
         m("sight_before_batch", worker_handler, "still_sighted_ms", _sight_before_batch, LAGGING),
         m("jump_unseen", judge_readiness, "commit", _jump_unseen, JUMPING),

@@ -22,6 +22,7 @@ from tenure.core.worker.lease import (
     granted_lease_ms,
     interval_ms,
     is_mass_close,
+    is_silent,
     judge,
     token_mismatch,
 )
@@ -261,3 +262,11 @@ def test_no_late_or_repeated_message_moves_a_lease_backwards(
 def test_no_impossible_lease_can_exist(changes: dict[str, int]) -> None:
     with pytest.raises(AssertionError):
         replace(LEASE, **changes)
+
+
+def test_a_server_is_silent_that_has_not_touched_its_row_or_did_so_in_the_future() -> None:
+    assert not is_silent(seen_at_ms=None, now_ms=T0)
+    assert not is_silent(seen_at_ms=T0, now_ms=T0)
+    assert not is_silent(seen_at_ms=T0 - limits.SIGHT_STALL_MS, now_ms=T0)
+    assert is_silent(seen_at_ms=T0 - limits.SIGHT_STALL_MS - 1, now_ms=T0)
+    assert is_silent(seen_at_ms=T0 + 1, now_ms=T0)

@@ -11,9 +11,10 @@ from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.decide import is_live
 from tenure.core.task.effect import WakeQueue
-from tenure.core.task.record import Task, TaskState
+from tenure.core.task.record import TaskState
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
+from tenure.core.worker import reconcile as reconcile_rules
 from tenure.core.worker import record as worker_record
 from tenure.core.worker.lease import Lease, StaleServer
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
@@ -290,13 +291,12 @@ def reconcile(
 ) -> tuple[c.TaskRef, ...]:
     """Compare what a worker says it holds with what it holds; return what it has to stop."""
     said = set(reported)
-    if heard_at_ms > ws.now_ms:
-        # The clock went back since: no confirmation can be told to be older than that heartbeat.
-        heard_at_ms = 0
+    heard_at_ms = reconcile_rules.counted_from_ms(heard_at_ms, now_ms=ws.now_ms)
     for key in ws.tasks.held.get(worker.id, []):
         task = ws.tasks[key]
-        if task.worker_id == worker.id and task.is_attempt_live:
-            event = _missing(task, said, heard_at_ms, session_no)
+        is_held = task.worker_id == worker.id and task.is_attempt_live
+        if is_held and c.TaskRef(task.id, task.attempt) not in said:
+            event = reconcile_rules.missing(task, heard_at_ms=heard_at_ms, session_no=session_no)
             if event is not None:
                 ws.apply(key, event)
     stop = []
@@ -305,24 +305,6 @@ def reconcile(
         if not _is_bound(ws, key, ref, worker.id):
             stop.append(ref)
     return tuple(stop)
-
-
-def _missing(
-    task: Task,
-    said: set[c.TaskRef],
-    heard_at_ms: int,
-    session_no: int | None,
-) -> task_event.TaskEvent | None:
-    """Return what the absence of a held attempt means; a younger confirmation may have crossed."""
-    if c.TaskRef(task.id, task.attempt) in said:
-        return None
-    if task.state is TaskState.DISPATCHED:
-        if session_no is None or task.session_no >= session_no:
-            return None
-        return task_event.DeliveryMissed(attempt=task.attempt, worker_id=task.worker_id)
-    if task.progress.confirmed_at_ms > heard_at_ms:
-        return None
-    return task_event.TaskLost(attempt=task.attempt, worker_id=task.worker_id)
 
 
 def _is_bound(ws: WorkingSet, key: TaskKey, ref: c.TaskRef, worker_id: str) -> bool:

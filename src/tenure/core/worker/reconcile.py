@@ -1,0 +1,35 @@
+"""Both ways: what a worker says it holds, compared with what it holds."""
+
+from __future__ import annotations
+
+from tenure.core.task.event import DeliveryMissed, TaskLost
+from tenure.core.task.record import Task, TaskState
+
+
+def missing(
+    task: Task,
+    *,
+    heard_at_ms: int,
+    session_no: int | None,
+) -> DeliveryMissed | TaskLost | None:
+    """Return what it means that a worker does not name an attempt that it holds.
+
+    Its set was made after the heartbeat that was heard at ``heard_at_ms``: a younger confirmation may
+    have crossed it. An attempt that was never confirmed is missed only by the set that opens a
+    session, ``session_no``, if it was handed to an earlier one.
+    """
+    if task.state is TaskState.DISPATCHED:
+        if session_no is None or task.session_no >= session_no:
+            return None
+        return DeliveryMissed(attempt=task.attempt, worker_id=task.worker_id)
+    if task.progress.confirmed_at_ms > heard_at_ms:
+        return None
+    return TaskLost(attempt=task.attempt, worker_id=task.worker_id)
+
+
+def counted_from_ms(heard_at_ms: int, *, now_ms: int) -> int:
+    """Return since when a confirmation counts as younger than a heartbeat.
+
+    After the clock went back no confirmation can be told to be older than that heartbeat.
+    """
+    return 0 if heard_at_ms > now_ms else heard_at_ms
