@@ -14,8 +14,8 @@ def missing(
 ) -> DeliveryMissed | TaskLost | None:
     """Return what it means that a worker does not name an attempt that it holds.
 
-    Its set was made after the heartbeat that was heard at ``heard_at_ms``: a younger confirmation may
-    have crossed it. An attempt that was never confirmed is missed only by the set that opens a
+    Its set was made after the heartbeat that was heard at ``heard_at_ms``: a younger confirmation
+    may have crossed it. An attempt that was never confirmed is missed only by the set that opens a
     session, ``session_no``, if it was handed to an earlier one.
     """
     if task.state is TaskState.DISPATCHED:
