@@ -45,7 +45,7 @@ def suspects(count: int, group_max: int = 1) -> list[Task]:
 def hand(number: int, credit: int = 10, **changes: Any) -> Hand:
     made = Hand(
         offer_id=number,
-        worker_id=f"worker-{number}",
+        receiver_id=f"worker-{number}",
         namespace=NAMESPACE,
         queue="default",
         types=MAIL,
@@ -112,7 +112,7 @@ def test_a_worker_that_holds_a_suspect_task_gets_no_other() -> None:
 
 
 def test_two_offers_of_one_worker_get_one_suspect_task_together() -> None:
-    hands = [hand(1, worker_id="w"), hand(2, worker_id="w"), hand(3)]
+    hands = [hand(1, receiver_id="w"), hand(2, receiver_id="w"), hand(3)]
     assert offers(assign(tasks(3, is_guarded=True), hands)) == [1, 3]
 
 
@@ -165,7 +165,7 @@ def test_a_task_goes_to_the_worker_it_avoids_when_there_is_no_other() -> None:
 
 
 def test_the_longest_waiting_of_two_avoided_offers_is_taken() -> None:
-    hands = [hand(2, worker_id="w"), hand(1, worker_id="w"), hand(3, credit=0)]
+    hands = [hand(2, receiver_id="w"), hand(1, receiver_id="w"), hand(3, credit=0)]
     assert offers(assign([avoiding(1, "w")], hands)) == [2]
 
 
@@ -200,7 +200,7 @@ def tables(draw: st.DrawFn) -> tuple[list[Task], list[Hand], set[str]]:
             number,
             credit=draw(st.integers(0, 4)),
             types=draw(st.frozensets(types)),
-            worker_id=f"worker-{draw(st.integers(1, 3))}",
+            receiver_id=f"worker-{draw(st.integers(1, 3))}",
         )
         for number in range(draw(st.integers(0, 5)))
     ]
@@ -221,13 +221,13 @@ def test_every_deal_is_fair_and_complete(
     credits_left = {each.offer_id: each.credit - counts[each.offer_id] for each in hands}
     assert all(left >= 0 for left in credits_left.values())
     held = Counter(holders)
-    held.update(to.worker_id for each, to in dealt if each.is_guarded)
+    held.update(to.receiver_id for each, to in dealt if each.is_guarded)
     assert all(count == 1 for count in held.values())
     # What is left over, nobody who still has credit could have taken.
     for left in waiting:
         takers = [each for each in hands if left.type in each.types and credits_left[each.offer_id]]
         if left.id not in given_ids:
-            assert all(left.is_guarded and held[each.worker_id] for each in takers)
+            assert all(left.is_guarded and held[each.receiver_id] for each in takers)
 
 
 @pytest.mark.parametrize("count", [1, 7, 100])

@@ -112,7 +112,7 @@ class Checker:
                 changes.append((old, new))
         for old, new in changes:
             self.tasks.changed(old, new, server)
-        self.tasks.dealt(changes)
+        self.tasks.assigned(changes)
 
     def _finish(self, key: Key) -> Task:
         row = self._connection.execute(_FINISHED, key).fetchone()

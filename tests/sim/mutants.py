@@ -26,7 +26,7 @@ from tenure.engine.batch import run as batch
 from tenure.engine.batch.row_cache import RowCache
 from tenure.engine.batch.row_needs import _BY_TYPE as NEEDS
 from tenure.engine.batch.working_set import WorkingSet
-from tenure.engine.claim import plan as claim
+from tenure.engine.claim import hand_out
 from tenure.engine.claim.offer import Offer
 from tenure.engine.claim.position import ClaimPositions
 from tenure.engine.claim.worker_notifier import WorkerNotifier
@@ -558,8 +558,8 @@ def _list() -> list[Mutant]:
         m("exclusive_without_margin", exclusive, "margin_ms", _no_exclusive_margin, CUTTING),
         m("ended_lease_not_kept", lease_table, "keep_leases", _lease_not_kept, ENDING),
         m("foreign_worker", worker_handler, "_administered", _foreign_worker, CALM),
-        m("drain_ignored", claim, "_may_receive", _drain_ignored, DRAINING),
-        m("old_session_served", claim, "_may_receive", _old_session_served, CUTTING),
+        m("drain_ignored", hand_out, "_may_receive", _drain_ignored, DRAINING),
+        m("old_session_served", hand_out, "_may_receive", _old_session_served, CUTTING),
         m("alone_unfenced", SqliteStore, "write", _alone_unfenced, DRAINING),
         m("alone_without_version", SqliteStore, "write", _alone_without_version, CALM),
         m("type_ignored", _Assignment, "_choose", _type_ignored, CALM),

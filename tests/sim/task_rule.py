@@ -302,7 +302,7 @@ class TaskRules:
             return
         self._fail("has nothing that will ever happen to it", task)
 
-    def dealt(self, changes: list[tuple[Task | None, Task]]) -> None:
+    def assigned(self, changes: list[tuple[Task | None, Task]]) -> None:
         """Check what a commit handed out against slots and the brakes of queues."""
         handed = [
             new

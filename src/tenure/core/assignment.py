@@ -1,4 +1,7 @@
-"""Deal claimed rows to offers: best priority, then run_at, then id; longest-waiting offer first."""
+"""Who gets which task: best priority, then run_at, then id, to the longest-waiting offer.
+
+A receiver is whoever can be given an attempt: a worker, whether it has a lease or not.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from tenure.core.task.record import Task
 
 
 class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one offer may get in a deal."""
+    """What one offer may get in a round."""
 
     offer_id: int
-    worker_id: str
+    receiver_id: str
     namespace: str
     queue: str
     types: frozenset[str]
@@ -47,15 +50,15 @@ def assign(
     most: int | None = None,
     room_bytes: int = BATCH_BYTES_MAX,
 ) -> list[tuple[Task, Hand]]:
-    """Give each task, best first, to the longest-waiting offer that may take it.
+    """Give each task, best first, to the longest-waiting offer whose receiver may take it.
 
-    All together have ``room_bytes`` for payloads; what does not fit waits for the next deal.
+    All together have ``room_bytes`` for payloads; what does not fit waits for the next round.
 
     ``hands`` come in the order of their waiting; one that was served goes to the end. A task that
-    a worker did not get three times prefers another worker. A suspect of the crash guard goes only
-    to a worker whose ``suspects`` leave room for it; one that finds none keeps the worker with the
-    fewest free of further suspects. At ``most`` so many are given: what cannot be given does not
-    use up a queue's limit.
+    a receiver did not get three times prefers another one. A suspect of the crash guard goes only
+    to a receiver whose ``suspects`` leave room for it; one that finds none keeps the receiver
+    with the fewest free of further suspects. At ``most`` so many are given: what cannot be given
+    does not use up a queue's limit.
     """
     return _Assignment(hands, suspects, room_bytes).run(tasks, most)
 
@@ -66,7 +69,7 @@ def counted_bytes(task: Task) -> int:
 
 
 class _Assignment:
-    """What is left of the hands while a deal goes on."""
+    """What is left of the hands while a round goes on."""
 
     def __init__(
         self, hands: Sequence[Hand], suspects: Mapping[str, Suspects], room_bytes: int
@@ -85,12 +88,12 @@ class _Assignment:
                 self._lines.setdefault(task_type, []).append((index, index))
 
     def run(self, tasks: Iterable[Task], most: int | None) -> list[tuple[Task, Hand]]:
-        dealt: list[tuple[Task, Hand]] = []
+        given: list[tuple[Task, Hand]] = []
         turn = len(self._hands)
         for task in sorted(tasks, key=order):
             size = counted_bytes(task)
-            if size > self._room_bytes or (most is not None and len(dealt) >= most):
-                # In the next deal it is the first.
+            if size > self._room_bytes or (most is not None and len(given) >= most):
+                # In the next round it is the first.
                 break
             index = self._choose(task, size)
             if index is None:
@@ -102,13 +105,13 @@ class _Assignment:
             turn += 1
             hand = self._hands[index]
             if task.is_guarded:
-                held = self._suspects.get(hand.worker_id, _NO_SUSPECTS)
-                self._suspects[hand.worker_id] = held.with_one_more(task.progress)
-            dealt.append((task, hand))
-        return dealt
+                held = self._suspects.get(hand.receiver_id, _NO_SUSPECTS)
+                self._suspects[hand.receiver_id] = held.with_one_more(task.progress)
+            given.append((task, hand))
+        return given
 
     def _choose(self, task: Task, size: int) -> int | None:
-        """Return the longest-waiting fitting hand; an avoided worker only if there is no other."""
+        """Return the longest-waiting fitting hand; an avoided one only if there is no other."""
         line = self._lines.get(task.type)
         if line is None:
             return None
@@ -118,7 +121,7 @@ class _Assignment:
         return self._look_further(line, task, size)
 
     def _fits(self, index: int, task: Task, size: int) -> bool:
-        is_avoided = self._hands[index].worker_id == task.progress.avoid_worker_id
+        is_avoided = self._hands[index].receiver_id == task.progress.avoid_worker_id
         return not is_avoided and not self._is_closed(index, task, size)
 
     def _look_further(self, line: list[tuple[int, int]], task: Task, size: int) -> int | None:
@@ -134,17 +137,17 @@ class _Assignment:
             if not self._is_closed(avoided, task, size):
                 return avoided
         if task.is_guarded:
-            self._reserve(self._hands[each].worker_id for _, each in passed)
+            self._reserve(self._hands[each].receiver_id for _, each in passed)
         return None
 
-    def _has_room(self, worker_id: str, task: Task) -> bool:
-        if worker_id in self._reserved:
+    def _has_room(self, receiver_id: str, task: Task) -> bool:
+        if receiver_id in self._reserved:
             return False
-        return self._suspects.get(worker_id, _NO_SUSPECTS).may_take(task.progress)
+        return self._suspects.get(receiver_id, _NO_SUSPECTS).may_take(task.progress)
 
-    def _reserve(self, worker_ids: Iterable[str]) -> None:
-        """Let the worker with the fewest suspects run out of them: small groups must not starve."""
-        free = [each for each in worker_ids if each not in self._reserved]
+    def _reserve(self, receiver_ids: Iterable[str]) -> None:
+        """Let the one with the fewest suspects run out of them: small groups must not starve."""
+        free = [each for each in receiver_ids if each not in self._reserved]
         if free:
             fewest = min(free, key=lambda each: self._suspects.get(each, _NO_SUSPECTS).count)
             self._reserved.add(fewest)
@@ -153,7 +156,7 @@ class _Assignment:
         """Tell whether a hand has no room, for so many bytes or for one more suspect."""
         if size > self._rooms[index]:
             return True
-        return task.is_guarded and not self._has_room(self._hands[index].worker_id, task)
+        return task.is_guarded and not self._has_room(self._hands[index].receiver_id, task)
 
     def _first(self, line: list[tuple[int, int]]) -> int | None:
         """Return the longest-waiting hand of a line that has credit left."""

@@ -123,7 +123,7 @@ class Tally:
         ws = committed.ws
         if ws.tasks.new:
             self.enqueued_count += len(ws.tasks.new)
-        if committed.claims.dealt:
+        if committed.claims.assigned:
             self._add_started(committed)
         if ws.tasks.changed or ws.attempts.new:
             self._add_ended(ws)
@@ -132,10 +132,10 @@ class Tally:
             self.add_refused(committed.claims.refused.values())
 
     def _add_started(self, committed: Committed) -> None:
-        dealt = committed.claims.dealt
-        self.handed_out_count += len(dealt)
+        assigned = committed.claims.assigned
+        self.handed_out_count += len(assigned)
         latencies = []
-        for task, _ in dealt:
+        for task, _ in assigned:
             # One that kept its place in the line was ready later than its place says.
             ready_at_ms = task.progress.ready_at_ms
             run_at_ms = task.run_at_ms

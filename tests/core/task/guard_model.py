@@ -151,7 +151,7 @@ class Queue:
         hands = [
             Hand(
                 offer_id=number,
-                worker_id=machine.worker_id,
+                receiver_id=machine.worker_id,
                 namespace=NAMESPACE,
                 queue="default",
                 types=frozenset({"mail"}),
@@ -163,7 +163,7 @@ class Queue:
         self.random.shuffle(hands)
         waiting = [each for each in self.tasks.values() if each.line]
         for given, hand in assign(waiting, hands, self._suspects()):
-            self._apply(given.id, HandedOut(worker_id=hand.worker_id))
+            self._apply(given.id, HandedOut(worker_id=hand.receiver_id))
             self.machines[hand.offer_id].held[given.id] = self.now_ms
 
     def _suspects(self) -> dict[str, Suspects]:

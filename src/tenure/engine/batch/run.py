@@ -15,11 +15,13 @@ from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task import enqueue_window
 from tenure.core.task.enqueue_window import EnqueueWindow
 from tenure.core.task.record import TERMINAL, Task
+from tenure.core.worker.receiver import Receiver
 from tenure.engine import command as c
 from tenure.engine.access import handler as access_handler
 from tenure.engine.batch import row_needs
 from tenure.engine.batch.working_set import WorkingSet
-from tenure.engine.claim.plan import ClaimPlan, ClaimResult, hand_out
+from tenure.engine.claim.hand_out import ClaimResult, hand_out
+from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.clock import Clock
 from tenure.engine.settings import Settings
 from tenure.engine.task import handler as task_handler
@@ -29,7 +31,6 @@ from tenure.store.failure import Conflict
 from tenure.store.table import task as task_table
 from tenure.store.table.lock_order import RowSets
 from tenure.store.table.task import TaskKey
-from tenure.store.table.worker import Receiver
 from tenure.store.transaction import Tx
 
 Handler = Callable[[WorkingSet, Any], object]

@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from tenure.core.limits import CROWDED_MS, RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
 from tenure.core.task.record import Task
 from tenure.core.worker import lease as lease_rules
+from tenure.core.worker.receiver import Receiver
 from tenure.engine import command as c
 from tenure.engine.batch import run as batch
 from tenure.engine.batch.store_time import StoreTime
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.store.table import codec
-from tenure.store.table.worker import Receiver
 from tenure.store.transaction import Row, Store
 
 _REPORTS: Final = (c.FinishTasks, c.ConfirmTasks, c.HeartbeatTasks)
@@ -148,7 +148,7 @@ class SingleWriter:
             return replace(committed, store_ahead_ms=None) if is_done else None
         name, row = rehearsal.write
         fence: tuple[int, ...] = ()
-        if name == "insert_tasks" or claims.dealt:
+        if name == "insert_tasks" or claims.assigned:
             name, fence = name.replace("_tasks", "_alone"), self._fence(committed)
         is_written = await self._store.write(name, row, *fence)
         return replace(committed, store_ahead_ms=None) if is_written else None

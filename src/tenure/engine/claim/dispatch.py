@@ -94,7 +94,7 @@ class Dispatch:
             if type(command) is c.ClaimTasks:
                 offer = Offer(
                     id=self._book.next_id(),
-                    worker_id=command.worker_id,
+                    receiver_id=command.worker_id,
                     group=(command.namespace, command.queue),
                     types=command.types,
                     window=command.max_tasks,
@@ -105,7 +105,7 @@ class Dispatch:
         commands = [command for command, _ in entries]
         mono_ms = self._clock.monotonic_ms()
         for offer in self._polls.values():
-            self.worker_activity.note(offer.worker_id, mono_ms)
+            self.worker_activity.note(offer.receiver_id, mono_ms)
             self._positions.worker_came(offer.group, offer.types)
         return self._planner.plan(commands, self._polls, mono_ms)
 
@@ -156,7 +156,7 @@ class Dispatch:
                     self._left.add((task.namespace, task.queue, task.type))
         self._note_held(ws)
         self._note_suspects(ws)
-        for task in claims.undealt:
+        for task in claims.unassigned:
             if task.line is not Line.SUSPECT:
                 self._positions.left(task)
 
@@ -198,7 +198,7 @@ class Dispatch:
     def deliver(self, committed: Committed) -> None:
         """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
         by_offer: defaultdict[int, list[Task]] = defaultdict(list)
-        for task, offer_id in committed.claims.dealt:
+        for task, offer_id in committed.claims.assigned:
             by_offer[offer_id].append(task)
         served: set[Group] = set()
         for offer_id, given in by_offer.items():
@@ -229,7 +229,7 @@ class Dispatch:
             for task in given:
                 offer.held[task.id] = task.attempt
             self._book.served(offer)
-            self.worker_activity.note(offer.worker_id, self._clock.monotonic_ms())
+            self.worker_activity.note(offer.receiver_id, self._clock.monotonic_ms())
         else:
             self._book.remove(offer.id)
         offer.sink.give(given)
@@ -240,11 +240,11 @@ class Dispatch:
         if offer is None:
             return
         if offer.is_session and isinstance(error, WorkerDraining):
-            self.notifier.drain(offer.worker_id)
+            self.notifier.drain(offer.receiver_id)
             return
         reason = error.fields.get("reason")
         if offer.is_session and reason in _END_REASONS:
-            self.notifier.end(offer.worker_id, EndReason(reason))
+            self.notifier.end(offer.receiver_id, EndReason(reason))
             return
         self._book.remove(offer_id)
         if isinstance(offer.sink, Poll):
@@ -327,7 +327,7 @@ class Dispatch:
         is_draining = worker.status is WorkerStatus.DRAINING
         session = Offer(
             id=self._book.next_id(),
-            worker_id=worker.id,
+            receiver_id=worker.id,
             group=group,
             types=frozenset(worker.types),
             window=0 if is_draining else min(command.window, worker.slots),

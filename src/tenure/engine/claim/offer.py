@@ -28,7 +28,7 @@ class Offer(msgspec.Struct, kw_only=True):
     """
 
     id: int
-    worker_id: str
+    receiver_id: str
     group: Group
     types: frozenset[str]
     window: int
@@ -59,7 +59,7 @@ class OfferBook:
         self._ids = itertools.count(1)
         self._offers: dict[int, Offer] = {}
         self._groups: dict[Group, OrderedDict[int, Offer]] = {}
-        self._by_worker: dict[str, dict[int, Offer]] = {}
+        self._by_receiver: dict[str, dict[int, Offer]] = {}
         self._sessions: dict[str, Offer] = {}
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class OfferBook:
 
     def workers(self) -> Iterable[str]:
         """Return the workers that have an offer here."""
-        return self._by_worker.keys()
+        return self._by_receiver.keys()
 
     @property
     def session_count(self) -> int:
@@ -83,9 +83,9 @@ class OfferBook:
         """Let an offer wait behind those that are there."""
         self._offers[offer.id] = offer
         self._groups.setdefault(offer.group, OrderedDict())[offer.id] = offer
-        self._by_worker.setdefault(offer.worker_id, {})[offer.id] = offer
+        self._by_receiver.setdefault(offer.receiver_id, {})[offer.id] = offer
         if offer.is_session:
-            self._sessions[offer.worker_id] = offer
+            self._sessions[offer.receiver_id] = offer
 
     def remove(self, offer_id: int) -> Offer | None:
         """End an offer."""
@@ -96,25 +96,25 @@ class OfferBook:
         del group[offer_id]
         if not group:
             del self._groups[offer.group]
-        mine = self._by_worker[offer.worker_id]
+        mine = self._by_receiver[offer.receiver_id]
         del mine[offer_id]
         if not mine:
-            del self._by_worker[offer.worker_id]
-        if self._sessions.get(offer.worker_id) is offer:
-            del self._sessions[offer.worker_id]
+            del self._by_receiver[offer.receiver_id]
+        if self._sessions.get(offer.receiver_id) is offer:
+            del self._sessions[offer.receiver_id]
         return offer
 
-    def session_of(self, worker_id: str) -> Offer | None:
+    def session_of(self, receiver_id: str) -> Offer | None:
         """Return the session of a worker, which has one at the most."""
-        return self._sessions.get(worker_id)
+        return self._sessions.get(receiver_id)
 
     def get(self, offer_id: int) -> Offer | None:
         """Return an offer that still stands."""
         return self._offers.get(offer_id)
 
-    def of_worker(self, worker_id: str) -> list[Offer]:
+    def of_worker(self, receiver_id: str) -> list[Offer]:
         """Return the offers of one worker."""
-        return list(self._by_worker.get(worker_id, {}).values())
+        return list(self._by_receiver.get(receiver_id, {}).values())
 
     def in_group(self, group: Group) -> Iterator[Offer]:
         """Return the offers of a queue, longest waiting first."""

@@ -138,10 +138,10 @@ class SessionNews:
                 sessions.append((session, dict(session.held)))
         if not sessions:
             return
-        asked = [(*session.group, session.worker_id) for session, _ in sessions]
+        asked = [(*session.group, session.receiver_id) for session, _ in sessions]
         found = await self._store.read(lambda tx: news_rows.read_held(tx, asked))
         for session, before in sessions:
-            held = found.get(session.worker_id, {})
+            held = found.get(session.receiver_id, {})
             gone = [c.TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]
             self._notifier.forget_held(session, gone)
 

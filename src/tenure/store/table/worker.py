@@ -6,10 +6,9 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
 from tenure.core.queue import Queue
 from tenure.core.task.crash_guard import ControlGroup
+from tenure.core.worker.receiver import Receiver
 from tenure.core.worker.record import Worker
 from tenure.store.table import codec
 from tenure.store.table.fence import check_fence
@@ -18,16 +17,6 @@ from tenure.store.transaction import Tx
 
 if TYPE_CHECKING:
     from tenure.store.table.lock_order import RowSets
-
-
-class Receiver(msgspec.Struct, frozen=True, gc=False):
-    """A worker that may be handed work, its queue's brakes, its lease, the time after the lock."""
-
-    worker: Worker
-    queue: Queue | None
-    beat_at_ms: int | None
-    lease_ms: int | None
-    now_ms: int | None
 
 
 async def count_control_group(
