@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
 
 from tenure.api.guard.access import speaker
 from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
-from tenure.api.rpc import error
 from tenure.api.rpc.boundary import Context
 from tenure.api.rpc.outcome import Count
-from tenure.api.rpc.session.client_stream import ClientStream
+from tenure.api.rpc.session.client_stream import ClientStreams
 from tenure.api.rpc.session.stream_enqueue import StreamEnqueue
+from tenure.api.rpc.task_enqueue import TaskEnqueue
 from tenure.api.rpc.view import task_view
 from tenure.core import check
 from tenure.core.access import task_token as task_tokens
 from tenure.core.filter import TaskFilter
-from tenure.core.task.record import NewTask, Task
+from tenure.core.task.record import Task
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.read.explanation import explain_task
-from tenure.errors import (
-    AttemptMismatch,
-    InvalidArgument,
-    TenureError,
-    Unavailable,
-)
-from tenure.v1 import task_pb2, task_service_pb2_grpc
+from tenure.errors import AttemptMismatch, InvalidArgument
 from tenure.v1 import task_service_pb2 as pb
+from tenure.v1 import task_service_pb2_grpc
 
 
 class TaskService(task_service_pb2_grpc.TaskServiceServicer):
@@ -40,9 +34,9 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         """Speak for ``engine``, within ``allowance``; ``count`` is for what streams bring."""
         self._engine = engine
         self._allowance = allowance
-        self._stream_enqueue = StreamEnqueue(self._enqueue, allowance.admission, count)
-        self._specs = task_view.SpecReader()
-        self._watches: set[ClientStream] = set()
+        self._enqueue = TaskEnqueue(engine, allowance.enqueues)
+        streamed = StreamEnqueue(self._enqueue.answer, allowance.admission, count)
+        self._streams = ClientStreams(engine.results, streamed)
 
     # -- For clients
 
@@ -52,66 +46,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         context: Context,
     ) -> pb.EnqueueTasksResponse:
         """Store tasks: all or none, or each on its own."""
-        return await self._enqueue(scope(request.namespace_id), request)
-
-    async def _enqueue(
-        self, namespace: str, request: pb.EnqueueTasksRequest
-    ) -> pb.EnqueueTasksResponse:
-        is_resend = request.is_resend
-        if request.independent:
-            return await self._enqueue_independent(namespace, request)
-        tasks = tuple(self._new_task(each) for each in request.tasks)
-        command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
-        self._allowance.enqueues.take(namespace, len(tasks))
-        answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
-        return pb.EnqueueTasksResponse(results=[_enqueued(each) for each in answers])
-
-    def _new_task(self, message: task_pb2.NewTask) -> NewTask:
-        task_id = message.task_id or self._engine.clock.new_id()
-        return task_view.new_task(message, task_id, self._specs)
-
-    async def _enqueue_independent(
-        self,
-        namespace: str,
-        request: pb.EnqueueTasksRequest,
-    ) -> pb.EnqueueTasksResponse:
-        """Enqueue calls that a client has combined.
-
-        Together they are one command, which is cheap. Only if that is refused is each tried
-        alone, so that every one gets its own answer.
-        """
-        if not request.tasks:
-            raise InvalidArgument("tasks must not be empty", field="tasks")
-        is_resend = request.is_resend
-        try:
-            tasks = tuple(self._new_task(each) for each in request.tasks)
-            command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
-            self._allowance.enqueues.take(namespace, len(tasks))
-            answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
-        except Unavailable:
-            raise
-        except TenureError as refusal:
-            if len(request.tasks) == 1:
-                return pb.EnqueueTasksResponse(results=[_refused(request.tasks[0], refusal)])
-        else:
-            return pb.EnqueueTasksResponse(results=[_enqueued(each) for each in answers])
-        alone = (self._enqueue_alone(namespace, each, is_resend) for each in request.tasks)
-        return pb.EnqueueTasksResponse(results=await asyncio.gather(*alone))
-
-    async def _enqueue_alone(
-        self,
-        namespace: str,
-        message: task_pb2.NewTask,
-        is_resend: bool,  # noqa: FBT001 (the field of the request)
-    ) -> pb.EnqueueResult:
-        try:
-            tasks = (self._new_task(message),)
-            command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
-            self._allowance.enqueues.take(namespace)
-            answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
-        except TenureError as refusal:
-            return _refused(message, refusal)
-        return _enqueued(answers[0])
+        return await self._enqueue.answer(scope(request.namespace_id), request)
 
     async def GetTask(
         self,
@@ -249,17 +184,11 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         context: Context,
     ) -> None:
         """Send results of tasks as they end, and take enqueues, over one stream."""
-        watch = ClientStream(self._engine.results, self._stream_enqueue, context)
-        self._watches.add(watch)
-        try:
-            await watch.serve(requests)
-        finally:
-            self._watches.discard(watch)
+        await self._streams.serve(requests, context)
 
     def close(self) -> None:
         """End the streams of results: the server stops."""
-        for watch in self._watches:
-            watch.close()
+        self._streams.close()
 
     # -- For workers
 
@@ -438,15 +367,3 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
 def _worker_id(text: str) -> str:
     """Check who reports: without a worker id a report would vouch for nobody."""
     return check.task_id(text, "workerId")
-
-
-def _enqueued(answer: c.Enqueued) -> pb.EnqueueResult:
-    return pb.EnqueueResult(
-        task_id=answer.task_id,
-        state=task_view.STATES[answer.state],
-        is_new=answer.is_new,
-    )
-
-
-def _refused(message: task_pb2.NewTask, refusal: TenureError) -> pb.EnqueueResult:
-    return pb.EnqueueResult(task_id=message.task_id, error=error.detail(refusal))

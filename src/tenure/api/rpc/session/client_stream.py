@@ -168,3 +168,27 @@ class ClientStream:
                     pb.TaskResult(task_id=task_id, refusal=error.detail(result)),
                 )
         return frame
+
+
+class ClientStreams:
+    """The open streams of this server, to close them when it stops."""
+
+    def __init__(self, results: ResultWatch, stream_enqueue: StreamEnqueue) -> None:
+        """Start without any."""
+        self._results = results
+        self._stream_enqueue = stream_enqueue
+        self._open: set[ClientStream] = set()
+
+    async def serve(self, requests: AsyncIterator[pb.WatchTasksRequest], context: Context) -> None:
+        """Serve one stream to its end."""
+        stream = ClientStream(self._results, self._stream_enqueue, context)
+        self._open.add(stream)
+        try:
+            await stream.serve(requests)
+        finally:
+            self._open.discard(stream)
+
+    def close(self) -> None:
+        """End all streams: their clients go on elsewhere."""
+        for stream in self._open:
+            stream.close()
