@@ -15,8 +15,9 @@ from structlog.testing import capture_logs
 
 from tenure.api.guard.access import Access
 from tenure.api.guard.rate_limit import Allowance
-from tenure.api.http import body, openapi
+from tenure.api.http import openapi
 from tenure.api.http.edge import strict_json
+from tenure.api.http.route.task import body
 from tenure.api.http.table import OPERATIONS
 from tenure.api.rpc.boundary import Boundary, Context
 from tenure.api.rpc.overload_interceptor import OverloadInterceptor

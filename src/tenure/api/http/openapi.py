@@ -12,7 +12,7 @@ from tenure.api.http.edge.error import JSON
 from tenure.api.http.operation import Operation
 from tenure.api.http.parameter import NoQuery
 from tenure.api.http.route.event import Reset
-from tenure.api.http.route.task_watch import Change
+from tenure.api.http.route.task.watch import Change
 from tenure.api.http.view import ErrorView
 from tenure.core.change_hint import Hint
 from tenure.errors import ERRORS, wire_name

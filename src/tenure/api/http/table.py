@@ -22,14 +22,14 @@ from tenure.api.http.route import (
     audit,
     diagnosis,
     event,
-    explain,
     health,
     namespace,
     queue,
-    task,
     unbuilt,
     worker,
 )
+from tenure.api.http.route.task import explain
+from tenure.api.http.route.task import route as task
 from tenure.api.metrics.metric import metrics_response
 from tenure.core.access.permission import Action
 from tenure.errors import NotFound

@@ -8,19 +8,22 @@ from typing import Final, cast
 
 from msgspec import UNSET
 
-from tenure.api.http import view
-from tenure.api.http.body import (
+from tenure.api.http.body import EmptyBody
+from tenure.api.http.operation import Answer, Operation, OperationCall
+from tenure.api.http.parameter import Scoped, chosen
+from tenure.api.http.route.task import view
+from tenure.api.http.route.task.body import (
     AgainBody,
     BatchBody,
     CancelBody,
     CompleteBody,
-    EmptyBody,
     EnqueueBody,
     TaskBody,
 )
-from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import Scoped, TaskListQuery, TaskQuery
-from tenure.api.http.route.task_watch import TaskEventStream, wait_for_end
+from tenure.api.http.route.task.parameter import TaskListQuery, TaskQuery
+from tenure.api.http.route.task.watch import TaskEventStream, wait_for_end
+from tenure.api.http.view import page_fields
+from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
@@ -30,7 +33,6 @@ from tenure.engine import command as c
 from tenure.engine.read import query
 from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError
 
-_STATES: Final = {state.upper(): state for state in TaskState}
 _TASK: Final = "/v1/tasks/{taskId}"
 _SOME_ID: Final = "019b0000-0000-7000-8000-000000000001"
 
@@ -89,27 +91,15 @@ def _placed(error: TenureError, bodies: Sequence[TaskBody]) -> TenureError:
 async def list_tasks(call: OperationCall[TaskListQuery, None]) -> Answer:
     """Show a page of tasks."""
     asked = call.query
-    where = TaskFilter(queue=asked.queue, type=asked.type, state=_state(asked.state))
-    page = query.PageRequest(
-        cursor_key=call.engine.secrets.cursor_key,
-        size=asked.page_size,
-        token=asked.page_token,
-        wants_total=asked.total_count,
-    )
+    state = chosen(TaskState, asked.state, "state")
     found = await query.list_tasks(
         call.engine.store,
         namespace=call.namespace,
-        page=page,
-        where=where,
+        page=requested_page(call.engine, asked, wants_total=asked.total_count),
+        where=TaskFilter(queue=asked.queue, type=asked.type, state=state),
     )
-    return Answer(view.task_list(found))
-
-
-def _state(name: str) -> TaskState | None:
-    if name and name not in _STATES:
-        message = f"state must be one of {', '.join(_STATES)}"
-        raise InvalidArgument(message, field="state")
-    return _STATES.get(name)
+    tasks = [view.task(each, with_payloads=False) for each in found.items]
+    return Answer(view.TaskListView(tasks=tasks, **page_fields(found)))
 
 
 async def get_task(call: OperationCall[TaskQuery, None]) -> Answer:

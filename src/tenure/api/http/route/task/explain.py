@@ -8,7 +8,8 @@ from msgspec import Meta
 
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped
-from tenure.api.http.view import StateName, View
+from tenure.api.http.route.task.view import StateName
+from tenure.api.http.view import View
 from tenure.core.access.permission import Action
 from tenure.engine.read.explanation import explain_task
 
