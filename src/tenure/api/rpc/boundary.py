@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -25,24 +25,17 @@ from tenure.api.guard.access import (
 from tenure.api.guard.client_address import rpc_address
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
+from tenure.api.rpc.context import Context, Handler
 from tenure.api.rpc.message_reader import MessageReader, in_time
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
-from tenure.api.rpc.overload_interceptor import NEW_WORK, OverloadInterceptor
-from tenure.api.rpc.permission import OPEN_METHODS, RULES, MethodRule, Scope
+from tenure.api.rpc.overload_interceptor import OverloadInterceptor
+from tenure.api.rpc.permission import MethodRule, Scope
+from tenure.api.rpc.table import NEW_WORK, OPEN_METHODS, RULES
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
-from tenure.errors import (
-    InvalidArgument,
-    TenureError,
-    Unavailable,
-    Unimplemented,
-)
+from tenure.errors import InvalidArgument, TenureError, Unimplemented
 
-# Only their stubs have parameters.
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-RETRY_AFTER_MS: Final = 100
 _HEADER: Final = "authorization"
 # Browsers set them, and no client of gRPC does.
 _PAGE_HEADERS: Final = frozenset({"origin", "sec-fetch-site"})
@@ -281,9 +274,3 @@ async def _fail(problem: Exception) -> NoReturn:
 
 def _unreadable() -> InvalidArgument:
     return InvalidArgument("The message is not valid protobuf of this method", field="request")
-
-
-def shutting_down(advice: str) -> Unavailable:
-    """Return what a stream is told that the server closes because it stops."""
-    message = f"The server is shutting down. {advice}"
-    return Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)

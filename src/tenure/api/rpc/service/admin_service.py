@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 import tenure
 from tenure.api.guard import key_grant
 from tenure.api.guard.access import PRINCIPAL, check_namespace
-from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
-from tenure.api.rpc.boundary import Context
+from tenure.api.paging import requested_page
+from tenure.api.rpc.context import Context
+from tenure.api.rpc.permission import MethodRule, Scope
+from tenure.api.rpc.service_spec import EngineService, ServiceSpec
 from tenure.api.rpc.view import access_view, diagnosis_view, worker_view
 from tenure.core.access.api_key import ApiKey
 from tenure.core.access.audit import AuditFilter
+from tenure.core.access.permission import Action
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.queue import Namespace, Queue
 from tenure.engine import command as c
-from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.read.diagnosis import Question, diagnose
 from tenure.engine.worker import bulk_drain
@@ -24,13 +26,8 @@ from tenure.v1 import admin_service_pb2 as pb
 from tenure.v1 import admin_service_pb2_grpc, worker_pb2
 
 
-class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
-    """Translates, submits one command or asks one query, and translates back."""
-
-    def __init__(self, engine: Engine, allowance: Allowance) -> None:
-        """Speak for ``engine``, within ``allowance``."""
-        self._engine = engine
-        self._allowance = allowance
+class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
+    """Workers, queues, namespaces, keys and the audit log, for those who run the server."""
 
     async def DrainWorker(
         self,
@@ -99,7 +96,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         page = await query.list_queues(
             self._engine.store,
             namespace=namespace,
-            page=self._page(request.page_size, request.page_token),
+            page=requested_page(self._engine, request),
         )
         return pb.ListQueuesResponse(
             queues=[worker_view.queue(each) for each in page.items],
@@ -158,7 +155,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         self._allowance.lists.take(_actor())
         page = await query.list_namespaces(
             self._engine.store,
-            page=self._page(request.page_size, request.page_token),
+            page=requested_page(self._engine, request),
             namespaces=PRINCIPAL.get().namespaces,
         )
         return pb.ListNamespacesResponse(
@@ -219,7 +216,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         self._allowance.lists.take(_actor())
         page = await query.list_keys(
             self._engine.store,
-            page=self._page(request.page_size, request.page_token),
+            page=requested_page(self._engine, request),
             namespaces=PRINCIPAL.get().namespaces,
         )
         return pb.ListApiKeysResponse(
@@ -261,7 +258,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         self._allowance.lists.take(_actor())
         page = await query.list_audit(
             self._engine.store,
-            page=self._page(request.page_size, request.page_token),
+            page=requested_page(self._engine, request),
             where=AuditFilter(
                 namespace=scope(request.namespace_id) if request.namespace_id else "",
                 action=request.action,
@@ -289,10 +286,6 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         )
         return diagnosis_view.diagnosis(await diagnose(self._engine, question))
 
-    def _page(self, size: int, token: str) -> query.PageRequest:
-        key = self._engine.secrets.cursor_key
-        return query.PageRequest(cursor_key=key, size=size, token=token)
-
 
 def _actor() -> str:
     """Return the key whose holder asks, for the audit log; on an open server there is none."""
@@ -303,3 +296,18 @@ def _deadline_ms(request: pb.DrainWorkerRequest | pb.DrainWorkersRequest) -> int
     if not request.HasField("deadline"):
         return DRAIN_DEADLINE_MS
     return worker_view.milliseconds(request.deadline, "deadline")
+
+
+SPEC: Final = ServiceSpec(
+    descriptor=pb.DESCRIPTOR.services_by_name["AdminService"],
+    make=AdminService,
+    add_to_server=admin_service_pb2_grpc.add_AdminServiceServicer_to_server,
+    rules={
+        MethodRule(Action.READ): "ListQueues GetQueue",
+        MethodRule(Action.READ, Scope.NONE): "ListNamespaces GetNamespace",
+        MethodRule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue",
+        MethodRule(Action.ADMIN, Scope.NONE, is_whole=True): "CreateNamespace SetNamespace",
+        MethodRule(Action.ADMIN, Scope.NONE): "CreateApiKey ListApiKeys GetApiKey RevokeApiKey",
+        MethodRule(Action.ADMIN, Scope.OPTIONAL): "ListAuditRecords Diagnose",
+    },
+)

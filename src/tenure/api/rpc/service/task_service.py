@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import cast
+from typing import Final, cast
 
 from tenure.api.guard.access import speaker
-from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
-from tenure.api.rpc.boundary import Context
-from tenure.api.rpc.outcome import Count
+from tenure.api.paging import requested_page
+from tenure.api.rpc.context import Context
+from tenure.api.rpc.permission import MethodRule
+from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.client_stream import ClientStreams
 from tenure.api.rpc.session.stream_enqueue import StreamEnqueue
 from tenure.api.rpc.task_enqueue import TaskEnqueue
 from tenure.api.rpc.view import task_view
 from tenure.core import check
 from tenure.core.access import task_token as task_tokens
+from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
 from tenure.core.task.record import Task
 from tenure.engine import command as c
-from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.read.explanation import explain_task
 from tenure.errors import AttemptMismatch, InvalidArgument
@@ -27,16 +28,16 @@ from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import task_service_pb2_grpc
 
 
-class TaskService(task_service_pb2_grpc.TaskServiceServicer):
-    """Translates, submits one command or asks one query, and translates back."""
+class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
+    """The life of tasks; their streams end with the server."""
 
-    def __init__(self, engine: Engine, allowance: Allowance, count: Count) -> None:
-        """Speak for ``engine``, within ``allowance``; ``count`` is for what streams bring."""
-        self._engine = engine
-        self._allowance = allowance
-        self._enqueue = TaskEnqueue(engine, allowance.enqueues)
-        streamed = StreamEnqueue(self._enqueue.answer, allowance.admission, count)
-        self._streams = ClientStreams(engine.results, streamed)
+    def __init__(self, shared: ServiceDependencies) -> None:
+        """Let calls and streams enqueue in the same way."""
+        super().__init__(shared)
+        admission = shared.allowance.admission
+        self._enqueue = TaskEnqueue(shared.engine, shared.allowance.enqueues)
+        streamed = StreamEnqueue(self._enqueue.answer, admission, shared.count)
+        self._streams = ClientStreams(shared.engine.results, streamed)
 
     # -- For clients
 
@@ -74,12 +75,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         page = await query.list_tasks(
             self._engine.store,
             namespace=namespace,
-            page=query.PageRequest(
-                cursor_key=self._engine.secrets.cursor_key,
-                size=request.page_size,
-                token=request.page_token,
-                wants_total=request.wants_total,
-            ),
+            page=requested_page(self._engine, request, wants_total=request.wants_total),
             where=TaskFilter(queue=request.task_queue, type=request.type, state=state),
         )
         return pb.ListTasksResponse(
@@ -367,3 +363,19 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
 def _worker_id(text: str) -> str:
     """Check who reports: without a worker id a report would vouch for nobody."""
     return check.task_id(text, "workerId")
+
+
+SPEC: Final = ServiceSpec(
+    descriptor=pb.DESCRIPTOR.services_by_name["TaskService"],
+    make=TaskService,
+    add_to_server=task_service_pb2_grpc.add_TaskServiceServicer_to_server,
+    rules={
+        MethodRule(Action.READ): "GetTask ListTasks ListAttempts ExplainTask WatchTasks",
+        MethodRule(Action.SUBMIT): "EnqueueTasks CancelTask PauseTask ResumeTask TerminateTask "
+        "RetryTask CompleteById HeartbeatById",
+        MethodRule(Action.WORK): "StartTasks HeartbeatTasks FinishTasks CreateTaskToken",
+    },
+    # The task token is the key.
+    open_methods="CompleteByToken HeartbeatByToken",
+    new_work="EnqueueTasks RetryTask",
+)

@@ -10,20 +10,21 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 import tenure
 from tenure.api.guard.access import PRINCIPAL, speaker
-from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
-from tenure.api.readiness import Readiness
-from tenure.api.rpc.boundary import Context
+from tenure.api.paging import requested_page
+from tenure.api.rpc.context import Context
+from tenure.api.rpc.permission import MethodRule
+from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.session_outbox import refs
 from tenure.api.rpc.session.worker_session import token_number
 from tenure.api.rpc.view import task_view, worker_view
 from tenure.core import check, limits
+from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker
 from tenure.engine import command as c
-from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.errors import InvalidArgument, Unimplemented
 from tenure.v1 import workflow_service_pb2 as pb
@@ -32,19 +33,13 @@ from tenure.v1 import workflow_service_pb2_grpc
 _MS_PER_S: Final = 1_000
 
 
-class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
-    """Translates, submits one command or asks one query, and translates back."""
+class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceServicer):
+    """Registration, heartbeats and polls of workers, and the registry."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        allowance: Allowance,
-        readiness: Readiness,
-    ) -> None:
-        """Speak for ``engine``."""
-        self._engine = engine
-        self._allowance = allowance
-        self._readiness = readiness
+    def __init__(self, shared: ServiceDependencies) -> None:
+        """Know besides whether the server can do its work."""
+        super().__init__(shared)
+        self._readiness = shared.readiness
 
     # -- The life of a worker
 
@@ -176,12 +171,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
         page = await query.list_workers(
             self._engine.store,
             namespace=namespace,
-            page=query.PageRequest(
-                cursor_key=self._engine.secrets.cursor_key,
-                size=request.page_size,
-                token=request.page_token,
-                wants_total=True,
-            ),
+            page=requested_page(self._engine, request, wants_total=True),
             where=WorkerFilter(
                 queue=request.task_queue,
                 status=worker_view.status(request.filter_status),
@@ -291,3 +281,20 @@ def _total(value: int) -> int:
     if value < 0:
         raise InvalidArgument("totals must not be negative", field="totalCompleted")
     return value
+
+
+SPEC: Final = ServiceSpec(
+    descriptor=pb.DESCRIPTOR.services_by_name["WorkflowService"],
+    make=WorkflowService,
+    add_to_server=workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server,
+    rules={
+        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetStepAttempt ListStepAttempts "
+        "ListWorkers GetWorker",
+        MethodRule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun",
+        MethodRule(Action.WORK): "RegisterWorker WorkerHeartbeat DeregisterWorker PollActivity "
+        "BeginStep CompleteStep FailStep CompleteWorkflow FailWorkflow ScheduleSleep",
+    },
+    open_methods="HealthCheck",
+    # Heartbeats come before registrations.
+    new_work="RegisterWorker",
+)

@@ -9,7 +9,7 @@ from typing import Final
 
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
-from tenure.api.rpc.boundary import Context, shutting_down
+from tenure.api.rpc.context import Context
 from tenure.api.rpc.session.flush_delay import FlushDelay
 from tenure.api.rpc.session.stream_enqueue import StreamEnqueue, refused
 from tenure.api.rpc.view import task_view
@@ -88,7 +88,7 @@ class ClientStream:
 
     async def _enqueue(self, message: pb.StreamedEnqueue) -> None:
         if self._is_closing:
-            answer = refused(message, shutting_down("Enqueue elsewhere."))
+            answer = refused(message, error.shutting_down("Enqueue elsewhere."))
         else:
             answer = await self._stream_enqueue.answer(self._namespace, message)
         if message.watch:
@@ -143,7 +143,7 @@ class ClientStream:
         while self._is_open:
             # What was accepted is answered first: nobody has to ask again elsewhere.
             if self._is_closing and not self._enqueue_count and not self._answers:
-                raise shutting_down("Watch the tasks elsewhere.")
+                raise error.shutting_down("Watch the tasks elsewhere.")
             if self._ended or self._answers:
                 await self._context.write(self._frame())
             else:

@@ -18,7 +18,7 @@ from tenure.api.guard.access import speaker
 from tenure.api.guard.rate_limit import RateLimit
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
-from tenure.api.rpc.boundary import Context, shutting_down
+from tenure.api.rpc.context import Context
 from tenure.api.rpc.session.session_outbox import SessionOutbox, refs
 from tenure.api.rpc.view import task_view
 from tenure.core import check, limits
@@ -211,7 +211,7 @@ class WorkerSession:
         while not is_last:
             await self._outbox.wait()
             if self._is_closing:
-                raise shutting_down("Open the session elsewhere.")
+                raise error.shutting_down("Open the session elsewhere.")
             if self._is_drain_wanted:
                 self._is_drain_wanted = False
                 await self._tell_drain()

@@ -21,7 +21,7 @@ from tenure.api.http.route.task.body import (
     TaskBody,
 )
 from tenure.api.http.route.task.parameter import TaskListQuery, TaskQuery
-from tenure.api.http.route.task.watch import TaskEventStream, wait_for_end
+from tenure.api.http.route.task.watch import Change, TaskEventStream, wait_for_end
 from tenure.api.http.view import page_fields
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
@@ -163,7 +163,7 @@ async def complete_task(call: OperationCall[Scoped, CompleteBody]) -> Answer:
     return await _change(call, c.CompleteById(namespace=call.namespace, finish=finish))
 
 
-Change = c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask | c.CompleteById
+_ChangeCommand = c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask | c.CompleteById
 _Changing = (
     OperationCall[Scoped, CancelBody]
     | OperationCall[Scoped, EmptyBody]
@@ -171,7 +171,7 @@ _Changing = (
 )
 
 
-async def _change(call: _Changing, command: Change) -> Answer:
+async def _change(call: _Changing, command: _ChangeCommand) -> Answer:
     reported = cast("c.Reported", await call.engine.submit(command))
     shown = view.StateView(task_id=call.path["taskId"], state=reported.state.upper())
     return Answer(shown)
@@ -283,6 +283,7 @@ OPERATIONS: Final = (
         action=Action.READ,
         query=Scoped,
         media_type="text/event-stream",
+        events=(Change,),
         is_waiting=True,
         errors=("not_found",),
     ),
