@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Final, cast
 
@@ -115,27 +116,24 @@ async def revoke_key(call: OperationCall[NoQuery, None]) -> Answer:
     return Answer(_shown(cast("ApiKey", await call.engine.submit(command))))
 
 
+_operation: Final = partial(Operation, group="API keys", action=Action.ADMIN)
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="GET",
         path="/v1/api-keys",
         name="listApiKeys",
-        group="API keys",
         summary="List API keys, newest first, ended ones too.",
         handle=list_keys,
         is_list=True,
-        action=Action.ADMIN,
         query=PageQuery,
         answer=ApiKeyListView,
     ),
-    Operation(
+    _operation(
         method="POST",
         path="/v1/api-keys",
         name="createApiKey",
-        group="API keys",
         summary="Create an API key; its secret is in this answer and nowhere else.",
         handle=create_key,
-        action=Action.ADMIN,
         body=ApiKeyBody,
         needs_body=True,
         answer=NewApiKeyView,
@@ -143,25 +141,21 @@ OPERATIONS: Final = (
         errors=("not_found",),
         example='{"role": "worker", "name": "mail", "namespaces": ["acme"]}',
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_KEY,
         name="getApiKey",
-        group="API keys",
         summary="Get an API key by its id, without its secret.",
         handle=get_key,
-        action=Action.ADMIN,
         answer=ApiKeyView,
         errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="DELETE",
         path=_KEY,
         name="revokeApiKey",
-        group="API keys",
         summary="Revoke an API key: nobody gets in with it any more, and its streams end.",
         handle=revoke_key,
-        action=Action.ADMIN,
         answer=ApiKeyView,
         errors=("not_found",),
     ),

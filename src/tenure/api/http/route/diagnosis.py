@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta, UnsetType
+from msgspec import Meta, UnsetType, structs
 
 import tenure
 from tenure.api.guard.access import check_namespace
@@ -64,22 +64,12 @@ async def get_diagnosis(call: OperationCall[DiagnosisQuery, None]) -> Answer:
         client_now_ms=asked.client_now_ms,
     )
     found = await diagnose(call.engine, question)
-    findings = [
-        FindingView(
-            check=each.check,
-            level=each.level,
-            message=each.message,
-            advice=each.advice,
-            evidence=each.evidence,
-        )
-        for each in found.findings
-    ]
     shown = DiagnosisView(
         server_id=found.server_id,
         server_version=found.server_version,
         server_now=instant(found.server_now_ms),
         store_now=instant_or_unset(found.store_now_ms),
-        findings=findings,
+        findings=[FindingView(**structs.asdict(each)) for each in found.findings],
     )
     return Answer(shown)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -106,12 +107,12 @@ def _name(path: dict[str, str]) -> str:
     return scope(f"{path['tenant']}/{path['workspace']}", "name")
 
 
+_operation: Final = partial(Operation, group="Namespaces")
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="GET",
         path="/v1/namespaces",
         name="listNamespaces",
-        group="Namespaces",
         summary="List the namespaces that the caller may see.",
         handle=list_namespaces,
         is_list=True,
@@ -119,11 +120,10 @@ OPERATIONS: Final = (
         query=PageQuery,
         answer=NamespaceListView,
     ),
-    Operation(
+    _operation(
         method="POST",
         path="/v1/namespaces",
         name="createNamespace",
-        group="Namespaces",
         summary="Create a namespace.",
         handle=create_namespace,
         action=Action.ADMIN,
@@ -135,22 +135,20 @@ OPERATIONS: Final = (
         errors=("already_exists",),
         example='{"name": "acme"}',
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_NAMESPACE,
         name="getNamespace",
-        group="Namespaces",
         summary="Get a namespace by its full name; acme is acme/default.",
         handle=get_namespace,
         action=Action.READ,
         answer=NamespaceItem,
         errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_NAMESPACE}/disable",
         name="disableNamespace",
-        group="Namespaces",
         summary="Take no more workers, tasks and polls; what workers hold they may finish.",
         handle=disable_namespace,
         action=Action.ADMIN,
@@ -159,11 +157,10 @@ OPERATIONS: Final = (
         answer=NamespaceItem,
         errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_NAMESPACE}/enable",
         name="enableNamespace",
-        group="Namespaces",
         summary="Let a disabled namespace go on.",
         handle=enable_namespace,
         action=Action.ADMIN,

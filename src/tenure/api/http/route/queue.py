@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -121,71 +122,58 @@ async def _set(
     return await get_queue(call)
 
 
+_operation: Final = partial(Operation, group="Queues", query=Scoped, errors=("not_found",))
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="GET",
         path="/v1/queues",
         name="listQueues",
-        group="Queues",
         summary="List the queues that have settings or live tasks.",
         handle=list_queues,
         is_list=True,
         action=Action.READ,
         query=ScopedPageQuery,
         answer=QueueListView,
-        errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_QUEUE,
         name="getQueue",
-        group="Queues",
         summary="Get a queue; one that nobody has used yet is empty and has no brakes.",
         handle=get_queue,
         action=Action.READ,
-        query=Scoped,
         answer=QueueItem,
-        errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="PUT",
         path=_QUEUE,
         name="setQueue",
-        group="Queues",
         summary="Set the brakes of a queue; what is not given stays as it is.",
         handle=set_queue,
         action=Action.OPERATE,
-        query=Scoped,
         body=QueueBody,
         needs_body=True,
         answer=QueueItem,
-        errors=("not_found",),
         example='{"concurrencyMax": 10}',
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_QUEUE}/pause",
         name="pauseQueue",
-        group="Queues",
         summary="Hand out nothing more from a queue; what runs goes on.",
         handle=pause_queue,
         action=Action.OPERATE,
-        query=Scoped,
         body=EmptyBody,
         answer=QueueItem,
-        errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_QUEUE}/resume",
         name="resumeQueue",
-        group="Queues",
         summary="Let a paused queue go on.",
         handle=resume_queue,
         action=Action.OPERATE,
-        query=Scoped,
         body=EmptyBody,
         answer=QueueItem,
-        errors=("not_found",),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
+from functools import partial
 from typing import Annotated, Any, Final, cast
 
 from msgspec import UNSET, Meta, UnsetType, field
@@ -250,74 +250,62 @@ async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:
     return Answer(DrainedView(worker_ids=list(drained)))
 
 
+_operation: Final = partial(Operation, group="Workers", query=Scoped, errors=("not_found",))
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="GET",
         path="/v1/workers",
         name="listWorkers",
-        group="Workers",
         summary="List workers, newest first; offline ones are kept for a day.",
         handle=list_workers,
         is_list=True,
         action=Action.READ,
         query=WorkerListQuery,
         answer=WorkerListView,
-        errors=("not_found",),
         example="?status=ONLINE&label=zone=eu",
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_WORKER,
         name="getWorker",
-        group="Workers",
         summary="Get a worker: status, health, lease, labels, totals, and how much it holds.",
         handle=get_worker,
         action=Action.READ,
-        query=Scoped,
         answer=WorkerItem,
-        errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_WORKER}/drain",
         name="drainWorker",
-        group="Workers",
         summary="Let a worker finish what it holds and give it nothing new.",
         handle=drain_worker,
         action=Action.OPERATE,
-        query=Scoped,
         body=DrainBody,
         answer=WorkerItem,
         errors=("not_found", "wrong_state"),
         example='{"deadlineMs": 60000}',
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_WORKER}/evict",
         name="evictWorker",
-        group="Workers",
         summary="Take a worker offline whatever it does; its tasks run elsewhere.",
         handle=evict_worker,
         action=Action.OPERATE,
-        query=Scoped,
         body=EmptyBody,
         answer=WorkerItem,
         errors=("not_found", "wrong_state"),
     ),
-    Operation(
+    _operation(
         method="POST",
         path="/v1/workers:drain",
         name="drainWorkers",
-        group="Workers",
         summary="Drain all active workers that match the labels and the version.",
         handle=drain_workers,
         action=Action.OPERATE,
-        query=Scoped,
         body=DrainAllBody,
         needs_body=True,
         answer=DrainedView,
-        status=HTTPStatus.OK,
-        errors=("not_found",),
         example='{"labels": {"zone": "eu"}, "version": "1.4.0"}',
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, cast
 
 from tenure.api.guard.access import speaker
@@ -26,6 +26,23 @@ from tenure.engine.read.explanation import explain_task
 from tenure.errors import AttemptMismatch, InvalidArgument
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import task_service_pb2_grpc
+
+_PlainChange = c.PauseTask | c.ResumeTask | c.TerminateTask
+_PlainRequest = pb.PauseTaskRequest | pb.ResumeTaskRequest | pb.TerminateTaskRequest
+
+
+def _plain_change(
+    kind: type[_PlainChange],
+) -> Callable[[TaskService, _PlainRequest, Context], Awaitable[pb.ChangeTaskResponse]]:
+    """Return the method that changes a task and needs to know nothing but which."""
+
+    async def change(
+        service: TaskService, request: _PlainRequest, _: Context
+    ) -> pb.ChangeTaskResponse:
+        command = kind(namespace=scope(request.namespace_id), task_id=request.task_id)
+        return await service.change(command)
+
+    return change
 
 
 class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
@@ -110,36 +127,14 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
             task_id=request.task_id,
             reason=request.reason,
         )
-        return await self._change(command)
+        return await self.change(command)
 
-    async def PauseTask(
-        self,
-        request: pb.PauseTaskRequest,
-        context: Context,
-    ) -> pb.ChangeTaskResponse:
-        """Hold a task."""
-        namespace = scope(request.namespace_id)
-        return await self._change(c.PauseTask(namespace=namespace, task_id=request.task_id))
+    PauseTask = _plain_change(c.PauseTask)
+    ResumeTask = _plain_change(c.ResumeTask)
+    TerminateTask = _plain_change(c.TerminateTask)
 
-    async def ResumeTask(
-        self,
-        request: pb.ResumeTaskRequest,
-        context: Context,
-    ) -> pb.ChangeTaskResponse:
-        """Let a held task go on."""
-        namespace = scope(request.namespace_id)
-        return await self._change(c.ResumeTask(namespace=namespace, task_id=request.task_id))
-
-    async def TerminateTask(
-        self,
-        request: pb.TerminateTaskRequest,
-        context: Context,
-    ) -> pb.ChangeTaskResponse:
-        """End a task without asking its worker."""
-        namespace = scope(request.namespace_id)
-        return await self._change(c.TerminateTask(namespace=namespace, task_id=request.task_id))
-
-    async def _change(self, command: c.WorkCommand) -> pb.ChangeTaskResponse:
+    async def change(self, command: c.WorkCommand) -> pb.ChangeTaskResponse:
+        """Answer with the state that a command has led to."""
         answer = cast("c.Reported", await self._engine.submit(command))
         return pb.ChangeTaskResponse(state=task_view.STATES[answer.state])
 
@@ -212,7 +207,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         command = c.HeartbeatTasks(
             namespace=scope(request.namespace_id),
             worker_id=_worker_id(request.worker_id),
-            items=tuple(task_view.beat(each) for each in request.items),
+            items=tuple(task_view.beat(each, each.task_id, each.attempt) for each in request.items),
             speaker=self._speaker(request),
         )
         return pb.HeartbeatTasksResponse(results=await self._report(command))
@@ -342,13 +337,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         attempt: int,
         request: pb.HeartbeatByTokenRequest | pb.HeartbeatByIdRequest,
     ) -> pb.HeartbeatTaskResponse:
-        beat = c.TaskBeat(
-            task_id=task_id,
-            attempt=attempt,
-            details=request.details if request.HasField("details") else None,
-            percent=request.progress_percent if request.HasField("progress_percent") else None,
-            message=request.message if request.HasField("message") else None,
-        )
+        beat = task_view.beat(request, task_id, attempt)
         command = c.HeartbeatTasks(namespace=namespace, worker_id=None, items=(beat,))
         (answer,) = cast("Sequence[c.ItemAnswer]", await self._engine.submit(command))
         if not isinstance(answer, c.Reported):

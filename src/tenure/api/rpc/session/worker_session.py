@@ -174,7 +174,7 @@ class WorkerSession:
                     await self._flush(writer)
                 reader.cancel()
                 writer.cancel()
-        except* Exception as failures:  # noqa: BLE001 (the first is raised as it is)
+        except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
     async def _flush(self, writer: asyncio.Task[None]) -> None:
@@ -284,7 +284,7 @@ class WorkerSession:
                 pb.REPORT_KIND_STARTED, started, lambda items: self._confirm(items, exclusive)
             )
         if frame.task_beats:
-            beats = [task_view.beat(each) for each in frame.task_beats]
+            beats = [task_view.beat(each, each.task_id, each.attempt) for each in frame.task_beats]
             self._submit(pb.REPORT_KIND_BEAT, beats, self._beat_tasks)
         if frame.finished:
             self._finish(frame)

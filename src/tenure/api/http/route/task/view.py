@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Raw, UnsetType, field
+from msgspec import UNSET, Meta, Raw, UnsetType, field, structs
 
 from tenure.api.http.edge.strict_json import is_json
 from tenure.api.http.route.task.body import JSON_ENCODING, Base64
@@ -24,7 +24,7 @@ from tenure.api.http.view import (
 )
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Reason, Task, TaskKind, TaskState
-from tenure.core.task.retry import ErrorInfo, RetryPolicy
+from tenure.core.task.retry import ErrorInfo
 from tenure.engine import command as c
 from tenure.engine.read.query import AttemptView
 
@@ -212,7 +212,7 @@ def task(task: Task, *, with_payloads: bool = True) -> TaskView:
         is_pause_requested=progress.pause_wanted or UNSET,
         labels=task.labels or {},
         damaged=task.damaged or UNSET,
-        retry=_policy(spec.retry),
+        retry=RetryPolicyView(**structs.asdict(spec.retry)),
         **_asked(task),
         **(_payloads(task) if with_payloads else {}),
     )
@@ -253,16 +253,6 @@ def _output(task: Task) -> dict[str, Any]:
     if "output_base64" in fields:
         fields["output_encoding"] = or_unset(task.output_encoding)
     return fields
-
-
-def _policy(policy: RetryPolicy) -> RetryPolicyView:
-    return RetryPolicyView(
-        initial_interval_ms=policy.initial_interval_ms,
-        backoff_coefficient=policy.backoff_coefficient,
-        maximum_interval_ms=policy.maximum_interval_ms,
-        maximum_attempts=policy.maximum_attempts,
-        non_retryable_error_types=policy.non_retryable_error_types,
-    )
 
 
 def failure(error: ErrorInfo | None, *, encoding: str) -> FailureView | UnsetType:
