@@ -56,7 +56,7 @@ class ClientStream:
                 reader = group.create_task(self._read(requests, group))
                 await self._write()
                 reader.cancel()
-        except* Exception as failures:  # noqa: BLE001 (the first is raised as it is)
+        except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:
             for task_id, listener in self._waited.items():
