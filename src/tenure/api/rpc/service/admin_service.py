@@ -30,25 +30,21 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     """Workers, queues, namespaces, keys and the audit log, for those who run the server."""
 
     async def DrainWorker(
-        self,
-        request: pb.DrainWorkerRequest,
-        context: Context,
+        self, request: pb.DrainWorkerRequest, context: Context
     ) -> pb.DrainWorkerResponse:
         """Let a worker finish what it holds and give it nothing new."""
         namespace = scope(request.namespace_id)
         command = c.DrainWorker(
             namespace=namespace,
             worker_id=request.worker_id,
-            deadline_ms=_deadline_ms(request),
+            deadline_ms=worker_view.given_ms(request, "deadline", DRAIN_DEADLINE_MS),
             actor=_actor(),
         )
         await self._engine.submit(command)
         return pb.DrainWorkerResponse(worker=await self._worker(namespace, request.worker_id))
 
     async def DrainWorkers(
-        self,
-        request: pb.DrainWorkersRequest,
-        context: Context,
+        self, request: pb.DrainWorkersRequest, context: Context
     ) -> pb.DrainWorkersResponse:
         """Drain every active worker that matches."""
         drained = await bulk_drain.drain_matching(
@@ -56,15 +52,13 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             namespace=scope(request.namespace_id),
             labels=dict(request.labels),
             version=request.version,
-            deadline_ms=_deadline_ms(request),
+            deadline_ms=worker_view.given_ms(request, "deadline", DRAIN_DEADLINE_MS),
             actor=_actor(),
         )
         return pb.DrainWorkersResponse(worker_ids=drained)
 
     async def EvictWorker(
-        self,
-        request: pb.EvictWorkerRequest,
-        context: Context,
+        self, request: pb.EvictWorkerRequest, context: Context
     ) -> pb.EvictWorkerResponse:
         """Take a worker offline, whatever it does."""
         namespace = scope(request.namespace_id)
@@ -86,9 +80,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         return worker_view.shown(view)
 
     async def ListQueues(
-        self,
-        request: pb.ListQueuesRequest,
-        context: Context,
+        self, request: pb.ListQueuesRequest, context: Context
     ) -> pb.ListQueuesResponse:
         """List the queues that have settings or live tasks."""
         namespace = scope(request.namespace_id)
@@ -103,11 +95,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             next_page_token=page.next_page_token,
         )
 
-    async def GetQueue(
-        self,
-        request: pb.GetQueueRequest,
-        context: Context,
-    ) -> pb.GetQueueResponse:
+    async def GetQueue(self, request: pb.GetQueueRequest, context: Context) -> pb.GetQueueResponse:
         """Show a queue."""
         namespace = scope(request.namespace_id)
         return pb.GetQueueResponse(queue=await self._queue(namespace, request.name))
@@ -116,11 +104,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         view = await query.get_queue(self._engine.store, namespace=namespace, name=name)
         return worker_view.queue(view)
 
-    async def SetQueue(
-        self,
-        request: pb.SetQueueRequest,
-        context: Context,
-    ) -> pb.SetQueueResponse:
+    async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetQueueResponse:
         """Set the brakes of a queue."""
         namespace = scope(request.namespace_id)
         concurrency_max = request.concurrency_max if request.HasField("concurrency_max") else None
@@ -137,9 +121,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     # -- Namespaces
 
     async def CreateNamespace(
-        self,
-        request: pb.CreateNamespaceRequest,
-        context: Context,
+        self, request: pb.CreateNamespaceRequest, context: Context
     ) -> pb.CreateNamespaceResponse:
         """Create a namespace."""
         name = scope(request.name)
@@ -147,9 +129,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         return pb.CreateNamespaceResponse(name=name)
 
     async def ListNamespaces(
-        self,
-        request: pb.ListNamespacesRequest,
-        context: Context,
+        self, request: pb.ListNamespacesRequest, context: Context
     ) -> pb.ListNamespacesResponse:
         """List the namespaces that the caller may see."""
         self._allowance.lists.take(_actor())
@@ -165,9 +145,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         )
 
     async def GetNamespace(
-        self,
-        request: pb.GetNamespaceRequest,
-        context: Context,
+        self, request: pb.GetNamespaceRequest, context: Context
     ) -> pb.GetNamespaceResponse:
         """Show a namespace."""
         name = scope(request.name)
@@ -176,9 +154,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         return pb.GetNamespaceResponse(namespace=access_view.namespace(found))
 
     async def SetNamespace(
-        self,
-        request: pb.SetNamespaceRequest,
-        context: Context,
+        self, request: pb.SetNamespaceRequest, context: Context
     ) -> pb.SetNamespaceResponse:
         """Disable or enable a namespace."""
         command = c.SetNamespace(
@@ -192,9 +168,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     # -- API keys
 
     async def CreateApiKey(
-        self,
-        request: pb.CreateApiKeyRequest,
-        context: Context,
+        self, request: pb.CreateApiKeyRequest, context: Context
     ) -> pb.CreateApiKeyResponse:
         """Make a key; this answer is the only one with its secret."""
         command = key_grant.creation(
@@ -208,9 +182,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         return pb.CreateApiKeyResponse(key=access_view.key(made.key), secret=made.text.reveal())
 
     async def ListApiKeys(
-        self,
-        request: pb.ListApiKeysRequest,
-        context: Context,
+        self, request: pb.ListApiKeysRequest, context: Context
     ) -> pb.ListApiKeysResponse:
         """List the keys that the caller may administer."""
         self._allowance.lists.take(_actor())
@@ -225,9 +197,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         )
 
     async def GetApiKey(
-        self,
-        request: pb.GetApiKeyRequest,
-        context: Context,
+        self, request: pb.GetApiKeyRequest, context: Context
     ) -> pb.GetApiKeyResponse:
         """Show a key without its secret."""
         found = await query.get_key(
@@ -238,9 +208,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         return pb.GetApiKeyResponse(key=access_view.key(found))
 
     async def RevokeApiKey(
-        self,
-        request: pb.RevokeApiKeyRequest,
-        context: Context,
+        self, request: pb.RevokeApiKeyRequest, context: Context
     ) -> pb.RevokeApiKeyResponse:
         """End a key for good."""
         command = c.RevokeKey(key_id=request.key_id, actor=_actor())
@@ -250,9 +218,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     # -- The audit log
 
     async def ListAuditRecords(
-        self,
-        request: pb.ListAuditRecordsRequest,
-        context: Context,
+        self, request: pb.ListAuditRecordsRequest, context: Context
     ) -> pb.ListAuditRecordsResponse:
         """List what was administered, newest first."""
         self._allowance.lists.take(_actor())
@@ -271,11 +237,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             next_page_token=page.next_page_token,
         )
 
-    async def Diagnose(
-        self,
-        request: pb.DiagnoseRequest,
-        context: Context,
-    ) -> pb.DiagnoseResponse:
+    async def Diagnose(self, request: pb.DiagnoseRequest, context: Context) -> pb.DiagnoseResponse:
         """Say what is wrong here, and what to do about it."""
         self._allowance.lists.take(_actor())
         question = Question(
@@ -290,12 +252,6 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
 def _actor() -> str:
     """Return the key whose holder asks, for the audit log; on an open server there is none."""
     return PRINCIPAL.get().key_id
-
-
-def _deadline_ms(request: pb.DrainWorkerRequest | pb.DrainWorkersRequest) -> int:
-    if not request.HasField("deadline"):
-        return DRAIN_DEADLINE_MS
-    return worker_view.milliseconds(request.deadline, "deadline")
 
 
 SPEC: Final = ServiceSpec(

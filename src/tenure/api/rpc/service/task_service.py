@@ -59,18 +59,12 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     # -- For clients
 
     async def EnqueueTasks(
-        self,
-        request: pb.EnqueueTasksRequest,
-        context: Context,
+        self, request: pb.EnqueueTasksRequest, context: Context
     ) -> pb.EnqueueTasksResponse:
         """Store tasks: all or none, or each on its own."""
         return await self._enqueue.answer(scope(request.namespace_id), request)
 
-    async def GetTask(
-        self,
-        request: pb.GetTaskRequest,
-        context: Context,
-    ) -> pb.GetTaskResponse:
+    async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> pb.GetTaskResponse:
         """Show a task, live or finished."""
         task = await self._get(scope(request.namespace_id), request.task_id)
         return pb.GetTaskResponse(task=task_view.shown(task))
@@ -79,9 +73,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return await query.get_task(self._engine.store, namespace=namespace, task_id=task_id)
 
     async def ListTasks(
-        self,
-        request: pb.ListTasksRequest,
-        context: Context,
+        self, request: pb.ListTasksRequest, context: Context
     ) -> pb.ListTasksResponse:
         """List tasks, newest first, without their payloads."""
         state = task_view.STATE_OF.get(request.state)
@@ -103,9 +95,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         )
 
     async def ListAttempts(
-        self,
-        request: pb.ListAttemptsRequest,
-        context: Context,
+        self, request: pb.ListAttemptsRequest, context: Context
     ) -> pb.ListAttemptsResponse:
         """List the attempts of a task in their order."""
         views = await query.list_attempts(
@@ -116,9 +106,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return pb.ListAttemptsResponse(attempts=[task_view.attempt(each) for each in views])
 
     async def CancelTask(
-        self,
-        request: pb.CancelTaskRequest,
-        context: Context,
+        self, request: pb.CancelTaskRequest, context: Context
     ) -> pb.ChangeTaskResponse:
         """Cancel a task."""
         namespace = scope(request.namespace_id)
@@ -139,9 +127,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return pb.ChangeTaskResponse(state=task_view.STATES[answer.state])
 
     async def RetryTask(
-        self,
-        request: pb.RetryTaskRequest,
-        context: Context,
+        self, request: pb.RetryTaskRequest, context: Context
     ) -> pb.RetryTaskResponse:
         """Make a new task from a finished one."""
         command = c.RetryTask(
@@ -154,9 +140,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return pb.RetryTaskResponse(task_id=command.new_task_id)
 
     async def ExplainTask(
-        self,
-        request: pb.ExplainTaskRequest,
-        context: Context,
+        self, request: pb.ExplainTaskRequest, context: Context
     ) -> pb.ExplainTaskResponse:
         """Say why a task is not running now; it looks at as much as a list does."""
         namespace = scope(request.namespace_id)
@@ -170,9 +154,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return task_view.explanation(found)
 
     async def WatchTasks(
-        self,
-        requests: AsyncIterator[pb.WatchTasksRequest],
-        context: Context,
+        self, requests: AsyncIterator[pb.WatchTasksRequest], context: Context
     ) -> None:
         """Send results of tasks as they end, and take enqueues, over one stream."""
         await self._streams.serve(requests, context)
@@ -184,9 +166,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     # -- For workers
 
     async def StartTasks(
-        self,
-        request: pb.StartTasksRequest,
-        context: Context,
+        self, request: pb.StartTasksRequest, context: Context
     ) -> pb.StartTasksResponse:
         """Confirm that a worker really holds attempts."""
         command = c.ConfirmTasks(
@@ -199,9 +179,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return pb.StartTasksResponse(results=await self._report(command))
 
     async def HeartbeatTasks(
-        self,
-        request: pb.HeartbeatTasksRequest,
-        context: Context,
+        self, request: pb.HeartbeatTasksRequest, context: Context
     ) -> pb.HeartbeatTasksResponse:
         """Note that attempts make progress."""
         command = c.HeartbeatTasks(
@@ -213,9 +191,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return pb.HeartbeatTasksResponse(results=await self._report(command))
 
     async def FinishTasks(
-        self,
-        request: pb.FinishTasksRequest,
-        context: Context,
+        self, request: pb.FinishTasksRequest, context: Context
     ) -> pb.FinishTasksResponse:
         """End attempts."""
         command = c.FinishTasks(
@@ -247,9 +223,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return [task_view.report(each) for each in answers]
 
     async def CreateTaskToken(
-        self,
-        request: pb.CreateTaskTokenRequest,
-        context: Context,
+        self, request: pb.CreateTaskTokenRequest, context: Context
     ) -> pb.CreateTaskTokenResponse:
         """Give the holder of a live attempt the token for its asynchronous completion."""
         namespace = scope(request.namespace_id)
@@ -276,9 +250,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     # -- Asynchronous completion, from anywhere
 
     async def CompleteByToken(
-        self,
-        request: pb.CompleteByTokenRequest,
-        context: Context,
+        self, request: pb.CompleteByTokenRequest, context: Context
     ) -> pb.CompleteTaskResponse:
         """Complete the attempt that a token vouches for."""
         claims = self._claims(request.task_token)
@@ -286,9 +258,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return await self._complete(claims.namespace, finish)
 
     async def CompleteById(
-        self,
-        request: pb.CompleteByIdRequest,
-        context: Context,
+        self, request: pb.CompleteByIdRequest, context: Context
     ) -> pb.CompleteTaskResponse:
         """Complete the live attempt of a task, or the one that is named."""
         namespace = scope(request.namespace_id)
@@ -302,18 +272,14 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return pb.CompleteTaskResponse(state=task_view.STATES[answer.state])
 
     async def HeartbeatByToken(
-        self,
-        request: pb.HeartbeatByTokenRequest,
-        context: Context,
+        self, request: pb.HeartbeatByTokenRequest, context: Context
     ) -> pb.HeartbeatTaskResponse:
         """Note progress of the attempt that a token vouches for."""
         claims = self._claims(request.task_token)
         return await self._beat(claims.namespace, claims.task_id, claims.attempt, request)
 
     async def HeartbeatById(
-        self,
-        request: pb.HeartbeatByIdRequest,
-        context: Context,
+        self, request: pb.HeartbeatByIdRequest, context: Context
     ) -> pb.HeartbeatTaskResponse:
         """Note progress of the live attempt of a task, or of the one that is named."""
         namespace = scope(request.namespace_id)

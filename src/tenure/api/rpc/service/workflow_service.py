@@ -44,9 +44,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     # -- The life of a worker
 
     async def RegisterWorker(
-        self,
-        request: pb.RegisterWorkerRequest,
-        context: Context,
+        self, request: pb.RegisterWorkerRequest, context: Context
     ) -> pb.RegisterWorkerResponse:
         """Register an incarnation; the same instance key again gives the same one."""
         namespace = scope(request.namespace_id)
@@ -64,8 +62,6 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
         )
 
     def _new_worker(self, request: pb.RegisterWorkerRequest) -> NewWorker:
-        asked = request.HasField("lease_duration")
-        lease = request.lease_duration
         return NewWorker(
             instance_key=request.instance_key or self._engine.clock.new_id(),
             queue=request.task_queue,
@@ -77,14 +73,12 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
             pid=request.pid,
             software_version=request.version,
             labels=dict(request.labels),
-            lease_ms=worker_view.milliseconds(lease, "leaseDuration") if asked else 0,
+            lease_ms=worker_view.given_ms(request, "lease_duration", 0),
             key_id=PRINCIPAL.get().key_id,
         )
 
     async def WorkerHeartbeat(
-        self,
-        request: pb.WorkerHeartbeatRequest,
-        context: Context,
+        self, request: pb.WorkerHeartbeatRequest, context: Context
     ) -> pb.WorkerHeartbeatResponse:
         """Renew a lease, take in what the worker says of attempts, and tell it what to do."""
         held = request.held_activities
@@ -115,14 +109,12 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
         )
 
     def _read_beat(self, request: pb.WorkerHeartbeatRequest) -> Beat:
-        asked = request.HasField("lease_duration")
-        lease = request.lease_duration
         has_completed = request.HasField("total_completed")
         has_failed = request.HasField("total_failed")
         return Beat(
             token=token_number(request.token),
             server_id=self._engine.server_id,
-            lease_ms=worker_view.milliseconds(lease, "leaseDuration") if asked else 0,
+            lease_ms=worker_view.given_ms(request, "lease_duration", 0),
             total_completed=_total(request.total_completed) if has_completed else -1,
             total_failed=_total(request.total_failed) if has_failed else -1,
             completed_delta=request.completed_delta,
@@ -133,21 +125,17 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
         )
 
     async def DeregisterWorker(
-        self,
-        request: pb.DeregisterWorkerRequest,
-        context: Context,
+        self, request: pb.DeregisterWorkerRequest, context: Context
     ) -> empty_pb2.Empty:
         """Let a worker go, or begin its drain."""
         namespace = scope(request.namespace_id)
         command: c.DrainWorker | c.DeregisterWorker
         if request.drain:
-            deadline_ms = limits.DRAIN_DEADLINE_MS
-            if request.HasField("drain_deadline"):
-                deadline_ms = worker_view.milliseconds(request.drain_deadline, "drainDeadline")
+            default_ms = limits.DRAIN_DEADLINE_MS
             command = c.DrainWorker(
                 namespace=namespace,
                 worker_id=request.worker_id,
-                deadline_ms=deadline_ms,
+                deadline_ms=worker_view.given_ms(request, "drain_deadline", default_ms),
                 is_own=True,
                 speaker=speaker(),
             )
@@ -161,9 +149,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     # -- The registry
 
     async def ListWorkers(
-        self,
-        request: pb.ListWorkersRequest,
-        context: Context,
+        self, request: pb.ListWorkersRequest, context: Context
     ) -> pb.ListWorkersResponse:
         """List workers, newest first, with their health and how many there are."""
         namespace = scope(request.namespace_id)
@@ -188,9 +174,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
         )
 
     async def GetWorker(
-        self,
-        request: pb.GetWorkerRequest,
-        context: Context,
+        self, request: pb.GetWorkerRequest, context: Context
     ) -> pb.GetWorkerResponse:
         """Show a worker with what it holds."""
         view = await query.get_worker(
@@ -204,14 +188,12 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     # -- Execution
 
     async def PollActivity(
-        self,
-        request: pb.PollActivityRequest,
-        context: Context,
+        self, request: pb.PollActivityRequest, context: Context
     ) -> pb.PollActivityResponse:
         """Wait for tasks that this worker can run."""
         wait_ms = limits.LONG_POLL_MS
         if request.HasField("wait"):
-            wait_ms = worker_view.wait_ms(request.wait)
+            wait_ms = worker_view.milliseconds(request.wait)
         command = c.ClaimTasks(
             namespace=scope(request.namespace_id),
             worker_id=request.worker_id,
@@ -251,9 +233,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
             raise
 
     async def HealthCheck(
-        self,
-        request: pb.HealthCheckRequest,
-        context: Context,
+        self, request: pb.HealthCheckRequest, context: Context
     ) -> pb.HealthCheckResponse:
         """Say whether this server can do its work."""
         problem = self._readiness.problem()
