@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tenure.api.http.view import QueueItem
+from tenure.api.http.route.queue import QueueItem
 from tenure.cli.show.view import ShownQueue
 from tests.cli.conftest import Run, read
 

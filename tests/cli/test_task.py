@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.api.http.view import AttemptItem
-from tenure.api.http.view import TaskView as HttpTaskView
+from tenure.api.http.route.task.view import AttemptItem
+from tenure.api.http.route.task.view import TaskView as HttpTaskView
 from tenure.cli.show.view import ShownAttempt, ShownTask
 from tests.cli.conftest import Run, eventually, read
 from tests.cli.server import ServerProcess

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenure.api.http.view import WorkerItem
+from tenure.api.http.route.worker import WorkerItem
 from tenure.cli.show.view import ShownWorker
 from tests.cli.conftest import Run, eventually, read
 from tests.cli.server import ServerProcess

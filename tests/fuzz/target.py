@@ -13,10 +13,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tenure.api.http import body
 from tenure.api.http.edge import strict_json
 from tenure.api.http.edge.reading import read_query
-from tenure.api.http.parameter import TaskListQuery, TaskQuery, WorkerListQuery
+from tenure.api.http.route.task import body
+from tenure.api.http.route.task.parameter import TaskListQuery, TaskQuery
+from tenure.api.http.route.worker import WorkerListQuery
 from tenure.core import change_hint, check, cursor
 from tenure.core.access import api_key
 from tenure.core.access import task_token as task_tokens

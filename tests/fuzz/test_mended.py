@@ -15,12 +15,16 @@ from structlog.testing import capture_logs
 
 from tenure.api.guard.access import Access
 from tenure.api.guard.rate_limit import Allowance
-from tenure.api.http import body, openapi
+from tenure.api.http import openapi
 from tenure.api.http.edge import strict_json
+from tenure.api.http.route.task import body
 from tenure.api.http.table import OPERATIONS
-from tenure.api.rpc.boundary import Boundary, Context
+from tenure.api.readiness import Readiness
+from tenure.api.rpc.boundary import Boundary
+from tenure.api.rpc.context import Context
 from tenure.api.rpc.overload_interceptor import OverloadInterceptor
 from tenure.api.rpc.service.task_service import TaskService
+from tenure.api.rpc.service_spec import ServiceDependencies
 from tenure.api.rpc.session.worker_session import WorkerSession
 from tenure.api.rpc.view.task_view import SpecReader
 from tenure.core.limits import JSON_DEPTH_MAX
@@ -43,7 +47,10 @@ async def test_a_client_that_leaves_while_its_tasks_are_taken_in_one_by_one_leav
     bad = wire.new(options=task_pb2.TaskOptions(kind=cast("Any", 99)))
     tasks = [wire.new(), wire.new(), bad]
     request = pb.EnqueueTasksRequest(namespace_id=NAMESPACE, tasks=tasks, independent=True)
-    service = TaskService(engine, Allowance(engine.clock), lambda *_: None)
+    shared = ServiceDependencies(
+        engine, Allowance(engine.clock), Readiness(engine), lambda *_: None
+    )
+    service = TaskService(shared)
     call = asyncio.ensure_future(service.EnqueueTasks(request, cast("Context", None)))
     # It waits for the store now; what it has not begun is never begun.
     await asyncio.sleep(0)

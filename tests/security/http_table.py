@@ -186,7 +186,7 @@ PLAIN_FIELDS: Final = frozenset(
 LATER_FIELDS: Final = frozenset(
     {
         # Their cursors belong to the caller and not to a namespace: a test of its own has them.
-        "NamespaceListQuery.pageToken",
+        "PageQuery.pageToken",
         "AuditQuery.pageToken",
     }
 )

@@ -23,7 +23,7 @@ _TALKATIVE: Final = ("asyncio", "asyncpg", "grpc", "uvicorn")
 
 
 def configure_logging(
-    format: Format = "auto",  # noqa: A002 (the name of the option)
+    form: Format = "auto",
     level: str = "info",
     *,
     stream: TextIO | None = None,
@@ -32,11 +32,11 @@ def configure_logging(
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise InvalidArgument("log-level must be debug, info, warning or error", field="log-level")
-    if format not in ("auto", "text", "json"):
+    if form not in ("auto", "text", "json"):
         raise InvalidArgument("log-format must be auto, text or json", field="log-format")
     stream = stream or sys.stderr
     is_terminal = stream.isatty()
-    is_json = format == "json" or (format == "auto" and not is_terminal)
+    is_json = form == "json" or (form == "auto" and not is_terminal)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_formatter(is_json=is_json, has_colors=is_terminal))
     root = logging.getLogger()

@@ -71,15 +71,12 @@ class Server:
         )
         self._http: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
-        self._sampling: asyncio.Task[None] | None = None
-        self._admitting: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
         self.descriptors = DescriptorWatch()
-        self._looking: asyncio.Task[None] | None = None
         self._certificates = (
             None if settings.tls is None else Certificates(settings.tls, self.engine.clock.now_ms)
         )
         self.metrics.certificates = self._certificates
-        self._renewing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open the store, then listen: whoever can connect gets answers."""
@@ -103,12 +100,14 @@ class Server:
         tls = None
         if self._certificates is not None:
             tls = self._certificates.http_context()
-            self._renewing = create(self._certificates.watch(), name="certificates")
+            self._background.append(create(self._certificates.watch(), name="certificates"))
         self._http = HttpServer(http_config(app, grace_s=grace_s), tls=tls)
         self._serving = create(self._http.serve(sockets=_shared(sock)))
-        self._sampling = create(Sampler(self.engine, self.metrics).serve(), name="sampler")
-        self._admitting = create(self._allowance.admission.serve(), name="admission")
-        self._looking = create(self.descriptors.serve(), name="descriptors")
+        self._background += (
+            create(Sampler(self.engine, self.metrics).serve(), name="sampler"),
+            create(self._allowance.admission.serve(), name="admission"),
+            create(self.descriptors.serve(), name="descriptors"),
+        )
 
     async def stop(self) -> None:
         """Stop taking requests, let open ones end, and commit what was accepted."""
@@ -118,8 +117,7 @@ class Server:
         if self._http is not None:
             self._http.stop()
         await asyncio.gather(self._rpc.stop(grace_s), self._stop_http())
-        own = (self._sampling, self._renewing, self._admitting, self._looking)
-        for task in filter(None, own):
+        for task in self._background:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await self.engine.stop()

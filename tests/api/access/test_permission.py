@@ -11,7 +11,8 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from tenure.api.http.table import OPERATIONS
-from tenure.api.rpc.permission import OPEN_METHODS, RULES, Scope
+from tenure.api.rpc.permission import Scope
+from tenure.api.rpc.table import OPEN_METHODS, RULES
 from tenure.core.access.api_key import Role
 from tenure.core.access.permission import allows
 from tenure.v1 import (

@@ -15,8 +15,8 @@ from tenure.api.http.edge.app import Edge
 from tenure.api.http.edge.serving import Protocol
 from tenure.api.http.operation import Answer, Operation, OperationCall, RequestContext, SharedGate
 from tenure.api.http.parameter import NoQuery
+from tenure.api.http.route.health import HealthView
 from tenure.api.http.table import Table
-from tenure.api.http.view import HealthView
 from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings

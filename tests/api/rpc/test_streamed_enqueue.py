@@ -11,7 +11,7 @@ import pytest
 
 from tenure.api.guard.admission import Admission
 from tenure.api.guard.rate_limit import Allowance
-from tenure.api.rpc.boundary import Context
+from tenure.api.rpc.context import Context
 from tenure.api.rpc.session import flush_delay
 from tenure.api.rpc.session.client_stream import ClientStream
 from tenure.api.rpc.session.stream_enqueue import StreamEnqueue

@@ -52,6 +52,6 @@ def client_of(host: str) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
-    if address.version == 4 or address.ipv4_mapped:  # noqa: PLR2004 (a version)
+    if isinstance(address, ipaddress.IPv4Address) or address.ipv4_mapped:
         return host
     return str(ipaddress.ip_network((address.packed, _IPV6_PREFIX), strict=False))

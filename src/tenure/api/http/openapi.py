@@ -11,10 +11,7 @@ import msgspec
 from tenure.api.http.edge.error import JSON
 from tenure.api.http.operation import Operation
 from tenure.api.http.parameter import NoQuery
-from tenure.api.http.route.event import Reset
-from tenure.api.http.route.task_watch import Change
 from tenure.api.http.view import ErrorView
-from tenure.core.change_hint import Hint
 from tenure.errors import ERRORS, wire_name
 
 _REF: Final = "#/components/schemas/{name}"
@@ -61,9 +58,9 @@ def document(operations: Sequence[Operation], version: str) -> Schema:
 
 
 def _types(operations: Sequence[Operation]) -> list[type]:
-    wanted: dict[type, None] = {ErrorView: None, Change: None, Hint: None, Reset: None}
+    wanted: dict[type, None] = {ErrorView: None}
     for operation in operations:
-        for each in (operation.body, operation.answer):
+        for each in (operation.body, operation.answer, *operation.events):
             if each is not None:
                 wanted[each] = None
     return list(wanted)

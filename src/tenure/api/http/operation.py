@@ -148,6 +148,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     # It may find that what it shall make is there already: then the status is 200.
     may_find: bool = False
     media_type: str = JSON
+    # What a stream sends.
+    events: tuple[type, ...] = ()
     errors: tuple[str, ...] = ()
     is_built: bool = True
     # A waiting request has a gate of its own, and ends when the key of its caller does.

@@ -22,14 +22,14 @@ from tenure.api.http.route import (
     audit,
     diagnosis,
     event,
-    explain,
     health,
     namespace,
     queue,
-    task,
     unbuilt,
     worker,
 )
+from tenure.api.http.route.task import explain
+from tenure.api.http.route.task import route as task
 from tenure.api.metrics.metric import metrics_response
 from tenure.core.access.permission import Action
 from tenure.errors import NotFound
@@ -52,6 +52,7 @@ async def get_metrics(call: OperationCall[NoQuery, None]) -> Response:
     return metrics_response(call.context.metrics, Request(call.scope))
 
 
+_operation: Final = functools.partial(Operation, method="GET", group="Server", action=Action.READ)
 OPERATIONS: Final = (
     *task.OPERATIONS,
     *explain.OPERATIONS,
@@ -63,35 +64,26 @@ OPERATIONS: Final = (
     *event.OPERATIONS,
     *diagnosis.OPERATIONS,
     *health.OPERATIONS,
-    Operation(
-        method="GET",
+    _operation(
         path="/metrics",
         name="getMetrics",
-        group="Server",
         summary="Metrics for Prometheus, of all namespaces.",
         handle=get_metrics,
-        action=Action.READ,
         is_whole=True,
         is_probe=True,
         media_type="text/plain",
     ),
-    Operation(
-        method="GET",
+    _operation(
         path="/openapi.json",
         name="getOpenApi",
-        group="Server",
         summary="This API as an OpenAPI 3.1 document.",
         handle=get_openapi,
-        action=Action.READ,
     ),
-    Operation(
-        method="GET",
+    _operation(
         path="/docs",
         name="getDocs",
-        group="Server",
         summary="This API as one page for people, which works offline.",
         handle=get_docs,
-        action=Action.READ,
         media_type="text/html",
     ),
     *unbuilt.OPERATIONS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -25,24 +25,17 @@ from tenure.api.guard.access import (
 from tenure.api.guard.client_address import rpc_address
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
+from tenure.api.rpc.context import Behavior, Context, Handler
 from tenure.api.rpc.message_reader import MessageReader, in_time
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
-from tenure.api.rpc.overload_interceptor import NEW_WORK, OverloadInterceptor
-from tenure.api.rpc.permission import OPEN_METHODS, RULES, MethodRule, Scope
+from tenure.api.rpc.overload_interceptor import OverloadInterceptor
+from tenure.api.rpc.permission import MethodRule, Scope
+from tenure.api.rpc.table import NEW_WORK, OPEN_METHODS, RULES
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
-from tenure.errors import (
-    InvalidArgument,
-    TenureError,
-    Unavailable,
-    Unimplemented,
-)
+from tenure.errors import InvalidArgument, TenureError, Unimplemented
 
-# Only their stubs have parameters.
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-RETRY_AFTER_MS: Final = 100
 _HEADER: Final = "authorization"
 # Browsers set them, and no client of gRPC does.
 _PAGE_HEADERS: Final = frozenset({"origin", "sec-fetch-site"})
@@ -50,11 +43,18 @@ _PAGE_HEADERS: Final = frozenset({"origin", "sec-fetch-site"})
 _SECONDS: Final = {"PollActivity": (LONG_POLL_MS + CALL_MS) / 1000}
 
 
+class _ScopedMessage(Protocol):
+    """A request that says which namespace it is about, itself or in its hello."""
+
+    namespace_id: str
+    hello: _ScopedMessage
+
+
 class _BadMessage:
     """Stands for a message that could not be read; the call is refused in its own words."""
 
 
-def _safe(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
+def _safe(read: Callable[[bytes], object]) -> Callable[[bytes], Any]:
     def parse(data: bytes) -> object:
         try:
             return read(data)
@@ -112,7 +112,7 @@ class Boundary(grpc.aio.ServerInterceptor):
             stream, _safe(handler.request_deserializer), write
         )
 
-    def _unary(self, handler: Handler, path: str, rule: MethodRule | None) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+    def _unary(self, handler: Handler, path: str, rule: MethodRule | None) -> Behavior:
         handle: Any = handler.unary_unary
         assert handler.request_deserializer is not None
         parse = _safe(handler.request_deserializer)
@@ -170,7 +170,7 @@ class Boundary(grpc.aio.ServerInterceptor):
         made: Handler = kind(call, None, handler.response_serializer)
         return made
 
-    def _stream(self, handle: Any, method: str, rule: MethodRule) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+    def _stream(self, handle: Behavior, method: str, rule: MethodRule) -> Behavior:
         async def call(requests: AsyncIterator[object], context: Context) -> None:
             async def answer() -> None:
                 principal = await self._admit(context, rule)
@@ -237,7 +237,7 @@ def _check_page(context: Context) -> None:
             raise ForeignPage(message, reason="foreign_origin")
 
 
-def _check_scope(principal: Principal, rule: MethodRule, request: Any) -> None:  # noqa: ANN401 (any message)
+def _check_scope(principal: Principal, rule: MethodRule, request: _ScopedMessage) -> None:
     """Refuse a namespace that is not the caller's, before anything else of a request is read."""
     if not principal.namespaces or rule.scope is Scope.NONE:
         return
@@ -247,9 +247,7 @@ def _check_scope(principal: Principal, rule: MethodRule, request: Any) -> None: 
 
 
 async def _checked(
-    requests: AsyncIterator[object],
-    principal: Principal,
-    rule: MethodRule,
+    requests: AsyncIterator[Any], principal: Principal, rule: MethodRule
 ) -> AsyncIterator[object]:
     """Give the messages of a stream; the first says what the stream is about."""
     first = await in_time(anext(requests, None))
@@ -265,7 +263,7 @@ async def _checked(
         yield request
 
 
-def _written(handle: Any) -> Any:  # noqa: ANN401 (gRPC's own types say no more)
+def _written(handle: Behavior) -> Behavior:
     """Return a handler that yields its answers as one that writes them."""
 
     async def call(requests: AsyncIterator[object], context: Context) -> None:
@@ -281,9 +279,3 @@ async def _fail(problem: Exception) -> NoReturn:
 
 def _unreadable() -> InvalidArgument:
     return InvalidArgument("The message is not valid protobuf of this method", field="request")
-
-
-def shutting_down(advice: str) -> Unavailable:
-    """Return what a stream is told that the server closes because it stops."""
-    message = f"The server is shutting down. {advice}"
-    return Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)

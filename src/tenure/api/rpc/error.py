@@ -9,9 +9,10 @@ from google.protobuf import any_pb2
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from tenure.errors import ERRORS, Rejection, TenureError
+from tenure.errors import ERRORS, Rejection, TenureError, Unavailable
 from tenure.v1 import error_pb2
 
+RETRY_AFTER_MS: Final = 100
 _NUMBERS: Final = {"expected_attempt", "received_attempt", "limit", "retry_after_ms"}
 _KNOWN: Final = frozenset(error_pb2.ErrorDetail.DESCRIPTOR.fields_by_name)
 
@@ -36,3 +37,9 @@ def status(error: TenureError) -> grpc.Status:
     made = status_pb2.Status(code=number, message=error.message, details=[packed])
     packed_status: grpc.Status = rpc_status.to_status(made)
     return packed_status
+
+
+def shutting_down(advice: str) -> Unavailable:
+    """Return what a stream is told that the server closes because it stops."""
+    message = f"The server is shutting down. {advice}"
+    return Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)

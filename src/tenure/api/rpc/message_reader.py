@@ -12,18 +12,16 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import grpc
 
 from tenure.api.guard.client_address import rpc_address
 from tenure.api.guard.fair_share import SharedPlaces, client_of
+from tenure.api.rpc.context import Context
 from tenure.core import limits
 from tenure.core.access.principal import Principal
 from tenure.errors import DeadlineExceeded, InvalidArgument, RateLimited
-
-if TYPE_CHECKING:
-    from tenure.api.rpc.boundary import Context
 
 T = TypeVar("T")
 

@@ -7,30 +7,18 @@ is parsed when it is its turn.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final
 
 import grpc
 
 from tenure.api.guard.admission import Admission, overloaded
 from tenure.api.rpc import error
+from tenure.api.rpc.context import Context, Handler
 from tenure.api.rpc.outcome import Count
 from tenure.api.rpc.reading_turns import ReadingTurns
+from tenure.api.rpc.table import NEW_WORK
 from tenure.core.limits import CROWD_MIN
 from tenure.engine.clock import Clock
 from tenure.errors import RateLimited
-
-if TYPE_CHECKING:
-    from tenure.api.rpc.boundary import Context, Handler
-
-# What brings new work; registrations too, because heartbeats come first.
-NEW_WORK: Final = {
-    f"/tenure.v1.{path}": path.rpartition("/")[2]
-    for path in (
-        "TaskService/EnqueueTasks",
-        "TaskService/RetryTask",
-        "WorkflowService/RegisterWorker",
-    )
-}
 
 
 class OverloadInterceptor(grpc.aio.ServerInterceptor):

@@ -16,34 +16,15 @@ from tenure.api.readiness import Readiness
 from tenure.api.rpc.boundary import Boundary
 from tenure.api.rpc.outcome import Count
 from tenure.api.rpc.overload_interceptor import OverloadInterceptor
-from tenure.api.rpc.service.admin_service import AdminService
 from tenure.api.rpc.service.session_service import SessionService
-from tenure.api.rpc.service.task_service import TaskService
-from tenure.api.rpc.service.workflow_service import WorkflowService
+from tenure.api.rpc.service_spec import ServiceDependencies
+from tenure.api.rpc.table import SERVICES
 from tenure.api.setting import Address, ServerSettings
 from tenure.core import limits
 from tenure.engine.engine import Engine
 from tenure.errors import InvalidArgument
-from tenure.v1 import (
-    admin_service_pb2,
-    admin_service_pb2_grpc,
-    session_service_pb2,
-    session_service_pb2_grpc,
-    task_service_pb2,
-    task_service_pb2_grpc,
-    workflow_service_pb2,
-    workflow_service_pb2_grpc,
-)
 
-_SERVICES: Final = tuple(
-    module.DESCRIPTOR.services_by_name[name].full_name
-    for module, name in (
-        (workflow_service_pb2, "WorkflowService"),
-        (task_service_pb2, "TaskService"),
-        (session_service_pb2, "SessionService"),
-        (admin_service_pb2, "AdminService"),
-    )
-)
+_NAMES: Final = tuple(each.descriptor.full_name for each in SERVICES)
 _HEALTH_SECONDS: Final = 0.5
 # Room for the frame around a body of the largest size.
 _FRAME_ROOM: Final = 64 * 1024
@@ -65,8 +46,8 @@ class RpcServer:
         allowance = allowance or Allowance(engine.clock, settings)
         self._settings = settings
         self._readiness = readiness
-        self._sessions = SessionService(engine, allowance)
-        self._tasks = TaskService(engine, allowance, count)
+        shared = ServiceDependencies(engine, allowance, readiness, count)
+        self._services = [each.make(shared) for each in SERVICES]
         self._health = health.aio.HealthServicer()
         self._watching: asyncio.Task[None] | None = None
         self._credentials: grpc.ServerCredentials | None = None
@@ -95,27 +76,18 @@ class RpcServer:
                 ("grpc.server_handshake_timeout_ms", limits.TLS_HANDSHAKE_MS),
             ],
         )
-        workflows = WorkflowService(engine, allowance, readiness)
-        workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server(workflows, self._server)
-        task_service_pb2_grpc.add_TaskServiceServicer_to_server(self._tasks, self._server)
-        admin_service_pb2_grpc.add_AdminServiceServicer_to_server(
-            AdminService(engine, allowance),
-            self._server,
-        )
-        session_service_pb2_grpc.add_SessionServiceServicer_to_server(
-            self._sessions,
-            self._server,
-        )
+        for spec, service in zip(SERVICES, self._services, strict=True):
+            spec.add_to_server(service, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
-            (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME),
+            (*_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME),
             self._server,
         )
 
     @property
     def session_count(self) -> int:
         """Return how many sessions are open."""
-        return len(self._sessions)
+        return sum(len(each) for each in self._services if isinstance(each, SessionService))
 
     async def start(self, certificates: Certificates | None = None) -> Address:
         """Listen, and return where."""
@@ -144,7 +116,7 @@ class RpcServer:
                 status = serving
             if status != told:
                 told = status
-                for service in ("", *_SERVICES):
+                for service in ("", *_NAMES):
                     await self._health.set(service, status)
             await asyncio.sleep(_HEALTH_SECONDS)
 
@@ -154,6 +126,6 @@ class RpcServer:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         await self._health.enter_graceful_shutdown()
-        self._sessions.close()
-        self._tasks.close()
+        for service in self._services:
+            service.close()
         await self._server.stop(grace_s)

@@ -297,7 +297,7 @@ class Edge:
             self._context.allowance.lists.take(namespace or principal.key_id)
 
 
-async def _read_body(incoming: Incoming, operation: Operation) -> Any:  # noqa: ANN401 (the type that the operation names)
+async def _read_body(incoming: Incoming, operation: Operation) -> object:
     try:
         async with asyncio.timeout(limits.MESSAGE_MS / 1000):
             return await incoming.read(operation)

@@ -50,7 +50,7 @@ class Incoming:
         self._length = int(length) if length.isascii() and length.isdigit() else 0
         self.is_pending = bool(self._length) or "transfer-encoding" in headers
 
-    async def read(self, operation: Operation) -> Any:  # noqa: ANN401 (the type that the operation names)
+    async def read(self, operation: Operation) -> object:
         """Return the body as the type that the operation names, or None when it takes none."""
         if operation.body is None:
             if self.is_pending:

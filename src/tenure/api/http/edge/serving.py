@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import h11
 import uvicorn
@@ -37,9 +37,9 @@ class Protocol(H11Protocol):
     head_ms = limits.HTTP_HEAD_MS
     _head_timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first head."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", transport))
         # asyncio leaves Nagle's algorithm on for sockets that were opened without a protocol
         # number; it would hold the body back for 40 ms, until the client acknowledges the head.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

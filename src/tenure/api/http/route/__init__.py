@@ -1,1 +1,4 @@
-"""The operations, one file per noun; the table of all of them is ``http/table.py``."""
+"""The operations: each noun has a file, or a room, with its bodies, parameters and views.
+
+Each has its ``OPERATIONS``, and ``http/table.py`` joins them. A new noun is one line there.
+"""

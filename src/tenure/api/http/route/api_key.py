@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Final, cast
 
@@ -11,7 +12,8 @@ from tenure.api.guard import key_grant
 from tenure.api.http import view
 from tenure.api.http.body import Body
 from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import NamespaceListQuery, NoQuery
+from tenure.api.http.parameter import NoQuery, PageQuery
+from tenure.api.paging import requested_page
 from tenure.core import limits
 from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.permission import Action
@@ -65,15 +67,11 @@ def _shown(key: ApiKey) -> ApiKeyView:
         role=key.role,
         namespaces=list(key.namespaces),
         created_at=view.instant(key.created_at_ms),
-        created_by=key.created_by or UNSET,
-        expires_at=_instant(key.expires_at_ms),
-        revoked_at=_instant(key.revoked_at_ms),
-        last_used_at=_instant(key.last_used_at_ms),
+        created_by=view.or_unset(key.created_by),
+        expires_at=view.instant_or_unset(key.expires_at_ms),
+        revoked_at=view.instant_or_unset(key.revoked_at_ms),
+        last_used_at=view.instant_or_unset(key.last_used_at_ms),
     )
-
-
-def _instant(at_ms: int | None) -> str | UnsetType:
-    return UNSET if at_ms is None else view.instant(at_ms)
 
 
 async def create_key(call: OperationCall[NoQuery, ApiKeyBody]) -> Answer:
@@ -91,22 +89,15 @@ async def create_key(call: OperationCall[NoQuery, ApiKeyBody]) -> Answer:
     return Answer(shown, HTTPStatus.CREATED)
 
 
-async def list_keys(call: OperationCall[NamespaceListQuery, None]) -> Answer:
+async def list_keys(call: OperationCall[PageQuery, None]) -> Answer:
     """Show a page of keys."""
     page = await query.list_keys(
         call.engine.store,
-        page=query.PageRequest(
-            cursor_key=call.engine.secrets.cursor_key,
-            size=call.query.page_size,
-            token=call.query.page_token,
-        ),
+        page=requested_page(call.engine, call.query),
         namespaces=call.principal.namespaces,
     )
-    shown = ApiKeyListView(
-        keys=[_shown(each) for each in page.items],
-        next_page_token=page.next_page_token or UNSET,
-    )
-    return Answer(shown)
+    keys = [_shown(each) for each in page.items]
+    return Answer(ApiKeyListView(keys=keys, **view.page_fields(page)))
 
 
 async def get_key(call: OperationCall[NoQuery, None]) -> Answer:
@@ -125,27 +116,24 @@ async def revoke_key(call: OperationCall[NoQuery, None]) -> Answer:
     return Answer(_shown(cast("ApiKey", await call.engine.submit(command))))
 
 
+_operation: Final = partial(Operation, group="API keys", action=Action.ADMIN)
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="GET",
         path="/v1/api-keys",
         name="listApiKeys",
-        group="API keys",
         summary="List API keys, newest first, ended ones too.",
         handle=list_keys,
         is_list=True,
-        action=Action.ADMIN,
-        query=NamespaceListQuery,
+        query=PageQuery,
         answer=ApiKeyListView,
     ),
-    Operation(
+    _operation(
         method="POST",
         path="/v1/api-keys",
         name="createApiKey",
-        group="API keys",
         summary="Create an API key; its secret is in this answer and nowhere else.",
         handle=create_key,
-        action=Action.ADMIN,
         body=ApiKeyBody,
         needs_body=True,
         answer=NewApiKeyView,
@@ -153,25 +141,21 @@ OPERATIONS: Final = (
         errors=("not_found",),
         example='{"role": "worker", "name": "mail", "namespaces": ["acme"]}',
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_KEY,
         name="getApiKey",
-        group="API keys",
         summary="Get an API key by its id, without its secret.",
         handle=get_key,
-        action=Action.ADMIN,
         answer=ApiKeyView,
         errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="DELETE",
         path=_KEY,
         name="revokeApiKey",
-        group="API keys",
         summary="Revoke an API key: nobody gets in with it any more, and its streams end.",
         handle=revoke_key,
-        action=Action.ADMIN,
         answer=ApiKeyView,
         errors=("not_found",),
     ),

@@ -10,13 +10,14 @@ from tenure.api.guard.access import check_namespace
 from tenure.api.guard.scope import scope
 from tenure.api.http import view
 from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import NamespaceListQuery
+from tenure.api.http.parameter import PageQuery
+from tenure.api.paging import requested_page
 from tenure.core.access.audit import AuditFilter, AuditRecord
 from tenure.core.access.permission import Action
 from tenure.engine.read import query
 
 
-class AuditQuery(NamespaceListQuery, frozen=True):
+class AuditQuery(PageQuery, frozen=True):
     """Which records."""
 
     namespace: Annotated[str, Meta(description="Only what concerns this namespace")] = ""
@@ -63,19 +64,12 @@ async def list_audit(call: OperationCall[AuditQuery, None]) -> Answer:
         check_namespace(call.principal, namespace)
     page = await query.list_audit(
         call.engine.store,
-        page=query.PageRequest(
-            cursor_key=call.engine.secrets.cursor_key,
-            size=asked.page_size,
-            token=asked.page_token,
-        ),
+        page=requested_page(call.engine, asked),
         where=AuditFilter(namespace=namespace, action=asked.action, actor=asked.actor),
         namespaces=call.principal.namespaces,
     )
-    shown = AuditListView(
-        records=[_shown(each) for each in page.items],
-        next_page_token=page.next_page_token or UNSET,
-    )
-    return Answer(shown)
+    records = [_shown(each) for each in page.items]
+    return Answer(AuditListView(records=records, **view.page_fields(page)))
 
 
 OPERATIONS: Final = (

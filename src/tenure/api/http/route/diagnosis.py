@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta, UnsetType, structs
 
 import tenure
 from tenure.api.guard.access import check_namespace
 from tenure.api.guard.scope import scope
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
-from tenure.api.http.view import Instant, View, instant
+from tenure.api.http.view import Instant, View, instant, instant_or_unset, values
 from tenure.core.access.permission import Action
 from tenure.core.diagnosis.finding import Level
 from tenure.core.limits import INSTANT_MS_MAX
@@ -35,7 +35,7 @@ class FindingView(View, frozen=True):
     """One check: a stable name, how bad it is, what was found, and what to do."""
 
     check: Annotated[str, Meta(description="Such as clock_skew, migrations, stuck_leases")]
-    level: Annotated[str, Meta(extra_json_schema={"enum": [each.value for each in Level]})]
+    level: Annotated[str, values(Level)]
     message: str
     advice: str
     evidence: dict[str, str]
@@ -64,22 +64,12 @@ async def get_diagnosis(call: OperationCall[DiagnosisQuery, None]) -> Answer:
         client_now_ms=asked.client_now_ms,
     )
     found = await diagnose(call.engine, question)
-    findings = [
-        FindingView(
-            check=each.check,
-            level=each.level,
-            message=each.message,
-            advice=each.advice,
-            evidence=each.evidence,
-        )
-        for each in found.findings
-    ]
     shown = DiagnosisView(
         server_id=found.server_id,
         server_version=found.server_version,
         server_now=instant(found.server_now_ms),
-        store_now=instant(found.store_now_ms) if found.store_now_ms else UNSET,
-        findings=findings,
+        store_now=instant_or_unset(found.store_now_ms),
+        findings=[FindingView(**structs.asdict(each)) for each in found.findings],
     )
     return Answer(shown)
 

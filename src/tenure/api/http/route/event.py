@@ -16,7 +16,7 @@ from tenure.api.http.operation import Operation, OperationCall
 from tenure.api.http.parameter import Scoped
 from tenure.core import check
 from tenure.core.access.permission import Action
-from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind
+from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import (
     EVENT_GATHER_MS,
     EVENT_ID_LENGTH_MAX,
@@ -156,6 +156,7 @@ OPERATIONS: Final = (
         action=Action.READ,
         query=EventQuery,
         media_type="text/event-stream",
+        events=(Hint, Reset),
         is_waiting=True,
         errors=("not_found",),
     ),

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from tenure.api.http import view
 from tenure.api.http.edge.error import RETRY_AFTER_MS
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NoQuery
+from tenure.api.http.view import View
 from tenure.core.limits import READY_MS_MAX
 from tenure.engine.read import query
 from tenure.errors import Unavailable
 
 
+class HealthView(View, frozen=True):
+    """The server is there, or ready."""
+
+    status: str
+
+
 async def is_up(call: OperationCall[NoQuery, None]) -> Answer:
     """Answer: that is all."""
     del call
-    return Answer(view.HealthView(status="up"))
+    return Answer(HealthView(status="up"))
 
 
 async def is_ready(call: OperationCall[NoQuery, None]) -> Answer:
@@ -31,7 +37,7 @@ async def is_ready(call: OperationCall[NoQuery, None]) -> Answer:
             await query.list_namespaces(call.engine.store, page=page)
     except TimeoutError as error:
         raise _not_ready("The store does not answer in time.", "store_slow") from error
-    return Answer(view.HealthView(status="ready"))
+    return Answer(HealthView(status="ready"))
 
 
 def _not_ready(message: str, reason: str) -> Unavailable:
@@ -48,7 +54,7 @@ OPERATIONS: Final = (
         handle=is_up,
         action=None,
         is_probe=True,
-        answer=view.HealthView,
+        answer=HealthView,
     ),
     Operation(
         method="GET",
@@ -59,6 +65,6 @@ OPERATIONS: Final = (
         handle=is_ready,
         action=None,
         is_probe=True,
-        answer=view.HealthView,
+        answer=HealthView,
     ),
 )

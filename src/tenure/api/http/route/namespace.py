@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Final, cast
 
+from msgspec import UNSET, UnsetType
+
 from tenure.api.guard.access import check_namespace
 from tenure.api.guard.scope import scope
-from tenure.api.http import view
-from tenure.api.http.body import EmptyBody, NamespaceBody
+from tenure.api.http.body import Body, EmptyBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import NamespaceListQuery, NoQuery
+from tenure.api.http.parameter import NoQuery, PageQuery
+from tenure.api.http.view import Instant, View, instant, page_fields
+from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.queue import Namespace
 from tenure.engine import command as c
@@ -21,19 +25,45 @@ from tenure.errors import InvalidArgument
 _NAMESPACE: Final = "/v1/namespaces/{tenant}/{workspace}"
 
 
-async def list_namespaces(call: OperationCall[NamespaceListQuery, None]) -> Answer:
-    """Show a page of namespaces."""
-    page = query.PageRequest(
-        cursor_key=call.engine.secrets.cursor_key,
-        size=call.query.page_size,
-        token=call.query.page_token,
+class NamespaceBody(Body, frozen=True):
+    """A namespace to create: tenant/workspace, or a bare name."""
+
+    name: str
+
+
+class NamespaceItem(View, frozen=True):
+    """A namespace."""
+
+    name: str
+    created_at: Instant | UnsetType = UNSET
+    is_disabled: bool | UnsetType = UNSET
+
+
+class NamespaceListView(View, frozen=True):
+    """A page of namespaces, by name."""
+
+    namespaces: list[NamespaceItem]
+    next_page_token: str | UnsetType = UNSET
+
+
+def _shown(item: Namespace) -> NamespaceItem:
+    """Show a namespace."""
+    return NamespaceItem(
+        name=item.name,
+        created_at=instant(item.created_at_ms),
+        is_disabled=item.is_disabled,
     )
+
+
+async def list_namespaces(call: OperationCall[PageQuery, None]) -> Answer:
+    """Show a page of namespaces."""
     found = await query.list_namespaces(
         call.engine.store,
-        page=page,
+        page=requested_page(call.engine, call.query),
         namespaces=call.principal.namespaces,
     )
-    return Answer(view.namespace_list(found))
+    namespaces = [_shown(each) for each in found.items]
+    return Answer(NamespaceListView(namespaces=namespaces, **page_fields(found)))
 
 
 async def create_namespace(call: OperationCall[NoQuery, NamespaceBody]) -> Answer:
@@ -44,14 +74,14 @@ async def create_namespace(call: OperationCall[NoQuery, NamespaceBody]) -> Answe
         raise InvalidArgument(message, field="name")
     command = c.CreateNamespace(name=scope(name, "name"), actor=call.principal.key_id)
     made = cast("str", await call.engine.submit(command))
-    return Answer(view.NamespaceItem(name=made), HTTPStatus.CREATED)
+    return Answer(NamespaceItem(name=made), HTTPStatus.CREATED)
 
 
 async def get_namespace(call: OperationCall[NoQuery, None]) -> Answer:
     """Show a namespace."""
     name = _name(call.path)
     check_namespace(call.principal, name)
-    return Answer(view.namespace(await query.get_namespace(call.engine.store, name=name)))
+    return Answer(_shown(await query.get_namespace(call.engine.store, name=name)))
 
 
 async def disable_namespace(call: OperationCall[NoQuery, EmptyBody]) -> Answer:
@@ -70,77 +100,73 @@ async def _set(call: OperationCall[NoQuery, EmptyBody], *, is_disabled: bool) ->
         is_disabled=is_disabled,
         actor=call.principal.key_id,
     )
-    return Answer(view.namespace(cast("Namespace", await call.engine.submit(command))))
+    return Answer(_shown(cast("Namespace", await call.engine.submit(command))))
 
 
 def _name(path: dict[str, str]) -> str:
     return scope(f"{path['tenant']}/{path['workspace']}", "name")
 
 
+_operation: Final = partial(Operation, group="Namespaces")
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="GET",
         path="/v1/namespaces",
         name="listNamespaces",
-        group="Namespaces",
         summary="List the namespaces that the caller may see.",
         handle=list_namespaces,
         is_list=True,
         action=Action.READ,
-        query=NamespaceListQuery,
-        answer=view.NamespaceListView,
+        query=PageQuery,
+        answer=NamespaceListView,
     ),
-    Operation(
+    _operation(
         method="POST",
         path="/v1/namespaces",
         name="createNamespace",
-        group="Namespaces",
         summary="Create a namespace.",
         handle=create_namespace,
         action=Action.ADMIN,
         is_whole=True,
         body=NamespaceBody,
         needs_body=True,
-        answer=view.NamespaceItem,
+        answer=NamespaceItem,
         status=HTTPStatus.CREATED,
         errors=("already_exists",),
         example='{"name": "acme"}',
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_NAMESPACE,
         name="getNamespace",
-        group="Namespaces",
         summary="Get a namespace by its full name; acme is acme/default.",
         handle=get_namespace,
         action=Action.READ,
-        answer=view.NamespaceItem,
+        answer=NamespaceItem,
         errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_NAMESPACE}/disable",
         name="disableNamespace",
-        group="Namespaces",
         summary="Take no more workers, tasks and polls; what workers hold they may finish.",
         handle=disable_namespace,
         action=Action.ADMIN,
         is_whole=True,
         body=EmptyBody,
-        answer=view.NamespaceItem,
+        answer=NamespaceItem,
         errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_NAMESPACE}/enable",
         name="enableNamespace",
-        group="Namespaces",
         summary="Let a disabled namespace go on.",
         handle=enable_namespace,
         action=Action.ADMIN,
         is_whole=True,
         body=EmptyBody,
-        answer=view.NamespaceItem,
+        answer=NamespaceItem,
         errors=("not_found",),
     ),
 )

@@ -2,70 +2,97 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Annotated, Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType, field
 
-from tenure.api.http import view
-from tenure.api.http.body import EmptyBody, QueueBody
+from tenure.api.http.body import Body, EmptyBody, given_or
 from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import QueueListQuery, Scoped
+from tenure.api.http.parameter import Scoped, ScopedPageQuery
+from tenure.api.http.view import NextPageToken, View, page_fields
+from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
+from tenure.core.task.record import TaskState
 from tenure.engine import command as c
 from tenure.engine.read import query
+from tenure.engine.read.query import QueueView
 from tenure.errors import InvalidArgument
 
 _QUEUE: Final = "/v1/queues/{queue}"
 
 
-async def list_queues(call: OperationCall[QueueListQuery, None]) -> Answer:
-    """Show a page of the queues of a namespace."""
-    page = query.PageRequest(
-        cursor_key=call.engine.secrets.cursor_key,
-        size=call.query.page_size,
-        token=call.query.page_token,
-    )
-    found = await query.list_queues(call.engine.store, namespace=call.namespace, page=page)
-    return Answer(view.queue_list(found))
+class QueueBody(Body, frozen=True):
+    """The brakes of a queue; what is not given stays as it is."""
+
+    paused: bool | UnsetType = UNSET
+    concurrency_max: (
+        Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 is without limit")] | UnsetType
+    ) = UNSET
 
 
-async def get_queue(call: OperationCall[Scoped, None]) -> Answer:
+class QueueItem(View, frozen=True):
+    """A queue: its brakes, and its live tasks by state and by type and state."""
+
+    name: str
+    paused: bool
+    concurrency_max: int
+    counts: dict[str, int] = field(default_factory=dict)
+    types: dict[str, dict[str, int]] = field(default_factory=dict)
+    is_count_exact: Annotated[
+        bool,
+        Meta(description="False when counting stopped: at least so many, perhaps of more types"),
+    ] = True
+
+
+class QueueListView(View, frozen=True):
+    """A page of the queues that have settings or live tasks, by name."""
+
+    queues: list[QueueItem]
+    next_page_token: NextPageToken = UNSET
+
+
+def _item(view: QueueView) -> QueueItem:
     """Show a queue."""
-    return await _shown(call)
-
-
-async def _shown(
-    call: OperationCall[Scoped, None]
-    | OperationCall[Scoped, EmptyBody]
-    | OperationCall[Scoped, QueueBody],
-) -> Answer:
-    found = await query.get_queue(
-        call.engine.store,
-        namespace=call.namespace,
-        name=call.path["queue"],
+    types = {
+        type_: {state.upper(): count for state, count in sorted(counts.items())}
+        for type_, counts in sorted(view.counts.items())
+    }
+    totals = {state: view.count(state) for state in TaskState}
+    return QueueItem(
+        name=view.queue.name,
+        paused=view.queue.is_paused,
+        concurrency_max=view.queue.concurrency_max,
+        counts={state.upper(): count for state, count in totals.items() if count},
+        types=types,
+        is_count_exact=view.is_exact,
     )
-    return Answer(view.queue(found))
+
+
+async def list_queues(call: OperationCall[ScopedPageQuery, None]) -> Answer:
+    """Show a page of the queues of a namespace."""
+    page = requested_page(call.engine, call.query)
+    found = await query.list_queues(call.engine.store, namespace=call.namespace, page=page)
+    queues = [_item(each) for each in found.items]
+    return Answer(QueueListView(queues=queues, **page_fields(found)))
+
+
+async def get_queue(call: OperationCall[Scoped, Any]) -> Answer:
+    """Show a queue."""
+    name = call.path["queue"]
+    return Answer(
+        _item(await query.get_queue(call.engine.store, namespace=call.namespace, name=name))
+    )
 
 
 async def pause_queue(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Hand out nothing more from a queue."""
-    return await _set_paused(call, is_paused=True)
+    return await _set(call, is_paused=True)
 
 
 async def resume_queue(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Let a queue go on."""
-    return await _set_paused(call, is_paused=False)
-
-
-async def _set_paused(call: OperationCall[Scoped, EmptyBody], *, is_paused: bool) -> Answer:
-    command = c.SetQueue(
-        namespace=call.namespace,
-        name=call.path["queue"],
-        is_paused=is_paused,
-        actor=call.principal.key_id,
-    )
-    await call.engine.submit(command)
-    return await _shown(call)
+    return await _set(call, is_paused=False)
 
 
 async def set_queue(call: OperationCall[Scoped, QueueBody]) -> Answer:
@@ -74,82 +101,79 @@ async def set_queue(call: OperationCall[Scoped, QueueBody]) -> Answer:
     if body.paused is UNSET and body.concurrency_max is UNSET:
         message = "paused or concurrencyMax must be given"
         raise InvalidArgument(message, field="body")
+    return await _set(
+        call,
+        is_paused=given_or(body.paused, None),
+        concurrency_max=given_or(body.concurrency_max, None),
+    )
+
+
+async def _set(
+    call: OperationCall[Scoped, Any], *, is_paused: bool | None, concurrency_max: int | None = None
+) -> Answer:
     command = c.SetQueue(
         namespace=call.namespace,
         name=call.path["queue"],
-        is_paused=None if body.paused is UNSET else body.paused,
-        concurrency_max=None if body.concurrency_max is UNSET else body.concurrency_max,
+        is_paused=is_paused,
+        concurrency_max=concurrency_max,
         actor=call.principal.key_id,
     )
     await call.engine.submit(command)
-    return await _shown(call)
+    return await get_queue(call)
 
 
+_operation: Final = partial(Operation, group="Queues", query=Scoped, errors=("not_found",))
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="GET",
         path="/v1/queues",
         name="listQueues",
-        group="Queues",
         summary="List the queues that have settings or live tasks.",
         handle=list_queues,
         is_list=True,
         action=Action.READ,
-        query=QueueListQuery,
-        answer=view.QueueListView,
-        errors=("not_found",),
+        query=ScopedPageQuery,
+        answer=QueueListView,
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_QUEUE,
         name="getQueue",
-        group="Queues",
         summary="Get a queue; one that nobody has used yet is empty and has no brakes.",
         handle=get_queue,
         action=Action.READ,
-        query=Scoped,
-        answer=view.QueueItem,
-        errors=("not_found",),
+        answer=QueueItem,
     ),
-    Operation(
+    _operation(
         method="PUT",
         path=_QUEUE,
         name="setQueue",
-        group="Queues",
         summary="Set the brakes of a queue; what is not given stays as it is.",
         handle=set_queue,
         action=Action.OPERATE,
-        query=Scoped,
         body=QueueBody,
         needs_body=True,
-        answer=view.QueueItem,
-        errors=("not_found",),
+        answer=QueueItem,
         example='{"concurrencyMax": 10}',
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_QUEUE}/pause",
         name="pauseQueue",
-        group="Queues",
         summary="Hand out nothing more from a queue; what runs goes on.",
         handle=pause_queue,
         action=Action.OPERATE,
-        query=Scoped,
         body=EmptyBody,
-        answer=view.QueueItem,
-        errors=("not_found",),
+        answer=QueueItem,
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_QUEUE}/resume",
         name="resumeQueue",
-        group="Queues",
         summary="Let a paused queue go on.",
         handle=resume_queue,
         action=Action.OPERATE,
-        query=Scoped,
         body=EmptyBody,
-        answer=view.QueueItem,
-        errors=("not_found",),
+        answer=QueueItem,
     ),
 )

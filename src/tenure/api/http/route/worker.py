@@ -2,29 +2,174 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-from typing import Final, TypeVar, cast
+from functools import partial
+from typing import Annotated, Any, Final, cast
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
-from tenure.api.http import view
-from tenure.api.http.body import DrainAllBody, DrainBody, EmptyBody
+from tenure.api.http.body import Body, Duration, EmptyBody, given_or
 from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import Scoped, WorkerListQuery
+from tenure.api.http.parameter import CountedPageQuery, Scoped, chosen, name_of
+from tenure.api.http.view import (
+    Instant,
+    IsTotalExact,
+    NextPageToken,
+    TotalCount,
+    View,
+    instant,
+    instant_or_unset,
+    name_or_unset,
+    names,
+    or_unset,
+    page_fields,
+)
+from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.health import Health
-from tenure.core.worker.record import Worker, WorkerStatus
+from tenure.core.worker.lease import Lease
+from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.read import query
+from tenure.engine.read.query import WorkerView
 from tenure.engine.worker import bulk_drain
 from tenure.errors import InvalidArgument
 
-E = TypeVar("E", WorkerStatus, Health)
-_STATUSES: Final = {status.upper(): status for status in WorkerStatus}
-_HEALTHS: Final = {health.upper(): health for health in Health}
 _WORKER: Final = "/v1/workers/{workerId}"
+
+
+class WorkerListQuery(CountedPageQuery, frozen=True):
+    """Which workers."""
+
+    queue: str = ""
+    status: Annotated[str, name_of(WorkerStatus, "Only workers of this status")] = ""
+    health: Annotated[str, name_of(Health, "Only active workers of this health")] = ""
+    version: Annotated[str, Meta(description="Only workers of this software version")] = ""
+    label: Annotated[
+        list[str],
+        Meta(description="key=value; may be repeated, and each has to match"),
+    ] = field(default_factory=list)
+
+
+class DrainBody(Body, frozen=True):
+    """How long the worker may take; what it still holds then is handed back."""
+
+    deadline_ms: Duration | UnsetType = UNSET
+
+
+class DrainAllBody(Body, frozen=True):
+    """Which workers to drain: all labels and the version have to match, and one must be given."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    version: str = ""
+    deadline_ms: Duration | UnsetType = UNSET
+
+
+class LeaseView(View, frozen=True):
+    """Until when the server considers a worker alive."""
+
+    until: Instant
+    duration_ms: int
+    last_heartbeat_at: Instant
+    server_id: str
+    suspect_until: Instant | UnsetType = UNSET
+
+
+class WorkerItem(View, frozen=True):
+    """A worker; lease, health and counters are there while it is active."""
+
+    worker_id: str
+    namespace: str
+    queue: str
+    status: Annotated[str, names(WorkerStatus)]
+    mode: Annotated[str, names(WorkerMode)]
+    types: tuple[str, ...]
+    max_concurrent: int
+    registered_at: Instant
+    health: Annotated[str, names(Health)] | UnsetType = UNSET
+    held_count: (
+        Annotated[int, Meta(description="Live attempts it holds; left out in lists")] | UnsetType
+    ) = UNSET
+    lease: LeaseView | UnsetType = UNSET
+    active_count: int | UnsetType = UNSET
+    total_completed: int | UnsetType = UNSET
+    total_failed: int | UnsetType = UNSET
+    loop_lag_ms: int | UnsetType = UNSET
+    stuck_count: int | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    hostname: str | UnsetType = UNSET
+    pid: int | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    labels: dict[str, str] = field(default_factory=dict)
+    session_no: int = 0
+    drain_deadline_at: Instant | UnsetType = UNSET
+    ended_at: Instant | UnsetType = UNSET
+    end_reason: EndReason | UnsetType = UNSET
+
+
+class WorkerListView(View, frozen=True):
+    """A page of workers, newest first."""
+
+    workers: list[WorkerItem]
+    next_page_token: NextPageToken = UNSET
+    total_count: TotalCount = UNSET
+    is_total_exact: IsTotalExact = UNSET
+
+
+class DrainedView(View, frozen=True):
+    """The workers that drain now: none of them gets anything new."""
+
+    worker_ids: list[str]
+
+
+def _shown(view: WorkerView) -> WorkerItem:
+    """Show a worker. Its instance key stays unseen: whoever knows it can take its place."""
+    item = view.worker
+    return WorkerItem(
+        worker_id=item.id,
+        namespace=item.namespace,
+        queue=item.queue,
+        status=item.status.upper(),
+        mode=item.mode.upper(),
+        types=item.types,
+        max_concurrent=item.slots,
+        registered_at=instant(item.registered_at_ms),
+        health=name_or_unset(view.health),
+        held_count=or_unset(view.held_count),
+        name=or_unset(item.name),
+        hostname=or_unset(item.hostname),
+        pid=item.pid or UNSET,
+        version=or_unset(item.software_version),
+        labels=item.labels,
+        session_no=item.session_no,
+        drain_deadline_at=instant_or_unset(item.drain_at_ms),
+        ended_at=instant_or_unset(item.ended_at_ms),
+        end_reason=or_unset(item.end_reason),
+        **({} if view.lease is None else _lease(view.lease)),
+    )
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    return {
+        "lease": LeaseView(
+            until=instant(lease.lease_until_ms),
+            duration_ms=lease.lease_ms,
+            last_heartbeat_at=instant(lease.beat_at_ms),
+            server_id=lease.server_id,
+            suspect_until=instant_or_unset(lease.suspect_until_ms),
+        ),
+        "active_count": lease.active_count,
+        "total_completed": lease.total_completed,
+        "total_failed": lease.total_failed,
+        "loop_lag_ms": lease.loop_lag_ms,
+        "stuck_count": lease.stuck_count,
+    }
+
+
+def _changed(item: Worker) -> WorkerItem:
+    """Show a worker that a command has changed; its lease was not read."""
+    return _shown(WorkerView(item, None, None))
 
 
 async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
@@ -32,32 +177,20 @@ async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
     asked = call.query
     where = WorkerFilter(
         queue=asked.queue,
-        status=_one_of(_STATUSES, asked.status, "status"),
-        health=_one_of(_HEALTHS, asked.health, "health"),
+        status=chosen(WorkerStatus, asked.status, "status"),
+        health=chosen(Health, asked.health, "health"),
         version=asked.version,
         labels=_labels(asked.label),
-    )
-    page = query.PageRequest(
-        cursor_key=call.engine.secrets.cursor_key,
-        size=asked.page_size,
-        token=asked.page_token,
-        wants_total=asked.total_count,
     )
     found = await query.list_workers(
         call.engine.store,
         namespace=call.namespace,
-        page=page,
+        page=requested_page(call.engine, asked, wants_total=asked.total_count),
         where=where,
         deaf=call.engine.deaf,
     )
-    return Answer(view.worker_list(found))
-
-
-def _one_of(known: dict[str, E], name: str, field: str) -> E | None:
-    if name and name not in known:
-        message = f"{field} must be one of {', '.join(known)}"
-        raise InvalidArgument(message, field=field)
-    return known.get(name)
+    workers = [_shown(each) for each in found.items]
+    return Answer(WorkerListView(workers=workers, **page_fields(found)))
 
 
 def _labels(given: list[str]) -> dict[str, str]:
@@ -79,7 +212,7 @@ async def get_worker(call: OperationCall[Scoped, None]) -> Answer:
         worker_id=call.path["workerId"],
         deaf=call.engine.deaf,
     )
-    return Answer(view.worker(found))
+    return Answer(_shown(found))
 
 
 async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
@@ -87,10 +220,10 @@ async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
     command = c.DrainWorker(
         namespace=call.namespace,
         worker_id=call.path["workerId"],
-        deadline_ms=_deadline_ms(call.body.deadline_ms),
+        deadline_ms=given_or(call.body.deadline_ms, DRAIN_DEADLINE_MS),
         actor=call.principal.key_id,
     )
-    return Answer(view.changed_worker(cast("Worker", await call.engine.submit(command))))
+    return Answer(_changed(cast("Worker", await call.engine.submit(command))))
 
 
 async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
@@ -100,7 +233,7 @@ async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
         worker_id=call.path["workerId"],
         actor=call.principal.key_id,
     )
-    return Answer(view.changed_worker(cast("Worker", await call.engine.submit(command))))
+    return Answer(_changed(cast("Worker", await call.engine.submit(command))))
 
 
 async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:
@@ -111,84 +244,68 @@ async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:
         namespace=call.namespace,
         labels=body.labels,
         version=body.version,
-        deadline_ms=_deadline_ms(body.deadline_ms),
+        deadline_ms=given_or(body.deadline_ms, DRAIN_DEADLINE_MS),
         actor=call.principal.key_id,
     )
-    return Answer(view.DrainedView(worker_ids=list(drained)))
+    return Answer(DrainedView(worker_ids=list(drained)))
 
 
-def _deadline_ms(given: int | UnsetType) -> int:
-    return DRAIN_DEADLINE_MS if given is UNSET else given
-
-
+_operation: Final = partial(Operation, group="Workers", query=Scoped, errors=("not_found",))
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="GET",
         path="/v1/workers",
         name="listWorkers",
-        group="Workers",
         summary="List workers, newest first; offline ones are kept for a day.",
         handle=list_workers,
         is_list=True,
         action=Action.READ,
         query=WorkerListQuery,
-        answer=view.WorkerListView,
-        errors=("not_found",),
+        answer=WorkerListView,
         example="?status=ONLINE&label=zone=eu",
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_WORKER,
         name="getWorker",
-        group="Workers",
         summary="Get a worker: status, health, lease, labels, totals, and how much it holds.",
         handle=get_worker,
         action=Action.READ,
-        query=Scoped,
-        answer=view.WorkerItem,
-        errors=("not_found",),
+        answer=WorkerItem,
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_WORKER}/drain",
         name="drainWorker",
-        group="Workers",
         summary="Let a worker finish what it holds and give it nothing new.",
         handle=drain_worker,
         action=Action.OPERATE,
-        query=Scoped,
         body=DrainBody,
-        answer=view.WorkerItem,
+        answer=WorkerItem,
         errors=("not_found", "wrong_state"),
         example='{"deadlineMs": 60000}',
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_WORKER}/evict",
         name="evictWorker",
-        group="Workers",
         summary="Take a worker offline whatever it does; its tasks run elsewhere.",
         handle=evict_worker,
         action=Action.OPERATE,
-        query=Scoped,
         body=EmptyBody,
-        answer=view.WorkerItem,
+        answer=WorkerItem,
         errors=("not_found", "wrong_state"),
     ),
-    Operation(
+    _operation(
         method="POST",
         path="/v1/workers:drain",
         name="drainWorkers",
-        group="Workers",
         summary="Drain all active workers that match the labels and the version.",
         handle=drain_workers,
         action=Action.OPERATE,
-        query=Scoped,
         body=DrainAllBody,
         needs_body=True,
-        answer=view.DrainedView,
-        status=HTTPStatus.OK,
-        errors=("not_found",),
+        answer=DrainedView,
         example='{"labels": {"zone": "eu"}, "version": "1.4.0"}',
     ),
 )

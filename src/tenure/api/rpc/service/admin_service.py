@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 import tenure
 from tenure.api.guard import key_grant
 from tenure.api.guard.access import PRINCIPAL, check_namespace
-from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
-from tenure.api.rpc.boundary import Context
+from tenure.api.paging import requested_page
+from tenure.api.rpc.context import Context
+from tenure.api.rpc.permission import MethodRule, Scope
+from tenure.api.rpc.service_spec import EngineService, ServiceSpec
 from tenure.api.rpc.view import access_view, diagnosis_view, worker_view
 from tenure.core.access.api_key import ApiKey
 from tenure.core.access.audit import AuditFilter
+from tenure.core.access.permission import Action
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.queue import Namespace, Queue
 from tenure.engine import command as c
-from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.read.diagnosis import Question, diagnose
 from tenure.engine.worker import bulk_drain
@@ -24,34 +26,25 @@ from tenure.v1 import admin_service_pb2 as pb
 from tenure.v1 import admin_service_pb2_grpc, worker_pb2
 
 
-class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
-    """Translates, submits one command or asks one query, and translates back."""
-
-    def __init__(self, engine: Engine, allowance: Allowance) -> None:
-        """Speak for ``engine``, within ``allowance``."""
-        self._engine = engine
-        self._allowance = allowance
+class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
+    """Workers, queues, namespaces, keys and the audit log, for those who run the server."""
 
     async def DrainWorker(
-        self,
-        request: pb.DrainWorkerRequest,
-        context: Context,
+        self, request: pb.DrainWorkerRequest, context: Context
     ) -> pb.DrainWorkerResponse:
         """Let a worker finish what it holds and give it nothing new."""
         namespace = scope(request.namespace_id)
         command = c.DrainWorker(
             namespace=namespace,
             worker_id=request.worker_id,
-            deadline_ms=_deadline_ms(request),
+            deadline_ms=worker_view.given_ms(request, "deadline", DRAIN_DEADLINE_MS),
             actor=_actor(),
         )
         await self._engine.submit(command)
         return pb.DrainWorkerResponse(worker=await self._worker(namespace, request.worker_id))
 
     async def DrainWorkers(
-        self,
-        request: pb.DrainWorkersRequest,
-        context: Context,
+        self, request: pb.DrainWorkersRequest, context: Context
     ) -> pb.DrainWorkersResponse:
         """Drain every active worker that matches."""
         drained = await bulk_drain.drain_matching(
@@ -59,15 +52,13 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
             namespace=scope(request.namespace_id),
             labels=dict(request.labels),
             version=request.version,
-            deadline_ms=_deadline_ms(request),
+            deadline_ms=worker_view.given_ms(request, "deadline", DRAIN_DEADLINE_MS),
             actor=_actor(),
         )
         return pb.DrainWorkersResponse(worker_ids=drained)
 
     async def EvictWorker(
-        self,
-        request: pb.EvictWorkerRequest,
-        context: Context,
+        self, request: pb.EvictWorkerRequest, context: Context
     ) -> pb.EvictWorkerResponse:
         """Take a worker offline, whatever it does."""
         namespace = scope(request.namespace_id)
@@ -89,9 +80,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         return worker_view.shown(view)
 
     async def ListQueues(
-        self,
-        request: pb.ListQueuesRequest,
-        context: Context,
+        self, request: pb.ListQueuesRequest, context: Context
     ) -> pb.ListQueuesResponse:
         """List the queues that have settings or live tasks."""
         namespace = scope(request.namespace_id)
@@ -99,18 +88,14 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         page = await query.list_queues(
             self._engine.store,
             namespace=namespace,
-            page=self._page(request.page_size, request.page_token),
+            page=requested_page(self._engine, request),
         )
         return pb.ListQueuesResponse(
             queues=[worker_view.queue(each) for each in page.items],
             next_page_token=page.next_page_token,
         )
 
-    async def GetQueue(
-        self,
-        request: pb.GetQueueRequest,
-        context: Context,
-    ) -> pb.GetQueueResponse:
+    async def GetQueue(self, request: pb.GetQueueRequest, context: Context) -> pb.GetQueueResponse:
         """Show a queue."""
         namespace = scope(request.namespace_id)
         return pb.GetQueueResponse(queue=await self._queue(namespace, request.name))
@@ -119,11 +104,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         view = await query.get_queue(self._engine.store, namespace=namespace, name=name)
         return worker_view.queue(view)
 
-    async def SetQueue(
-        self,
-        request: pb.SetQueueRequest,
-        context: Context,
-    ) -> pb.SetQueueResponse:
+    async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetQueueResponse:
         """Set the brakes of a queue."""
         namespace = scope(request.namespace_id)
         concurrency_max = request.concurrency_max if request.HasField("concurrency_max") else None
@@ -140,9 +121,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
     # -- Namespaces
 
     async def CreateNamespace(
-        self,
-        request: pb.CreateNamespaceRequest,
-        context: Context,
+        self, request: pb.CreateNamespaceRequest, context: Context
     ) -> pb.CreateNamespaceResponse:
         """Create a namespace."""
         name = scope(request.name)
@@ -150,15 +129,13 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         return pb.CreateNamespaceResponse(name=name)
 
     async def ListNamespaces(
-        self,
-        request: pb.ListNamespacesRequest,
-        context: Context,
+        self, request: pb.ListNamespacesRequest, context: Context
     ) -> pb.ListNamespacesResponse:
         """List the namespaces that the caller may see."""
         self._allowance.lists.take(_actor())
         page = await query.list_namespaces(
             self._engine.store,
-            page=self._page(request.page_size, request.page_token),
+            page=requested_page(self._engine, request),
             namespaces=PRINCIPAL.get().namespaces,
         )
         return pb.ListNamespacesResponse(
@@ -168,9 +145,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         )
 
     async def GetNamespace(
-        self,
-        request: pb.GetNamespaceRequest,
-        context: Context,
+        self, request: pb.GetNamespaceRequest, context: Context
     ) -> pb.GetNamespaceResponse:
         """Show a namespace."""
         name = scope(request.name)
@@ -179,9 +154,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         return pb.GetNamespaceResponse(namespace=access_view.namespace(found))
 
     async def SetNamespace(
-        self,
-        request: pb.SetNamespaceRequest,
-        context: Context,
+        self, request: pb.SetNamespaceRequest, context: Context
     ) -> pb.SetNamespaceResponse:
         """Disable or enable a namespace."""
         command = c.SetNamespace(
@@ -195,9 +168,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
     # -- API keys
 
     async def CreateApiKey(
-        self,
-        request: pb.CreateApiKeyRequest,
-        context: Context,
+        self, request: pb.CreateApiKeyRequest, context: Context
     ) -> pb.CreateApiKeyResponse:
         """Make a key; this answer is the only one with its secret."""
         command = key_grant.creation(
@@ -211,15 +182,13 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         return pb.CreateApiKeyResponse(key=access_view.key(made.key), secret=made.text.reveal())
 
     async def ListApiKeys(
-        self,
-        request: pb.ListApiKeysRequest,
-        context: Context,
+        self, request: pb.ListApiKeysRequest, context: Context
     ) -> pb.ListApiKeysResponse:
         """List the keys that the caller may administer."""
         self._allowance.lists.take(_actor())
         page = await query.list_keys(
             self._engine.store,
-            page=self._page(request.page_size, request.page_token),
+            page=requested_page(self._engine, request),
             namespaces=PRINCIPAL.get().namespaces,
         )
         return pb.ListApiKeysResponse(
@@ -228,9 +197,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         )
 
     async def GetApiKey(
-        self,
-        request: pb.GetApiKeyRequest,
-        context: Context,
+        self, request: pb.GetApiKeyRequest, context: Context
     ) -> pb.GetApiKeyResponse:
         """Show a key without its secret."""
         found = await query.get_key(
@@ -241,9 +208,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         return pb.GetApiKeyResponse(key=access_view.key(found))
 
     async def RevokeApiKey(
-        self,
-        request: pb.RevokeApiKeyRequest,
-        context: Context,
+        self, request: pb.RevokeApiKeyRequest, context: Context
     ) -> pb.RevokeApiKeyResponse:
         """End a key for good."""
         command = c.RevokeKey(key_id=request.key_id, actor=_actor())
@@ -253,15 +218,13 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
     # -- The audit log
 
     async def ListAuditRecords(
-        self,
-        request: pb.ListAuditRecordsRequest,
-        context: Context,
+        self, request: pb.ListAuditRecordsRequest, context: Context
     ) -> pb.ListAuditRecordsResponse:
         """List what was administered, newest first."""
         self._allowance.lists.take(_actor())
         page = await query.list_audit(
             self._engine.store,
-            page=self._page(request.page_size, request.page_token),
+            page=requested_page(self._engine, request),
             where=AuditFilter(
                 namespace=scope(request.namespace_id) if request.namespace_id else "",
                 action=request.action,
@@ -274,11 +237,7 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
             next_page_token=page.next_page_token,
         )
 
-    async def Diagnose(
-        self,
-        request: pb.DiagnoseRequest,
-        context: Context,
-    ) -> pb.DiagnoseResponse:
+    async def Diagnose(self, request: pb.DiagnoseRequest, context: Context) -> pb.DiagnoseResponse:
         """Say what is wrong here, and what to do about it."""
         self._allowance.lists.take(_actor())
         question = Question(
@@ -289,17 +248,22 @@ class AdminService(admin_service_pb2_grpc.AdminServiceServicer):
         )
         return diagnosis_view.diagnosis(await diagnose(self._engine, question))
 
-    def _page(self, size: int, token: str) -> query.PageRequest:
-        key = self._engine.secrets.cursor_key
-        return query.PageRequest(cursor_key=key, size=size, token=token)
-
 
 def _actor() -> str:
     """Return the key whose holder asks, for the audit log; on an open server there is none."""
     return PRINCIPAL.get().key_id
 
 
-def _deadline_ms(request: pb.DrainWorkerRequest | pb.DrainWorkersRequest) -> int:
-    if not request.HasField("deadline"):
-        return DRAIN_DEADLINE_MS
-    return worker_view.milliseconds(request.deadline, "deadline")
+SPEC: Final = ServiceSpec(
+    descriptor=pb.DESCRIPTOR.services_by_name["AdminService"],
+    make=AdminService,
+    add_to_server=admin_service_pb2_grpc.add_AdminServiceServicer_to_server,
+    rules={
+        MethodRule(Action.READ): "ListQueues GetQueue",
+        MethodRule(Action.READ, Scope.NONE): "ListNamespaces GetNamespace",
+        MethodRule(Action.OPERATE): "DrainWorker DrainWorkers EvictWorker SetQueue",
+        MethodRule(Action.ADMIN, Scope.NONE, is_whole=True): "CreateNamespace SetNamespace",
+        MethodRule(Action.ADMIN, Scope.NONE): "CreateApiKey ListApiKeys GetApiKey RevokeApiKey",
+        MethodRule(Action.ADMIN, Scope.OPTIONAL): "ListAuditRecords Diagnose",
+    },
+)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Final
 
-from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
-from tenure.api.rpc.boundary import Context, shutting_down
+from tenure.api.rpc import error
+from tenure.api.rpc.context import Context
+from tenure.api.rpc.permission import MethodRule, Scope
+from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.worker_session import WorkerSession
-from tenure.engine.engine import Engine
+from tenure.core.access.permission import Action
 from tenure.errors import InvalidArgument
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import session_service_pb2_grpc
 
 
-class SessionService(session_service_pb2_grpc.SessionServiceServicer):
+class SessionService(EngineService, session_service_pb2_grpc.SessionServiceServicer):
     """Keeps the open sessions of this server, to close them when it stops."""
 
-    def __init__(self, engine: Engine, allowance: Allowance) -> None:
-        """Speak for ``engine``, within ``allowance``."""
-        self._engine = engine
-        self._allowance = allowance
+    def __init__(self, shared: ServiceDependencies) -> None:
+        """Start without any."""
+        super().__init__(shared)
         self._sessions: set[WorkerSession] = set()
         self._is_closing = False
 
@@ -40,7 +42,7 @@ class SessionService(session_service_pb2_grpc.SessionServiceServicer):
         if first is None or not first.HasField("hello"):
             raise InvalidArgument("The first frame must have the hello", field="hello")
         if self._is_closing:
-            raise shutting_down("Open the session elsewhere.")
+            raise error.shutting_down("Open the session elsewhere.")
         session = WorkerSession(self._engine, context, first.hello, self._allowance.beats)
         self._sessions.add(session)
         try:
@@ -48,3 +50,11 @@ class SessionService(session_service_pb2_grpc.SessionServiceServicer):
                 await session.serve(requests)
         finally:
             self._sessions.discard(session)
+
+
+SPEC: Final = ServiceSpec(
+    descriptor=pb.DESCRIPTOR.services_by_name["SessionService"],
+    make=SessionService,
+    add_to_server=session_service_pb2_grpc.add_SessionServiceServicer_to_server,
+    rules={MethodRule(Action.WORK, Scope.HELLO): "Open"},
+)

@@ -2,122 +2,69 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, cast
 
 from tenure.api.guard.access import speaker
-from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
-from tenure.api.rpc import error
-from tenure.api.rpc.boundary import Context
-from tenure.api.rpc.outcome import Count
-from tenure.api.rpc.session.client_stream import ClientStream
+from tenure.api.paging import requested_page
+from tenure.api.rpc.context import Context
+from tenure.api.rpc.permission import MethodRule
+from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
+from tenure.api.rpc.session.client_stream import ClientStreams
 from tenure.api.rpc.session.stream_enqueue import StreamEnqueue
+from tenure.api.rpc.task_enqueue import TaskEnqueue
 from tenure.api.rpc.view import task_view
 from tenure.core import check
 from tenure.core.access import task_token as task_tokens
+from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
-from tenure.core.task.record import NewTask, Task
+from tenure.core.task.record import Task
 from tenure.engine import command as c
-from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.read.explanation import explain_task
-from tenure.errors import (
-    AttemptMismatch,
-    InvalidArgument,
-    TenureError,
-    Unavailable,
-)
-from tenure.v1 import task_pb2, task_service_pb2_grpc
+from tenure.errors import AttemptMismatch, InvalidArgument
 from tenure.v1 import task_service_pb2 as pb
+from tenure.v1 import task_service_pb2_grpc
+
+_PlainChange = c.PauseTask | c.ResumeTask | c.TerminateTask
+_PlainRequest = pb.PauseTaskRequest | pb.ResumeTaskRequest | pb.TerminateTaskRequest
 
 
-class TaskService(task_service_pb2_grpc.TaskServiceServicer):
-    """Translates, submits one command or asks one query, and translates back."""
+def _plain_change(
+    kind: type[_PlainChange],
+) -> Callable[[TaskService, _PlainRequest, Context], Awaitable[pb.ChangeTaskResponse]]:
+    """Return the method that changes a task and needs to know nothing but which."""
 
-    def __init__(self, engine: Engine, allowance: Allowance, count: Count) -> None:
-        """Speak for ``engine``, within ``allowance``; ``count`` is for what streams bring."""
-        self._engine = engine
-        self._allowance = allowance
-        self._stream_enqueue = StreamEnqueue(self._enqueue, allowance.admission, count)
-        self._specs = task_view.SpecReader()
-        self._watches: set[ClientStream] = set()
+    async def change(
+        service: TaskService, request: _PlainRequest, _: Context
+    ) -> pb.ChangeTaskResponse:
+        command = kind(namespace=scope(request.namespace_id), task_id=request.task_id)
+        return await service.change(command)
+
+    return change
+
+
+class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
+    """The life of tasks; their streams end with the server."""
+
+    def __init__(self, shared: ServiceDependencies) -> None:
+        """Let calls and streams enqueue in the same way."""
+        super().__init__(shared)
+        admission = shared.allowance.admission
+        self._enqueue = TaskEnqueue(shared.engine, shared.allowance.enqueues)
+        streamed = StreamEnqueue(self._enqueue.answer, admission, shared.count)
+        self._streams = ClientStreams(shared.engine.results, streamed)
 
     # -- For clients
 
     async def EnqueueTasks(
-        self,
-        request: pb.EnqueueTasksRequest,
-        context: Context,
+        self, request: pb.EnqueueTasksRequest, context: Context
     ) -> pb.EnqueueTasksResponse:
         """Store tasks: all or none, or each on its own."""
-        return await self._enqueue(scope(request.namespace_id), request)
+        return await self._enqueue.answer(scope(request.namespace_id), request)
 
-    async def _enqueue(
-        self, namespace: str, request: pb.EnqueueTasksRequest
-    ) -> pb.EnqueueTasksResponse:
-        is_resend = request.is_resend
-        if request.independent:
-            return await self._enqueue_independent(namespace, request)
-        tasks = tuple(self._new_task(each) for each in request.tasks)
-        command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
-        self._allowance.enqueues.take(namespace, len(tasks))
-        answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
-        return pb.EnqueueTasksResponse(results=[_enqueued(each) for each in answers])
-
-    def _new_task(self, message: task_pb2.NewTask) -> NewTask:
-        task_id = message.task_id or self._engine.clock.new_id()
-        return task_view.new_task(message, task_id, self._specs)
-
-    async def _enqueue_independent(
-        self,
-        namespace: str,
-        request: pb.EnqueueTasksRequest,
-    ) -> pb.EnqueueTasksResponse:
-        """Enqueue calls that a client has combined.
-
-        Together they are one command, which is cheap. Only if that is refused is each tried
-        alone, so that every one gets its own answer.
-        """
-        if not request.tasks:
-            raise InvalidArgument("tasks must not be empty", field="tasks")
-        is_resend = request.is_resend
-        try:
-            tasks = tuple(self._new_task(each) for each in request.tasks)
-            command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
-            self._allowance.enqueues.take(namespace, len(tasks))
-            answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
-        except Unavailable:
-            raise
-        except TenureError as refusal:
-            if len(request.tasks) == 1:
-                return pb.EnqueueTasksResponse(results=[_refused(request.tasks[0], refusal)])
-        else:
-            return pb.EnqueueTasksResponse(results=[_enqueued(each) for each in answers])
-        alone = (self._enqueue_alone(namespace, each, is_resend) for each in request.tasks)
-        return pb.EnqueueTasksResponse(results=await asyncio.gather(*alone))
-
-    async def _enqueue_alone(
-        self,
-        namespace: str,
-        message: task_pb2.NewTask,
-        is_resend: bool,  # noqa: FBT001 (the field of the request)
-    ) -> pb.EnqueueResult:
-        try:
-            tasks = (self._new_task(message),)
-            command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
-            self._allowance.enqueues.take(namespace)
-            answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
-        except TenureError as refusal:
-            return _refused(message, refusal)
-        return _enqueued(answers[0])
-
-    async def GetTask(
-        self,
-        request: pb.GetTaskRequest,
-        context: Context,
-    ) -> pb.GetTaskResponse:
+    async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> pb.GetTaskResponse:
         """Show a task, live or finished."""
         task = await self._get(scope(request.namespace_id), request.task_id)
         return pb.GetTaskResponse(task=task_view.shown(task))
@@ -126,9 +73,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         return await query.get_task(self._engine.store, namespace=namespace, task_id=task_id)
 
     async def ListTasks(
-        self,
-        request: pb.ListTasksRequest,
-        context: Context,
+        self, request: pb.ListTasksRequest, context: Context
     ) -> pb.ListTasksResponse:
         """List tasks, newest first, without their payloads."""
         state = task_view.STATE_OF.get(request.state)
@@ -139,12 +84,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         page = await query.list_tasks(
             self._engine.store,
             namespace=namespace,
-            page=query.PageRequest(
-                cursor_key=self._engine.secrets.cursor_key,
-                size=request.page_size,
-                token=request.page_token,
-                wants_total=request.wants_total,
-            ),
+            page=requested_page(self._engine, request, wants_total=request.wants_total),
             where=TaskFilter(queue=request.task_queue, type=request.type, state=state),
         )
         return pb.ListTasksResponse(
@@ -155,9 +95,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         )
 
     async def ListAttempts(
-        self,
-        request: pb.ListAttemptsRequest,
-        context: Context,
+        self, request: pb.ListAttemptsRequest, context: Context
     ) -> pb.ListAttemptsResponse:
         """List the attempts of a task in their order."""
         views = await query.list_attempts(
@@ -168,9 +106,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         return pb.ListAttemptsResponse(attempts=[task_view.attempt(each) for each in views])
 
     async def CancelTask(
-        self,
-        request: pb.CancelTaskRequest,
-        context: Context,
+        self, request: pb.CancelTaskRequest, context: Context
     ) -> pb.ChangeTaskResponse:
         """Cancel a task."""
         namespace = scope(request.namespace_id)
@@ -179,43 +115,19 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             task_id=request.task_id,
             reason=request.reason,
         )
-        return await self._change(command)
+        return await self.change(command)
 
-    async def PauseTask(
-        self,
-        request: pb.PauseTaskRequest,
-        context: Context,
-    ) -> pb.ChangeTaskResponse:
-        """Hold a task."""
-        namespace = scope(request.namespace_id)
-        return await self._change(c.PauseTask(namespace=namespace, task_id=request.task_id))
+    PauseTask = _plain_change(c.PauseTask)
+    ResumeTask = _plain_change(c.ResumeTask)
+    TerminateTask = _plain_change(c.TerminateTask)
 
-    async def ResumeTask(
-        self,
-        request: pb.ResumeTaskRequest,
-        context: Context,
-    ) -> pb.ChangeTaskResponse:
-        """Let a held task go on."""
-        namespace = scope(request.namespace_id)
-        return await self._change(c.ResumeTask(namespace=namespace, task_id=request.task_id))
-
-    async def TerminateTask(
-        self,
-        request: pb.TerminateTaskRequest,
-        context: Context,
-    ) -> pb.ChangeTaskResponse:
-        """End a task without asking its worker."""
-        namespace = scope(request.namespace_id)
-        return await self._change(c.TerminateTask(namespace=namespace, task_id=request.task_id))
-
-    async def _change(self, command: c.WorkCommand) -> pb.ChangeTaskResponse:
+    async def change(self, command: c.WorkCommand) -> pb.ChangeTaskResponse:
+        """Answer with the state that a command has led to."""
         answer = cast("c.Reported", await self._engine.submit(command))
         return pb.ChangeTaskResponse(state=task_view.STATES[answer.state])
 
     async def RetryTask(
-        self,
-        request: pb.RetryTaskRequest,
-        context: Context,
+        self, request: pb.RetryTaskRequest, context: Context
     ) -> pb.RetryTaskResponse:
         """Make a new task from a finished one."""
         command = c.RetryTask(
@@ -228,9 +140,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         return pb.RetryTaskResponse(task_id=command.new_task_id)
 
     async def ExplainTask(
-        self,
-        request: pb.ExplainTaskRequest,
-        context: Context,
+        self, request: pb.ExplainTaskRequest, context: Context
     ) -> pb.ExplainTaskResponse:
         """Say why a task is not running now; it looks at as much as a list does."""
         namespace = scope(request.namespace_id)
@@ -244,29 +154,19 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         return task_view.explanation(found)
 
     async def WatchTasks(
-        self,
-        requests: AsyncIterator[pb.WatchTasksRequest],
-        context: Context,
+        self, requests: AsyncIterator[pb.WatchTasksRequest], context: Context
     ) -> None:
         """Send results of tasks as they end, and take enqueues, over one stream."""
-        watch = ClientStream(self._engine.results, self._stream_enqueue, context)
-        self._watches.add(watch)
-        try:
-            await watch.serve(requests)
-        finally:
-            self._watches.discard(watch)
+        await self._streams.serve(requests, context)
 
     def close(self) -> None:
         """End the streams of results: the server stops."""
-        for watch in self._watches:
-            watch.close()
+        self._streams.close()
 
     # -- For workers
 
     async def StartTasks(
-        self,
-        request: pb.StartTasksRequest,
-        context: Context,
+        self, request: pb.StartTasksRequest, context: Context
     ) -> pb.StartTasksResponse:
         """Confirm that a worker really holds attempts."""
         command = c.ConfirmTasks(
@@ -279,23 +179,19 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         return pb.StartTasksResponse(results=await self._report(command))
 
     async def HeartbeatTasks(
-        self,
-        request: pb.HeartbeatTasksRequest,
-        context: Context,
+        self, request: pb.HeartbeatTasksRequest, context: Context
     ) -> pb.HeartbeatTasksResponse:
         """Note that attempts make progress."""
         command = c.HeartbeatTasks(
             namespace=scope(request.namespace_id),
             worker_id=_worker_id(request.worker_id),
-            items=tuple(task_view.beat(each) for each in request.items),
+            items=tuple(task_view.beat(each, each.task_id, each.attempt) for each in request.items),
             speaker=self._speaker(request),
         )
         return pb.HeartbeatTasksResponse(results=await self._report(command))
 
     async def FinishTasks(
-        self,
-        request: pb.FinishTasksRequest,
-        context: Context,
+        self, request: pb.FinishTasksRequest, context: Context
     ) -> pb.FinishTasksResponse:
         """End attempts."""
         command = c.FinishTasks(
@@ -327,9 +223,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         return [task_view.report(each) for each in answers]
 
     async def CreateTaskToken(
-        self,
-        request: pb.CreateTaskTokenRequest,
-        context: Context,
+        self, request: pb.CreateTaskTokenRequest, context: Context
     ) -> pb.CreateTaskTokenResponse:
         """Give the holder of a live attempt the token for its asynchronous completion."""
         namespace = scope(request.namespace_id)
@@ -356,9 +250,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
     # -- Asynchronous completion, from anywhere
 
     async def CompleteByToken(
-        self,
-        request: pb.CompleteByTokenRequest,
-        context: Context,
+        self, request: pb.CompleteByTokenRequest, context: Context
     ) -> pb.CompleteTaskResponse:
         """Complete the attempt that a token vouches for."""
         claims = self._claims(request.task_token)
@@ -366,9 +258,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         return await self._complete(claims.namespace, finish)
 
     async def CompleteById(
-        self,
-        request: pb.CompleteByIdRequest,
-        context: Context,
+        self, request: pb.CompleteByIdRequest, context: Context
     ) -> pb.CompleteTaskResponse:
         """Complete the live attempt of a task, or the one that is named."""
         namespace = scope(request.namespace_id)
@@ -382,18 +272,14 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         return pb.CompleteTaskResponse(state=task_view.STATES[answer.state])
 
     async def HeartbeatByToken(
-        self,
-        request: pb.HeartbeatByTokenRequest,
-        context: Context,
+        self, request: pb.HeartbeatByTokenRequest, context: Context
     ) -> pb.HeartbeatTaskResponse:
         """Note progress of the attempt that a token vouches for."""
         claims = self._claims(request.task_token)
         return await self._beat(claims.namespace, claims.task_id, claims.attempt, request)
 
     async def HeartbeatById(
-        self,
-        request: pb.HeartbeatByIdRequest,
-        context: Context,
+        self, request: pb.HeartbeatByIdRequest, context: Context
     ) -> pb.HeartbeatTaskResponse:
         """Note progress of the live attempt of a task, or of the one that is named."""
         namespace = scope(request.namespace_id)
@@ -417,13 +303,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         attempt: int,
         request: pb.HeartbeatByTokenRequest | pb.HeartbeatByIdRequest,
     ) -> pb.HeartbeatTaskResponse:
-        beat = c.TaskBeat(
-            task_id=task_id,
-            attempt=attempt,
-            details=request.details if request.HasField("details") else None,
-            percent=request.progress_percent if request.HasField("progress_percent") else None,
-            message=request.message if request.HasField("message") else None,
-        )
+        beat = task_view.beat(request, task_id, attempt)
         command = c.HeartbeatTasks(namespace=namespace, worker_id=None, items=(beat,))
         (answer,) = cast("Sequence[c.ItemAnswer]", await self._engine.submit(command))
         if not isinstance(answer, c.Reported):
@@ -440,13 +320,17 @@ def _worker_id(text: str) -> str:
     return check.task_id(text, "workerId")
 
 
-def _enqueued(answer: c.Enqueued) -> pb.EnqueueResult:
-    return pb.EnqueueResult(
-        task_id=answer.task_id,
-        state=task_view.STATES[answer.state],
-        is_new=answer.is_new,
-    )
-
-
-def _refused(message: task_pb2.NewTask, refusal: TenureError) -> pb.EnqueueResult:
-    return pb.EnqueueResult(task_id=message.task_id, error=error.detail(refusal))
+SPEC: Final = ServiceSpec(
+    descriptor=pb.DESCRIPTOR.services_by_name["TaskService"],
+    make=TaskService,
+    add_to_server=task_service_pb2_grpc.add_TaskServiceServicer_to_server,
+    rules={
+        MethodRule(Action.READ): "GetTask ListTasks ListAttempts ExplainTask WatchTasks",
+        MethodRule(Action.SUBMIT): "EnqueueTasks CancelTask PauseTask ResumeTask TerminateTask "
+        "RetryTask CompleteById HeartbeatById",
+        MethodRule(Action.WORK): "StartTasks HeartbeatTasks FinishTasks CreateTaskToken",
+    },
+    # The task token is the key.
+    open_methods="CompleteByToken HeartbeatByToken",
+    new_work="EnqueueTasks RetryTask",
+)

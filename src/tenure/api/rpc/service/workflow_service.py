@@ -10,20 +10,21 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 import tenure
 from tenure.api.guard.access import PRINCIPAL, speaker
-from tenure.api.guard.rate_limit import Allowance
 from tenure.api.guard.scope import scope
-from tenure.api.readiness import Readiness
-from tenure.api.rpc.boundary import Context
+from tenure.api.paging import requested_page
+from tenure.api.rpc.context import Context
+from tenure.api.rpc.permission import MethodRule
+from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.session_outbox import refs
 from tenure.api.rpc.session.worker_session import token_number
 from tenure.api.rpc.view import task_view, worker_view
 from tenure.core import check, limits
+from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker
 from tenure.engine import command as c
-from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.errors import InvalidArgument, Unimplemented
 from tenure.v1 import workflow_service_pb2 as pb
@@ -32,26 +33,18 @@ from tenure.v1 import workflow_service_pb2_grpc
 _MS_PER_S: Final = 1_000
 
 
-class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
-    """Translates, submits one command or asks one query, and translates back."""
+class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceServicer):
+    """Registration, heartbeats and polls of workers, and the registry."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        allowance: Allowance,
-        readiness: Readiness,
-    ) -> None:
-        """Speak for ``engine``."""
-        self._engine = engine
-        self._allowance = allowance
-        self._readiness = readiness
+    def __init__(self, shared: ServiceDependencies) -> None:
+        """Know besides whether the server can do its work."""
+        super().__init__(shared)
+        self._readiness = shared.readiness
 
     # -- The life of a worker
 
     async def RegisterWorker(
-        self,
-        request: pb.RegisterWorkerRequest,
-        context: Context,
+        self, request: pb.RegisterWorkerRequest, context: Context
     ) -> pb.RegisterWorkerResponse:
         """Register an incarnation; the same instance key again gives the same one."""
         namespace = scope(request.namespace_id)
@@ -69,8 +62,6 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
         )
 
     def _new_worker(self, request: pb.RegisterWorkerRequest) -> NewWorker:
-        asked = request.HasField("lease_duration")
-        lease = request.lease_duration
         return NewWorker(
             instance_key=request.instance_key or self._engine.clock.new_id(),
             queue=request.task_queue,
@@ -82,14 +73,12 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
             pid=request.pid,
             software_version=request.version,
             labels=dict(request.labels),
-            lease_ms=worker_view.milliseconds(lease, "leaseDuration") if asked else 0,
+            lease_ms=worker_view.given_ms(request, "lease_duration", 0),
             key_id=PRINCIPAL.get().key_id,
         )
 
     async def WorkerHeartbeat(
-        self,
-        request: pb.WorkerHeartbeatRequest,
-        context: Context,
+        self, request: pb.WorkerHeartbeatRequest, context: Context
     ) -> pb.WorkerHeartbeatResponse:
         """Renew a lease, take in what the worker says of attempts, and tell it what to do."""
         held = request.held_activities
@@ -120,14 +109,12 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
         )
 
     def _read_beat(self, request: pb.WorkerHeartbeatRequest) -> Beat:
-        asked = request.HasField("lease_duration")
-        lease = request.lease_duration
         has_completed = request.HasField("total_completed")
         has_failed = request.HasField("total_failed")
         return Beat(
             token=token_number(request.token),
             server_id=self._engine.server_id,
-            lease_ms=worker_view.milliseconds(lease, "leaseDuration") if asked else 0,
+            lease_ms=worker_view.given_ms(request, "lease_duration", 0),
             total_completed=_total(request.total_completed) if has_completed else -1,
             total_failed=_total(request.total_failed) if has_failed else -1,
             completed_delta=request.completed_delta,
@@ -138,21 +125,17 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
         )
 
     async def DeregisterWorker(
-        self,
-        request: pb.DeregisterWorkerRequest,
-        context: Context,
+        self, request: pb.DeregisterWorkerRequest, context: Context
     ) -> empty_pb2.Empty:
         """Let a worker go, or begin its drain."""
         namespace = scope(request.namespace_id)
         command: c.DrainWorker | c.DeregisterWorker
         if request.drain:
-            deadline_ms = limits.DRAIN_DEADLINE_MS
-            if request.HasField("drain_deadline"):
-                deadline_ms = worker_view.milliseconds(request.drain_deadline, "drainDeadline")
+            default_ms = limits.DRAIN_DEADLINE_MS
             command = c.DrainWorker(
                 namespace=namespace,
                 worker_id=request.worker_id,
-                deadline_ms=deadline_ms,
+                deadline_ms=worker_view.given_ms(request, "drain_deadline", default_ms),
                 is_own=True,
                 speaker=speaker(),
             )
@@ -166,9 +149,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
     # -- The registry
 
     async def ListWorkers(
-        self,
-        request: pb.ListWorkersRequest,
-        context: Context,
+        self, request: pb.ListWorkersRequest, context: Context
     ) -> pb.ListWorkersResponse:
         """List workers, newest first, with their health and how many there are."""
         namespace = scope(request.namespace_id)
@@ -176,12 +157,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
         page = await query.list_workers(
             self._engine.store,
             namespace=namespace,
-            page=query.PageRequest(
-                cursor_key=self._engine.secrets.cursor_key,
-                size=request.page_size,
-                token=request.page_token,
-                wants_total=True,
-            ),
+            page=requested_page(self._engine, request, wants_total=True),
             where=WorkerFilter(
                 queue=request.task_queue,
                 status=worker_view.status(request.filter_status),
@@ -198,9 +174,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
         )
 
     async def GetWorker(
-        self,
-        request: pb.GetWorkerRequest,
-        context: Context,
+        self, request: pb.GetWorkerRequest, context: Context
     ) -> pb.GetWorkerResponse:
         """Show a worker with what it holds."""
         view = await query.get_worker(
@@ -214,14 +188,12 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
     # -- Execution
 
     async def PollActivity(
-        self,
-        request: pb.PollActivityRequest,
-        context: Context,
+        self, request: pb.PollActivityRequest, context: Context
     ) -> pb.PollActivityResponse:
         """Wait for tasks that this worker can run."""
         wait_ms = limits.LONG_POLL_MS
         if request.HasField("wait"):
-            wait_ms = worker_view.wait_ms(request.wait)
+            wait_ms = worker_view.milliseconds(request.wait)
         command = c.ClaimTasks(
             namespace=scope(request.namespace_id),
             worker_id=request.worker_id,
@@ -261,9 +233,7 @@ class WorkflowService(workflow_service_pb2_grpc.WorkflowServiceServicer):
             raise
 
     async def HealthCheck(
-        self,
-        request: pb.HealthCheckRequest,
-        context: Context,
+        self, request: pb.HealthCheckRequest, context: Context
     ) -> pb.HealthCheckResponse:
         """Say whether this server can do its work."""
         problem = self._readiness.problem()
@@ -291,3 +261,20 @@ def _total(value: int) -> int:
     if value < 0:
         raise InvalidArgument("totals must not be negative", field="totalCompleted")
     return value
+
+
+SPEC: Final = ServiceSpec(
+    descriptor=pb.DESCRIPTOR.services_by_name["WorkflowService"],
+    make=WorkflowService,
+    add_to_server=workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server,
+    rules={
+        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetStepAttempt ListStepAttempts "
+        "ListWorkers GetWorker",
+        MethodRule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun",
+        MethodRule(Action.WORK): "RegisterWorker WorkerHeartbeat DeregisterWorker PollActivity "
+        "BeginStep CompleteStep FailStep CompleteWorkflow FailWorkflow ScheduleSleep",
+    },
+    open_methods="HealthCheck",
+    # Heartbeats come before registrations.
+    new_work="RegisterWorker",
+)

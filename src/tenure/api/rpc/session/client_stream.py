@@ -9,7 +9,7 @@ from typing import Final
 
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
-from tenure.api.rpc.boundary import Context, shutting_down
+from tenure.api.rpc.context import Context
 from tenure.api.rpc.session.flush_delay import FlushDelay
 from tenure.api.rpc.session.stream_enqueue import StreamEnqueue, refused
 from tenure.api.rpc.view import task_view
@@ -56,7 +56,7 @@ class ClientStream:
                 reader = group.create_task(self._read(requests, group))
                 await self._write()
                 reader.cancel()
-        except* Exception as failures:  # noqa: BLE001 (the first is raised as it is)
+        except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         finally:
             for task_id, listener in self._waited.items():
@@ -88,7 +88,7 @@ class ClientStream:
 
     async def _enqueue(self, message: pb.StreamedEnqueue) -> None:
         if self._is_closing:
-            answer = refused(message, shutting_down("Enqueue elsewhere."))
+            answer = refused(message, error.shutting_down("Enqueue elsewhere."))
         else:
             answer = await self._stream_enqueue.answer(self._namespace, message)
         if message.watch:
@@ -143,7 +143,7 @@ class ClientStream:
         while self._is_open:
             # What was accepted is answered first: nobody has to ask again elsewhere.
             if self._is_closing and not self._enqueue_count and not self._answers:
-                raise shutting_down("Watch the tasks elsewhere.")
+                raise error.shutting_down("Watch the tasks elsewhere.")
             if self._ended or self._answers:
                 await self._context.write(self._frame())
             else:
@@ -168,3 +168,27 @@ class ClientStream:
                     pb.TaskResult(task_id=task_id, refusal=error.detail(result)),
                 )
         return frame
+
+
+class ClientStreams:
+    """The open streams of this server, to close them when it stops."""
+
+    def __init__(self, results: ResultWatch, stream_enqueue: StreamEnqueue) -> None:
+        """Start without any."""
+        self._results = results
+        self._stream_enqueue = stream_enqueue
+        self._open: set[ClientStream] = set()
+
+    async def serve(self, requests: AsyncIterator[pb.WatchTasksRequest], context: Context) -> None:
+        """Serve one stream to its end."""
+        stream = ClientStream(self._results, self._stream_enqueue, context)
+        self._open.add(stream)
+        try:
+            await stream.serve(requests)
+        finally:
+            self._open.discard(stream)
+
+    def close(self) -> None:
+        """End all streams: their clients go on elsewhere."""
+        for stream in self._open:
+            stream.close()

@@ -18,7 +18,7 @@ from tenure.api.guard.access import speaker
 from tenure.api.guard.rate_limit import RateLimit
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
-from tenure.api.rpc.boundary import Context, shutting_down
+from tenure.api.rpc.context import Context
 from tenure.api.rpc.session.session_outbox import SessionOutbox, refs
 from tenure.api.rpc.view import task_view
 from tenure.core import check, limits
@@ -174,7 +174,7 @@ class WorkerSession:
                     await self._flush(writer)
                 reader.cancel()
                 writer.cancel()
-        except* Exception as failures:  # noqa: BLE001 (the first is raised as it is)
+        except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
     async def _flush(self, writer: asyncio.Task[None]) -> None:
@@ -211,7 +211,7 @@ class WorkerSession:
         while not is_last:
             await self._outbox.wait()
             if self._is_closing:
-                raise shutting_down("Open the session elsewhere.")
+                raise error.shutting_down("Open the session elsewhere.")
             if self._is_drain_wanted:
                 self._is_drain_wanted = False
                 await self._tell_drain()
@@ -284,7 +284,7 @@ class WorkerSession:
                 pb.REPORT_KIND_STARTED, started, lambda items: self._confirm(items, exclusive)
             )
         if frame.task_beats:
-            beats = [task_view.beat(each) for each in frame.task_beats]
+            beats = [task_view.beat(each, each.task_id, each.attempt) for each in frame.task_beats]
             self._submit(pb.REPORT_KIND_BEAT, beats, self._beat_tasks)
         if frame.finished:
             self._finish(frame)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from tenure.engine.read.diagnosis import Diagnosis
 from tenure.v1 import admin_service_pb2 as pb
 
@@ -9,16 +11,7 @@ from tenure.v1 import admin_service_pb2 as pb
 def diagnosis(found: Diagnosis) -> pb.DiagnoseResponse:
     """Show what was found."""
     return pb.DiagnoseResponse(
-        findings=[
-            pb.Finding(
-                check=each.check,
-                level=each.level,
-                message=each.message,
-                advice=each.advice,
-                evidence=each.evidence,
-            )
-            for each in found.findings
-        ],
+        findings=[pb.Finding(**structs.asdict(each)) for each in found.findings],
         server_id=found.server_id,
         server_version=found.server_version,
         server_now_ms=found.server_now_ms,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import structs
+
 from tenure.api.rpc import error
 from tenure.core import limits
 from tenure.core.access import task_token as task_tokens
@@ -30,7 +32,6 @@ _CATEGORY_OF: Final[dict[int, ErrorCategory]] = {
 _FINISH_OF: Final = {
     task_pb2.FinishKind.Value(f"FINISH_KIND_{each.name}"): each for each in c.FinishKind
 }
-_NO_OPTIONS: Final = task_pb2.TaskOptions()
 
 
 class SpecReader:
@@ -110,11 +111,18 @@ def exclusive_refs(messages: Iterable[task_pb2.TaskRef]) -> frozenset[c.TaskRef]
     return frozenset(c.TaskRef(each.task_id, each.attempt) for each in messages if each.exclusive)
 
 
-def beat(message: task_pb2.TaskBeat) -> c.TaskBeat:
-    """Return the heartbeat of an attempt."""
+Beating = (
+    task_pb2.TaskBeat
+    | task_service_pb2.HeartbeatByIdRequest
+    | task_service_pb2.HeartbeatByTokenRequest
+)
+
+
+def beat(message: Beating, task_id: str, attempt: int) -> c.TaskBeat:
+    """Return the heartbeat of an attempt, as its worker or somebody outside sends it."""
     return c.TaskBeat(
-        task_id=message.task_id,
-        attempt=message.attempt,
+        task_id=task_id,
+        attempt=attempt,
         details=message.details if message.HasField("details") else None,
         percent=message.progress_percent if message.HasField("progress_percent") else None,
         message=message.message if message.HasField("message") else None,
@@ -314,7 +322,6 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
 
 
 def _options(spec: Spec) -> task_pb2.TaskOptions:
-    retry = spec.retry
     return task_pb2.TaskOptions(
         kind=_KINDS[spec.kind],
         schedule_to_start_ms=spec.schedule_to_start_ms,
@@ -324,13 +331,7 @@ def _options(spec: Spec) -> task_pb2.TaskOptions:
         heartbeat_interval_ms=spec.heartbeat_interval_ms,
         cancel_grace_period_ms=spec.cancel_grace_ms,
         delivery_timeout_ms=spec.delivery_timeout_ms,
-        retry=task_pb2.RetryPolicy(
-            initial_interval_ms=retry.initial_interval_ms,
-            backoff_coefficient=retry.backoff_coefficient,
-            maximum_interval_ms=retry.maximum_interval_ms,
-            maximum_attempts=retry.maximum_attempts,
-            non_retryable_error_types=retry.non_retryable_error_types,
-        ),
+        retry=task_pb2.RetryPolicy(**structs.asdict(spec.retry)),
         encoding=spec.encoding,
         resources=spec.resources,
     )
@@ -372,15 +373,7 @@ def explanation(found: TaskExplanation) -> task_service_pb2.ExplainTaskResponse:
     return task_service_pb2.ExplainTaskResponse(
         explanation=found.text,
         state=STATES[found.state],
-        reasons=[
-            task_service_pb2.Reason(
-                code=each.code,
-                message=each.message,
-                advice=each.advice,
-                evidence=each.evidence,
-            )
-            for each in found.reasons
-        ],
+        reasons=[task_service_pb2.Reason(**structs.asdict(each)) for each in found.reasons],
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerMode, WorkerStatus
 from tenure.engine.read.query import QueueView, WorkerView
-from tenure.errors import InvalidArgument
+from tenure.errors import InvalidArgument, wire_name
 from tenure.v1 import admin_service_pb2, worker_pb2
 
 _STATUSES: Final = {
@@ -46,17 +47,20 @@ def status(text: str) -> WorkerStatus | None:
         raise InvalidArgument(message, field="filterStatus") from None
 
 
-def milliseconds(duration: Duration, field: str) -> int:
-    """Return a duration in milliseconds, which must be more than nothing."""
-    ms = duration.seconds * _MS_PER_S + duration.nanos // _NS_PER_MS
+def milliseconds(duration: Duration) -> int:
+    """Return a duration in milliseconds; it may be nothing at all."""
+    return duration.seconds * _MS_PER_S + duration.nanos // _NS_PER_MS
+
+
+def given_ms(message: Message, name: str, default_ms: int) -> int:
+    """Return the duration in a field, more than nothing, or the default if the field is not set."""
+    if not message.HasField(name):
+        return default_ms
+    ms = milliseconds(getattr(message, name))
     if ms <= 0:
+        field = wire_name(name)
         raise InvalidArgument(f"{field} must be at least a millisecond", field=field)
     return ms
-
-
-def wait_ms(wait: Duration) -> int:
-    """Return for how long a poll waits; nothing at all is fine."""
-    return wait.seconds * _MS_PER_S + wait.nanos // _NS_PER_MS
 
 
 def duration(ms: int) -> Duration:

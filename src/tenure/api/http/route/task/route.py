@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from msgspec import UNSET
 
-from tenure.api.http import view
-from tenure.api.http.body import (
+from tenure.api.http.body import EmptyBody
+from tenure.api.http.operation import Answer, Operation, OperationCall
+from tenure.api.http.parameter import Scoped, chosen
+from tenure.api.http.route.task import view
+from tenure.api.http.route.task.body import (
     AgainBody,
     BatchBody,
     CancelBody,
     CompleteBody,
-    EmptyBody,
     EnqueueBody,
     TaskBody,
 )
-from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import Scoped, TaskListQuery, TaskQuery
-from tenure.api.http.route.task_watch import TaskEventStream, wait_for_end
+from tenure.api.http.route.task.parameter import TaskListQuery, TaskQuery
+from tenure.api.http.route.task.watch import Change, TaskEventStream, wait_for_end
+from tenure.api.http.view import page_fields
+from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
@@ -30,7 +34,7 @@ from tenure.engine import command as c
 from tenure.engine.read import query
 from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError
 
-_STATES: Final = {state.upper(): state for state in TaskState}
+_PlainChange = c.PauseTask | c.ResumeTask | c.TerminateTask
 _TASK: Final = "/v1/tasks/{taskId}"
 _SOME_ID: Final = "019b0000-0000-7000-8000-000000000001"
 
@@ -89,27 +93,15 @@ def _placed(error: TenureError, bodies: Sequence[TaskBody]) -> TenureError:
 async def list_tasks(call: OperationCall[TaskListQuery, None]) -> Answer:
     """Show a page of tasks."""
     asked = call.query
-    where = TaskFilter(queue=asked.queue, type=asked.type, state=_state(asked.state))
-    page = query.PageRequest(
-        cursor_key=call.engine.secrets.cursor_key,
-        size=asked.page_size,
-        token=asked.page_token,
-        wants_total=asked.total_count,
-    )
+    state = chosen(TaskState, asked.state, "state")
     found = await query.list_tasks(
         call.engine.store,
         namespace=call.namespace,
-        page=page,
-        where=where,
+        page=requested_page(call.engine, asked, wants_total=asked.total_count),
+        where=TaskFilter(queue=asked.queue, type=asked.type, state=state),
     )
-    return Answer(view.task_list(found))
-
-
-def _state(name: str) -> TaskState | None:
-    if name and name not in _STATES:
-        message = f"state must be one of {', '.join(_STATES)}"
-        raise InvalidArgument(message, field="state")
-    return _STATES.get(name)
+    tasks = [view.task(each, with_payloads=False) for each in found.items]
+    return Answer(view.TaskListView(tasks=tasks, **page_fields(found)))
 
 
 async def get_task(call: OperationCall[TaskQuery, None]) -> Answer:
@@ -143,45 +135,15 @@ async def cancel_task(call: OperationCall[Scoped, CancelBody]) -> Answer:
     return await _change(call, command)
 
 
-async def pause_task(call: OperationCall[Scoped, EmptyBody]) -> Answer:
-    """Hold a task."""
-    return await _change(
-        call,
-        c.PauseTask(namespace=call.namespace, task_id=call.path["taskId"]),
-    )
-
-
-async def resume_task(call: OperationCall[Scoped, EmptyBody]) -> Answer:
-    """Let a held task go on."""
-    return await _change(
-        call,
-        c.ResumeTask(namespace=call.namespace, task_id=call.path["taskId"]),
-    )
-
-
-async def terminate_task(call: OperationCall[Scoped, EmptyBody]) -> Answer:
-    """End a task without asking its worker."""
-    return await _change(
-        call,
-        c.TerminateTask(namespace=call.namespace, task_id=call.path["taskId"]),
-    )
-
-
 async def complete_task(call: OperationCall[Scoped, CompleteBody]) -> Answer:
     """Complete a task that its worker has left to somebody else."""
     finish = call.body.finish(call.path["taskId"])
     return await _change(call, c.CompleteById(namespace=call.namespace, finish=finish))
 
 
-Change = c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask | c.CompleteById
-_Changing = (
-    OperationCall[Scoped, CancelBody]
-    | OperationCall[Scoped, EmptyBody]
-    | OperationCall[Scoped, CompleteBody]
-)
-
-
-async def _change(call: _Changing, command: Change) -> Answer:
+async def _change(
+    call: OperationCall[Scoped, Any], command: c.CancelTask | c.CompleteById | _PlainChange
+) -> Answer:
     reported = cast("c.Reported", await call.engine.submit(command))
     shown = view.StateView(task_id=call.path["taskId"], state=reported.state.upper())
     return Answer(shown)
@@ -202,18 +164,38 @@ async def retry_task(call: OperationCall[Scoped, AgainBody]) -> Answer:
 
 _WRONG: Final = ("not_found", "wrong_state", "task_already_terminal")
 
+_operation: Final = partial(Operation, group="Tasks", query=Scoped)
+
+
+def _plain_change(verb: str, kind: type[_PlainChange], summary: str) -> Operation:
+    """Return the operation that changes a task and needs to know nothing but which."""
+
+    async def change(call: OperationCall[Scoped, EmptyBody]) -> Answer:
+        return await _change(call, kind(namespace=call.namespace, task_id=call.path["taskId"]))
+
+    return _operation(
+        method="POST",
+        path=f"{_TASK}/{verb}",
+        name=f"{verb}Task",
+        summary=summary,
+        handle=change,
+        action=Action.SUBMIT,
+        body=EmptyBody,
+        answer=view.StateView,
+        errors=_WRONG,
+    )
+
+
 OPERATIONS: Final = (
-    Operation(
+    _operation(
         method="POST",
         path="/v1/tasks",
         name="enqueueTask",
-        group="Tasks",
         summary="Enqueue a task. With taskId or idempotencyKey the request may be repeated; "
         "200 instead of 201 says that the task was there already.",
         handle=enqueue_task,
         is_new_work=True,
         action=Action.SUBMIT,
-        query=Scoped,
         body=EnqueueBody,
         needs_body=True,
         answer=view.EnqueuedView,
@@ -223,16 +205,14 @@ OPERATIONS: Final = (
         example='{"type": "mail", "queue": "default", "input": {"to": "ann"}, '
         '"startToCloseMs": 60000}',
     ),
-    Operation(
+    _operation(
         method="POST",
         path="/v1/tasks:batch",
         name="enqueueTasks",
-        group="Tasks",
         summary="Enqueue up to 1,000 tasks, all or none.",
         handle=enqueue_batch,
         is_new_work=True,
         action=Action.SUBMIT,
-        query=Scoped,
         body=BatchBody,
         needs_body=True,
         answer=view.BatchView,
@@ -241,11 +221,10 @@ OPERATIONS: Final = (
         errors=("already_exists", "idempotency_conflict", "not_found", "wrong_state"),
         example='{"tasks": [{"type": "mail", "queue": "default", "startToCloseMs": 60000}]}',
     ),
-    Operation(
+    _operation(
         method="GET",
         path="/v1/tasks",
         name="listTasks",
-        group="Tasks",
         summary="List tasks, newest first, live and finished, without their payloads.",
         handle=list_tasks,
         is_list=True,
@@ -255,11 +234,10 @@ OPERATIONS: Final = (
         errors=("not_found",),
         example="?state=FAILED&pageSize=5",
     ),
-    Operation(
+    _operation(
         method="GET",
         path=_TASK,
         name="getTask",
-        group="Tasks",
         summary="Get a task; with wait, when it has ended or when the time is over.",
         handle=get_task,
         action=Action.READ,
@@ -270,110 +248,71 @@ OPERATIONS: Final = (
         deadline_ms=CALL_MS + LONG_POLL_MS,
         example="?wait=30s",
     ),
-    Operation(
+    _operation(
         method="GET",
         path=f"{_TASK}/attempts",
         name="listAttempts",
-        group="Tasks",
         summary="List the attempts of a task: who had it, and how each ended.",
         handle=list_attempts,
         action=Action.READ,
-        query=Scoped,
         answer=view.AttemptListView,
         errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="GET",
         path=f"{_TASK}/watch",
         name="watchTask",
-        group="Tasks",
         summary="Watch a task as server-sent events: state and progress (a Change), at the end "
         "result (a Task). For curl -N.",
         handle=watch_task,
         action=Action.READ,
-        query=Scoped,
         media_type="text/event-stream",
+        events=(Change,),
         is_waiting=True,
         errors=("not_found",),
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_TASK}/cancel",
         name="cancelTask",
-        group="Tasks",
         summary="Cancel a task: at once while nobody runs it, else its worker is asked to stop.",
         handle=cancel_task,
         action=Action.SUBMIT,
-        query=Scoped,
         body=CancelBody,
         answer=view.StateView,
         errors=_WRONG,
         example='{"reason": "no longer needed"}',
     ),
-    Operation(
-        method="POST",
-        path=f"{_TASK}/pause",
-        name="pauseTask",
-        group="Tasks",
-        summary="Hold a task: at once while nobody runs it, else when its attempt ends.",
-        handle=pause_task,
-        action=Action.SUBMIT,
-        query=Scoped,
-        body=EmptyBody,
-        answer=view.StateView,
-        errors=_WRONG,
+    _plain_change(
+        "pause",
+        c.PauseTask,
+        "Hold a task: at once while nobody runs it, else when its attempt ends.",
     ),
-    Operation(
-        method="POST",
-        path=f"{_TASK}/resume",
-        name="resumeTask",
-        group="Tasks",
-        summary="Let a held task go on.",
-        handle=resume_task,
-        action=Action.SUBMIT,
-        query=Scoped,
-        body=EmptyBody,
-        answer=view.StateView,
-        errors=_WRONG,
-    ),
-    Operation(
+    _plain_change("resume", c.ResumeTask, "Let a held task go on."),
+    _operation(
         method="POST",
         path=f"{_TASK}/retry",
         name="retryTask",
-        group="Tasks",
         summary="Make a new task from a finished one. With newTaskId the request may be repeated.",
         handle=retry_task,
         is_new_work=True,
         action=Action.SUBMIT,
-        query=Scoped,
         body=AgainBody,
         answer=view.EnqueuedView,
         status=HTTPStatus.CREATED,
         may_find=True,
         errors=("not_found", "wrong_state", "already_exists", "data_damaged"),
     ),
-    Operation(
-        method="POST",
-        path=f"{_TASK}/terminate",
-        name="terminateTask",
-        group="Tasks",
-        summary="End a task now, as failed, without asking its worker.",
-        handle=terminate_task,
-        action=Action.SUBMIT,
-        query=Scoped,
-        body=EmptyBody,
-        answer=view.StateView,
-        errors=_WRONG,
+    _plain_change(
+        "terminate", c.TerminateTask, "End a task now, as failed, without asking its worker."
     ),
-    Operation(
+    _operation(
         method="POST",
         path=f"{_TASK}/complete",
         name="completeTask",
-        group="Tasks",
         summary="Complete a task asynchronously: its live attempt, or the one that is named.",
         handle=complete_task,
         action=Action.SUBMIT,
-        query=Scoped,
         body=CompleteBody,
         needs_body=True,
         answer=view.StateView,

@@ -14,9 +14,10 @@ from typing import Any, Final, Self
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tenure.api.http import view
 from tenure.api.http.edge.server_sent import ServerSentEvents
 from tenure.api.http.operation import RequestContext
+from tenure.api.http.route.task import view
+from tenure.api.http.view import View, or_unset
 from tenure.core.limits import STREAM_PING_MS, WATCH_READ_MS
 from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
@@ -83,7 +84,7 @@ async def _read(engine: Engine, key: TaskKey) -> Task:
     return await query.get_task(engine.store, namespace=key[0], task_id=key[1])
 
 
-class Change(view.View, frozen=True):
+class Change(View, frozen=True):
     """What the events state and progress carry."""
 
     task_id: str
@@ -145,9 +146,9 @@ def _change(task: Task, shown: Task | None) -> bytes:
         state=task.state.upper(),
         attempt=task.attempt,
         version=task.version,
-        worker_id=task.worker_id or UNSET,
-        progress_percent=UNSET if progress.percent is None else progress.percent,
-        progress_message=progress.message or UNSET,
+        worker_id=or_unset(task.worker_id),
+        progress_percent=or_unset(progress.percent),
+        progress_message=or_unset(progress.message),
     )
     return _event("state" if is_state else "progress", change, task.version)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import Scoped
-from tenure.api.http.view import StateName, View
+from tenure.api.http.route.task.view import StateName
+from tenure.api.http.view import View
 from tenure.core.access.permission import Action
 from tenure.engine.read.explanation import explain_task
 
@@ -38,15 +39,7 @@ async def explain(call: OperationCall[Scoped, None]) -> Answer:
         task_id=call.path["taskId"],
         deaf=call.engine.deaf,
     )
-    reasons = [
-        ReasonView(
-            code=each.code,
-            message=each.message,
-            advice=each.advice,
-            evidence=each.evidence,
-        )
-        for each in found.reasons
-    ]
+    reasons = [ReasonView(**structs.asdict(each)) for each in found.reasons]
     return Answer(
         ExplanationView(task_id=found.task_id, state=found.state.upper(), reasons=reasons),
     )

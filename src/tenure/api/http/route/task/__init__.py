@@ -1,0 +1,1 @@
+"""Tasks over HTTP: their operations, bodies, parameters and views."""
