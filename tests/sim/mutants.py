@@ -21,7 +21,6 @@ from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import judge_readiness
 from tenure.core.worker.lease import Lease, SessionLost, StaleServer
 from tenure.core.worker.record import WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.batch import load
 from tenure.engine.batch import run as batch
 from tenure.engine.batch.row_cache import RowCache
@@ -37,7 +36,9 @@ from tenure.engine.service import Report
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.task import handler as task_handler
+from tenure.engine.task.command import EnqueueTasks
 from tenure.engine.worker import handler as worker_handler
+from tenure.engine.worker.command import Registration, ReleaseHeldTasks
 from tenure.store.sqlite.store import SqliteStore, SqliteTx
 from tenure.store.table import codec
 from tenure.store.table import lease as lease_table
@@ -280,7 +281,7 @@ def _registered_offline(_original: Function) -> Function:
             ws.workers[worker.id] = ws.changed_workers[worker.id] = online
             lease = Lease(worker.id, worker.namespace, ws.server_id, ws.now_ms + 900, 900)
             ws.leases[worker.id] = ws.new_leases[worker.id] = lease
-        return c.Registration(worker, lease, 300)
+        return Registration(worker, lease, 300)
 
     return changed
 
@@ -573,7 +574,7 @@ def _list() -> list[Mutant]:
         m("slots_ignored", Offer, "credit", _window_ignored, CALM),
         m("other_servers_unheard", ClaimPositions, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),
-        m("resend_inserted", NEEDS, c.EnqueueTasks, _resend_inserted, LOSSY),
+        m("resend_inserted", NEEDS, EnqueueTasks, _resend_inserted, LOSSY),
         m("enqueue_always_young", EnqueueWindow, "has", _never_looked_up, STUCK),
         m(
             "resend_not_held_back",
@@ -590,7 +591,7 @@ def _list() -> list[Mutant]:
         m("timer_off", task_rules, "_armed", _timer_off, CALM),
         m("due_dropped", DueTasks, "run_once", _due_dropped, CALM),
         m("cancel_forgotten", codec, "task_updated", _cancel_forgotten, PAUSING),
-        m("released_too_soon", batch.HANDLERS, c.ReleaseHeldTasks, _released_too_soon, DYING),
+        m("released_too_soon", batch.HANDLERS, ReleaseHeldTasks, _released_too_soon, DYING),
     ]
 
 

@@ -12,11 +12,44 @@ from tenure.core.task import enqueue
 from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker
-from tenure.engine import command as c
+from tenure.engine.access.command import (
+    CreateKey,
+    CreateNamespace,
+    RevokeKey,
+    SetNamespace,
+    SetQueue,
+)
+from tenure.engine.command import AnyCommand
+from tenure.engine.task.command import (
+    CancelTask,
+    ClaimTasks,
+    CompleteById,
+    ConfirmTasks,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    HeartbeatTasks,
+    PauseTask,
+    ResumeTask,
+    RetryTask,
+    TerminateTask,
+)
+from tenure.engine.worker.command import (
+    CloseSession,
+    DeregisterWorker,
+    DrainWorker,
+    EvictWorker,
+    FailCall,
+    Heartbeat,
+    OpenSession,
+    RegisterWorker,
+    ReportHeld,
+)
 from tenure.errors import InvalidArgument, PayloadTooLarge
 
 
-def check(command: c.Command) -> None:
+def check(command: AnyCommand) -> None:
     """Raise the typed error for the first thing that is wrong with a command."""
     checker = _BY_TYPE.get(type(command))
     if checker is not None:
@@ -30,7 +63,7 @@ def _namespace(value: str) -> None:
         raise InvalidArgument(message, field="namespace")
 
 
-def _enqueue(command: c.EnqueueTasks) -> None:
+def _enqueue(command: EnqueueTasks) -> None:
     _namespace(command.namespace)
     if not command.tasks:
         message = "tasks must not be empty"
@@ -45,7 +78,7 @@ def _enqueue(command: c.EnqueueTasks) -> None:
         raise InvalidArgument(message, field="taskId")
 
 
-def _claim(command: c.ClaimTasks) -> None:
+def _claim(command: ClaimTasks) -> None:
     _namespace(command.namespace)
     checks.worker_id(command.worker_id)
     checks.name(command.queue, "queue")
@@ -72,11 +105,11 @@ def _refs(namespace: str, worker_id: str | None, items: tuple[Any, ...]) -> None
             checks.attempt(item.attempt)
 
 
-def _confirm(command: c.ConfirmTasks) -> None:
+def _confirm(command: ConfirmTasks) -> None:
     _refs(command.namespace, command.worker_id, command.items)
 
 
-def _beats(command: c.HeartbeatTasks) -> None:
+def _beats(command: HeartbeatTasks) -> None:
     _refs(command.namespace, command.worker_id, command.items)
     for item in command.items:
         if item.details is not None:
@@ -87,13 +120,13 @@ def _beats(command: c.HeartbeatTasks) -> None:
             checks.text(item.message, "message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
 
 
-def _finish(command: c.FinishTasks) -> None:
+def _finish(command: FinishTasks) -> None:
     _refs(command.namespace, command.worker_id, command.items)
     for item in command.items:
         _outcome(item)
 
 
-def _outcome(item: c.Finish) -> None:
+def _outcome(item: Finish) -> None:
     output = item.output
     if output is not None and (type(output) is not bytes or len(output) > _SMALL_BYTES):
         checks.payload(output, "output")
@@ -120,7 +153,7 @@ def _error(error: ErrorInfo) -> None:
         checks.duration_ms(error.next_delay_ms, "error.nextRetryDelayMs", minimum=0)
 
 
-def _complete(command: c.CompleteById) -> None:
+def _complete(command: CompleteById) -> None:
     _namespace(command.namespace)
     checks.task_id(command.finish.task_id, "taskId")
     if command.finish.attempt:
@@ -128,24 +161,24 @@ def _complete(command: c.CompleteById) -> None:
     _outcome(command.finish)
 
 
-def _task(command: c.PauseTask | c.ResumeTask | c.TerminateTask) -> None:
+def _task(command: PauseTask | ResumeTask | TerminateTask) -> None:
     _namespace(command.namespace)
     checks.task_id(command.task_id, "taskId")
 
 
-def _cancel(command: c.CancelTask) -> None:
+def _cancel(command: CancelTask) -> None:
     _namespace(command.namespace)
     checks.task_id(command.task_id, "taskId")
     checks.text(command.reason, "reason", bytes_max=limits.TEXT_BYTES_MAX)
 
 
-def _retry(command: c.RetryTask) -> None:
+def _retry(command: RetryTask) -> None:
     _namespace(command.namespace)
     checks.task_id(command.task_id, "taskId")
     checks.task_id(command.new_task_id, "newTaskId")
 
 
-def _register(command: c.RegisterWorker) -> None:
+def _register(command: RegisterWorker) -> None:
     _namespace(command.namespace)
     new: NewWorker = command.new
     checks.name(new.instance_key, "instanceKey")
@@ -167,31 +200,31 @@ def _register(command: c.RegisterWorker) -> None:
         checks.duration_ms(new.lease_ms, "leaseDurationMs")
 
 
-def _drain(command: c.DrainWorker) -> None:
+def _drain(command: DrainWorker) -> None:
     _worker(command)
     checks.duration_ms(command.deadline_ms, "deadlineMs")
 
 
 def _worker(
-    command: c.DrainWorker | c.DeregisterWorker | c.EvictWorker | c.FailCall | c.CloseSession,
+    command: DrainWorker | DeregisterWorker | EvictWorker | FailCall | CloseSession,
 ) -> None:
     _namespace(command.namespace)
     checks.worker_id(command.worker_id)
 
 
-def _session(command: c.OpenSession) -> None:
+def _session(command: OpenSession) -> None:
     _refs(command.namespace, command.worker_id, command.held)
     checks.integer(command.window, "window", 0, limits.WORKER_SLOTS_MAX)
     # Room for those that are counted on from the last one.
     checks.integer(command.session_no, "sessionNo", 0, 2**30)
 
 
-def _held(command: c.ReportHeld) -> None:
+def _held(command: ReportHeld) -> None:
     for refs in (command.bound, command.unbound, command.held or ()):
         _refs(command.namespace, command.worker_id, refs)
 
 
-def _heartbeat(command: c.Heartbeat) -> None:
+def _heartbeat(command: Heartbeat) -> None:
     _namespace(command.namespace)
     checks.worker_id(command.worker_id)
     beat = command.beat
@@ -227,22 +260,22 @@ def _counters(beat: Beat) -> None:
 _SMALL_COUNT: Final = 2**30
 
 
-def _queue(command: c.SetQueue) -> None:
+def _queue(command: SetQueue) -> None:
     _namespace(command.namespace)
     checks.name(command.name, "queue")
     if command.concurrency_max is not None:
         checks.integer(command.concurrency_max, "concurrencyMax", 0, 2**31 - 1)
 
 
-def _create_namespace(command: c.CreateNamespace) -> None:
+def _create_namespace(command: CreateNamespace) -> None:
     _namespace(command.name)
 
 
-def _set_namespace(command: c.SetNamespace) -> None:
+def _set_namespace(command: SetNamespace) -> None:
     _namespace(command.name)
 
 
-def _create_key(command: c.CreateKey) -> None:
+def _create_key(command: CreateKey) -> None:
     checks.name(command.name, "name")
     if len(command.namespaces) > limits.KEY_NAMESPACES_MAX:
         message = f"namespaces must be at most {limits.KEY_NAMESPACES_MAX}; none means all"
@@ -255,39 +288,39 @@ def _create_key(command: c.CreateKey) -> None:
         checks.duration_ms(command.expires_in_ms, "expiresInMs")
 
 
-def _revoke_key(command: c.RevokeKey) -> None:
+def _revoke_key(command: RevokeKey) -> None:
     api_key.check_id(command.key_id)
 
 
 _MOST: Final = 2**62
-_FAILED: Final = c.FinishKind.FAILED
+_FAILED: Final = FinishKind.FAILED
 # Most payloads are far below any limit.
 _SMALL_BYTES: Final = 65_536
 # The command types and their functions agree line by line; a table cannot say so to mypy.
 _BY_TYPE: Final[dict[type, Callable[[Any], None]]] = {
-    c.EnqueueTasks: _enqueue,
-    c.ClaimTasks: _claim,
-    c.ConfirmTasks: _confirm,
-    c.HeartbeatTasks: _beats,
-    c.FinishTasks: _finish,
-    c.CompleteById: _complete,
-    c.CancelTask: _cancel,
-    c.PauseTask: _task,
-    c.ResumeTask: _task,
-    c.TerminateTask: _task,
-    c.RetryTask: _retry,
-    c.RegisterWorker: _register,
-    c.DrainWorker: _drain,
-    c.DeregisterWorker: _worker,
-    c.EvictWorker: _worker,
-    c.OpenSession: _session,
-    c.CloseSession: _worker,
-    c.FailCall: _worker,
-    c.ReportHeld: _held,
-    c.Heartbeat: _heartbeat,
-    c.SetQueue: _queue,
-    c.CreateNamespace: _create_namespace,
-    c.SetNamespace: _set_namespace,
-    c.CreateKey: _create_key,
-    c.RevokeKey: _revoke_key,
+    EnqueueTasks: _enqueue,
+    ClaimTasks: _claim,
+    ConfirmTasks: _confirm,
+    HeartbeatTasks: _beats,
+    FinishTasks: _finish,
+    CompleteById: _complete,
+    CancelTask: _cancel,
+    PauseTask: _task,
+    ResumeTask: _task,
+    TerminateTask: _task,
+    RetryTask: _retry,
+    RegisterWorker: _register,
+    DrainWorker: _drain,
+    DeregisterWorker: _worker,
+    EvictWorker: _worker,
+    OpenSession: _session,
+    CloseSession: _worker,
+    FailCall: _worker,
+    ReportHeld: _held,
+    Heartbeat: _heartbeat,
+    SetQueue: _queue,
+    CreateNamespace: _create_namespace,
+    SetNamespace: _set_namespace,
+    CreateKey: _create_key,
+    RevokeKey: _revoke_key,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import structlog
 
@@ -16,7 +16,6 @@ from tenure.core.limits import ENQUEUE_YOUNG_MS
 from tenure.core.task.record import Task
 from tenure.core.worker import judge_readiness as readiness_rules
 from tenure.core.worker.judge_readiness import JudgeReadiness
-from tenure.engine import command as c
 from tenure.engine.acceptance import Acceptance
 from tenure.engine.access.access_cache import AccessCache
 from tenure.engine.access.secret import Secrets, load_secrets
@@ -32,6 +31,7 @@ from tenure.engine.claim.dispatch import Dispatch
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
+from tenure.engine.command import Answer, AnyCommand, Command, TaskRef
 from tenure.engine.lane import Entry, Lane, resolve
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
 from tenure.engine.replica.event_feed import EventFeed
@@ -42,7 +42,26 @@ from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.key_use import write_last
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import (
+    ClaimTasks,
+    EnqueueTasks,
+    FinishTasks,
+    RetryTask,
+    SignalCancels,
+)
 from tenure.engine.weight import payload_bytes, weigh
+from tenure.engine.worker.command import (
+    CloseSession,
+    Heartbeat,
+    HeldAnswer,
+    OpenSession,
+    RegisterWorker,
+    Renewed,
+    ReportHeld,
+    SessionAnswer,
+    SpareWorkers,
+    TouchServer,
+)
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
 from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
 from tenure.store.failure import Blocked, Conflict, FenceLost, Lost, Refused
@@ -54,7 +73,7 @@ RETRY_AFTER_MS = 500
 # A grace is looked at when it is over by the store's clock too.
 GRACE_MARGIN_MS = 10
 C = TypeVar("C")
-WorkEntry = Entry[c.WorkCommand]
+WorkEntry = Entry[AnyCommand]
 Pause = Callable[[str], Awaitable[None]]
 
 
@@ -211,7 +230,7 @@ class Engine:
 
     # -- Commands ------------------------------------------------------------------------------
 
-    def submit(self, command: c.Command) -> asyncio.Future[Any]:
+    def submit(self, command: Command[Answer]) -> asyncio.Future[Answer]:
         """Check a command, queue it, and return the future of its answer.
 
         Raises the typed error at once when the command is malformed or the lane is full.
@@ -219,26 +238,26 @@ class Engine:
         check(command)
         kind = type(command)
         if kind in _HEARTBEATS:
-            return self._beats.submit(cast("c.HeartbeatCommand", command))
-        return self._work.submit(cast("c.WorkCommand", command), is_new_work=kind in _NEW_WORK)
+            return self._beats.submit(command)
+        return self._work.submit(command, is_new_work=kind in _NEW_WORK)
 
     async def heartbeat(
         self,
-        command: c.Heartbeat,
+        command: Heartbeat,
         *,
-        bound: tuple[c.TaskRef, ...] = (),
-        unbound: tuple[c.TaskRef, ...] = (),
-        held: tuple[c.TaskRef, ...] | None = None,
-    ) -> tuple[c.Renewed, c.HeldAnswer]:
+        bound: tuple[TaskRef, ...] = (),
+        unbound: tuple[TaskRef, ...] = (),
+        held: tuple[TaskRef, ...] | None = None,
+    ) -> tuple[Renewed, HeldAnswer]:
         """Renew a lease, then apply what the heartbeat says of attempts; wait for both."""
-        renewed = cast("c.Renewed", await self.submit(command))
+        renewed = await self.submit(command)
         self._news.recount(command.worker_id, command.beat.active_count)
         if renewed.cancel:
             refs = renewed.cancel
-            self._dispatch.post(c.SignalCancels(namespace=command.namespace, items=refs))
+            self._dispatch.post(SignalCancels(namespace=command.namespace, items=refs))
         if not bound and not unbound and held is None:
-            return renewed, c.HeldAnswer()
-        report = c.ReportHeld(
+            return renewed, HeldAnswer()
+        report = ReportHeld(
             namespace=command.namespace,
             worker_id=command.worker_id,
             bound=bound,
@@ -246,7 +265,7 @@ class Engine:
             held=held,
             previous_beat_at_ms=renewed.lease.previous_beat_at_ms,
         )
-        return renewed, cast("c.HeldAnswer", await self.submit(report))
+        return renewed, await self.submit(report)
 
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session is willing to hold."""
@@ -268,9 +287,9 @@ class Engine:
             worker_id, mono_ms=lost_at_ms, open_count=self._dispatch.offer_count
         )
         if spared:
-            self._dispatch.post(c.SpareWorkers(worker_ids=spared))
+            self._dispatch.post(SpareWorkers(worker_ids=spared))
             return
-        close = c.CloseSession(
+        close = CloseSession(
             namespace=namespace,
             worker_id=worker_id,
             session_no=session_no,
@@ -405,7 +424,7 @@ class Engine:
 
     async def _commit(
         self,
-        commands: list[c.WorkCommand],
+        commands: list[AnyCommand],
         context: batch.Context,
         deadline: PartDeadline | None,
         *,
@@ -456,7 +475,7 @@ class Engine:
         if deadline is None:
             log.warning("batch.blocked", size=len(entries), error=str(blocked))
             deadline = PartDeadline.from_now(mono_ms)
-        others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
+        others = [entry for entry in entries if type(entry[0]) is not ClaimTasks]
         parts = split.parts(others, plan) if mono_ms < deadline.ends_at_mono_ms else []
         if others and not parts:
             self._lose(others, Lost(str(blocked), reason="conflict"))
@@ -472,7 +491,7 @@ class Engine:
     ) -> None:
         """Find the command that the database refuses; the others are not disturbed."""
         self._dispatch.plan_again(plan)
-        others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
+        others = [entry for entry in entries if type(entry[0]) is not ClaimTasks]
         if len(others) > 1:
             middle = len(others) // 2
             await self._execute(others[:middle], ClaimPlan())
@@ -537,9 +556,9 @@ class Engine:
             # Nobody waits for this lane: what was delivered is written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
-            if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
+            if type(command) is OpenSession and isinstance(answer, SessionAnswer):
                 self._dispatch.seat_session(command, answer)
-            if type(command) is not c.ClaimTasks:
+            if type(command) is not ClaimTasks:
                 resolve(future, answer)
         for effect in committed.ws.effects:
             self._dispatch.perform(effect)
@@ -581,14 +600,14 @@ class Engine:
             await self._pause(point)
 
 
-_HEARTBEATS = frozenset({c.Heartbeat, c.TouchServer})
+_HEARTBEATS = frozenset({Heartbeat, TouchServer})
 # Somebody waits for what they deliver: the task, or its result.
-_AWAITED = frozenset({c.EnqueueTasks, c.FinishTasks})
-_NEW_WORK = frozenset({c.EnqueueTasks, c.ClaimTasks, c.RegisterWorker})
+_AWAITED = frozenset({EnqueueTasks, FinishTasks})
+_NEW_WORK = frozenset({EnqueueTasks, ClaimTasks, RegisterWorker})
 
 
-def _refusal(command: c.WorkCommand) -> TenureError:
-    if isinstance(command, c.EnqueueTasks | c.RetryTask):
+def _refusal(command: AnyCommand) -> TenureError:
+    if isinstance(command, EnqueueTasks | RetryTask):
         return AlreadyExists("A task with this id or key exists.")
     return InvalidArgument("The database refused the request.", field="request")
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from tenure.core import check, limits
 from tenure.core.task.record import NewTask, Spec
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.engine import command as c
+from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from tenure.core.task.retry import ErrorInfo, RetryPolicy
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.read.query import AttemptView, Page, QueueView, WorkerView
+from tenure.engine.task import command as c
 
 T = TypeVar("T")
 StrValues = type[TaskState | TaskKind | Outcome | WorkerStatus | WorkerMode | Health]

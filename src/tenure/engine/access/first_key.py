@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.batch import run as batch
 from tenure.engine.check import check
 from tenure.engine.claim.plan import ClaimPlan

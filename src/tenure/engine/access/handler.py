@@ -15,7 +15,7 @@ from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import LIVE_KEYS_MAX
 from tenure.core.queue import Namespace
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.task.handler import not_found
 from tenure.errors import AlreadyExists, PermissionDenied, Unauthenticated, WrongState

@@ -18,8 +18,9 @@ from tenure.core.worker import judge_readiness as readiness_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Lease, StaleServer
 from tenure.core.worker.record import EndReason, Worker
-from tenure.engine import command as c
 from tenure.engine.batch.row_needs import Needs
+from tenure.engine.task.command import ProcessDue
+from tenure.engine.worker.command import JudgeLeases
 from tenure.store.table import access as access_table
 from tenure.store.table import idempotency as idempotency_table
 from tenure.store.table import lease as lease_table
@@ -199,7 +200,7 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
 
 
 def still_sighted_ms(
-    command: c.JudgeLeases | c.ProcessDue,
+    command: JudgeLeases | ProcessDue,
     *,
     mono_ms: int,
     now_ms: int,

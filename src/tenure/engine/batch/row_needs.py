@@ -8,7 +8,43 @@ from typing import Any, Final
 import msgspec
 
 from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
-from tenure.engine import command as c
+from tenure.engine.access.command import (
+    CreateKey,
+    CreateNamespace,
+    RevokeKey,
+    SetNamespace,
+    SetQueue,
+)
+from tenure.engine.command import AnyCommand
+from tenure.engine.task.command import (
+    CancelTask,
+    ClaimTasks,
+    CompleteById,
+    ConfirmTasks,
+    EnqueueTasks,
+    FinishTasks,
+    HeartbeatTasks,
+    PauseTask,
+    ProcessDue,
+    ResumeTask,
+    RetryTask,
+    ReturnUndelivered,
+    SignalCancels,
+    TerminateTask,
+)
+from tenure.engine.worker.command import (
+    CloseSession,
+    DeregisterWorker,
+    DrainWorker,
+    EvictWorker,
+    FailCall,
+    JudgeLeases,
+    OpenSession,
+    RegisterWorker,
+    ReleaseHeldTasks,
+    ReportHeld,
+    SpareWorkers,
+)
 from tenure.store.table.task import TaskKey
 
 
@@ -39,11 +75,11 @@ class Needs(msgspec.Struct):
     counts_api_keys: bool = False
     window: EnqueueWindow = NOBODY
     has_young: bool = False
-    due: c.ProcessDue | None = None
-    judge: c.JudgeLeases | None = None
+    due: ProcessDue | None = None
+    judge: JudgeLeases | None = None
 
 
-def gather(commands: list[c.WorkCommand], window: EnqueueWindow = NOBODY) -> Needs:
+def gather(commands: list[AnyCommand], window: EnqueueWindow = NOBODY) -> Needs:
     """Return what a batch needs."""
     needs = Needs(window=window)
     for command in commands:
@@ -52,7 +88,7 @@ def gather(commands: list[c.WorkCommand], window: EnqueueWindow = NOBODY) -> Nee
     return needs
 
 
-def _enqueue(needs: Needs, command: c.EnqueueTasks) -> None:
+def _enqueue(needs: Needs, command: EnqueueTasks) -> None:
     namespace = command.namespace
     needs.namespaces.add(namespace)
     window = needs.window
@@ -67,24 +103,24 @@ def _enqueue(needs: Needs, command: c.EnqueueTasks) -> None:
 
 def _items(
     needs: Needs,
-    command: c.ConfirmTasks | c.HeartbeatTasks | c.SignalCancels | c.ReturnUndelivered,
+    command: ConfirmTasks | HeartbeatTasks | SignalCancels | ReturnUndelivered,
 ) -> None:
     namespace = command.namespace
     for item in command.items:
         needs.tasks.add((namespace, item.task_id))
 
 
-def _report(needs: Needs, command: c.ConfirmTasks | c.HeartbeatTasks) -> None:
+def _report(needs: Needs, command: ConfirmTasks | HeartbeatTasks) -> None:
     _items(needs, command)
     _speaker(needs, command)
 
 
-def _speaker(needs: Needs, command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks) -> None:
+def _speaker(needs: Needs, command: ConfirmTasks | HeartbeatTasks | FinishTasks) -> None:
     if command.speaker is not None and command.worker_id is not None:
         needs.spoken_for.add(command.worker_id)
 
 
-def _finish(needs: Needs, command: c.FinishTasks) -> None:
+def _finish(needs: Needs, command: FinishTasks) -> None:
     namespace = command.namespace
     for item in command.items:
         key = (namespace, item.task_id)
@@ -93,7 +129,7 @@ def _finish(needs: Needs, command: c.FinishTasks) -> None:
     _speaker(needs, command)
 
 
-def _complete(needs: Needs, command: c.CompleteById) -> None:
+def _complete(needs: Needs, command: CompleteById) -> None:
     key = (command.namespace, command.finish.task_id)
     needs.tasks.add(key)
     needs.finishes.append((key, command.finish.attempt))
@@ -101,18 +137,18 @@ def _complete(needs: Needs, command: c.CompleteById) -> None:
 
 def _task(
     needs: Needs,
-    command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask,
+    command: CancelTask | PauseTask | ResumeTask | TerminateTask,
 ) -> None:
     needs.tasks.add((command.namespace, command.task_id))
 
 
-def _retry(needs: Needs, command: c.RetryTask) -> None:
+def _retry(needs: Needs, command: RetryTask) -> None:
     needs.namespaces.add(command.namespace)
     needs.tasks.add((command.namespace, command.task_id))
     needs.births.add((command.namespace, command.new_task_id))
 
 
-def _register(needs: Needs, command: c.RegisterWorker) -> None:
+def _register(needs: Needs, command: RegisterWorker) -> None:
     needs.namespaces.add(command.namespace)
     new = command.new
     needs.registrations.append((command.namespace, new.instance_key, new.name))
@@ -120,12 +156,12 @@ def _register(needs: Needs, command: c.RegisterWorker) -> None:
 
 def _worker(
     needs: Needs,
-    command: c.DrainWorker | c.DeregisterWorker | c.EvictWorker | c.FailCall,
+    command: DrainWorker | DeregisterWorker | EvictWorker | FailCall,
 ) -> None:
     needs.workers.add(command.worker_id)
 
 
-def _session(needs: Needs, command: c.OpenSession) -> None:
+def _session(needs: Needs, command: OpenSession) -> None:
     needs.namespaces.add(command.namespace)
     needs.workers.add(command.worker_id)
     needs.leases.add(command.worker_id)
@@ -134,16 +170,16 @@ def _session(needs: Needs, command: c.OpenSession) -> None:
         needs.tasks.add((command.namespace, ref.task_id))
 
 
-def _close(needs: Needs, command: c.CloseSession) -> None:
+def _close(needs: Needs, command: CloseSession) -> None:
     needs.workers.add(command.worker_id)
     needs.leases.add(command.worker_id)
 
 
-def _spare(needs: Needs, command: c.SpareWorkers) -> None:
+def _spare(needs: Needs, command: SpareWorkers) -> None:
     needs.leases |= command.worker_ids
 
 
-def _report_held(needs: Needs, command: c.ReportHeld) -> None:
+def _report_held(needs: Needs, command: ReportHeld) -> None:
     refs = (*command.bound, *command.unbound)
     if command.held is not None:
         needs.workers.add(command.worker_id)
@@ -153,28 +189,28 @@ def _report_held(needs: Needs, command: c.ReportHeld) -> None:
         needs.tasks.add((command.namespace, ref.task_id))
 
 
-def _set_queue(needs: Needs, command: c.SetQueue) -> None:
+def _set_queue(needs: Needs, command: SetQueue) -> None:
     needs.namespaces.add(command.namespace)
     needs.queues.add((command.namespace, command.name))
 
 
-def _create_namespace(needs: Needs, command: c.CreateNamespace) -> None:
+def _create_namespace(needs: Needs, command: CreateNamespace) -> None:
     _administer(needs, command.actor)
     needs.namespaces.add(command.name)
 
 
-def _set_namespace(needs: Needs, command: c.SetNamespace) -> None:
+def _set_namespace(needs: Needs, command: SetNamespace) -> None:
     _administer(needs, command.actor)
     needs.administered.add(command.name)
 
 
-def _create_key(needs: Needs, command: c.CreateKey) -> None:
+def _create_key(needs: Needs, command: CreateKey) -> None:
     _administer(needs, command.actor)
     needs.namespaces.update(command.namespaces)
     needs.counts_api_keys = True
 
 
-def _revoke_key(needs: Needs, command: c.RevokeKey) -> None:
+def _revoke_key(needs: Needs, command: RevokeKey) -> None:
     _administer(needs, command.actor)
     needs.api_keys.add(command.key_id)
 
@@ -185,55 +221,55 @@ def _administer(needs: Needs, actor: str) -> None:
         needs.api_keys.add(actor)
 
 
-def _due(needs: Needs, command: c.ProcessDue) -> None:
+def _due(needs: Needs, command: ProcessDue) -> None:
     needs.due = command
 
 
-def _judge(needs: Needs, command: c.JudgeLeases) -> None:
+def _judge(needs: Needs, command: JudgeLeases) -> None:
     needs.judge = command
 
 
-def _release(needs: Needs, command: c.ReleaseHeldTasks) -> None:
+def _release(needs: Needs, command: ReleaseHeldTasks) -> None:
     needs.workers.add(command.worker_id)
     needs.ended_leases.add(command.worker_id)
     needs.held_of[command.worker_id] = command.amount
 
 
-def _nothing(needs: Needs, command: c.ClaimTasks) -> None:
+def _nothing(needs: Needs, command: ClaimTasks) -> None:
     """Claims have a plan of their own."""
 
 
 _ALL: Final = 2**31 - 1
 # The command types and their functions agree line by line; a table cannot say so to mypy.
 _BY_TYPE: Final[dict[type, Callable[[Needs, Any], None]]] = {
-    c.EnqueueTasks: _enqueue,
-    c.ClaimTasks: _nothing,
-    c.ConfirmTasks: _report,
-    c.HeartbeatTasks: _report,
-    c.FinishTasks: _finish,
-    c.CompleteById: _complete,
-    c.CancelTask: _task,
-    c.PauseTask: _task,
-    c.ResumeTask: _task,
-    c.TerminateTask: _task,
-    c.RetryTask: _retry,
-    c.SignalCancels: _items,
-    c.ReturnUndelivered: _items,
-    c.RegisterWorker: _register,
-    c.DrainWorker: _worker,
-    c.DeregisterWorker: _worker,
-    c.EvictWorker: _worker,
-    c.OpenSession: _session,
-    c.CloseSession: _close,
-    c.SpareWorkers: _spare,
-    c.FailCall: _worker,
-    c.ReportHeld: _report_held,
-    c.SetQueue: _set_queue,
-    c.CreateNamespace: _create_namespace,
-    c.SetNamespace: _set_namespace,
-    c.CreateKey: _create_key,
-    c.RevokeKey: _revoke_key,
-    c.ProcessDue: _due,
-    c.JudgeLeases: _judge,
-    c.ReleaseHeldTasks: _release,
+    EnqueueTasks: _enqueue,
+    ClaimTasks: _nothing,
+    ConfirmTasks: _report,
+    HeartbeatTasks: _report,
+    FinishTasks: _finish,
+    CompleteById: _complete,
+    CancelTask: _task,
+    PauseTask: _task,
+    ResumeTask: _task,
+    TerminateTask: _task,
+    RetryTask: _retry,
+    SignalCancels: _items,
+    ReturnUndelivered: _items,
+    RegisterWorker: _register,
+    DrainWorker: _worker,
+    DeregisterWorker: _worker,
+    EvictWorker: _worker,
+    OpenSession: _session,
+    CloseSession: _close,
+    SpareWorkers: _spare,
+    FailCall: _worker,
+    ReportHeld: _report_held,
+    SetQueue: _set_queue,
+    CreateNamespace: _create_namespace,
+    SetNamespace: _set_namespace,
+    CreateKey: _create_key,
+    RevokeKey: _revoke_key,
+    ProcessDue: _due,
+    JudgeLeases: _judge,
+    ReleaseHeldTasks: _release,
 }

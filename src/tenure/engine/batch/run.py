@@ -15,16 +15,52 @@ from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task import enqueue_window
 from tenure.core.task.enqueue_window import EnqueueWindow
 from tenure.core.task.record import TERMINAL, Task
-from tenure.engine import command as c
 from tenure.engine.access import handler as access_handler
+from tenure.engine.access.command import (
+    CreateKey,
+    CreateNamespace,
+    RevokeKey,
+    SetNamespace,
+    SetQueue,
+)
 from tenure.engine.batch import row_needs
 from tenure.engine.batch.load import Rows, load
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.plan import ClaimPlan, ClaimResult, hand_out
 from tenure.engine.clock import Clock
+from tenure.engine.command import AnyCommand
 from tenure.engine.settings import Settings
 from tenure.engine.task import handler as task_handler
+from tenure.engine.task.command import (
+    CancelTask,
+    ClaimTasks,
+    CompleteById,
+    ConfirmTasks,
+    EnqueueTasks,
+    FinishTasks,
+    HeartbeatTasks,
+    PauseTask,
+    ProcessDue,
+    ResumeTask,
+    RetryTask,
+    ReturnUndelivered,
+    SignalCancels,
+    TerminateTask,
+)
 from tenure.engine.worker import handler as worker_handler
+from tenure.engine.worker.command import (
+    CloseSession,
+    DeregisterWorker,
+    DrainWorker,
+    EvictWorker,
+    FailCall,
+    JudgeLeases,
+    OpenSession,
+    RegisterWorker,
+    ReleaseHeldTasks,
+    ReportHeld,
+    SpareWorkers,
+)
 from tenure.errors import TenureError
 from tenure.store.failure import Conflict
 from tenure.store.table import access as access_table
@@ -42,36 +78,36 @@ Handler = Callable[[WorkingSet, Any], object]
 
 # Each handler takes the command type beside it; a table cannot say so to mypy.
 HANDLERS: Final[dict[type, Handler]] = {
-    c.EnqueueTasks: task_handler.enqueue_tasks,
-    c.ClaimTasks: lambda _ws, _command: None,
-    c.ConfirmTasks: task_handler.confirm_tasks,
-    c.HeartbeatTasks: task_handler.heartbeat_tasks,
-    c.FinishTasks: task_handler.finish_tasks,
-    c.CompleteById: task_handler.complete_by_id,
-    c.CancelTask: task_handler.change_task,
-    c.PauseTask: task_handler.change_task,
-    c.ResumeTask: task_handler.change_task,
-    c.TerminateTask: task_handler.change_task,
-    c.RetryTask: task_handler.retry_task,
-    c.SignalCancels: task_handler.signal_cancels,
-    c.ReturnUndelivered: task_handler.return_undelivered,
-    c.RegisterWorker: worker_handler.register_worker,
-    c.DrainWorker: worker_handler.drain_worker,
-    c.DeregisterWorker: worker_handler.deregister_worker,
-    c.EvictWorker: worker_handler.evict_worker,
-    c.OpenSession: worker_handler.open_session,
-    c.CloseSession: worker_handler.close_session,
-    c.SpareWorkers: worker_handler.spare_workers,
-    c.FailCall: worker_handler.fail_call,
-    c.ReportHeld: worker_handler.report_held,
-    c.SetQueue: worker_handler.set_queue,
-    c.CreateNamespace: access_handler.create_namespace,
-    c.SetNamespace: access_handler.set_namespace,
-    c.CreateKey: access_handler.create_key,
-    c.RevokeKey: access_handler.revoke_key,
-    c.ProcessDue: task_handler.process_due,
-    c.JudgeLeases: worker_handler.judge_leases,
-    c.ReleaseHeldTasks: worker_handler.release_held,
+    EnqueueTasks: task_handler.enqueue_tasks,
+    ClaimTasks: lambda _ws, _command: None,
+    ConfirmTasks: task_handler.confirm_tasks,
+    HeartbeatTasks: task_handler.heartbeat_tasks,
+    FinishTasks: task_handler.finish_tasks,
+    CompleteById: task_handler.complete_by_id,
+    CancelTask: task_handler.change_task,
+    PauseTask: task_handler.change_task,
+    ResumeTask: task_handler.change_task,
+    TerminateTask: task_handler.change_task,
+    RetryTask: task_handler.retry_task,
+    SignalCancels: task_handler.signal_cancels,
+    ReturnUndelivered: task_handler.return_undelivered,
+    RegisterWorker: worker_handler.register_worker,
+    DrainWorker: worker_handler.drain_worker,
+    DeregisterWorker: worker_handler.deregister_worker,
+    EvictWorker: worker_handler.evict_worker,
+    OpenSession: worker_handler.open_session,
+    CloseSession: worker_handler.close_session,
+    SpareWorkers: worker_handler.spare_workers,
+    FailCall: worker_handler.fail_call,
+    ReportHeld: worker_handler.report_held,
+    SetQueue: worker_handler.set_queue,
+    CreateNamespace: access_handler.create_namespace,
+    SetNamespace: access_handler.set_namespace,
+    CreateKey: access_handler.create_key,
+    RevokeKey: access_handler.revoke_key,
+    ProcessDue: task_handler.process_due,
+    JudgeLeases: worker_handler.judge_leases,
+    ReleaseHeldTasks: worker_handler.release_held,
 }
 
 
@@ -113,7 +149,7 @@ class _Loaded(msgspec.Struct, frozen=True):
     at_mono_ms: int
 
 
-async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Committed:
+async def run(tx: Tx, commands: list[AnyCommand], context: Context) -> Committed:
     """Run the phases of a batch. May run twice: it changes nothing outside itself."""
     loaded = await _load(tx, commands, context, context.cache)
     ws, answers = _decide(loaded.rows, commands, context)
@@ -132,7 +168,7 @@ async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Commit
 
 async def _load(
     tx: Tx,
-    commands: list[c.WorkCommand],
+    commands: list[AnyCommand],
     context: Context,
     cache: Mapping[TaskKey, Task],
     first: Rows | None = None,
@@ -211,7 +247,7 @@ def _keep_taken(first: Rows, again: Rows) -> None:
 
 def _decide(
     rows: Rows,
-    commands: list[c.WorkCommand],
+    commands: list[AnyCommand],
     context: Context,
 ) -> tuple[WorkingSet, list[object]]:
     """Decide every command in its order; a refusal is its own caller's alone."""

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from tenure.core.limits import CROWDED_MS, RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
 from tenure.core.task.record import Task
 from tenure.core.worker import lease as lease_rules
-from tenure.engine import command as c
 from tenure.engine.batch import run as batch
 from tenure.engine.batch.store_time import StoreTime
 from tenure.engine.claim.plan import ClaimPlan
+from tenure.engine.command import AnyCommand
+from tenure.engine.task import command as c
 from tenure.store.table import codec
 from tenure.store.table.worker import Receiver
 from tenure.store.transaction import Row, Store
@@ -98,7 +99,7 @@ class SingleWriter:
 
     async def run(
         self,
-        commands: Sequence[c.WorkCommand],
+        commands: Sequence[AnyCommand],
         context: batch.Context,
     ) -> batch.Committed | None:
         """Run a batch by one write, or return ``None`` if nothing was done."""
@@ -121,7 +122,7 @@ class SingleWriter:
 
     def _is_suited(
         self,
-        commands: Sequence[c.WorkCommand],
+        commands: Sequence[AnyCommand],
         context: batch.Context,
         mono_ms: int,
     ) -> bool:
@@ -188,7 +189,7 @@ def _with_one_more(plan: ClaimPlan) -> ClaimPlan:
     return replace(plan, demands=more)
 
 
-def _is_single(command: c.WorkCommand) -> bool:
+def _is_single(command: AnyCommand) -> bool:
     if isinstance(command, c.EnqueueTasks):
         return len(command.tasks) == 1
     return isinstance(command, _REPORTS) and len(command.items) == 1

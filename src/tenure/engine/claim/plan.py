@@ -25,10 +25,11 @@ from tenure.core.task.record import ATTEMPT_HELD, Task
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.record import Worker
-from tenure.engine import command as c
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.position import ClaimPositions, LineKey
+from tenure.engine.command import AnyCommand
+from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, Rejection, TenureError
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
@@ -81,7 +82,7 @@ class ClaimPlanner:
 
     def plan(
         self,
-        commands: Sequence[c.WorkCommand],
+        commands: Sequence[AnyCommand],
         polls: Mapping[int, Offer],
         mono_ms: int,
     ) -> ClaimPlan:
@@ -107,7 +108,7 @@ class ClaimPlanner:
 
     def _expect(
         self,
-        commands: Sequence[c.WorkCommand],
+        commands: Sequence[AnyCommand],
         groups: dict[Group, list[Offer]],
     ) -> tuple[dict[LineKey, int], dict[str, set[str]]]:
         """Return how many tasks a batch enqueues, and what it ends of each session's."""

@@ -17,14 +17,31 @@ from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import record as worker_record
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
-from tenure.engine import command as c
+from tenure.engine.access.command import SetQueue
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.command import TaskRef, WorkDone
 from tenure.engine.task.handler import not_found
+from tenure.engine.worker.command import (
+    CloseSession,
+    DeregisterWorker,
+    DrainWorker,
+    EvictWorker,
+    FailCall,
+    HeldAnswer,
+    JudgeLeases,
+    OpenSession,
+    RegisterWorker,
+    Registration,
+    ReleaseHeldTasks,
+    ReportHeld,
+    SessionAnswer,
+    SpareWorkers,
+)
 from tenure.errors import AlreadyExists, Rejection, WrongState
 from tenure.store.table.task import TaskKey
 
 
-def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration:
+def register_worker(ws: WorkingSet, command: RegisterWorker) -> Registration:
     """Register an incarnation; one of the same name before it is superseded."""
     settings = ws.settings
     if not ws.has_namespace(command.namespace):
@@ -60,7 +77,7 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
         beat_at_ms=ws.now_ms,
     )
     ws.add_worker(worker, lease)
-    return c.Registration(worker, lease, lease_rules.interval_ms(lease_ms))
+    return Registration(worker, lease, lease_rules.interval_ms(lease_ms))
 
 
 _DEFAULT_LEASES = {
@@ -70,7 +87,7 @@ _DEFAULT_LEASES = {
 }
 
 
-def _check_name(worker: Worker, command: c.RegisterWorker) -> None:
+def _check_name(worker: Worker, command: RegisterWorker) -> None:
     """Refuse to supersede a worker of another key: that would end it as surely as a goodbye."""
     if worker_rules.speaker_refusal(worker, command.speaker) is not None:
         message = (
@@ -80,7 +97,7 @@ def _check_name(worker: Worker, command: c.RegisterWorker) -> None:
         raise AlreadyExists(message)
 
 
-def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> c.Registration:
+def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> Registration:
     """Answer as the first time. Who knows the instance key is the worker, with whatever API key."""
     lease = ws.leases.get(worker.id)
     if lease is None:
@@ -89,7 +106,7 @@ def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> c.Registra
         decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(key_id))
         assert not isinstance(decision, Rejection)
         worker = decision.worker
-    return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
+    return Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
 
 
 def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
@@ -130,7 +147,7 @@ def _check_speaker(worker: Worker, speaker: str | None) -> None:
         raise refusal.to_error()
 
 
-def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
+def drain_worker(ws: WorkingSet, command: DrainWorker) -> Worker:
     """Let a worker finish what it holds; the answer means that no later hand-out happens."""
     worker = _administered(ws, command.namespace, command.worker_id)
     _check_speaker(worker, command.speaker)
@@ -147,14 +164,14 @@ def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
 def _record(
     ws: WorkingSet,
     action: AuditAction,
-    command: c.DrainWorker | c.EvictWorker | c.SetQueue,
+    command: DrainWorker | EvictWorker | SetQueue,
     target: str,
     detail: str = "",
 ) -> None:
     ws.record(action, command.actor, target, namespaces=(command.namespace,), detail=detail)
 
 
-def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
+def evict_worker(ws: WorkingSet, command: EvictWorker) -> Worker:
     """Take a worker offline, whatever it does; asking for it twice is fine."""
     worker = _administered(ws, command.namespace, command.worker_id)
     if worker.end_reason is EndReason.EVICTED:
@@ -167,7 +184,7 @@ def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
     return ws.workers[worker.id]
 
 
-def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
+def deregister_worker(ws: WorkingSet, command: DeregisterWorker) -> Worker:
     """Let a worker go; saying goodbye twice is fine."""
     worker = ws.workers.get(command.worker_id)
     is_ours = worker is not None and worker.namespace == command.namespace
@@ -179,7 +196,7 @@ def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
     return ws.workers[worker.id]
 
 
-def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
+def open_session(ws: WorkingSet, command: OpenSession) -> SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
     worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
     if not ws.rows.held.get(worker.id):
@@ -199,27 +216,27 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     held = [ws.tasks[key] for key in ws.rows.held.get(worker.id, [])]
     mine = [task for task in held if task.worker_id == worker.id and task.is_attempt_live]
     cancel = [task for task in mine if task.state is TaskState.CANCELLING]
-    return c.SessionAnswer(
+    return SessionAnswer(
         decision.worker,
         lease,
         stop,
-        tuple(c.TaskRef(task.id, task.attempt) for task in cancel),
-        frozenset(c.TaskRef(task.id, task.attempt) for task in mine),
+        tuple(TaskRef(task.id, task.attempt) for task in cancel),
+        frozenset(TaskRef(task.id, task.attempt) for task in mine),
     )
 
 
-def close_session(ws: WorkingSet, command: c.CloseSession) -> c.WorkDone:
+def close_session(ws: WorkingSet, command: CloseSession) -> WorkDone:
     """Suspect a worker whose current session was closed by its peer."""
     worker = ws.workers.get(command.worker_id)
     is_current = worker is not None and worker.session_no == command.session_no
     lease = ws.leases.get(command.worker_id)
     if not is_current or lease is None or _is_heard_since(ws, lease, command):
-        return c.WorkDone(0)
+        return WorkDone(0)
     ws.suspect(command.worker_id, lease_rules.SessionLost(ws.settings.suspect_grace_ms))
-    return c.WorkDone(1)
+    return WorkDone(1)
 
 
-def _is_heard_since(ws: WorkingSet, lease: Lease, command: c.CloseSession) -> bool:
+def _is_heard_since(ws: WorkingSet, lease: Lease, command: CloseSession) -> bool:
     """Tell whether a heartbeat was accepted after the loss, which had to wait for its batch."""
     if command.token is not None:
         return lease.token > command.token
@@ -228,38 +245,38 @@ def _is_heard_since(ws: WorkingSet, lease: Lease, command: c.CloseSession) -> bo
     return lease.beat_at_ms > ws.now_ms - (ws.clock.monotonic_ms() - command.lost_at_mono_ms)
 
 
-def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> c.WorkDone:
+def spare_workers(ws: WorkingSet, command: SpareWorkers) -> WorkDone:
     """End the suspicion of workers that lost their sessions together with many others."""
     spared = sorted(command.worker_ids & ws.leases.keys())
     for worker_id in spared:
         ws.resume(worker_id)
-    return c.WorkDone(len(spared))
+    return WorkDone(len(spared))
 
 
-def fail_call(ws: WorkingSet, command: c.FailCall) -> c.WorkDone:
+def fail_call(ws: WorkingSet, command: FailCall) -> WorkDone:
     """Count a failed call to a served worker."""
     worker = _calling(ws, command.namespace, command.worker_id)
     ws.failed_leases.append(worker.id)
-    return c.WorkDone(1)
+    return WorkDone(1)
 
 
-def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
+def report_held(ws: WorkingSet, command: ReportHeld) -> HeldAnswer:
     """Apply deltas or a full held set; both are idempotent."""
-    stop: tuple[c.TaskRef, ...] = bind(ws, command, command.bound)
+    stop: tuple[TaskRef, ...] = bind(ws, command, command.bound)
     for ref in command.unbound:
         lose(ws, command.namespace, command.worker_id, ref)
     if command.held is not None:
         worker = ws.workers.get(command.worker_id)
         if worker is not None and worker.namespace == command.namespace:
             stop += reconcile(ws, worker, command.held, heard_at_ms=command.previous_beat_at_ms)
-    return c.HeldAnswer(stop)
+    return HeldAnswer(stop)
 
 
 def bind(
     ws: WorkingSet,
-    command: c.ReportHeld,
-    refs: Iterable[c.TaskRef],
-) -> tuple[c.TaskRef, ...]:
+    command: ReportHeld,
+    refs: Iterable[TaskRef],
+) -> tuple[TaskRef, ...]:
     """Confirm attempts; return those that are not this worker's any more."""
     stop = []
     for ref in refs:
@@ -270,7 +287,7 @@ def bind(
     return tuple(stop)
 
 
-def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: c.TaskRef) -> None:
+def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> None:
     """Note that a worker no longer knows an attempt; one that is over changes nothing."""
     key = (namespace, ref.task_id)
     if key in ws.tasks:
@@ -280,11 +297,11 @@ def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: c.TaskRef) -> None
 def reconcile(
     ws: WorkingSet,
     worker: Worker,
-    reported: tuple[c.TaskRef, ...],
+    reported: tuple[TaskRef, ...],
     *,
     heard_at_ms: int,
     session_no: int | None = None,
-) -> tuple[c.TaskRef, ...]:
+) -> tuple[TaskRef, ...]:
     """Compare what a worker says it holds with what it holds; return what it has to stop."""
     said = set(reported)
     if heard_at_ms > ws.now_ms:
@@ -306,12 +323,12 @@ def reconcile(
 
 def _missing(
     task: Task,
-    said: set[c.TaskRef],
+    said: set[TaskRef],
     heard_at_ms: int,
     session_no: int | None,
 ) -> task_event.TaskEvent | None:
     """Return what the absence of a held attempt means; a younger confirmation may have crossed."""
-    if c.TaskRef(task.id, task.attempt) in said:
+    if TaskRef(task.id, task.attempt) in said:
         return None
     if task.state is TaskState.DISPATCHED:
         if session_no is None or task.session_no >= session_no:
@@ -322,7 +339,7 @@ def _missing(
     return task_event.TaskLost(attempt=task.attempt, worker_id=task.worker_id)
 
 
-def _is_bound(ws: WorkingSet, key: TaskKey, ref: c.TaskRef, worker_id: str) -> bool:
+def _is_bound(ws: WorkingSet, key: TaskKey, ref: TaskRef, worker_id: str) -> bool:
     task = ws.tasks.get(key)
     if task is None or task.worker_id != worker_id or not is_live(task, ref.attempt):
         return False
@@ -331,22 +348,22 @@ def _is_bound(ws: WorkingSet, key: TaskKey, ref: c.TaskRef, worker_id: str) -> b
     return True
 
 
-def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> c.WorkDone:
+def judge_leases(ws: WorkingSet, command: JudgeLeases) -> WorkDone:
     """Take the workers offline whose leases were deleted as over."""
     for worker_id, reason in ws.rows.judged.items():
         ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
     count = len(ws.rows.judged)
-    return c.WorkDone(count, has_more=count >= command.amount)
+    return WorkDone(count, has_more=count >= command.amount)
 
 
-def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
+def release_held(ws: WorkingSet, command: ReleaseHeldTasks) -> WorkDone:
     """End a bounded number of attempts of an offline worker, each exactly once.
 
     Exclusive ones stay with it until its lease would have been over; their own timers end them.
     """
     worker = ws.workers.get(command.worker_id)
     if worker is None or not worker.release_pending:
-        return c.WorkDone(0)
+        return WorkDone(0)
     lease_until_ms, lease_ms = ws.rows.ended_leases.get(worker.id, (0, 0))
     if worker.end_reason is EndReason.DEREGISTERED:
         lease_until_ms = lease_ms = 0
@@ -369,10 +386,10 @@ def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
     if not has_more:
         ws.apply_worker(worker.id, worker_rules.HeldReleased())
         ws.forgotten_leases.add(worker.id)
-    return c.WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)
+    return WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)
 
 
-def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
+def set_queue(ws: WorkingSet, command: SetQueue) -> Queue:
     """Set the brakes of a queue."""
     if not ws.has_namespace(command.namespace):
         raise not_found("Namespace", command.namespace)

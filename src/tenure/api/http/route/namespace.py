@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final
 
 from tenure.api.guard.access import check_namespace
 from tenure.api.guard.scope import scope
@@ -12,8 +12,7 @@ from tenure.api.http.body import EmptyBody, NamespaceBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import NamespaceListQuery, NoQuery
 from tenure.core.access.permission import Action
-from tenure.core.queue import Namespace
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.read import query
 from tenure.errors import InvalidArgument
 
@@ -43,7 +42,7 @@ async def create_namespace(call: OperationCall[NoQuery, NamespaceBody]) -> Answe
         message = "name must be tenant/workspace or a bare name"
         raise InvalidArgument(message, field="name")
     command = c.CreateNamespace(name=scope(name, "name"), actor=call.principal.key_id)
-    made = cast("str", await call.engine.submit(command))
+    made = await call.engine.submit(command)
     return Answer(view.NamespaceItem(name=made), HTTPStatus.CREATED)
 
 
@@ -70,7 +69,7 @@ async def _set(call: OperationCall[NoQuery, EmptyBody], *, is_disabled: bool) ->
         is_disabled=is_disabled,
         actor=call.principal.key_id,
     )
-    return Answer(view.namespace(cast("Namespace", await call.engine.submit(command))))
+    return Answer(view.namespace(await call.engine.submit(command)))
 
 
 def _name(path: dict[str, str]) -> str:

@@ -11,7 +11,7 @@ from tenure.api.http.body import EmptyBody, QueueBody
 from tenure.api.http.operation import Answer, Operation, OperationCall
 from tenure.api.http.parameter import QueueListQuery, Scoped
 from tenure.core.access.permission import Action
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.read import query
 from tenure.errors import InvalidArgument
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final
 
 from msgspec import UNSET
 
@@ -26,8 +26,8 @@ from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
 from tenure.core.task import enqueue as enqueue_rules
 from tenure.core.task.record import TaskState
-from tenure.engine import command as c
 from tenure.engine.read import query
+from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError
 
 _STATES: Final = {state.upper(): state for state in TaskState}
@@ -66,7 +66,7 @@ async def _enqueue(
     tasks = tuple(body.new_task(call.engine.clock.new_id()) for body in bodies)
     command = c.EnqueueTasks(namespace=call.namespace, tasks=tasks, is_resend=is_resend)
     call.context.allowance.enqueues.take(call.namespace, len(tasks))
-    return cast("tuple[c.Enqueued, ...]", await call.engine.submit(command))
+    return await call.engine.submit(command)
 
 
 def _created(*, is_new: bool) -> int:
@@ -182,7 +182,7 @@ _Changing = (
 
 
 async def _change(call: _Changing, command: Change) -> Answer:
-    reported = cast("c.Reported", await call.engine.submit(command))
+    reported = await call.engine.submit(command)
     shown = view.StateView(task_id=call.path["taskId"], state=reported.state.upper())
     return Answer(shown)
 
@@ -196,7 +196,7 @@ async def retry_task(call: OperationCall[Scoped, AgainBody]) -> Answer:
         new_task_id=call.engine.clock.new_id() if new_id is UNSET else new_id,
     )
     call.context.allowance.enqueues.take(call.namespace)
-    answer = cast("c.Enqueued", await call.engine.submit(command))
+    answer = await call.engine.submit(command)
     return Answer(view.enqueued(answer), _created(is_new=answer.is_new))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from msgspec import UNSET, UnsetType
 
@@ -15,10 +15,10 @@ from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.health import Health
-from tenure.core.worker.record import Worker, WorkerStatus
-from tenure.engine import command as c
+from tenure.core.worker.record import WorkerStatus
 from tenure.engine.read import query
 from tenure.engine.worker import bulk_drain
+from tenure.engine.worker import command as c
 from tenure.errors import InvalidArgument
 
 E = TypeVar("E", WorkerStatus, Health)
@@ -90,7 +90,7 @@ async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
         deadline_ms=_deadline_ms(call.body.deadline_ms),
         actor=call.principal.key_id,
     )
-    return Answer(view.changed_worker(cast("Worker", await call.engine.submit(command))))
+    return Answer(view.changed_worker(await call.engine.submit(command)))
 
 
 async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
@@ -100,7 +100,7 @@ async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
         worker_id=call.path["workerId"],
         actor=call.principal.key_id,
     )
-    return Answer(view.changed_worker(cast("Worker", await call.engine.submit(command))))
+    return Answer(view.changed_worker(await call.engine.submit(command)))
 
 
 async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import cast
+from collections.abc import AsyncIterator
 
 from tenure.api.guard.access import speaker
 from tenure.api.guard.rate_limit import Allowance
@@ -19,10 +18,11 @@ from tenure.core import check
 from tenure.core.access import task_token as task_tokens
 from tenure.core.filter import TaskFilter
 from tenure.core.task.record import NewTask, Task
-from tenure.engine import command as c
+from tenure.engine.command import Command
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.read.explanation import explain_task
+from tenure.engine.task import command as c
 from tenure.errors import (
     AttemptMismatch,
     InvalidArgument,
@@ -63,7 +63,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         tasks = tuple(self._new_task(each) for each in request.tasks)
         command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
         self._allowance.enqueues.take(namespace, len(tasks))
-        answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
+        answers = await self._engine.submit(command)
         return pb.EnqueueTasksResponse(results=[_enqueued(each) for each in answers])
 
     def _new_task(self, message: task_pb2.NewTask) -> NewTask:
@@ -87,7 +87,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             tasks = tuple(self._new_task(each) for each in request.tasks)
             command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
             self._allowance.enqueues.take(namespace, len(tasks))
-            answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
+            answers = await self._engine.submit(command)
         except Unavailable:
             raise
         except TenureError as refusal:
@@ -108,7 +108,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             tasks = (self._new_task(message),)
             command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
             self._allowance.enqueues.take(namespace)
-            answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
+            answers = await self._engine.submit(command)
         except TenureError as refusal:
             return _refused(message, refusal)
         return _enqueued(answers[0])
@@ -208,8 +208,8 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
         namespace = scope(request.namespace_id)
         return await self._change(c.TerminateTask(namespace=namespace, task_id=request.task_id))
 
-    async def _change(self, command: c.WorkCommand) -> pb.ChangeTaskResponse:
-        answer = cast("c.Reported", await self._engine.submit(command))
+    async def _change(self, command: Command[c.Reported]) -> pb.ChangeTaskResponse:
+        answer = await self._engine.submit(command)
         return pb.ChangeTaskResponse(state=task_view.STATES[answer.state])
 
     async def RetryTask(
@@ -323,7 +323,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
     ) -> list[pb.ReportResult]:
         if not command.items:
             raise InvalidArgument("items must not be empty", field="items")
-        answers = cast("Sequence[c.ItemAnswer]", await self._engine.submit(command))
+        answers = await self._engine.submit(command)
         return [task_view.report(each) for each in answers]
 
     async def CreateTaskToken(
@@ -378,7 +378,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
 
     async def _complete(self, namespace: str, finish: c.Finish) -> pb.CompleteTaskResponse:
         command = c.CompleteById(namespace=namespace, finish=finish)
-        answer = cast("c.Reported", await self._engine.submit(command))
+        answer = await self._engine.submit(command)
         return pb.CompleteTaskResponse(state=task_view.STATES[answer.state])
 
     async def HeartbeatByToken(
@@ -425,7 +425,7 @@ class TaskService(task_service_pb2_grpc.TaskServiceServicer):
             message=request.message if request.HasField("message") else None,
         )
         command = c.HeartbeatTasks(namespace=namespace, worker_id=None, items=(beat,))
-        (answer,) = cast("Sequence[c.ItemAnswer]", await self._engine.submit(command))
+        (answer,) = await self._engine.submit(command)
         if not isinstance(answer, c.Reported):
             raise answer.to_error()
         return pb.HeartbeatTaskResponse(
