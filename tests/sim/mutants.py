@@ -22,14 +22,13 @@ from tenure.core.worker import judge_readiness
 from tenure.core.worker.lease import Lease, SessionLost, StaleServer
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine.batch import load
-from tenure.engine.batch import run as batch
 from tenure.engine.batch.row_cache import RowCache
-from tenure.engine.batch.row_needs import _BY_TYPE as NEEDS
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim import plan as claim
 from tenure.engine.claim.offer import Offer
 from tenure.engine.claim.position import ClaimPositions
 from tenure.engine.claim.worker_notifier import WorkerNotifier
+from tenure.engine.command_table import SPECS
 from tenure.engine.engine import Engine
 from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.service import Report
@@ -92,6 +91,11 @@ class Mutant(msgspec.Struct, frozen=True):
     attribute: Any
     change: Callable[[Function], Function]
     faults: Faults
+
+
+def _in_spec(part: str, change: Callable[[Function], Function]) -> Callable[[Any], Any]:
+    """Change one function of a command's spec."""
+    return lambda spec: replace(spec, **{part: change(getattr(spec, part))})
 
 
 # -- Attempts -------------------------------------------------------------------------------------
@@ -574,7 +578,7 @@ def _list() -> list[Mutant]:
         m("slots_ignored", Offer, "credit", _window_ignored, CALM),
         m("other_servers_unheard", ClaimPositions, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),
-        m("resend_inserted", NEEDS, EnqueueTasks, _resend_inserted, LOSSY),
+        m("resend_inserted", SPECS, EnqueueTasks, _in_spec("needs", _resend_inserted), LOSSY),
         m("enqueue_always_young", EnqueueWindow, "has", _never_looked_up, STUCK),
         m(
             "resend_not_held_back",
@@ -591,7 +595,13 @@ def _list() -> list[Mutant]:
         m("timer_off", task_rules, "_armed", _timer_off, CALM),
         m("due_dropped", DueTasks, "run_once", _due_dropped, CALM),
         m("cancel_forgotten", codec, "task_updated", _cancel_forgotten, PAUSING),
-        m("released_too_soon", batch.HANDLERS, ReleaseHeldTasks, _released_too_soon, DYING),
+        m(
+            "released_too_soon",
+            SPECS,
+            ReleaseHeldTasks,
+            _in_spec("handler", _released_too_soon),
+            DYING,
+        ),
     ]
 
 

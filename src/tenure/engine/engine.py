@@ -26,12 +26,12 @@ from tenure.engine.batch.row_cache import RowCache
 from tenure.engine.batch.single_write import SingleWriter
 from tenure.engine.batch.split import PartDeadline
 from tenure.engine.batch.store_time import StoreTime
-from tenure.engine.check import check
 from tenure.engine.claim.dispatch import Dispatch
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
 from tenure.engine.command import Answer, AnyCommand, Command, TaskRef
+from tenure.engine.command_table import SPECS, payload_bytes, weigh
 from tenure.engine.lane import Entry, Lane, resolve
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
 from tenure.engine.replica.event_feed import EventFeed
@@ -44,26 +44,20 @@ from tenure.engine.services.key_use import write_last
 from tenure.engine.settings import Settings
 from tenure.engine.task.command import (
     ClaimTasks,
-    EnqueueTasks,
-    FinishTasks,
-    RetryTask,
     SignalCancels,
 )
-from tenure.engine.weight import payload_bytes, weigh
 from tenure.engine.worker.command import (
     CloseSession,
     Heartbeat,
     HeldAnswer,
     OpenSession,
-    RegisterWorker,
     Renewed,
     ReportHeld,
     SessionAnswer,
     SpareWorkers,
-    TouchServer,
 )
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
-from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
+from tenure.errors import Unavailable
 from tenure.store.failure import Blocked, Conflict, FenceLost, Lost, Refused
 from tenure.store.transaction import LaneName, Store, Tx
 
@@ -235,11 +229,11 @@ class Engine:
 
         Raises the typed error at once when the command is malformed or the lane is full.
         """
-        check(command)
-        kind = type(command)
-        if kind in _HEARTBEATS:
+        spec = SPECS[type(command)]
+        spec.check(command)
+        if spec.lane is LaneName.HEARTBEAT:
             return self._beats.submit(command)
-        return self._work.submit(command, is_new_work=kind in _NEW_WORK)
+        return self._work.submit(command, is_new_work=spec.is_new_work)
 
     async def heartbeat(
         self,
@@ -524,7 +518,7 @@ class Engine:
             except Refused:
                 log.warning("command.refused", command=type(command).__name__, error=str(refused))
                 if not future.done():
-                    future.set_exception(_refusal(command))
+                    future.set_exception(SPECS[type(command)].refusal())
                 return
             except Lost as lost:
                 self._lose([entry], lost)
@@ -552,7 +546,7 @@ class Engine:
         self._dispatch.learn(committed)
         # Workers first: whoever enqueued waits for them, and not they for the answer.
         self._dispatch.deliver(committed)
-        if len(entries) == 1 and type(entries[0][0]) in _AWAITED and not len(self._work):
+        if len(entries) == 1 and SPECS[type(entries[0][0])].is_awaited and not len(self._work):
             # Nobody waits for this lane: what was delivered is written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
@@ -598,18 +592,6 @@ class Engine:
     async def _slow(self, point: str) -> None:
         if self._pause is not None:
             await self._pause(point)
-
-
-_HEARTBEATS = frozenset({Heartbeat, TouchServer})
-# Somebody waits for what they deliver: the task, or its result.
-_AWAITED = frozenset({EnqueueTasks, FinishTasks})
-_NEW_WORK = frozenset({EnqueueTasks, ClaimTasks, RegisterWorker})
-
-
-def _refusal(command: AnyCommand) -> TenureError:
-    if isinstance(command, EnqueueTasks | RetryTask):
-        return AlreadyExists("A task with this id or key exists.")
-    return InvalidArgument("The database refused the request.", field="request")
 
 
 def _unavailable(lost: Lost) -> Unavailable:

@@ -21,8 +21,8 @@ from tenure.engine.access.command import (
     SetNamespace,
     SetQueue,
 )
-from tenure.engine.batch.run import HANDLERS
 from tenure.engine.command import WorkDone
+from tenure.engine.command_table import ALL_SPECS
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
@@ -67,6 +67,7 @@ from tenure.errors import (
     WrongState,
 )
 from tenure.store.failure import Conflict, Lost, Refused
+from tenure.store.transaction import LaneName
 from tests.engine.world import (
     NAMESPACE,
     QUEUE,
@@ -327,7 +328,8 @@ async def observed(world: World) -> dict[str, list[str]]:
 def test_every_command_of_the_work_lane_has_a_case() -> None:
     # A second claim gets other tasks, and a second key is another key.
     types = {name.split()[0] for name in CASES} | {"ClaimTasks", "CreateKey"}
-    assert types == {kind.__name__ for kind in HANDLERS}
+    work = {each.kind.__name__ for each in ALL_SPECS if each.lane is LaneName.WORK}
+    assert types == work
 
 
 @pytest.mark.parametrize("point", ["before COMMIT", "after COMMIT"])

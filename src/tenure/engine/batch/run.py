@@ -6,61 +6,22 @@ before the save, so that a task that is enqueued and handed out at once is writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task import enqueue_window
-from tenure.core.task.enqueue_window import EnqueueWindow
+from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
 from tenure.core.task.record import TERMINAL, Task
-from tenure.engine.access import handler as access_handler
-from tenure.engine.access.command import (
-    CreateKey,
-    CreateNamespace,
-    RevokeKey,
-    SetNamespace,
-    SetQueue,
-)
-from tenure.engine.batch import row_needs
 from tenure.engine.batch.load import Rows, load
+from tenure.engine.batch.row_needs import Needs
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.plan import ClaimPlan, ClaimResult, hand_out
 from tenure.engine.clock import Clock
 from tenure.engine.command import AnyCommand
+from tenure.engine.command_table import SPECS
 from tenure.engine.settings import Settings
-from tenure.engine.task import handler as task_handler
-from tenure.engine.task.command import (
-    CancelTask,
-    ClaimTasks,
-    CompleteById,
-    ConfirmTasks,
-    EnqueueTasks,
-    FinishTasks,
-    HeartbeatTasks,
-    PauseTask,
-    ProcessDue,
-    ResumeTask,
-    RetryTask,
-    ReturnUndelivered,
-    SignalCancels,
-    TerminateTask,
-)
-from tenure.engine.worker import handler as worker_handler
-from tenure.engine.worker.command import (
-    CloseSession,
-    DeregisterWorker,
-    DrainWorker,
-    EvictWorker,
-    FailCall,
-    JudgeLeases,
-    OpenSession,
-    RegisterWorker,
-    ReleaseHeldTasks,
-    ReportHeld,
-    SpareWorkers,
-)
 from tenure.errors import TenureError
 from tenure.store.failure import Conflict
 from tenure.store.table import access as access_table
@@ -72,43 +33,6 @@ from tenure.store.table import worker as worker_table
 from tenure.store.table.task import TaskKey
 from tenure.store.table.worker import Receiver
 from tenure.store.transaction import Tx
-
-Handler = Callable[[WorkingSet, Any], object]
-
-
-# Each handler takes the command type beside it; a table cannot say so to mypy.
-HANDLERS: Final[dict[type, Handler]] = {
-    EnqueueTasks: task_handler.enqueue_tasks,
-    ClaimTasks: lambda _ws, _command: None,
-    ConfirmTasks: task_handler.confirm_tasks,
-    HeartbeatTasks: task_handler.heartbeat_tasks,
-    FinishTasks: task_handler.finish_tasks,
-    CompleteById: task_handler.complete_by_id,
-    CancelTask: task_handler.change_task,
-    PauseTask: task_handler.change_task,
-    ResumeTask: task_handler.change_task,
-    TerminateTask: task_handler.change_task,
-    RetryTask: task_handler.retry_task,
-    SignalCancels: task_handler.signal_cancels,
-    ReturnUndelivered: task_handler.return_undelivered,
-    RegisterWorker: worker_handler.register_worker,
-    DrainWorker: worker_handler.drain_worker,
-    DeregisterWorker: worker_handler.deregister_worker,
-    EvictWorker: worker_handler.evict_worker,
-    OpenSession: worker_handler.open_session,
-    CloseSession: worker_handler.close_session,
-    SpareWorkers: worker_handler.spare_workers,
-    FailCall: worker_handler.fail_call,
-    ReportHeld: worker_handler.report_held,
-    SetQueue: worker_handler.set_queue,
-    CreateNamespace: access_handler.create_namespace,
-    SetNamespace: access_handler.set_namespace,
-    CreateKey: access_handler.create_key,
-    RevokeKey: access_handler.revoke_key,
-    ProcessDue: task_handler.process_due,
-    JudgeLeases: worker_handler.judge_leases,
-    ReleaseHeldTasks: worker_handler.release_held,
-}
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -145,7 +69,7 @@ class _Loaded(msgspec.Struct, frozen=True):
     """What a batch works on, what it asked for, and when it knew the time."""
 
     rows: Rows
-    needs: row_needs.Needs
+    needs: Needs
     at_mono_ms: int
 
 
@@ -176,19 +100,28 @@ async def _load(
     """Load what the commands need. New tasks that seem young are not looked up, if they are."""
     ahead_ms = context.store_ahead_ms
     if ahead_ms is None:
-        return await _load_all(tx, row_needs.gather(commands), context, cache, first)
+        return await _load_all(tx, _gather(commands), context, cache, first)
     guessed_now_ms = context.clock.monotonic_ms() + ahead_ms
-    needs = row_needs.gather(commands, EnqueueWindow.at(guessed_now_ms))
+    needs = _gather(commands, EnqueueWindow.at(guessed_now_ms))
     loaded = await _load_all(tx, needs, context, cache, first)
     now_ms = loaded.rows.now_ms
     if enqueue_window.is_exact(guessed_now_ms=guessed_now_ms, now_ms=now_ms) or not needs.has_young:
         return loaded
-    return await _load_all(tx, row_needs.gather(commands), context, cache, loaded.rows)
+    return await _load_all(tx, _gather(commands), context, cache, loaded.rows)
+
+
+def _gather(commands: list[AnyCommand], window: EnqueueWindow = NOBODY) -> Needs:
+    """Return what a batch needs: the union over its commands."""
+    needs = Needs(window=window)
+    for command in commands:
+        SPECS[type(command)].needs(needs, command)
+    needs.tasks |= needs.births
+    return needs
 
 
 async def _load_all(
     tx: Tx,
-    needs: row_needs.Needs,
+    needs: Needs,
     context: Context,
     cache: Mapping[TaskKey, Task],
     first: Rows | None,
@@ -256,7 +189,7 @@ def _decide(
     answers: list[object] = []
     for command in commands:
         try:
-            answers.append(HANDLERS[type(command)](ws, command))
+            answers.append(SPECS[type(command)].handler(ws, command))
         except TenureError as error:
             answers.append(error)
     return ws, answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import structlog
 
@@ -385,6 +385,8 @@ class Dispatch:
                 self._or_tell(worker_id, is_told=self.notifier.end(worker_id, reason))
             case ReleaseHeld(worker_id=worker_id):
                 self._release(worker_id)
+            case _:
+                assert_never(effect)
 
     def _or_tell(self, worker_id: str, *, is_told: bool) -> None:
         """Let the server that has the session of a worker look, if that is not this one."""

@@ -5,43 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenure.core.access.audit import AuditAction
-from tenure.core.queue import Queue
 from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.decide import is_live
-from tenure.core.task.effect import WakeQueue
 from tenure.core.task.record import Task, TaskState
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import record as worker_record
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
-from tenure.engine.access.command import SetQueue
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import TaskRef, WorkDone
 from tenure.engine.task.handler import not_found
-from tenure.engine.worker.command import (
-    CloseSession,
-    DeregisterWorker,
-    DrainWorker,
-    EvictWorker,
-    FailCall,
-    HeldAnswer,
-    JudgeLeases,
-    OpenSession,
-    RegisterWorker,
-    Registration,
-    ReleaseHeldTasks,
-    ReportHeld,
-    SessionAnswer,
-    SpareWorkers,
-)
+from tenure.engine.worker import command as c
 from tenure.errors import AlreadyExists, Rejection, WrongState
 from tenure.store.table.task import TaskKey
 
 
-def register_worker(ws: WorkingSet, command: RegisterWorker) -> Registration:
+def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration:
     """Register an incarnation; one of the same name before it is superseded."""
     settings = ws.settings
     if not ws.has_namespace(command.namespace):
@@ -77,7 +59,7 @@ def register_worker(ws: WorkingSet, command: RegisterWorker) -> Registration:
         beat_at_ms=ws.now_ms,
     )
     ws.add_worker(worker, lease)
-    return Registration(worker, lease, lease_rules.interval_ms(lease_ms))
+    return c.Registration(worker, lease, lease_rules.interval_ms(lease_ms))
 
 
 _DEFAULT_LEASES = {
@@ -87,7 +69,7 @@ _DEFAULT_LEASES = {
 }
 
 
-def _check_name(worker: Worker, command: RegisterWorker) -> None:
+def _check_name(worker: Worker, command: c.RegisterWorker) -> None:
     """Refuse to supersede a worker of another key: that would end it as surely as a goodbye."""
     if worker_rules.speaker_refusal(worker, command.speaker) is not None:
         message = (
@@ -97,7 +79,7 @@ def _check_name(worker: Worker, command: RegisterWorker) -> None:
         raise AlreadyExists(message)
 
 
-def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> Registration:
+def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> c.Registration:
     """Answer as the first time. Who knows the instance key is the worker, with whatever API key."""
     lease = ws.leases.get(worker.id)
     if lease is None:
@@ -106,7 +88,7 @@ def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> Registrati
         decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(key_id))
         assert not isinstance(decision, Rejection)
         worker = decision.worker
-    return Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
+    return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
 
 
 def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
@@ -147,7 +129,7 @@ def _check_speaker(worker: Worker, speaker: str | None) -> None:
         raise refusal.to_error()
 
 
-def drain_worker(ws: WorkingSet, command: DrainWorker) -> Worker:
+def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
     """Let a worker finish what it holds; the answer means that no later hand-out happens."""
     worker = _administered(ws, command.namespace, command.worker_id)
     _check_speaker(worker, command.speaker)
@@ -164,14 +146,14 @@ def drain_worker(ws: WorkingSet, command: DrainWorker) -> Worker:
 def _record(
     ws: WorkingSet,
     action: AuditAction,
-    command: DrainWorker | EvictWorker | SetQueue,
+    command: c.DrainWorker | c.EvictWorker,
     target: str,
     detail: str = "",
 ) -> None:
     ws.record(action, command.actor, target, namespaces=(command.namespace,), detail=detail)
 
 
-def evict_worker(ws: WorkingSet, command: EvictWorker) -> Worker:
+def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
     """Take a worker offline, whatever it does; asking for it twice is fine."""
     worker = _administered(ws, command.namespace, command.worker_id)
     if worker.end_reason is EndReason.EVICTED:
@@ -184,7 +166,7 @@ def evict_worker(ws: WorkingSet, command: EvictWorker) -> Worker:
     return ws.workers[worker.id]
 
 
-def deregister_worker(ws: WorkingSet, command: DeregisterWorker) -> Worker:
+def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
     """Let a worker go; saying goodbye twice is fine."""
     worker = ws.workers.get(command.worker_id)
     is_ours = worker is not None and worker.namespace == command.namespace
@@ -196,7 +178,7 @@ def deregister_worker(ws: WorkingSet, command: DeregisterWorker) -> Worker:
     return ws.workers[worker.id]
 
 
-def open_session(ws: WorkingSet, command: OpenSession) -> SessionAnswer:
+def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
     worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
     if not ws.rows.held.get(worker.id):
@@ -216,7 +198,7 @@ def open_session(ws: WorkingSet, command: OpenSession) -> SessionAnswer:
     held = [ws.tasks[key] for key in ws.rows.held.get(worker.id, [])]
     mine = [task for task in held if task.worker_id == worker.id and task.is_attempt_live]
     cancel = [task for task in mine if task.state is TaskState.CANCELLING]
-    return SessionAnswer(
+    return c.SessionAnswer(
         decision.worker,
         lease,
         stop,
@@ -225,7 +207,7 @@ def open_session(ws: WorkingSet, command: OpenSession) -> SessionAnswer:
     )
 
 
-def close_session(ws: WorkingSet, command: CloseSession) -> WorkDone:
+def close_session(ws: WorkingSet, command: c.CloseSession) -> WorkDone:
     """Suspect a worker whose current session was closed by its peer."""
     worker = ws.workers.get(command.worker_id)
     is_current = worker is not None and worker.session_no == command.session_no
@@ -236,7 +218,7 @@ def close_session(ws: WorkingSet, command: CloseSession) -> WorkDone:
     return WorkDone(1)
 
 
-def _is_heard_since(ws: WorkingSet, lease: Lease, command: CloseSession) -> bool:
+def _is_heard_since(ws: WorkingSet, lease: Lease, command: c.CloseSession) -> bool:
     """Tell whether a heartbeat was accepted after the loss, which had to wait for its batch."""
     if command.token is not None:
         return lease.token > command.token
@@ -245,7 +227,7 @@ def _is_heard_since(ws: WorkingSet, lease: Lease, command: CloseSession) -> bool
     return lease.beat_at_ms > ws.now_ms - (ws.clock.monotonic_ms() - command.lost_at_mono_ms)
 
 
-def spare_workers(ws: WorkingSet, command: SpareWorkers) -> WorkDone:
+def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> WorkDone:
     """End the suspicion of workers that lost their sessions together with many others."""
     spared = sorted(command.worker_ids & ws.leases.keys())
     for worker_id in spared:
@@ -253,14 +235,14 @@ def spare_workers(ws: WorkingSet, command: SpareWorkers) -> WorkDone:
     return WorkDone(len(spared))
 
 
-def fail_call(ws: WorkingSet, command: FailCall) -> WorkDone:
+def fail_call(ws: WorkingSet, command: c.FailCall) -> WorkDone:
     """Count a failed call to a served worker."""
     worker = _calling(ws, command.namespace, command.worker_id)
     ws.failed_leases.append(worker.id)
     return WorkDone(1)
 
 
-def report_held(ws: WorkingSet, command: ReportHeld) -> HeldAnswer:
+def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
     """Apply deltas or a full held set; both are idempotent."""
     stop: tuple[TaskRef, ...] = bind(ws, command, command.bound)
     for ref in command.unbound:
@@ -269,12 +251,12 @@ def report_held(ws: WorkingSet, command: ReportHeld) -> HeldAnswer:
         worker = ws.workers.get(command.worker_id)
         if worker is not None and worker.namespace == command.namespace:
             stop += reconcile(ws, worker, command.held, heard_at_ms=command.previous_beat_at_ms)
-    return HeldAnswer(stop)
+    return c.HeldAnswer(stop)
 
 
 def bind(
     ws: WorkingSet,
-    command: ReportHeld,
+    command: c.ReportHeld,
     refs: Iterable[TaskRef],
 ) -> tuple[TaskRef, ...]:
     """Confirm attempts; return those that are not this worker's any more."""
@@ -348,7 +330,7 @@ def _is_bound(ws: WorkingSet, key: TaskKey, ref: TaskRef, worker_id: str) -> boo
     return True
 
 
-def judge_leases(ws: WorkingSet, command: JudgeLeases) -> WorkDone:
+def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> WorkDone:
     """Take the workers offline whose leases were deleted as over."""
     for worker_id, reason in ws.rows.judged.items():
         ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
@@ -356,7 +338,7 @@ def judge_leases(ws: WorkingSet, command: JudgeLeases) -> WorkDone:
     return WorkDone(count, has_more=count >= command.amount)
 
 
-def release_held(ws: WorkingSet, command: ReleaseHeldTasks) -> WorkDone:
+def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> WorkDone:
     """End a bounded number of attempts of an offline worker, each exactly once.
 
     Exclusive ones stay with it until its lease would have been over; their own timers end them.
@@ -387,29 +369,3 @@ def release_held(ws: WorkingSet, command: ReleaseHeldTasks) -> WorkDone:
         ws.apply_worker(worker.id, worker_rules.HeldReleased())
         ws.forgotten_leases.add(worker.id)
     return WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)
-
-
-def set_queue(ws: WorkingSet, command: SetQueue) -> Queue:
-    """Set the brakes of a queue."""
-    if not ws.has_namespace(command.namespace):
-        raise not_found("Namespace", command.namespace)
-    key = (command.namespace, command.name)
-    old = ws.queues.get(key, Queue(command.namespace, command.name))
-    queue = Queue(
-        command.namespace,
-        command.name,
-        old.is_paused if command.is_paused is None else command.is_paused,
-        old.concurrency_max if command.concurrency_max is None else command.concurrency_max,
-        old.version,
-    )
-    ws.queues[key] = ws.changed_queues[key] = queue
-    if queue != old:
-        _record(ws, AuditAction.QUEUE_SET, command, command.name, _brakes(queue))
-    # A brake that was released lets out what waits behind it.
-    ws.effects.append(WakeQueue(command.namespace, command.name))
-    return queue
-
-
-def _brakes(queue: Queue) -> str:
-    state = "paused" if queue.is_paused else "open"
-    return f"{state}, at most {queue.concurrency_max}" if queue.concurrency_max else state
