@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 from collections import Counter
 from typing import Any, get_args, get_type_hints
+from unittest import mock
 
 import pytest
 
@@ -16,13 +17,18 @@ from tenure.core.task import rule as task_rule
 from tenure.core.task.event import TaskEvent
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
-from tenure.engine.batch.working_set import AnyEffect
+from tenure.engine.access.command import SetQueue
+from tenure.engine.batch.row_needs import Needs
+from tenure.engine.batch.working_set import AnyEffect, WorkingSet
 from tenure.engine.claim.dispatch import Dispatch
 from tenure.engine.command import Command
 from tenure.engine.command_spec import CommandSpec
 from tenure.engine.command_table import ALL_SPECS, SPECS
+from tenure.engine.engine import Engine
 from tenure.engine.task.command import ClaimTasks
+from tenure.errors import InvalidArgument
 from tenure.store.transaction import LaneName
+from tests.engine.world import NAMESPACE
 
 
 def _all_commands() -> set[type]:
@@ -83,6 +89,37 @@ def test_what_is_new_work_and_what_is_awaited() -> None:
     assert names("is_awaited") == {"EnqueueTasks", "FinishTasks"}
     reports = {"ConfirmTasks", "HeartbeatTasks", "FinishTasks"}
     assert names("can_be_single") == {"EnqueueTasks"} | reports
+
+
+class NameQueue(Command[str], frozen=True, kw_only=True):
+    """A command that no room knows."""
+
+    namespace: str
+    name: str
+
+
+async def test_a_new_command_needs_a_spec_and_nothing_else(engine: Engine) -> None:
+    """It is checked, loaded, decided and answered; no table besides the specs knows it."""
+
+    def check(command: NameQueue) -> None:
+        if not command.name:
+            message = "name must not be empty"
+            raise InvalidArgument(message, field="name")
+
+    def needs(needs: Needs, command: NameQueue) -> None:
+        needs.queues.add((command.namespace, command.name))
+
+    def handle(ws: WorkingSet, command: NameQueue) -> str:
+        queue = ws.queues[command.namespace, command.name]
+        return f"{queue.name} takes {queue.concurrency_max}"
+
+    spec = CommandSpec(NameQueue, check, needs, handle, weigh=lambda _: 2)
+    await engine.submit(SetQueue(namespace=NAMESPACE, name="mail", concurrency_max=3))
+    with mock.patch.dict(SPECS, {NameQueue: spec}):
+        answer = await engine.submit(NameQueue(namespace=NAMESPACE, name="mail"))
+        assert answer == "mail takes 3"
+        with pytest.raises(InvalidArgument):
+            engine.submit(NameQueue(namespace=NAMESPACE, name=""))
 
 
 def test_every_event_has_a_rule_and_somebody_who_decides_it() -> None:
