@@ -24,9 +24,10 @@ from benchmarks.floor_sqlite import commit_medians_us as sqlite_commit_medians_u
 from benchmarks.flow import Flow, claim, combined_flow, single_flow
 from benchmarks.load import NAMESPACE, finish, new_task, open_engine, register
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
+from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
+from tenure.engine.task import command as c
 
 STEPS = ("insert", "claim", "complete")
 # Many short turns: on a shared machine the speed of processors and disks changes within seconds,
@@ -161,7 +162,7 @@ async def _commit_us(engine: Engine, worker_id: str, count: int) -> dict[str, fl
     """Return the median time of each command, in microseconds, nothing beside it."""
     times: dict[str, list[float]] = {step: [] for step in STEPS}
 
-    async def timed(step: str, command: c.Command) -> object:
+    async def timed(step: str, command: AnyCommand) -> object:
         began = time.perf_counter()
         answer = await engine.submit(command)
         times[step].append((time.perf_counter() - began) * 1e6)

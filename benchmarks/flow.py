@@ -22,8 +22,8 @@ from benchmarks.load import (
     register,
 )
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
+from tenure.engine.task import command as c
 
 CALLERS = 512
 SESSIONS = 4

@@ -20,8 +20,9 @@ from benchmarks.flow import Flow, Stopwatch
 from benchmarks.load import INPUT, NAMESPACE, QUEUE, SPEC, TYPE, open_engine, register
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import ConfirmTasks
+from tenure.engine.worker.command import Heartbeat, Registration, Renewed
 from tenure.store.table import codec
 
 STREAMS = 4
@@ -44,7 +45,7 @@ class Cost:
 class Beaters:
     """Workers that beat with the token of the last answer."""
 
-    def __init__(self, engine: Engine, registered: Sequence[c.Registration]) -> None:
+    def __init__(self, engine: Engine, registered: Sequence[Registration]) -> None:
         """Begin with the tokens of the registrations."""
         self._engine = engine
         self.tokens = {each.worker.id: each.lease.token for each in registered}
@@ -60,7 +61,7 @@ class Beaters:
         tokens, engine = self.tokens, self._engine
         futures = [
             engine.submit(
-                c.Heartbeat(
+                Heartbeat(
                     namespace=NAMESPACE,
                     worker_id=worker_id,
                     beat=Beat(
@@ -74,7 +75,7 @@ class Beaters:
             for worker_id in worker_ids
         ]
         for worker_id, future in zip(worker_ids, futures, strict=True):
-            renewed: c.Renewed = await future
+            renewed: Renewed = await future
             tokens[worker_id] = renewed.lease.token
 
 
@@ -139,7 +140,7 @@ async def _measure_held(context: Context) -> dict[str, float]:
     beaters = Beaters(engine, registered)
     # The registrations are handed over to the statistics with the next command, a second later.
     await asyncio.sleep(STATISTICS_SECONDS)
-    await engine.submit(c.ConfirmTasks(namespace=NAMESPACE, worker_id=None, items=()))
+    await engine.submit(ConfirmTasks(namespace=NAMESPACE, worker_id=None, items=()))
     async with database.connect() as connection:
         # What autovacuum writes would be counted too.
         for table in ("tasks", "leases", "workers"):

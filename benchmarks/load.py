@@ -13,11 +13,22 @@ from typing import Protocol
 from tenure.core.limits import BULK_ENQUEUE_MAX, STREAM_BYTES_MAX
 from tenure.core.task.record import NewTask, Spec, Task
 from tenure.core.worker.record import EndReason, NewWorker, WorkerMode
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace
 from tenure.engine.clock import SystemClock
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.service import Job
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import (
+    ConfirmTasks,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    ItemAnswer,
+    Reported,
+)
+from tenure.engine.worker.command import OpenSession, RegisterWorker, Registration, SessionAnswer
 from tenure.store.transaction import Store
 
 NAMESPACE = "bench/default"
@@ -44,14 +55,14 @@ async def open_engine(
     """Start an engine with the benchmark's namespace."""
     engine = Engine(store, clock=CLOCK, settings=settings, services=services)
     await engine.start()
-    await engine.submit(c.CreateNamespace(name=NAMESPACE))
+    await engine.submit(CreateNamespace(name=NAMESPACE))
     return engine
 
 
-async def register(engine: Engine, count: int, mode: WorkerMode) -> list[c.Registration]:
+async def register(engine: Engine, count: int, mode: WorkerMode) -> list[Registration]:
     """Register workers with a lease that outlasts the benchmark."""
     requests = [
-        c.RegisterWorker(
+        RegisterWorker(
             namespace=NAMESPACE,
             new=NewWorker(
                 instance_key=CLOCK.new_id(),
@@ -64,19 +75,19 @@ async def register(engine: Engine, count: int, mode: WorkerMode) -> list[c.Regis
         )
         for _ in range(count)
     ]
-    registered: list[c.Registration] = []
+    registered: list[Registration] = []
     for at in range(0, count, FRAME_SIZE):
         frame = requests[at : at + FRAME_SIZE]
         registered += await asyncio.gather(*(engine.submit(each) for each in frame))
     return registered
 
 
-def finish(task: Task) -> c.Finish:
+def finish(task: Task) -> Finish:
     """Return the successful end of an attempt."""
-    return c.Finish(
+    return Finish(
         task_id=task.id,
         attempt=task.attempt,
-        kind=c.FinishKind.SUCCEEDED,
+        kind=FinishKind.SUCCEEDED,
         output=OUTPUT,
     )
 
@@ -84,7 +95,7 @@ def finish(task: Task) -> c.Finish:
 class Client(Protocol):
     """Who wants to know that tasks are done."""
 
-    def done(self, items: Sequence[c.Finish]) -> None:
+    def done(self, items: Sequence[Finish]) -> None:
         """Hear of acknowledged completions."""
         ...
 
@@ -111,7 +122,7 @@ class EnqueueFrames:
         await asyncio.sleep(0)
         while self._waiting:
             frame, self._waiting = self._waiting[:FRAME_SIZE], self._waiting[FRAME_SIZE:]
-            await self._engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=tuple(frame)))
+            await self._engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=tuple(frame)))
         self._is_sending = False
 
 
@@ -130,7 +141,7 @@ class CombiningClient:
         self._frames.add(new)
         return future
 
-    def done(self, items: Sequence[c.Finish]) -> None:
+    def done(self, items: Sequence[Finish]) -> None:
         """Let the callers of completed tasks go on."""
         for item in items:
             self._results.pop(item.task_id).set_result(None)
@@ -145,7 +156,7 @@ class RefillingClient:
         self.done_count = 0
         self.has_begun = asyncio.Event()
 
-    def done(self, items: Sequence[c.Finish]) -> None:
+    def done(self, items: Sequence[Finish]) -> None:
         """Count, and put as many tasks at the end of the queue."""
         self.done_count += len(items)
         self.has_begun.set()
@@ -166,15 +177,15 @@ class NoOpWorker:
         self._client = client
         self._worker_id = worker_id
         self._session_no = 0
-        self._held: list[c.Finish] = []
+        self._held: list[Finish] = []
         self._wake = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
     async def open(self, window: int) -> None:
         """Open the session."""
-        answer: c.SessionAnswer = await self._engine.submit(
-            c.OpenSession(
+        answer: SessionAnswer = await self._engine.submit(
+            OpenSession(
                 namespace=NAMESPACE,
                 worker_id=self._worker_id,
                 held=(),
@@ -189,7 +200,7 @@ class NoOpWorker:
         self._engine.set_window(self._worker_id, 0)
         # Whatever an earlier batch has dealt was given when a later command is answered.
         await self._engine.submit(
-            c.ConfirmTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=()),
+            ConfirmTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=()),
         )
         await self._is_idle.wait()
         self.is_open = False
@@ -202,10 +213,10 @@ class NoOpWorker:
             self._wake.clear()
             while self._held:
                 frame, self._held = tuple(self._held[:FRAME_SIZE]), self._held[FRAME_SIZE:]
-                answers: Sequence[c.ItemAnswer] = await self._engine.submit(
-                    c.FinishTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=frame),
+                answers: Sequence[ItemAnswer] = await self._engine.submit(
+                    FinishTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=frame),
                 )
-                refused = [each for each in answers if not isinstance(each, c.Reported)]
+                refused = [each for each in answers if not isinstance(each, Reported)]
                 assert not refused, f"completions were refused: {refused[0]}"
                 self._client.done(frame)
             self._is_idle.set()
@@ -216,10 +227,10 @@ class NoOpWorker:
         self._is_idle.clear()
         self._wake.set()
 
-    def cancel(self, refs: Sequence[c.TaskRef]) -> None:
+    def cancel(self, refs: Sequence[TaskRef]) -> None:
         """Nothing is cancelled here."""
 
-    def stop(self, refs: Sequence[c.TaskRef]) -> None:
+    def stop(self, refs: Sequence[TaskRef]) -> None:
         """Nothing is stopped here."""
 
     def drain(self) -> None:

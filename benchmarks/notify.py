@@ -18,8 +18,8 @@ from benchmarks.database import FIXTURE, Connection, PostgresDatabase
 from benchmarks.flow import open_callers
 from benchmarks.load import CLOCK, INPUT, NAMESPACE, SPEC, TYPE, open_engine
 from tenure.core.task.record import NewTask
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
+from tenure.engine.task import command as c
 from tenure.store.postgres.channel import CHANNEL
 
 COMMITTERS = 8

@@ -28,9 +28,9 @@ from benchmarks.load import CLOCK, INPUT, SPEC, open_engine
 from benchmarks.server import QUEUE, TYPE, Client
 from benchmarks.statement import read_statements
 from tenure.core.worker.record import NewWorker, WorkerMode
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read.sample import take_sample
+from tenure.engine.worker import command as c
 from tenure.store.table import codec
 
 NAMESPACE = "default/default"

@@ -23,9 +23,12 @@ from tenure.core.task.record import NewTask, Spec
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker
-from tenure.engine import command as c
+from tenure.engine.access.command import CreatedKey, CreateKey, CreateNamespace, RevokeKey
 from tenure.engine.clock import SystemClock
+from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import ClaimTasks, EnqueueTasks, Finish, FinishKind, FinishTasks
+from tenure.engine.worker.command import Heartbeat, RegisterWorker, Registration
 from tenure.errors import TenureError
 from tenure.store.failure import StoreError
 from tenure.store.postgres import PostgresStore
@@ -52,7 +55,7 @@ class Faults:
             raise self.planned.pop(point)
 
 
-async def attempt(engine: Engine, command: c.Command) -> object:
+async def attempt(engine: Engine, command: AnyCommand) -> object:
     """Submit a command, and log how it was refused as an edge would."""
     try:
         return await engine.submit(command)
@@ -61,15 +64,15 @@ async def attempt(engine: Engine, command: c.Command) -> object:
         return None
 
 
-def enqueue(engine: Engine, **changes: object) -> c.EnqueueTasks:
+def enqueue(engine: Engine, **changes: object) -> EnqueueTasks:
     fields: dict[str, object] = {"id": engine.clock.new_id(), "input": CANARY.encode(), **changes}
     task = NewTask(type="mail", queue="default", spec=SPEC, **fields)  # type: ignore[arg-type]  # also bad ones
-    return c.EnqueueTasks(namespace=NAMESPACE, tasks=(task,))
+    return EnqueueTasks(namespace=NAMESPACE, tasks=(task,))
 
 
 async def use(engine: Engine, faults: Faults) -> None:
     """Let requests with the secret succeed, be refused, and fail in the store."""
-    await attempt(engine, c.CreateNamespace(name=NAMESPACE))
+    await attempt(engine, CreateNamespace(name=NAMESPACE))
     await use_keys(engine, faults)
     first = enqueue(engine, labels={"mark": CANARY}, idempotency_key="order-7")
     await attempt(engine, first)
@@ -82,16 +85,16 @@ async def use(engine: Engine, faults: Faults) -> None:
         faults.planned["insert_tasks"] = error
         await attempt(engine, enqueue(engine))
     new = NewWorker(engine.clock.new_id(), "default", ("mail",), labels={"mark": CANARY})
-    answer = await attempt(engine, c.RegisterWorker(namespace=NAMESPACE, new=new))
-    assert isinstance(answer, c.Registration)
+    answer = await attempt(engine, RegisterWorker(namespace=NAMESPACE, new=new))
+    assert isinstance(answer, Registration)
     worker_id = answer.worker.id
     beat = Beat(token=TOKEN, server_id=engine.server_id)
-    heartbeat = c.Heartbeat(namespace=NAMESPACE, worker_id=worker_id, beat=beat)
+    heartbeat = Heartbeat(namespace=NAMESPACE, worker_id=worker_id, beat=beat)
     await attempt(engine, heartbeat)
     log.info("heartbeat.refused", token=TOKEN, worker_id=worker_id)
     faults.planned["beat_leases"] = RuntimeError(CANARY)
     await attempt(engine, heartbeat)
-    claim = c.ClaimTasks(
+    claim = ClaimTasks(
         namespace=NAMESPACE,
         worker_id=worker_id,
         queue="default",
@@ -101,32 +104,32 @@ async def use(engine: Engine, faults: Faults) -> None:
     tasks = await attempt(engine, claim)
     assert isinstance(tasks, tuple)
     problem = ErrorInfo(ErrorCategory.USER_CODE, CANARY, details=CANARY.encode())
-    done = c.Finish(
+    done = Finish(
         task_id=tasks[0].id,
         attempt=7,
-        kind=c.FinishKind.FAILED,
+        kind=FinishKind.FAILED,
         error=problem,
         output=CANARY.encode(),
     )
-    finish = c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(done,))
+    finish = FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(done,))
     log.info("report.answered", answer=await attempt(engine, finish), command=finish)
     log.info("task.handed_out", task=tasks[0], tasks=list(tasks), task_id=tasks[0].id)
 
 
 async def use_keys(engine: Engine, faults: Faults) -> None:
     """Make keys and fail to; a secret is in what is answered and nowhere else."""
-    command = c.CreateKey(name="ci", role=Role.ADMIN)
+    command = CreateKey(name="ci", role=Role.ADMIN)
     faults.planned["insert_api_keys"] = ValueError(KEY)
     await attempt(engine, command)
     made = await attempt(engine, command)
-    assert isinstance(made, c.CreatedKey)
+    assert isinstance(made, CreatedKey)
     secrets.append(made.text.secret)
     log.info("key.created", key=made.key, answer=made, given=made.text, text=repr(made))
     try:
         api_key.check_id(made.text.reveal())
     except TenureError as error:
         log.warning("key.refused", error=error)
-    await attempt(engine, c.RevokeKey(key_id=made.key.id))
+    await attempt(engine, RevokeKey(key_id=made.key.id))
 
 
 async def use_store(store: Store, faults: Faults) -> None:

@@ -23,9 +23,10 @@ from tenure.api.metrics.sampler import Sampler
 from tenure.core.limits import METRIC_METHODS_MAX
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read.sample import Sample
+from tenure.engine.task.command import CancelTask, FinishKind
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost
 from tests.engine.conftest import dialect, world
@@ -94,9 +95,9 @@ async def test_what_the_engine_did_is_counted(
     task, other, _ = await world.claim(engine, worker)
     await world.advance(3_000)
     await world.finish(engine, worker, task)
-    await world.finish(engine, worker, other, c.FinishKind.RELEASED)
+    await world.finish(engine, worker, other, FinishKind.RELEASED)
     with pytest.raises(NotFound):
-        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=world.clock.new_id()))
+        await engine.submit(CancelTask(namespace=NAMESPACE, task_id=world.clock.new_id()))
     world.faults.raise_at("before COMMIT", Lost("cut"))
     with pytest.raises(Unavailable):
         await world.add(engine)
@@ -158,8 +159,8 @@ async def test_a_sample_shows_queues_workers_and_who_waits(
     await world.advance(2_500)
     await world.add(engine, 2, type="sms", queue="slow")
     await world.settle(engine)
-    await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=drained))
-    await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=gone))
+    await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=drained))
+    await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=gone))
     poll = world.poll(engine, worker, types=frozenset({"mail"}), max_tasks=1)
     await world.settle(engine)
     engine.deaf = frozenset({worker})
@@ -194,7 +195,7 @@ async def test_an_emptied_queue_is_shown_with_zeros(
     (task_id,) = await world.add(engine)
     sampler = Sampler(engine, metrics)
     await sampler.run_once()
-    await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task_id))
+    await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
     await sampler.run_once()
     found = await values(metrics)
     queue = f"namespace={NAMESPACE},queue=default"

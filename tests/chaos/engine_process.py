@@ -19,10 +19,20 @@ import structlog
 from tenure.core.task.record import NewTask, Spec, Task
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker, WorkerMode
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace
 from tenure.engine.clock import SystemClock
+from tenure.engine.command import AnyCommand, TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import (
+    ClaimTasks,
+    ConfirmTasks,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+)
+from tenure.engine.worker.command import Heartbeat, RegisterWorker, Registration
 from tenure.errors import (
     AlreadyExists,
     RateLimited,
@@ -66,7 +76,7 @@ class Load:
         self._outstanding = 0
         self.is_stopping = False
 
-    async def ask(self, command: c.Command) -> Any:
+    async def ask(self, command: AnyCommand) -> Any:
         """Ask until somebody answers; ``None`` once this process stops."""
         while True:
             try:
@@ -75,8 +85,8 @@ class Load:
                 if self.is_stopping:
                     return None
                 await asyncio.sleep(PAUSE_S)
-                if isinstance(command, c.EnqueueTasks) and not command.is_resend:
-                    command = c.EnqueueTasks(
+                if isinstance(command, EnqueueTasks) and not command.is_resend:
+                    command = EnqueueTasks(
                         namespace=command.namespace,
                         tasks=command.tasks,
                         is_resend=True,
@@ -93,7 +103,7 @@ class Load:
                 NewTask(id=self._clock.new_id(), type=TYPE, queue=QUEUE, spec=SPEC)
                 for _ in range(count)
             )
-            answer = await self.ask(c.EnqueueTasks(namespace=NAMESPACE, tasks=new))
+            answer = await self.ask(EnqueueTasks(namespace=NAMESPACE, tasks=new))
             for each in answer or ():
                 self._journal.enqueued(each.task_id)
                 self._outstanding += 1
@@ -116,15 +126,15 @@ class Load:
             mode=WorkerMode.POLL,
             lease_ms=LEASE_MS,
         )
-        answer = await self.ask(c.RegisterWorker(namespace=NAMESPACE, new=new))
+        answer = await self.ask(RegisterWorker(namespace=NAMESPACE, new=new))
         if answer is None:
             return ""
-        worker_id = cast("c.Registration", answer).worker.id
+        worker_id = cast("Registration", answer).worker.id
         self._tokens[worker_id] = 1
         return worker_id
 
     async def _work(self, worker_id: str) -> None:
-        command = c.ClaimTasks(
+        command = ClaimTasks(
             namespace=NAMESPACE,
             worker_id=worker_id,
             queue=QUEUE,
@@ -137,28 +147,28 @@ class Load:
             if chance < 0.01:
                 continue  # Forgotten: its delivery check brings it back.
             if chance < 0.2:
-                refs = (c.TaskRef(task.id, task.attempt),)
+                refs = (TaskRef(task.id, task.attempt),)
                 await self.ask(
-                    c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs),
+                    ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs),
                 )
             if chance > 0.97:
-                await self._finish(worker_id, task, c.FinishKind.RELEASED)
+                await self._finish(worker_id, task, FinishKind.RELEASED)
                 continue
-            await self._finish(worker_id, task, c.FinishKind.SUCCEEDED)
+            await self._finish(worker_id, task, FinishKind.SUCCEEDED)
             if chance > 0.9:
                 # A second, different completion of the same attempt must never be taken.
-                await self._finish(worker_id, task, c.FinishKind.SUCCEEDED)
+                await self._finish(worker_id, task, FinishKind.SUCCEEDED)
 
-    async def _finish(self, worker_id: str, task: Task, kind: c.FinishKind) -> None:
-        is_success = kind is c.FinishKind.SUCCEEDED
+    async def _finish(self, worker_id: str, task: Task, kind: FinishKind) -> None:
+        is_success = kind is FinishKind.SUCCEEDED
         output = f"{worker_id[-12:]}-{self._random.getrandbits(40):x}" if is_success else ""
-        item = c.Finish(
+        item = Finish(
             task_id=task.id,
             attempt=task.attempt,
             kind=kind,
             output=output.encode() if is_success else None,
         )
-        command = c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(item,))
+        command = FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(item,))
         answers = await self.ask(command)
         if answers and not isinstance(answers[0], Rejection) and is_success:
             self._journal.done(Done(task.id, task.attempt, output))
@@ -174,8 +184,8 @@ class Load:
     async def _beat(self, worker_id: str) -> None:
         beat = Beat(token=self._tokens[worker_id], server_id=self._engine.server_id)
         try:
-            command = c.Heartbeat(namespace=NAMESPACE, worker_id=worker_id, beat=beat)
-            renewed = cast("c.Renewed", await self._engine.submit(command))
+            command = Heartbeat(namespace=NAMESPACE, worker_id=worker_id, beat=beat)
+            renewed = await self._engine.submit(command)
             self._tokens[worker_id] = renewed.lease.token
         except TokenMismatch as mismatch:
             self._tokens[worker_id] = int(mismatch.fields["current_token"])
@@ -193,7 +203,7 @@ async def serve(options: argparse.Namespace) -> None:
     async with engine:
         load = Load(engine, journal, options.seed)
         with contextlib.suppress(AlreadyExists):
-            await load.ask(c.CreateNamespace(name=NAMESPACE))
+            await load.ask(CreateNamespace(name=NAMESPACE))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, lambda: setattr(load, "is_stopping", True))
         print("ready", flush=True)  # noqa: T201 (the parent waits for it)

@@ -15,9 +15,36 @@ from tenure.core.task.record import NewTask, Spec
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker
-from tenure.engine import command as c
-from tenure.engine.command import FinishKind
+from tenure.engine.access.command import CreateNamespace, SetQueue
+from tenure.engine.command import TaskRef, WorkDone
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import (
+    CancelTask,
+    ClaimTasks,
+    CompleteById,
+    ConfirmTasks,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    HeartbeatTasks,
+    PauseTask,
+    ResumeTask,
+    RetryTask,
+    SignalCancels,
+    TaskBeat,
+    TerminateTask,
+)
+from tenure.engine.worker.command import (
+    DeregisterWorker,
+    DrainWorker,
+    EvictWorker,
+    FailCall,
+    Heartbeat,
+    OpenSession,
+    RegisterWorker,
+    ReportHeld,
+)
 from tenure.errors import ERRORS, Rejection, TenureError
 from tests.engine.world import (
     FAULT,
@@ -42,7 +69,7 @@ Names: Any = dict[str, Any]
 
 def enqueue(**changes: Any) -> Any:
     namespace = changes.pop("namespace", NAMESPACE)
-    return c.EnqueueTasks(namespace=namespace, tasks=(replace(NEW, **changes),))
+    return EnqueueTasks(namespace=namespace, tasks=(replace(NEW, **changes),))
 
 
 def of_spec(**changes: Any) -> Any:
@@ -54,12 +81,12 @@ def of_retry(**changes: Any) -> Any:
 
 
 def register(**changes: Any) -> Any:
-    return c.RegisterWorker(namespace=NAMESPACE, new=replace(WORKER, **changes))
+    return RegisterWorker(namespace=NAMESPACE, new=replace(WORKER, **changes))
 
 
 def report(**changes: Any) -> Any:
     fields = {"task_id": ID, "attempt": 1, "kind": FinishKind.SUCCEEDED, **changes}
-    return c.FinishTasks(namespace=NAMESPACE, worker_id=ID, items=(c.Finish(**fields),))
+    return FinishTasks(namespace=NAMESPACE, worker_id=ID, items=(Finish(**fields),))
 
 
 def of_error(**changes: Any) -> Any:
@@ -71,28 +98,28 @@ def of_failure(**changes: Any) -> Any:
 
 
 def progress(**changes: Any) -> Any:
-    item = c.TaskBeat(**{"task_id": ID, "attempt": 1, **changes})
-    return c.HeartbeatTasks(namespace=NAMESPACE, worker_id=ID, items=(item,))
+    item = TaskBeat(**{"task_id": ID, "attempt": 1, **changes})
+    return HeartbeatTasks(namespace=NAMESPACE, worker_id=ID, items=(item,))
 
 
 def beat(**changes: Any) -> Any:
     fields = {"token": 1, "server_id": ID, **changes}
-    return c.Heartbeat(namespace=NAMESPACE, worker_id=ID, beat=Beat(**fields))
+    return Heartbeat(namespace=NAMESPACE, worker_id=ID, beat=Beat(**fields))
 
 
 def poll(**changes: Any) -> Any:
     fields = {"worker_id": ID, "queue": QUEUE, "types": frozenset({"mail"}), **changes}
-    return c.ClaimTasks(namespace=NAMESPACE, **fields)
+    return ClaimTasks(namespace=NAMESPACE, **fields)
 
 
 def session(**changes: Any) -> Any:
     fields = {"worker_id": ID, "held": (), "window": 1, "sink": None, **changes}
-    return c.OpenSession(namespace=NAMESPACE, **fields)
+    return OpenSession(namespace=NAMESPACE, **fields)
 
 
 def confirm(*refs: Any, **changes: Any) -> Any:
     fields = {"namespace": NAMESPACE, "worker_id": ID, "items": refs, **changes}
-    return c.ConfirmTasks(**fields)
+    return ConfirmTasks(**fields)
 
 
 def on_task(kind: Any, **changes: Any) -> Any:
@@ -104,11 +131,11 @@ def on_worker(kind: Any, **changes: Any) -> Any:
 
 
 def set_queue(**changes: Any) -> Any:
-    return c.SetQueue(**{"namespace": NAMESPACE, "name": QUEUE, **changes})
+    return SetQueue(**{"namespace": NAMESPACE, "name": QUEUE, **changes})
 
 
 MANY_LABELS: Final = {f"k{number}": "v" for number in range(limits.LABELS_MAX + 1)}
-MANY_REFS: Final = (c.TaskRef(ID, 1),) * (limits.HELD_SET_MAX + 1)
+MANY_REFS: Final = (TaskRef(ID, 1),) * (limits.HELD_SET_MAX + 1)
 
 REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     # name: (command, the field that the error names)
@@ -175,9 +202,9 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
         lambda: of_retry(non_retryable_error_types=(NUL,)),
         "retry.nonRetryableErrorTypes",
     ),
-    "no tasks": (lambda: c.EnqueueTasks(namespace=NAMESPACE, tasks=()), "tasks"),
+    "no tasks": (lambda: EnqueueTasks(namespace=NAMESPACE, tasks=()), "tasks"),
     "one id twice": (
-        lambda: c.EnqueueTasks(namespace=NAMESPACE, tasks=(NEW, replace(NEW, input=b"x"))),
+        lambda: EnqueueTasks(namespace=NAMESPACE, tasks=(NEW, replace(NEW, input=b"x"))),
         "taskId",
     ),
     "namespace not canonical": (lambda: enqueue(namespace="acme"), "namespace"),
@@ -185,12 +212,12 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "namespace a lone surrogate": (lambda: enqueue(namespace=LONE), "namespace"),
     "namespace with two slashes": (lambda: enqueue(namespace="a/b/c"), "namespace"),
     "namespace empty": (lambda: enqueue(namespace=""), "namespace"),
-    "new namespace with a space": (lambda: c.CreateNamespace(name="a b/c"), "namespace"),
-    "confirmed attempt 0": (lambda: confirm(c.TaskRef(ID, 0)), "attempt"),
-    "confirmed attempt negative": (lambda: confirm(c.TaskRef(ID, -1)), "attempt"),
-    "confirmed attempt 2**63": (lambda: confirm(c.TaskRef(ID, HUGE)), "attempt"),
-    "confirmed attempt 2**31": (lambda: confirm(c.TaskRef(ID, 2**31)), "attempt"),
-    "confirmed id bad": (lambda: confirm(c.TaskRef("x", 1)), "taskId"),
+    "new namespace with a space": (lambda: CreateNamespace(name="a b/c"), "namespace"),
+    "confirmed attempt 0": (lambda: confirm(TaskRef(ID, 0)), "attempt"),
+    "confirmed attempt negative": (lambda: confirm(TaskRef(ID, -1)), "attempt"),
+    "confirmed attempt 2**63": (lambda: confirm(TaskRef(ID, HUGE)), "attempt"),
+    "confirmed attempt 2**31": (lambda: confirm(TaskRef(ID, 2**31)), "attempt"),
+    "confirmed id bad": (lambda: confirm(TaskRef("x", 1)), "taskId"),
     "confirming worker bad": (lambda: confirm(worker_id="x"), "workerId"),
     "finished attempt 0": (lambda: report(attempt=0), "attempt"),
     "finished attempt 2**63": (lambda: report(attempt=HUGE), "attempt"),
@@ -202,9 +229,9 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "output encoding a lone surrogate": (lambda: report(output_encoding=LONE), "outputEncoding"),
     "output encoding of a failure": (lambda: of_failure(output_encoding=NUL), "outputEncoding"),
     "output encoding by id": (
-        lambda: c.CompleteById(
+        lambda: CompleteById(
             namespace=NAMESPACE,
-            finish=c.Finish(task_id=ID, attempt=0, kind=FinishKind.SUCCEEDED, output_encoding=NUL),
+            finish=Finish(task_id=ID, attempt=0, kind=FinishKind.SUCCEEDED, output_encoding=NUL),
         ),
         "outputEncoding",
     ),
@@ -224,26 +251,26 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "progress message with NUL": (lambda: progress(message=NUL), "message"),
     "progress attempt 0": (lambda: progress(attempt=0), "attempt"),
     "by id with a bad id": (
-        lambda: c.CompleteById(
+        lambda: CompleteById(
             namespace=NAMESPACE,
-            finish=c.Finish(task_id="x", attempt=0, kind=FinishKind.SUCCEEDED),
+            finish=Finish(task_id="x", attempt=0, kind=FinishKind.SUCCEEDED),
         ),
         "taskId",
     ),
     "by id with attempt -1": (
-        lambda: c.CompleteById(
+        lambda: CompleteById(
             namespace=NAMESPACE,
-            finish=c.Finish(task_id=ID, attempt=-1, kind=FinishKind.SUCCEEDED),
+            finish=Finish(task_id=ID, attempt=-1, kind=FinishKind.SUCCEEDED),
         ),
         "attempt",
     ),
-    "cancel of a bad id": (lambda: on_task(c.CancelTask, task_id=NUL), "taskId"),
-    "cancel with NUL": (lambda: on_task(c.CancelTask, reason=NUL), "reason"),
-    "cancel with a lone surrogate": (lambda: on_task(c.CancelTask, reason=LONE), "reason"),
-    "pause of a bad id": (lambda: on_task(c.PauseTask, task_id=""), "taskId"),
-    "resume of a bad id": (lambda: on_task(c.ResumeTask, task_id=LONE), "taskId"),
-    "terminate of a bad id": (lambda: on_task(c.TerminateTask, task_id="1"), "taskId"),
-    "retry with a bad new id": (lambda: on_task(c.RetryTask, new_task_id="1"), "newTaskId"),
+    "cancel of a bad id": (lambda: on_task(CancelTask, task_id=NUL), "taskId"),
+    "cancel with NUL": (lambda: on_task(CancelTask, reason=NUL), "reason"),
+    "cancel with a lone surrogate": (lambda: on_task(CancelTask, reason=LONE), "reason"),
+    "pause of a bad id": (lambda: on_task(PauseTask, task_id=""), "taskId"),
+    "resume of a bad id": (lambda: on_task(ResumeTask, task_id=LONE), "taskId"),
+    "terminate of a bad id": (lambda: on_task(TerminateTask, task_id="1"), "taskId"),
+    "retry with a bad new id": (lambda: on_task(RetryTask, new_task_id="1"), "newTaskId"),
     "poll for no types": (lambda: poll(types=frozenset()), "types"),
     "poll for a bad type": (lambda: poll(types=frozenset({NUL})), "types"),
     "poll for a lone surrogate": (lambda: poll(types=frozenset({LONE})), "types"),
@@ -277,24 +304,24 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "worker with a negative lease": (lambda: register(lease_ms=-1), "leaseDurationMs"),
     "worker with a lease of 2**63": (lambda: register(lease_ms=HUGE), "leaseDurationMs"),
     "drain for a negative time": (
-        lambda: on_worker(c.DrainWorker, deadline_ms=-1),
+        lambda: on_worker(DrainWorker, deadline_ms=-1),
         "deadlineMs",
     ),
-    "drain for 2**63": (lambda: on_worker(c.DrainWorker, deadline_ms=HUGE), "deadlineMs"),
-    "drain of a bad id": (lambda: on_worker(c.DrainWorker, worker_id="w"), "workerId"),
-    "evict of a bad id": (lambda: on_worker(c.EvictWorker, worker_id=LONE), "workerId"),
-    "goodbye of a bad id": (lambda: on_worker(c.DeregisterWorker, worker_id=""), "workerId"),
-    "session with attempt 0": (lambda: session(held=(c.TaskRef(ID, 0),)), "attempt"),
+    "drain for 2**63": (lambda: on_worker(DrainWorker, deadline_ms=HUGE), "deadlineMs"),
+    "drain of a bad id": (lambda: on_worker(DrainWorker, worker_id="w"), "workerId"),
+    "evict of a bad id": (lambda: on_worker(EvictWorker, worker_id=LONE), "workerId"),
+    "goodbye of a bad id": (lambda: on_worker(DeregisterWorker, worker_id=""), "workerId"),
+    "session with attempt 0": (lambda: session(held=(TaskRef(ID, 0),)), "attempt"),
     "session with a negative window": (lambda: session(window=-1), "window"),
     "session with a window of 2**63": (lambda: session(window=HUGE), "window"),
     "session with a number of 2**63": (lambda: session(session_no=HUGE), "sessionNo"),
     "session with a negative number": (lambda: session(session_no=-1), "sessionNo"),
     "held set with attempt 0": (
-        lambda: on_worker(c.ReportHeld, held=(c.TaskRef(ID, 0),)),
+        lambda: on_worker(ReportHeld, held=(TaskRef(ID, 0),)),
         "attempt",
     ),
-    "delta with a bad id": (lambda: on_worker(c.ReportHeld, bound=(c.TaskRef("", 1),)), "taskId"),
-    "empty delta of a bad worker": (lambda: on_worker(c.ReportHeld, worker_id="w"), "workerId"),
+    "delta with a bad id": (lambda: on_worker(ReportHeld, bound=(TaskRef("", 1),)), "taskId"),
+    "empty delta of a bad worker": (lambda: on_worker(ReportHeld, worker_id="w"), "workerId"),
     "beat with a token of 2**63": (lambda: beat(token=HUGE), "token"),
     "beat with a negative token": (lambda: beat(token=-1), "token"),
     "beat with a lease of 2**63": (lambda: beat(lease_ms=HUGE), "leaseDurationMs"),
@@ -306,7 +333,7 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "beat with a NaN lag": (lambda: beat(loop_lag_ms=math.nan), "loopLagMs"),
     "beat with a negative count": (lambda: beat(active_count=-1), "activeCount"),
     "beat of a bad worker": (
-        lambda: c.Heartbeat(namespace=NAMESPACE, worker_id="w", beat=Beat(token=1, server_id=ID)),
+        lambda: Heartbeat(namespace=NAMESPACE, worker_id="w", beat=Beat(token=1, server_id=ID)),
         "workerId",
     ),
     "queue with a negative limit": (lambda: set_queue(concurrency_max=-1), "concurrencyMax"),
@@ -320,11 +347,11 @@ TOO_BIG: Final[dict[str, tuple[Callable[[], Any], int]]] = {
     "details": (lambda: progress(details=TOO_LARGE), limits.PAYLOAD_BYTES_MAX),
     "error details": (lambda: of_error(details=TOO_LARGE), limits.PAYLOAD_BYTES_MAX),
     "bulk": (
-        lambda: c.EnqueueTasks(namespace=NAMESPACE, tasks=(NEW,) * 1_001),
+        lambda: EnqueueTasks(namespace=NAMESPACE, tasks=(NEW,) * 1_001),
         limits.BULK_ENQUEUE_MAX,
     ),
     "items": (lambda: confirm(*MANY_REFS), limits.HELD_SET_MAX),
-    "held set": (lambda: on_worker(c.ReportHeld, held=MANY_REFS), limits.HELD_SET_MAX),
+    "held set": (lambda: on_worker(ReportHeld, held=MANY_REFS), limits.HELD_SET_MAX),
 }
 
 
@@ -333,19 +360,19 @@ async def refused_among_neighbours(world: World, engine: Engine, command: Any) -
     worker = await world.worker(engine)
     task = await world.held(engine, worker)
     before = await world.dump()
-    first = engine.submit(c.SignalCancels(namespace=NAMESPACE, items=(ref(task),)))
+    first = engine.submit(SignalCancels(namespace=NAMESPACE, items=(ref(task),)))
     bad: Any = None
     error: TenureError | None = None
     try:
         bad = engine.submit(command)
     except TenureError as raised:
         error = raised
-    last = engine.submit(confirm(c.TaskRef(task.id, 99), worker_id=worker))
+    last = engine.submit(confirm(TaskRef(task.id, 99), worker_id=worker))
     if error is None:
         with pytest.raises(TenureError) as caught:
             await bad
         error = caught.value
-    assert (await first) == c.WorkDone(0)
+    assert (await first) == WorkDone(0)
     (mismatch,) = await last
     assert isinstance(mismatch, Rejection)
     assert mismatch.fields == {"expected_attempt": 1, "received_attempt": 99}
@@ -380,19 +407,19 @@ async def test_what_is_too_large_names_the_limit_and_changes_nothing(
 UNKNOWN: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "enqueue into an unknown namespace": (lambda: enqueue(namespace="no/body"), "not_found"),
     "register in an unknown namespace": (
-        lambda: c.RegisterWorker(namespace="no/body", new=WORKER),
+        lambda: RegisterWorker(namespace="no/body", new=WORKER),
         "not_found",
     ),
     "queue of an unknown namespace": (lambda: set_queue(namespace="no/body"), "not_found"),
-    "cancel of an unknown task": (lambda: on_task(c.CancelTask), "not_found"),
-    "retry of an unknown task": (lambda: on_task(c.RetryTask, new_task_id=ID), "not_found"),
-    "drain of an unknown worker": (lambda: on_worker(c.DrainWorker), "not_found"),
+    "cancel of an unknown task": (lambda: on_task(CancelTask), "not_found"),
+    "retry of an unknown task": (lambda: on_task(RetryTask, new_task_id=ID), "not_found"),
+    "drain of an unknown worker": (lambda: on_worker(DrainWorker), "not_found"),
     "poll of an unknown worker": (poll, "worker_inactive"),
     "beat of an unknown worker": (beat, "worker_inactive"),
-    "goodbye of an unknown worker": (lambda: on_worker(c.DeregisterWorker), "worker_inactive"),
+    "goodbye of an unknown worker": (lambda: on_worker(DeregisterWorker), "worker_inactive"),
     "session of an unknown worker": (session, "worker_inactive"),
-    "failed call of an unknown worker": (lambda: on_worker(c.FailCall), "worker_inactive"),
-    "namespace that exists": (lambda: c.CreateNamespace(name=OTHER_NAMESPACE), "already_exists"),
+    "failed call of an unknown worker": (lambda: on_worker(FailCall), "worker_inactive"),
+    "namespace that exists": (lambda: CreateNamespace(name=OTHER_NAMESPACE), "already_exists"),
 }
 
 
@@ -466,7 +493,7 @@ class TestAtTheLimits:
             loop_lag_ms=most,
             stuck_count=most,
         )
-        command = c.Heartbeat(namespace=NAMESPACE, worker_id=worker, beat=largest)
+        command = Heartbeat(namespace=NAMESPACE, worker_id=worker, beat=largest)
         answers: Any = await asyncio.gather(engine.submit(command), world.beat(engine, other, 1))
         assert answers[0].lease.total_completed == 2**62
         assert answers[0].lease.lease_ms == engine.settings.lease_most_ms

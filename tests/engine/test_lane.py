@@ -9,11 +9,20 @@ from typing import Any
 import pytest
 
 from tenure.core.task.record import NewTask, TaskState
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.lane import Entry, Lane
 from tenure.engine.read import query
+from tenure.engine.task.command import (
+    CancelTask,
+    EnqueueTasks,
+    FinishTasks,
+    PauseTask,
+    ResumeTask,
+    SignalCancels,
+)
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tenure.errors import InvalidArgument, RateLimited, Unavailable
 from tenure.store.sqlite import SqliteStore
 from tenure.testing.clock import ManualClock
@@ -29,8 +38,8 @@ from tests.engine.world import (
 )
 
 
-def enqueue(world: World) -> c.EnqueueTasks:
-    return c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),))
+def enqueue(world: World) -> EnqueueTasks:
+    return EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),))
 
 
 async def test_a_batch_of_large_payloads_is_short(world: World) -> None:
@@ -39,8 +48,7 @@ async def test_a_batch_of_large_payloads_is_short(world: World) -> None:
     for payload, least, most in ((b"small", 1, 2), (large, 3, 6)):
         world.faults.points.clear()
         commands = [
-            c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(input=payload),))
-            for _ in range(20)
+            EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(input=payload),)) for _ in range(20)
         ]
         await asyncio.gather(*map(engine.submit, commands))
         assert least <= world.faults.points.count("after COMMIT") <= most
@@ -60,8 +68,8 @@ class TestBackPressure:
         assert caught.value.fields == {"retry_after_ms": 100}
         with pytest.raises(RateLimited):
             world.poll(engine, worker)
-        report = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish(task),))
-        confirm = c.SignalCancels(namespace=NAMESPACE, items=())
+        report = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish(task),))
+        confirm = SignalCancels(namespace=NAMESPACE, items=())
         accepted += [engine.submit(report), engine.submit(confirm)]
         with pytest.raises(RateLimited):
             engine.submit(confirm)
@@ -91,7 +99,7 @@ class TestBackPressure:
         engine: Engine,
     ) -> None:
         with pytest.raises(InvalidArgument):
-            engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=()))
+            engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=()))
         assert engine.waiting_count == 0
 
 
@@ -121,15 +129,15 @@ class TestBatches:
     ) -> None:
         new = world.new()
         worker = await world.worker(engine)
-        futures = [
-            engine.submit(c.CreateNamespace(name="third/default")),
-            engine.submit(c.EnqueueTasks(namespace="third/default", tasks=(world.new(),))),
-            engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(new,))),
-            engine.submit(c.PauseTask(namespace=NAMESPACE, task_id=new.id)),
-            engine.submit(c.ResumeTask(namespace=NAMESPACE, task_id=new.id)),
-            engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=new.id)),
-            engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker)),
-            engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker)),
+        futures: list[asyncio.Future[Any]] = [
+            engine.submit(CreateNamespace(name="third/default")),
+            engine.submit(EnqueueTasks(namespace="third/default", tasks=(world.new(),))),
+            engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=(new,))),
+            engine.submit(PauseTask(namespace=NAMESPACE, task_id=new.id)),
+            engine.submit(ResumeTask(namespace=NAMESPACE, task_id=new.id)),
+            engine.submit(CancelTask(namespace=NAMESPACE, task_id=new.id)),
+            engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker)),
+            engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker)),
         ]
         answers: Any = await asyncio.gather(*futures)
         assert [answer.state.value for answer in answers[3:6]] == [
@@ -157,7 +165,7 @@ class TestBatches:
             world.enqueue(engine, new),
             world.enqueue(engine, new, namespace=OTHER_NAMESPACE),
         )
-        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=new.id))
+        await engine.submit(CancelTask(namespace=NAMESPACE, task_id=new.id))
         store = engine.store
         other = await query.get_task(store, namespace=OTHER_NAMESPACE, task_id=new.id)
         assert other.state is TaskState.PENDING
@@ -208,10 +216,10 @@ class TestStop:
         path = str(tmp_path / "tenure.db")
         store = SqliteStore(path, clock=clock.now_ms)
         async with Engine(store, clock=clock) as engine:
-            await engine.submit(c.CreateNamespace(name=NAMESPACE))
+            await engine.submit(CreateNamespace(name=NAMESPACE))
             ids = [clock.new_id() for _ in range(50)]
             futures = [
-                engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(_new(each),)))
+                engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=(_new(each),)))
                 for each in ids
             ]
         assert all(future.done() for future in futures)

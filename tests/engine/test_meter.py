@@ -9,10 +9,11 @@ import pytest
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
 from tenure.engine.batch.run import Committed
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.meter import LATENCY_BOUNDS_MS, Latencies, Tally
+from tenure.engine.task import command as c
 from tenure.errors import AttemptMismatch, NotFound, Unavailable, WorkerInactive
 from tenure.store.failure import Lost
 from tenure.store.transaction import LaneName
@@ -156,7 +157,7 @@ async def test_refusals_are_counted_by_code_of_commands_items_polls_and_heartbea
     worker = await world.worker(engine)
     task = await world.held(engine, worker)
     unknown = world.clock.new_id()
-    wrong = c.TaskRef(task.id, 7)
+    wrong = TaskRef(task.id, 7)
     await engine.submit(
         c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(wrong, wrong, ref(task))),
     )

@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 from tenure.core.task.record import NewTask, Spec, Task, TaskState
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker, WorkerMode, WorkerStatus
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import (
+    ClaimTasks,
+    ConfirmTasks,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+)
+from tenure.engine.worker.command import Heartbeat, OpenSession, RegisterWorker
 from tenure.store.sqlite import SqliteStore
 from tenure.testing.clock import LoopClock
 from tenure.testing.loop import SimulatedLoop, run
@@ -51,19 +61,19 @@ class Scene:
     async def worker(self, **changes: Any) -> str:
         fields = {"queue": QUEUE, "types": ("mail",), **changes}
         new = NewWorker(instance_key=self.clock.new_id(), **fields)
-        answer = await self.engine.submit(c.RegisterWorker(namespace=NAMESPACE, new=new))
-        return cast("c.Registration", answer).worker.id
+        answer = await self.engine.submit(RegisterWorker(namespace=NAMESPACE, new=new))
+        return answer.worker.id
 
     async def add(self, **changes: Any) -> str:
         fields = {"type": "mail", "queue": QUEUE, "spec": SPEC, **changes}
         new = NewTask(id=self.clock.new_id(), **fields)
-        await self.engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(new,)))
+        await self.engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=(new,)))
         return new.id
 
     def poll(self, worker: str, **changes: Any) -> asyncio.Future[Any]:
         fields = {"queue": QUEUE, "types": frozenset({"mail"}), **changes}
         return self.engine.submit(
-            c.ClaimTasks(namespace=NAMESPACE, worker_id=worker, **fields),
+            ClaimTasks(namespace=NAMESPACE, worker_id=worker, **fields),
         )
 
     async def task(self, task_id: str) -> Task:
@@ -78,7 +88,7 @@ class Scene:
             await asyncio.sleep(every_s)
             beat = Beat(token=number + 1, server_id=self.engine.server_id)
             await self.engine.submit(
-                c.Heartbeat(namespace=NAMESPACE, worker_id=worker, beat=beat),
+                Heartbeat(namespace=NAMESPACE, worker_id=worker, beat=beat),
             )
 
 
@@ -91,7 +101,7 @@ def play(scene: Callable[[Scene], Awaitable[None]], **settings: Any) -> None:
         path = f"file:/running-{next(_names)}?vfs=memdb"
         store = SqliteStore(path, clock=clock.now_ms, inline=True)
         async with Engine(store, clock=clock, settings=Settings(**settings)) as engine:
-            await engine.submit(c.CreateNamespace(name=NAMESPACE))
+            await engine.submit(CreateNamespace(name=NAMESPACE))
             await scene(Scene(clock, engine))
 
     run(main, loop=loop)
@@ -139,9 +149,9 @@ def test_a_worker_that_beats_keeps_its_task_for_as_long_as_it_takes() -> None:
         worker = await scene.worker()
         task_id = await scene.add(spec=Spec(start_to_close_ms=3_600_000))
         (task,) = await scene.poll(worker)
-        refs = (c.TaskRef(task.id, 1),)
+        refs = (TaskRef(task.id, 1),)
         await scene.engine.submit(
-            c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=refs),
+            ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=refs),
         )
         await scene.beat(worker, every_s=5, count=60)
         assert (await scene.task(task_id)).state is TaskState.RUNNING
@@ -155,7 +165,7 @@ def test_a_worker_whose_session_broke_is_lost_within_seconds() -> None:
         await asyncio.sleep(20)
         worker = await scene.worker()
         sink = Sink()
-        command = c.OpenSession(
+        command = OpenSession(
             namespace=NAMESPACE,
             worker_id=worker,
             held=(),
@@ -197,15 +207,15 @@ def test_retries_come_at_their_instants() -> None:
             (task,) = await scene.poll(worker)
             waits.append(round((scene.clock.now_ms() - before_ms) / 1_000))
             assert (task.id, task.attempt) == (task_id, attempt)
-            item = c.Finish(
+            item = Finish(
                 task_id=task.id,
                 attempt=attempt,
-                kind=c.FinishKind.FAILED,
+                kind=FinishKind.FAILED,
                 error=FAULT,
             )
             before_ms = scene.clock.now_ms()
             await scene.engine.submit(
-                c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(item,)),
+                FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(item,)),
             )
         assert waits == [0, 1, 2, 4]
 
@@ -227,17 +237,16 @@ def test_a_thousand_tasks_flow_through_sessions_to_their_end() -> None:
                     assert task.id not in done
                     done.add(task.id)
                 items = tuple(
-                    c.Finish(task_id=task.id, attempt=1, kind=c.FinishKind.SUCCEEDED)
-                    for task in tasks
+                    Finish(task_id=task.id, attempt=1, kind=FinishKind.SUCCEEDED) for task in tasks
                 )
                 engine.submit(
-                    c.FinishTasks(namespace=NAMESPACE, worker_id=self._worker, items=items),
+                    FinishTasks(namespace=NAMESPACE, worker_id=self._worker, items=items),
                 )
 
         for _ in range(4):
             worker = await scene.worker()
             await engine.submit(
-                c.OpenSession(
+                OpenSession(
                     namespace=NAMESPACE,
                     worker_id=worker,
                     held=(),

@@ -23,12 +23,31 @@ from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import EndReason, NewWorker, WorkerMode
-from tenure.engine import command as c
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.service import Job, Report
 from tenure.engine.services.server_row import ServerTouch
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import (
+    ClaimTasks,
+    ConfirmTasks,
+    Enqueued,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    Reported,
+    SignalCancels,
+)
+from tenure.engine.worker.command import (
+    Heartbeat,
+    OpenSession,
+    RegisterWorker,
+    Registration,
+    Renewed,
+    SessionAnswer,
+)
 from tenure.errors import Rejection
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
@@ -114,18 +133,18 @@ class Sink:
     def __init__(self) -> None:
         self.is_open = True
         self.given: list[Task] = []
-        self.cancelled: list[c.TaskRef] = []
-        self.stopped: list[c.TaskRef] = []
+        self.cancelled: list[TaskRef] = []
+        self.stopped: list[TaskRef] = []
         self.drained = False
         self.ended: EndReason | None = None
 
     def give(self, tasks: Sequence[Task]) -> None:
         self.given.extend(tasks)
 
-    def cancel(self, refs: Sequence[c.TaskRef]) -> None:
+    def cancel(self, refs: Sequence[TaskRef]) -> None:
         self.cancelled.extend(refs)
 
-    def stop(self, refs: Sequence[c.TaskRef]) -> None:
+    def stop(self, refs: Sequence[TaskRef]) -> None:
         self.stopped.extend(refs)
 
     def drain(self) -> None:
@@ -404,9 +423,9 @@ class World:
     async def settle(self, engine: Engine) -> None:
         """Wait until everything that was asked for, and what followed from it, has been done."""
         for _ in range(4):
-            await engine.submit(c.SignalCancels(namespace=NAMESPACE, items=()))
+            await engine.submit(SignalCancels(namespace=NAMESPACE, items=()))
         while engine.waiting_count:
-            await engine.submit(c.SignalCancels(namespace=NAMESPACE, items=()))
+            await engine.submit(SignalCancels(namespace=NAMESPACE, items=()))
 
     async def round(self, job: Job, engine: Engine) -> Report:
         """Run one round of a service and what follows from it."""
@@ -420,18 +439,16 @@ class World:
         fields = {"queue": QUEUE, "spec": SPEC, **changes}
         return NewTask(id=self.clock.new_id(), type=type, **fields)
 
-    async def enqueue(
-        self, engine: Engine, *new: NewTask, **options: Any
-    ) -> tuple[c.Enqueued, ...]:
-        command = c.EnqueueTasks(**{"namespace": NAMESPACE, "tasks": new, **options})
-        return cast("tuple[c.Enqueued, ...]", await engine.submit(command))
+    async def enqueue(self, engine: Engine, *new: NewTask, **options: Any) -> tuple[Enqueued, ...]:
+        command = EnqueueTasks(**{"namespace": NAMESPACE, "tasks": new, **options})
+        return await engine.submit(command)
 
     async def add(self, engine: Engine, count: int = 1, **changes: Any) -> list[str]:
         """Enqueue tasks in one command and return their ids."""
         new = [self.new(**changes) for _ in range(count)]
         return [each.task_id for each in await self.enqueue(engine, *new)]
 
-    async def register(self, engine: Engine, *types: str, **changes: Any) -> c.Registration:
+    async def register(self, engine: Engine, *types: str, **changes: Any) -> Registration:
         namespace = changes.pop("namespace", NAMESPACE)
         speaker = changes.pop("speaker", None)
         new = NewWorker(
@@ -443,8 +460,8 @@ class World:
                 **changes,
             }
         )
-        command = c.RegisterWorker(namespace=namespace, new=new, speaker=speaker)
-        return cast("c.Registration", await engine.submit(command))
+        command = RegisterWorker(namespace=namespace, new=new, speaker=speaker)
+        return await engine.submit(command)
 
     async def worker(self, engine: Engine, *types: str, **changes: Any) -> str:
         """Register a worker and return its id."""
@@ -459,7 +476,7 @@ class World:
             "types": frozenset({"mail"}),
             **changes,
         }
-        return engine.submit(c.ClaimTasks(**fields))
+        return engine.submit(ClaimTasks(**fields))
 
     async def claim(self, engine: Engine, worker_id: str, **changes: Any) -> tuple[Task, ...]:
         """Ask for work that is there now."""
@@ -482,49 +499,49 @@ class World:
 
     async def confirm(self, engine: Engine, worker_id: str | None, *tasks: Task) -> list[Any]:
         refs = tuple(ref(task) for task in tasks)
-        command = c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs)
-        return list(cast("Iterable[Any]", await engine.submit(command)))
+        command = ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs)
+        return list(await engine.submit(command))
 
     async def finish(
         self,
         engine: Engine,
         worker_id: str | None,
         task: Task,
-        kind: c.FinishKind = c.FinishKind.SUCCEEDED,
+        kind: FinishKind = FinishKind.SUCCEEDED,
         **fields: Any,
-    ) -> c.Reported | Rejection:
-        command = c.FinishTasks(
+    ) -> Reported | Rejection:
+        command = FinishTasks(
             namespace=NAMESPACE,
             worker_id=worker_id,
             items=(finish(task, kind, **fields),),
         )
-        (answer,) = cast("tuple[c.Reported | Rejection]", await engine.submit(command))
+        (answer,) = await engine.submit(command)
         return answer
 
     async def session(
         self,
         engine: Engine,
         worker_id: str,
-        *held: c.TaskRef,
+        *held: TaskRef,
         window: int = 10,
-    ) -> tuple[Sink, c.SessionAnswer]:
+    ) -> tuple[Sink, SessionAnswer]:
         """Open a session and let it get what is there."""
         sink = Sink()
-        command = c.OpenSession(
+        command = OpenSession(
             namespace=NAMESPACE,
             worker_id=worker_id,
             held=held,
             window=window,
             sink=sink,
         )
-        answer = cast("c.SessionAnswer", await engine.submit(command))
+        answer = await engine.submit(command)
         await self.settle(engine)
         return sink, answer
 
-    async def beat(self, engine: Engine, worker_id: str, token: int, **fields: Any) -> c.Renewed:
+    async def beat(self, engine: Engine, worker_id: str, token: int, **fields: Any) -> Renewed:
         """Send a plain heartbeat."""
         command = heartbeat(engine, worker_id, token, **fields)
-        return cast("c.Renewed", await engine.submit(command))
+        return await engine.submit(command)
 
     # -- Reads ---------------------------------------------------------------------------------
 
@@ -551,20 +568,20 @@ async def until(is_so: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def ref(task: Task) -> c.TaskRef:
-    return c.TaskRef(task.id, task.attempt)
+def ref(task: Task) -> TaskRef:
+    return TaskRef(task.id, task.attempt)
 
 
-def finish(task: Task, kind: c.FinishKind = c.FinishKind.SUCCEEDED, **fields: Any) -> c.Finish:
-    if kind is c.FinishKind.FAILED:
+def finish(task: Task, kind: FinishKind = FinishKind.SUCCEEDED, **fields: Any) -> Finish:
+    if kind is FinishKind.FAILED:
         fields = {"error": FAULT, **fields}
-    return c.Finish(**{"task_id": task.id, "attempt": task.attempt, "kind": kind, **fields})
+    return Finish(**{"task_id": task.id, "attempt": task.attempt, "kind": kind, **fields})
 
 
-def heartbeat(engine: Engine, worker_id: str, token: int, **fields: Any) -> c.Heartbeat:
+def heartbeat(engine: Engine, worker_id: str, token: int, **fields: Any) -> Heartbeat:
     namespace = fields.pop("namespace", NAMESPACE)
     wants_cancels = fields.pop("wants_cancels", False)
-    return c.Heartbeat(
+    return Heartbeat(
         namespace=namespace,
         worker_id=worker_id,
         beat=Beat(token=token, server_id=engine.server_id, **fields),
@@ -579,6 +596,6 @@ def spec(**changes: Any) -> Spec:
 def codes(answers: Iterable[object]) -> list[str]:
     """Return the states or refusal codes of item answers."""
     return [
-        each.code if isinstance(each, Rejection) else cast("c.Reported", each).state.value
+        each.code if isinstance(each, Rejection) else cast("Reported", each).state.value
         for each in answers
     ]

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import grpc
 import httpx
@@ -23,8 +23,10 @@ from tenure.api.setting import ServerSettings
 from tenure.core.access.api_key import Role
 from tenure.core.filter import TaskFilter, WorkerFilter
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateKey, SetQueue
+from tenure.engine.command import TaskRef
 from tenure.engine.read import query
+from tenure.engine.task.command import ConfirmTasks, PauseTask, TerminateTask
 from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import Lobby, bearer, key_id
 from tests.api.http.site import Site, client_of, serving
@@ -138,13 +140,13 @@ class Stage:
         (task,) = await world.claim(engine, worker, **claim)
         assert task.id == held
         await engine.submit(
-            c.ConfirmTasks(namespace=namespace, worker_id=worker, items=(c.TaskRef(held, 1),))
+            ConfirmTasks(namespace=namespace, worker_id=worker, items=(TaskRef(held, 1),))
         )
         paused, finished, pending = [await self._enqueue(namespace, queue) for _ in range(3)]
-        await engine.submit(c.PauseTask(namespace=namespace, task_id=paused))
-        await engine.submit(c.TerminateTask(namespace=namespace, task_id=finished))
-        command = c.CreateKey(name="cast", role=Role.VIEWER, namespaces=(namespace,))
-        created = cast("c.CreatedKey", await engine.submit(command))
+        await engine.submit(PauseTask(namespace=namespace, task_id=paused))
+        await engine.submit(TerminateTask(namespace=namespace, task_id=finished))
+        command = CreateKey(name="cast", role=Role.VIEWER, namespaces=(namespace,))
+        created = await engine.submit(command)
         page = query.PageRequest(cursor_key=engine.secrets.cursor_key, size=1)
         tasks = await query.list_tasks(
             engine.store, namespace=namespace, page=page, where=TaskFilter(queue=queue)
@@ -153,7 +155,7 @@ class Stage:
             engine.store, namespace=namespace, page=page, where=WorkerFilter(queue=queue)
         )
         # A first page has a next one when there are two of them.
-        braked = c.SetQueue(namespace=namespace, name=f"{queue}-braked", concurrency_max=1)
+        braked = SetQueue(namespace=namespace, name=f"{queue}-braked", concurrency_max=1)
         await engine.submit(braked)
         queues = await query.list_queues(engine.store, namespace=namespace, page=page)
         key, now_ms = engine.secrets.token_key, engine.clock.now_ms()
@@ -202,7 +204,7 @@ class Stage:
             name=made.new_name,
         )
         await self.engine.submit(
-            c.SetQueue(namespace=OTHER_NAMESPACE, name=made.queue, is_paused=True)
+            SetQueue(namespace=OTHER_NAMESPACE, name=made.queue, is_paused=True)
         )
         self._theirs = replace(made, new_task=new_task)
         return self._theirs

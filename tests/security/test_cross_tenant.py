@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
+from tenure.engine.worker import command as c
 from tests.sim.client import Client
 
 if TYPE_CHECKING:

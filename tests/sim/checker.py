@@ -11,7 +11,7 @@ import apsw
 
 from tenure.core.task.attempt import Attempt, Outcome
 from tenure.core.task.record import Task, TaskState
-from tenure.engine import command as c
+from tenure.engine.task import command as c
 from tenure.store.table import codec
 from tests.sim.task_rule import TaskRules
 from tests.sim.trace import Violation, short

@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tenure.core.task.record import NewTask, Spec, TaskState
 from tenure.core.task.retry import RetryPolicy
-from tenure.engine import command as c
+from tenure.engine.access.command import SetQueue
+from tenure.engine.command import AnyCommand, TaskRef
+from tenure.engine.task.command import (
+    CancelTask,
+    CompleteById,
+    ConfirmTasks,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    PauseTask,
+    ResumeTask,
+    RetryTask,
+    TerminateTask,
+)
+from tenure.engine.worker.command import DeregisterWorker, DrainWorker, EvictWorker, ReportHeld
 from tenure.errors import TenureError
 from tests.sim.network import NoAnswer
 
@@ -77,7 +92,7 @@ class Client:
             self._world.spawn(getattr(self, f"_{name}")())
         self.is_done = True
 
-    async def ask(self, command: c.Command, *, repeat: bool = True) -> Any:
+    async def ask(self, command: AnyCommand, *, repeat: bool = True) -> Any:
         """Send a command, again after silence; a resent enqueue is marked."""
         for _ in range(RESENDS_MAX if repeat else 1):
             server = self._random.choice(self._world.servers)
@@ -92,8 +107,8 @@ class Client:
                 if error.code != "unavailable":
                     return error
                 await asyncio.sleep(int(error.fields["retry_after_ms"]) / 1000)
-            if isinstance(command, c.EnqueueTasks):
-                command = c.EnqueueTasks(
+            if isinstance(command, EnqueueTasks):
+                command = EnqueueTasks(
                     namespace=command.namespace, tasks=command.tasks, is_resend=True
                 )
         return None
@@ -132,7 +147,7 @@ class Client:
             count = random.choice([1, 1, 1, 2, 4])
             tasks = tuple(self._new() for _ in range(count))
         keyed += [new for new in tasks if new.idempotency_key and not new.run_at_ms]
-        answer = await self.ask(c.EnqueueTasks(namespace=self._namespace, tasks=tasks))
+        answer = await self.ask(EnqueueTasks(namespace=self._namespace, tasks=tasks))
         if isinstance(answer, tuple) and random.random() < 0.5:
             for told in answer:
                 self._world.waits.begin((self._namespace, told.task_id))
@@ -152,29 +167,29 @@ class Client:
     async def _cancel(self) -> None:
         task_id = self._some_task()
         if task_id is not None:
-            await self.ask(c.CancelTask(namespace=self._namespace, task_id=task_id))
+            await self.ask(CancelTask(namespace=self._namespace, task_id=task_id))
 
     async def _pause(self) -> None:
         running = (TaskState.RUNNING, TaskState.DISPATCHED)
         task_id = self._some_task(*(running if self._random.random() < 0.6 else ()))
         if task_id is not None:
-            await self.ask(c.PauseTask(namespace=self._namespace, task_id=task_id), repeat=False)
+            await self.ask(PauseTask(namespace=self._namespace, task_id=task_id), repeat=False)
 
     async def _resume(self) -> None:
         task_id = self._some_task(TaskState.PAUSED, TaskState.RUNNING)
         if task_id is not None:
-            await self.ask(c.ResumeTask(namespace=self._namespace, task_id=task_id), repeat=False)
+            await self.ask(ResumeTask(namespace=self._namespace, task_id=task_id), repeat=False)
 
     async def _retry(self) -> None:
         task_id = self._some_task(TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED)
         if task_id is not None:
-            command = c.RetryTask(
+            command = RetryTask(
                 namespace=self._namespace, task_id=task_id, new_task_id=self._world.new_id()
             )
             await self.ask(command)
 
     async def _brake(self) -> None:
-        command = c.SetQueue(
+        command = SetQueue(
             namespace=self._namespace,
             name=self._random.choice(self._world.queues[self._namespace]),
             is_paused=self._random.random() < 0.2,
@@ -190,14 +205,14 @@ class Client:
     async def complete(self, task_id: str) -> None:
         """Complete a task from outside."""
         output = f"outside {self._world.next_number()}".encode()
-        finish = c.Finish(task_id=task_id, attempt=0, kind=c.FinishKind.SUCCEEDED, output=output)
-        command = c.CompleteById(namespace=self._namespace, finish=finish)
+        finish = Finish(task_id=task_id, attempt=0, kind=FinishKind.SUCCEEDED, output=output)
+        command = CompleteById(namespace=self._namespace, finish=finish)
         await self.ask(command, repeat=False)
 
     async def _terminate(self) -> None:
         task_id = self._some_task()
         if task_id is not None:
-            await self.ask(c.TerminateTask(namespace=self._namespace, task_id=task_id))
+            await self.ask(TerminateTask(namespace=self._namespace, task_id=task_id))
 
     async def _pretend(self) -> None:
         """Report for another worker's attempt: only its holder may speak for it."""
@@ -205,13 +220,13 @@ class Client:
         held = [task for task in tasks if task.worker_id is not None]
         if held:
             task = self._random.choice(held)
-            finish = c.Finish(
+            finish = Finish(
                 task_id=task.id,
                 attempt=task.attempt,
-                kind=c.FinishKind.SUCCEEDED,
+                kind=FinishKind.SUCCEEDED,
                 output=b"pretended",
             )
-            command = c.FinishTasks(
+            command = FinishTasks(
                 namespace=self._namespace, worker_id=self._world.new_id(), items=(finish,)
             )
             await self.ask(command, repeat=False)
@@ -224,22 +239,22 @@ class Client:
         if not tasks or not workers:
             return
         task, worker = self._random.choice(tasks), self._random.choice(workers)
-        finish = c.Finish(
+        finish = Finish(
             task_id=task.id,
             attempt=max(1, task.attempt),
-            kind=c.FinishKind.SUCCEEDED,
+            kind=FinishKind.SUCCEEDED,
             output=b"foreign",
         )
-        ref = c.TaskRef(task.id, max(1, task.attempt))
+        ref = TaskRef(task.id, max(1, task.attempt))
         namespace = self._namespace
-        commands: list[c.Command] = [
-            c.CancelTask(namespace=namespace, task_id=task.id),
-            c.CompleteById(namespace=namespace, finish=finish),
-            c.DrainWorker(namespace=namespace, worker_id=worker.id),
-            c.EvictWorker(namespace=namespace, worker_id=worker.id),
-            c.DeregisterWorker(namespace=namespace, worker_id=worker.id),
-            c.ConfirmTasks(namespace=namespace, worker_id=task.worker_id, items=(ref,)),
-            c.ReportHeld(namespace=namespace, worker_id=worker.id, held=()),
+        commands: list[AnyCommand] = [
+            CancelTask(namespace=namespace, task_id=task.id),
+            CompleteById(namespace=namespace, finish=finish),
+            DrainWorker(namespace=namespace, worker_id=worker.id),
+            EvictWorker(namespace=namespace, worker_id=worker.id),
+            DeregisterWorker(namespace=namespace, worker_id=worker.id),
+            ConfirmTasks(namespace=namespace, worker_id=task.worker_id, items=(ref,)),
+            ReportHeld(namespace=namespace, worker_id=worker.id, held=()),
         ]
         await self.ask(self._random.choice(commands), repeat=False)
 

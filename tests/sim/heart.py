@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tenure.core.worker.lease import Beat, Lease
-from tenure.engine import command as c
 from tenure.engine.command import TaskRef
+from tenure.engine.worker import command as c
 from tests.sim.ledger import HeartbeatCall
 
 FENCE_MARGIN_MS = 150

@@ -14,8 +14,35 @@ from msgspec.structs import replace
 
 from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.core.worker.lease import Beat
-from tenure.engine import command as c
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import (
+    CancelTask,
+    CompleteById,
+    ConfirmTasks,
+    Enqueued,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    HeartbeatTasks,
+    ItemAnswer,
+    PauseTask,
+    Reported,
+    ResumeTask,
+    RetryTask,
+    TerminateTask,
+)
+from tenure.engine.worker.command import (
+    DeregisterWorker,
+    DrainWorker,
+    EvictWorker,
+    Heartbeat,
+    HeldAnswer,
+    OpenSession,
+    RegisterWorker,
+    Renewed,
+)
 from tests.sim.trace import Violation, short
 
 if TYPE_CHECKING:
@@ -30,13 +57,13 @@ class HeartbeatCall(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     worker_id: str
     beat: Beat
-    bound: tuple[c.TaskRef, ...] = ()
-    unbound: tuple[c.TaskRef, ...] = ()
-    held: tuple[c.TaskRef, ...] | None = None
+    bound: tuple[TaskRef, ...] = ()
+    unbound: tuple[TaskRef, ...] = ()
+    held: tuple[TaskRef, ...] | None = None
 
-    async def send(self, engine: Engine) -> tuple[c.Renewed, c.HeldAnswer]:
+    async def send(self, engine: Engine) -> tuple[Renewed, HeldAnswer]:
         """Do what the edge of a server does with it."""
-        command = c.Heartbeat(
+        command = Heartbeat(
             namespace=self.namespace,
             worker_id=self.worker_id,
             beat=replace(self.beat, server_id=engine.server_id),
@@ -56,7 +83,7 @@ class Ledger:
         self.enqueued: dict[Key, NewTask | None] = {}
         self.keys: dict[Key, str] = {}
         self.reports: set[tuple[str, str, int, str | None]] = set()
-        self.finishes: dict[tuple[str, str, int], list[tuple[str | None, c.Finish]]]
+        self.finishes: dict[tuple[str, str, int], list[tuple[str | None, Finish]]]
         self.finishes = defaultdict(list)
         self.cancelled: set[Key] = set()
         self.paused: set[Key] = set()
@@ -78,14 +105,14 @@ class Ledger:
         if take is not None:
             take(self, request)
 
-    def _enqueue(self, command: c.EnqueueTasks) -> None:
+    def _enqueue(self, command: EnqueueTasks) -> None:
         for new in command.tasks:
             self.enqueued.setdefault((command.namespace, new.id), new)
 
-    def _retry(self, command: c.RetryTask) -> None:
+    def _retry(self, command: RetryTask) -> None:
         self.enqueued.setdefault((command.namespace, command.new_task_id), None)
 
-    def _confirm(self, command: c.ConfirmTasks | c.HeartbeatTasks) -> None:
+    def _confirm(self, command: ConfirmTasks | HeartbeatTasks) -> None:
         for item in command.items:
             self._reported(command.namespace, item.task_id, item.attempt, command.worker_id)
 
@@ -97,11 +124,11 @@ class Ledger:
         for ref in (*call.bound, *(call.held or ())):
             self._reported(call.namespace, ref.task_id, ref.attempt, call.worker_id)
 
-    def _open(self, command: c.OpenSession) -> None:
+    def _open(self, command: OpenSession) -> None:
         for ref in command.held:
             self._reported(command.namespace, ref.task_id, ref.attempt, command.worker_id)
 
-    def _finish(self, command: c.FinishTasks) -> None:
+    def _finish(self, command: FinishTasks) -> None:
         for item in command.items:
             key = (command.namespace, item.task_id, item.attempt)
             self.finishes[key].append((command.worker_id, item))
@@ -111,40 +138,40 @@ class Ledger:
                 f"{short(item.task_id)}#{item.attempt}"
             )
 
-    def _complete(self, command: c.CompleteById) -> None:
+    def _complete(self, command: CompleteById) -> None:
         item = command.finish
         self.finishes[command.namespace, item.task_id, item.attempt].append((None, item))
 
-    def _cancel(self, command: c.CancelTask) -> None:
+    def _cancel(self, command: CancelTask) -> None:
         self.cancelled.add((command.namespace, command.task_id))
         self._world.note(f"cancel of task {short(command.task_id)}")
 
-    def _pause(self, command: c.PauseTask) -> None:
+    def _pause(self, command: PauseTask) -> None:
         self.paused.add((command.namespace, command.task_id))
 
-    def _resume(self, command: c.ResumeTask) -> None:
+    def _resume(self, command: ResumeTask) -> None:
         self.resumed.add((command.namespace, command.task_id))
 
-    def _terminate(self, command: c.TerminateTask) -> None:
+    def _terminate(self, command: TerminateTask) -> None:
         self.terminated.add((command.namespace, command.task_id))
 
-    def _drain(self, command: c.DrainWorker) -> None:
+    def _drain(self, command: DrainWorker) -> None:
         self.drained.add((command.namespace, command.worker_id))
 
-    def _evict(self, command: c.EvictWorker) -> None:
+    def _evict(self, command: EvictWorker) -> None:
         self.evicted.add((command.namespace, command.worker_id))
 
-    def _deregister(self, command: c.DeregisterWorker) -> None:
+    def _deregister(self, command: DeregisterWorker) -> None:
         self.deregistered.add((command.namespace, command.worker_id))
 
-    def _register(self, command: c.RegisterWorker) -> None:
+    def _register(self, command: RegisterWorker) -> None:
         self.names[command.namespace, command.new.name] += 1
 
     def session_lost(self, worker_id: str) -> None:
         """Note that a server saw the end of a session."""
         self.lost_sessions[worker_id] = self._world.now_ms
 
-    def finishes_of(self, task: Task) -> list[c.Finish]:
+    def finishes_of(self, task: Task) -> list[Finish]:
         """Return the ends of the live attempt that its holder, or a key, has reported."""
         key = (task.namespace, task.id)
         named = self.finishes.get((*key, task.attempt), [])
@@ -167,7 +194,7 @@ class Ledger:
         except Violation as violation:
             self._world.fail(violation)
 
-    def _was_enqueued(self, command: c.EnqueueTasks, answer: tuple[c.Enqueued, ...]) -> None:
+    def _was_enqueued(self, command: EnqueueTasks, answer: tuple[Enqueued, ...]) -> None:
         for new, told in zip(command.tasks, answer, strict=True):
             key = (command.namespace, told.task_id)
             self._world.checker.find(key, "an acknowledged task is not stored")
@@ -178,17 +205,17 @@ class Ledger:
                 message = f"one idempotency key gave tasks {short(first)}, {short(told.task_id)}"
                 raise Violation(message, first, told.task_id)
 
-    def _was_retried(self, command: c.RetryTask, answer: c.Enqueued) -> None:
+    def _was_retried(self, command: RetryTask, answer: Enqueued) -> None:
         key = (command.namespace, answer.task_id)
         self._world.checker.find(key, "an acknowledged retry is not stored")
 
-    def _was_finished(self, command: c.FinishTasks, answer: tuple[c.ItemAnswer, ...]) -> None:
+    def _was_finished(self, command: FinishTasks, answer: tuple[ItemAnswer, ...]) -> None:
         for item, told in zip(command.items, answer, strict=True):
-            if item.kind is c.FinishKind.DEFERRED:
+            if item.kind is FinishKind.DEFERRED:
                 continue  # Its end, whatever it is, may have come before this answer.
             is_kept = self._world.checker.is_kept(command.namespace, item)
             name = f"{item.kind} of task {short(item.task_id)}#{item.attempt}"
-            if isinstance(told, c.Reported):
+            if isinstance(told, Reported):
                 if not is_kept:
                     message = f"the acknowledged {name} is not stored"
                     raise Violation(message, item.task_id)
@@ -196,23 +223,23 @@ class Ledger:
                 message = f"the accepted {name}, repeated, got {told.code}"
                 raise Violation(message, item.task_id)
 
-    def _was_cancelled(self, command: c.CancelTask, answer: c.Reported) -> None:
+    def _was_cancelled(self, command: CancelTask, answer: Reported) -> None:
         del answer
         key = (command.namespace, command.task_id)
         task = self._world.checker.find(key, "an acknowledged cancel names no task")
         if task.finished_at_ms is None and not task.is_cancel_requested:
             raise Violation(f"the acknowledged cancel of {short(task.id)} is not stored", task.id)
 
-    def _was_paused(self, command: c.PauseTask, answer: c.Reported) -> None:
+    def _was_paused(self, command: PauseTask, answer: Reported) -> None:
         self._world.note(f"pause of task {short(command.task_id)}: {answer.state}")
 
-    def _was_drained(self, command: c.DrainWorker, answer: object) -> None:
+    def _was_drained(self, command: DrainWorker, answer: object) -> None:
         del answer
         if self._world.checker.status(command.worker_id) == "online":
             message = f"the acknowledged drain of {short(command.worker_id)} is not stored"
             raise Violation(message, command.worker_id)
 
-    def _was_completed(self, command: c.CompleteById, answer: c.Reported) -> None:
+    def _was_completed(self, command: CompleteById, answer: Reported) -> None:
         if answer.state is TaskState.SUCCEEDED:
             key = (command.namespace, command.finish.task_id)
             task = self._world.checker.find(key, "an acknowledged completion names no task")
@@ -221,29 +248,29 @@ class Ledger:
 
 
 _TAKE: Final[dict[type, Callable[[Ledger, Any], None]]] = {
-    c.EnqueueTasks: Ledger._enqueue,
-    c.RetryTask: Ledger._retry,
-    c.ConfirmTasks: Ledger._confirm,
-    c.HeartbeatTasks: Ledger._confirm,
+    EnqueueTasks: Ledger._enqueue,
+    RetryTask: Ledger._retry,
+    ConfirmTasks: Ledger._confirm,
+    HeartbeatTasks: Ledger._confirm,
     HeartbeatCall: Ledger._heartbeat,
-    c.OpenSession: Ledger._open,
-    c.FinishTasks: Ledger._finish,
-    c.CompleteById: Ledger._complete,
-    c.CancelTask: Ledger._cancel,
-    c.PauseTask: Ledger._pause,
-    c.ResumeTask: Ledger._resume,
-    c.TerminateTask: Ledger._terminate,
-    c.DrainWorker: Ledger._drain,
-    c.EvictWorker: Ledger._evict,
-    c.DeregisterWorker: Ledger._deregister,
-    c.RegisterWorker: Ledger._register,
+    OpenSession: Ledger._open,
+    FinishTasks: Ledger._finish,
+    CompleteById: Ledger._complete,
+    CancelTask: Ledger._cancel,
+    PauseTask: Ledger._pause,
+    ResumeTask: Ledger._resume,
+    TerminateTask: Ledger._terminate,
+    DrainWorker: Ledger._drain,
+    EvictWorker: Ledger._evict,
+    DeregisterWorker: Ledger._deregister,
+    RegisterWorker: Ledger._register,
 }
 _ANSWERED: Final[dict[type, Callable[[Ledger, Any, Any], None]]] = {
-    c.EnqueueTasks: Ledger._was_enqueued,
-    c.RetryTask: Ledger._was_retried,
-    c.FinishTasks: Ledger._was_finished,
-    c.CancelTask: Ledger._was_cancelled,
-    c.PauseTask: Ledger._was_paused,
-    c.DrainWorker: Ledger._was_drained,
-    c.CompleteById: Ledger._was_completed,
+    EnqueueTasks: Ledger._was_enqueued,
+    RetryTask: Ledger._was_retried,
+    FinishTasks: Ledger._was_finished,
+    CancelTask: Ledger._was_cancelled,
+    PauseTask: Ledger._was_paused,
+    DrainWorker: Ledger._was_drained,
+    CompleteById: Ledger._was_completed,
 }

@@ -21,22 +21,22 @@ from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import judge_readiness, reconcile
 from tenure.core.worker.lease import Lease, SessionLost, StaleServer
 from tenure.core.worker.record import WorkerStatus
-from tenure.engine import command as c
-from tenure.engine.batch import run as batch
 from tenure.engine.batch.row_cache import RowCache
-from tenure.engine.batch.row_needs import _BY_TYPE as NEEDS
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim import hand_out
 from tenure.engine.claim.offer import Offer
 from tenure.engine.claim.position import ClaimPositions
 from tenure.engine.claim.worker_notifier import WorkerNotifier
+from tenure.engine.command_table import SPECS
 from tenure.engine.engine import Engine
 from tenure.engine.replica.result_watch import ResultWatch
 from tenure.engine.service import Report
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.task import handler as task_handler
+from tenure.engine.task.command import EnqueueTasks
 from tenure.engine.worker import handler as worker_handler
+from tenure.engine.worker.command import Registration, ReleaseHeldTasks
 from tenure.store.sqlite.store import SqliteStore, SqliteTx
 from tenure.store.table import codec
 from tenure.store.table import lease as lease_table
@@ -90,6 +90,11 @@ class Mutant(msgspec.Struct, frozen=True):
     attribute: Any
     change: Callable[[Function], Function]
     faults: Faults
+
+
+def _in_spec(part: str, change: Callable[[Function], Function]) -> Callable[[Any], Any]:
+    """Change one function of a command's spec."""
+    return lambda spec: replace(spec, **{part: change(getattr(spec, part))})
 
 
 # -- Attempts -------------------------------------------------------------------------------------
@@ -278,8 +283,8 @@ def _registered_offline(_original: Function) -> Function:
             )
             ws.workers[worker.id] = ws.workers.changed[worker.id] = online
             lease = Lease(worker.id, worker.namespace, ws.server_id, ws.now_ms + 900, 900)
-            ws.leases[worker.id] = ws.new_leases[worker.id] = lease
-        return c.Registration(worker, lease, 300)
+            ws.leases[worker.id] = ws.leases.new[worker.id] = lease
+        return Registration(worker, lease, 300)
 
     return changed
 
@@ -569,7 +574,7 @@ def _list() -> list[Mutant]:
         m("slots_ignored", Offer, "credit", _window_ignored, CALM),
         m("other_servers_unheard", ClaimPositions, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),
-        m("resend_inserted", NEEDS, c.EnqueueTasks, _resend_inserted, LOSSY),
+        m("resend_inserted", SPECS, EnqueueTasks, _in_spec("needs", _resend_inserted), LOSSY),
         m("enqueue_always_young", EnqueueWindow, "has", _never_looked_up, STUCK),
         m(
             "resend_not_held_back",
@@ -586,7 +591,13 @@ def _list() -> list[Mutant]:
         m("timer_off", task_rules, "_armed", _timer_off, CALM),
         m("due_dropped", DueTasks, "run_once", _due_dropped, CALM),
         m("cancel_forgotten", codec, "task_updated", _cancel_forgotten, PAUSING),
-        m("released_too_soon", batch.HANDLERS, c.ReleaseHeldTasks, _released_too_soon, DYING),
+        m(
+            "released_too_soon",
+            SPECS,
+            ReleaseHeldTasks,
+            _in_spec("handler", _released_too_soon),
+            DYING,
+        ),
     ]
 
 

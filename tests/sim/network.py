@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from tenure.core.limits import STREAM_BYTES_MAX
 from tenure.core.task.record import Task
 from tenure.core.worker.record import EndReason
-from tenure.engine import command as c
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import EnqueueTasks
+from tenure.engine.worker.command import SessionAnswer
 from tenure.errors import TenureError
 from tests.sim.trace import short
 
@@ -78,7 +80,7 @@ class Network:
         if self._happens(self._world.faults.request_lost):
             return reply
         # What arrives twice is sent twice, and an enqueue that is sent again is marked.
-        is_single = is_single or (type(request) is c.EnqueueTasks and not request.is_resend)
+        is_single = is_single or (type(request) is EnqueueTasks and not request.is_resend)
         copies = 1 + (not is_single and self._happens(self._world.faults.duplicated))
         for copy in range(copies):
             answer_to = reply if copy == 0 else None
@@ -88,7 +90,7 @@ class Network:
 
     def _stuck_ms(self, request: Request) -> float:
         faults = self._world.faults
-        if type(request) is not c.EnqueueTasks or not self._happens(faults.stuck_share):
+        if type(request) is not EnqueueTasks or not self._happens(faults.stuck_share):
             return 0
         return self._random.random() * faults.stuck_ms
 
@@ -145,7 +147,7 @@ class Network:
         if server.engine is not engine:
             return
         self._world.ledger.answered(request, answer)
-        if isinstance(answer, c.SessionAnswer):
+        if isinstance(answer, SessionAnswer):
             request.sink.opened(answer.worker.session_no)
         if not self._happens(self._world.faults.reply_lost):
             self._send_back(party, server, reply, answer)
@@ -234,11 +236,11 @@ class Session:
         """Deliver handed-out tasks."""
         self._down("give", tuple(tasks))
 
-    def cancel(self, refs: Sequence[c.TaskRef]) -> None:
+    def cancel(self, refs: Sequence[TaskRef]) -> None:
         """Tell that tasks are to be cancelled."""
         self._down("cancel", tuple(refs))
 
-    def stop(self, refs: Sequence[c.TaskRef]) -> None:
+    def stop(self, refs: Sequence[TaskRef]) -> None:
         """Tell that attempts are over."""
         self._down("stop", tuple(refs))
 

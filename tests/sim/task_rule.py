@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.core.task.attempt import CHARGES, Charge, Outcome
 from tenure.core.task.record import TERMINAL, Line, Reason, Task, TaskState
-from tenure.engine import command as c
+from tenure.engine.command import TaskRef
+from tenure.engine.task import command as c
 from tests.sim.trace import Violation, short
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class TaskRules:
             self._fail("goes on although it is to be cancelled", new)
 
     def _check_outcome(self, old: Task, new: Task, outcome: Outcome, server: Server) -> None:
-        held = c.TaskRef(old.id, old.attempt)
+        held = TaskRef(old.id, old.attempt)
         match outcome:
             case Outcome.SUCCEEDED | Outcome.FAILED | Outcome.RELEASED:
                 self._check_reported(old, new, outcome)
@@ -240,7 +241,7 @@ class TaskRules:
     def _check_undelivered(self, old: Task, new: Task, server: Server) -> None:
         if old.state is not TaskState.DISPATCHED:
             self._fail("is undelivered although it was confirmed", new)
-        if not self._world.holds(old.worker_id or "", c.TaskRef(old.id, old.attempt)):
+        if not self._world.holds(old.worker_id or "", TaskRef(old.id, old.attempt)):
             return
         waited_ms = self._world.now_ms - self._handed_at_ms[old.namespace, old.id]
         period_ms = old.spec.delivery_timeout_ms

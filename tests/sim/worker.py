@@ -9,8 +9,27 @@ from typing import TYPE_CHECKING, Any
 from tenure.core.task.record import Task
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.record import NewWorker, WorkerMode
-from tenure.engine import command as c
+from tenure.engine.command import AnyCommand, TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import (
+    ClaimTasks,
+    ConfirmTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    HeartbeatTasks,
+    ItemAnswer,
+    Reported,
+    TaskBeat,
+)
+from tenure.engine.worker.command import (
+    DeregisterWorker,
+    DrainWorker,
+    OpenSession,
+    RegisterWorker,
+    Registration,
+    SessionAnswer,
+)
 from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInactive
 from tests.sim import exclusive
 from tests.sim.heart import Heart
@@ -38,7 +57,7 @@ class Held:
         # Of exclusive work: when the accepted question, and the last accepted report, was sent.
         self.asked_at_ms = self.heard_at_ms = 0.0
         self.fenced_at_ms: float | None = None
-        self.ref = c.TaskRef(task.id, task.attempt)
+        self.ref = TaskRef(task.id, task.attempt)
         self.is_started = False
         self.is_long = False
         self.is_bound = False
@@ -57,9 +76,9 @@ class WorkerProcess:
         self._random = world.random(f"worker {name}")
         drift = 1 + world.faults.drift * (2 * self._random.random() - 1)
         self.worker_id: str | None = None
-        self.held: dict[c.TaskRef, Held] = {}
-        self.outbox: dict[c.TaskRef, tuple[str, c.Finish]] = {}
-        self._seen: set[c.TaskRef] = set()
+        self.held: dict[TaskRef, Held] = {}
+        self.outbox: dict[TaskRef, tuple[str, Finish]] = {}
+        self._seen: set[TaskRef] = set()
         self.heart = Heart(uses_deltas=self._random.random() < 0.4, drift=drift)
         self.is_draining = self.is_over = self.is_paused = False
         self._paused_at_ms = 0.0
@@ -101,9 +120,9 @@ class WorkerProcess:
         # Else it says the old key again: an incarnation that is over must stay so.
         while True:
             sent_at_ms = self._world.now_ms
-            command = c.RegisterWorker(namespace=self.namespace, new=self.new)
+            command = RegisterWorker(namespace=self.namespace, new=self.new)
             try:
-                answer: c.Registration = await self._call(command)
+                answer: Registration = await self._call(command)
             except WorkerInactive:
                 self.new = self._world.renewed(self.new)
             except (NoAnswer, TenureError):
@@ -168,7 +187,7 @@ class WorkerProcess:
             return
         self._world.note(f"worker {short(worker_id)} drains")
         self.is_draining = True
-        command = c.DrainWorker(namespace=self.namespace, worker_id=worker_id, deadline_ms=DRAIN_MS)
+        command = DrainWorker(namespace=self.namespace, worker_id=worker_id, deadline_ms=DRAIN_MS)
         try:
             await self._repeat(command)
         except TenureError:
@@ -178,13 +197,13 @@ class WorkerProcess:
             await self._sleep(100)
         for held in list(self.held.values()):
             if not held.is_over:
-                self._finish(held, c.FinishKind.RELEASED)
+                self._finish(held, FinishKind.RELEASED)
         while self.held and self.worker_id == worker_id:
             await self._sleep(50)
         if self.worker_id != worker_id:
             return
         try:
-            await self._repeat(c.DeregisterWorker(namespace=self.namespace, worker_id=worker_id))
+            await self._repeat(DeregisterWorker(namespace=self.namespace, worker_id=worker_id))
         except TenureError:
             return
         if self.worker_id == worker_id:
@@ -210,7 +229,7 @@ class WorkerProcess:
                 await self._go.wait()
         return answer
 
-    async def _repeat(self, command: c.Command) -> object:
+    async def _repeat(self, command: AnyCommand) -> object:
         while True:
             try:
                 return await self._call(command)
@@ -271,7 +290,7 @@ class WorkerProcess:
         self._obey(answer.stop, renewed.cancel, should_drain=renewed.should_drain)
         return heart.interval_ms
 
-    def _bound(self, refs: Iterable[c.TaskRef]) -> None:
+    def _bound(self, refs: Iterable[TaskRef]) -> None:
         for ref in refs:
             if ref in self.held:
                 self.held[ref].is_bound = True
@@ -284,8 +303,8 @@ class WorkerProcess:
 
     def _obey(
         self,
-        stop: tuple[c.TaskRef, ...],
-        cancel: tuple[c.TaskRef, ...],
+        stop: tuple[TaskRef, ...],
+        cancel: tuple[TaskRef, ...],
         *,
         should_drain: bool = False,
     ) -> None:
@@ -314,7 +333,7 @@ class WorkerProcess:
                 await self._sleep(60)
                 continue
             wait_ms = self._random.choice([0, 300, 1_500])
-            command = c.ClaimTasks(
+            command = ClaimTasks(
                 namespace=self.namespace,
                 worker_id=self.worker_id or "",
                 queue=self.new.queue,
@@ -356,7 +375,7 @@ class WorkerProcess:
             return False
         self._session_count += 1
         session = Session(self._world, self, server)
-        command = c.OpenSession(
+        command = OpenSession(
             namespace=self.namespace,
             worker_id=self.worker_id or "",
             held=tuple(self.held),
@@ -366,7 +385,7 @@ class WorkerProcess:
         )
         self._world.sessions.append(session)
         try:
-            answer: c.SessionAnswer = await self._world.network.call(
+            answer: SessionAnswer = await self._world.network.call(
                 self.name, server, command, is_single=True
             )
         except WorkerInactive as error:
@@ -423,14 +442,14 @@ class WorkerProcess:
     # -- Work ----------------------------------------------------------------------------------
 
     def _take(self, task: Task) -> None:
-        ref = c.TaskRef(task.id, task.attempt)
+        ref = TaskRef(task.id, task.attempt)
         if ref in self._seen or self.worker_id is None:
             return
         self._seen.add(ref)
         held = self.held[ref] = Held(task, self.worker_id)
         self._world.note(f"worker {short(self.worker_id)} got task {short(task.id)}#{task.attempt}")
         if self.is_draining:
-            self._finish(held, c.FinishKind.RELEASED)
+            self._finish(held, FinishKind.RELEASED)
         elif not self.is_fenced:
             self._begin(held)
 
@@ -446,20 +465,20 @@ class WorkerProcess:
         refs = (held.ref,)
         while self._is_current(held):
             sent_at_ms = self._world.now_ms
-            command = c.ConfirmTasks(
+            command = ConfirmTasks(
                 namespace=self.namespace,
                 worker_id=held.worker_id,
                 items=refs,
                 exclusive=frozenset(refs),
             )
             try:
-                answers: tuple[c.ItemAnswer, ...] = await self._call(command)
+                answers: tuple[ItemAnswer, ...] = await self._call(command)
             except (NoAnswer, TenureError):
                 await self._sleep(60)
                 continue
             if not self._is_current(held):
                 break
-            if not isinstance(answers[0], c.Reported):
+            if not isinstance(answers[0], Reported):
                 self._obey(refs, ())
                 break
             held.asked_at_ms = held.heard_at_ms = sent_at_ms
@@ -490,7 +509,7 @@ class WorkerProcess:
     def _stop_in_time(self, held: Held) -> None:
         self._world.note(f"worker {short(held.worker_id)} stops exclusive {short(held.task.id)}")
         held.fenced_at_ms = self._world.now_ms
-        self._finish(held, c.FinishKind.RELEASED)
+        self._finish(held, FinishKind.RELEASED)
 
     def is_running(self, held: Held) -> bool:
         """Tell whether the code of an attempt runs here."""
@@ -521,18 +540,18 @@ class WorkerProcess:
             return
         held.is_long = True
         if self._session is not None and self.worker_id is not None:
-            command = c.ConfirmTasks(
+            command = ConfirmTasks(
                 namespace=self.namespace, worker_id=self.worker_id, items=(held.ref,)
             )
             self._world.spawn(self._confirm(command))
 
-    async def _confirm(self, command: c.ConfirmTasks) -> None:
+    async def _confirm(self, command: ConfirmTasks) -> None:
         try:
-            answers: tuple[c.ItemAnswer, ...] = await self._call(command)
+            answers: tuple[ItemAnswer, ...] = await self._call(command)
         except (NoAnswer, TenureError):
             return
         for item, answer in zip(command.items, answers, strict=True):
-            if not isinstance(answer, c.Reported):
+            if not isinstance(answer, Reported):
                 self._obey((item,), ())
                 continue
             if item in self.held:
@@ -542,20 +561,20 @@ class WorkerProcess:
 
     def _beat_task(self, held: Held) -> None:
         if self._is_current(held) and self.worker_id is not None:
-            beat = c.TaskBeat(task_id=held.ref.task_id, attempt=held.ref.attempt, details=b"d")
-            command = c.HeartbeatTasks(
+            beat = TaskBeat(task_id=held.ref.task_id, attempt=held.ref.attempt, details=b"d")
+            command = HeartbeatTasks(
                 namespace=self.namespace, worker_id=self.worker_id, items=(beat,)
             )
             self._world.spawn(self._send_beat(held, command))
             self._soon(held.task.spec.heartbeat_timeout_ms / 3, self._beat_task, held)
 
-    async def _send_beat(self, held: Held, command: c.HeartbeatTasks) -> None:
+    async def _send_beat(self, held: Held, command: HeartbeatTasks) -> None:
         sent_at_ms = self._world.now_ms
         try:
-            answers: tuple[c.ItemAnswer, ...] = await self._call(command)
+            answers: tuple[ItemAnswer, ...] = await self._call(command)
         except (NoAnswer, TenureError):
             return
-        if isinstance(answers[0], c.Reported):
+        if isinstance(answers[0], Reported):
             held.heard_at_ms = max(held.heard_at_ms, sent_at_ms)
             if answers[0].should_cancel:
                 self._cancel(held.ref)
@@ -567,15 +586,15 @@ class WorkerProcess:
             return
         share = self._random.random()
         if self._world.is_healed or share < 0.78:
-            self._finish(held, c.FinishKind.SUCCEEDED)
+            self._finish(held, FinishKind.SUCCEEDED)
         elif share < 0.9:
-            self._finish(held, c.FinishKind.FAILED)
+            self._finish(held, FinishKind.FAILED)
         elif share < 0.95:
-            self._finish(held, c.FinishKind.RELEASED)
+            self._finish(held, FinishKind.RELEASED)
         else:
-            self._finish(held, c.FinishKind.DEFERRED)
+            self._finish(held, FinishKind.DEFERRED)
 
-    def _cancel(self, ref: c.TaskRef) -> None:
+    def _cancel(self, ref: TaskRef) -> None:
         held = self.held.get(ref)
         if held is None or held.is_over or held.is_cancelled:
             return
@@ -585,7 +604,7 @@ class WorkerProcess:
 
     def _end_cancelled(self, held: Held) -> None:
         if self._is_current(held):
-            self._finish(held, c.FinishKind.CANCELLED)
+            self._finish(held, FinishKind.CANCELLED)
 
     def _forget(self, held: Held) -> None:
         if self._is_current(held):
@@ -596,19 +615,19 @@ class WorkerProcess:
         if self._is_current(held):
             self._drop(held.ref)
 
-    def _drop(self, ref: c.TaskRef) -> None:
+    def _drop(self, ref: TaskRef) -> None:
         held = self.held.pop(ref, None)
         if held is not None:
             self.heart.unbound.append(ref)
             self._wake_intake.set()
 
-    def _finish(self, held: Held, kind: c.FinishKind) -> None:
+    def _finish(self, held: Held, kind: FinishKind) -> None:
         """Report the end of an attempt until somebody has answered."""
         assert self.worker_id is not None
         held.is_over = True
         ref = held.ref
-        is_success = kind is c.FinishKind.SUCCEEDED
-        is_failure = kind is c.FinishKind.FAILED
+        is_success = kind is FinishKind.SUCCEEDED
+        is_failure = kind is FinishKind.FAILED
         output = f"{ref.task_id}:{ref.attempt}:{self.worker_id}".encode() if is_success else None
         error = None
         if is_failure:
@@ -617,7 +636,7 @@ class WorkerProcess:
             error = ErrorInfo(category, f"{ref.attempt} on {short(self.worker_id)}")
         self.heart.completed += is_success
         self.heart.failed += is_failure
-        finish = c.Finish(
+        finish = Finish(
             task_id=ref.task_id, attempt=ref.attempt, kind=kind, output=output, error=error
         )
         self.outbox[ref] = (self.worker_id, finish)
@@ -635,7 +654,7 @@ class WorkerProcess:
                 continue
             worker_id = next(iter(self.outbox.values()))[0]
             items = tuple(finish for owner, finish in self.outbox.values() if owner == worker_id)
-            command = c.FinishTasks(namespace=self.namespace, worker_id=worker_id, items=items)
+            command = FinishTasks(namespace=self.namespace, worker_id=worker_id, items=items)
             try:
                 await self._call(command)
             except (NoAnswer, TenureError):
@@ -643,7 +662,7 @@ class WorkerProcess:
                 await self._sleep(60)
                 continue
             for item in items:
-                ref = c.TaskRef(item.task_id, item.attempt)
+                ref = TaskRef(item.task_id, item.attempt)
                 self.outbox.pop(ref, None)
                 self._drop(ref)
 

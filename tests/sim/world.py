@@ -11,8 +11,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tenure.core.worker.record import NewWorker, WorkerMode
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace, SetQueue
+from tenure.engine.command import TaskRef
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import ResumeTask
 from tenure.testing.clock import LoopClock
 from tenure.testing.loop import SimulatedLoop
 from tests.sim import exclusive, noise
@@ -119,7 +121,7 @@ class World:
         """Note which process is behind a worker id."""
         self._by_id[worker_id] = process
 
-    def holds(self, worker_id: str, ref: c.TaskRef) -> bool:
+    def holds(self, worker_id: str, ref: TaskRef) -> bool:
         """Tell whether the process of a worker really has an attempt."""
         process = self._by_id.get(worker_id)
         return process is not None and process.worker_id == worker_id and ref in process.held
@@ -198,7 +200,7 @@ class World:
         engine = self.servers[0].engine
         assert engine is not None
         for name in NAMESPACES:
-            await engine.submit(c.CreateNamespace(name=name))
+            await engine.submit(CreateNamespace(name=name))
         for _ in range(setup.randint(3, 8)):
             self.add_worker()
         for number in range(setup.randint(2, 3)):
@@ -245,7 +247,7 @@ class World:
         self.clients += [Client(self, f"healer {each}", each) for each in self.queues]
 
     async def _lift(self, client: Client, queue: str) -> None:
-        command = c.SetQueue(
+        command = SetQueue(
             namespace=client.namespace, name=queue, is_paused=False, concurrency_max=0
         )
         await client.ask(command)
@@ -298,7 +300,7 @@ class World:
         for task in list(self.checker.live.values()):
             client = healers[task.namespace]
             if task.state == "paused":
-                command = c.ResumeTask(namespace=task.namespace, task_id=task.id)
+                command = ResumeTask(namespace=task.namespace, task_id=task.id)
                 await client.ask(command)
             elif task.progress.is_async:
                 await client.complete(task.id)

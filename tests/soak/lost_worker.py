@@ -16,11 +16,22 @@ from tenure.core.filter import TaskFilter
 from tenure.core.task.record import NewTask, Spec, TaskState
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker, WorkerMode, WorkerStatus
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace
 from tenure.engine.clock import SystemClock
+from tenure.engine.command import AnyCommand, TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import (
+    ClaimTasks,
+    ConfirmTasks,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    Tasks,
+)
+from tenure.engine.worker.command import Heartbeat, RegisterWorker
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
 from tenure.store.table import listing, task_list
@@ -86,21 +97,21 @@ class Others:
         worker_id = await register(self._engine, OTHER_QUEUE, lease_ms=600_000)
         while not self.is_stopping:
             new = NewTask(id=self._clock.new_id(), type=TYPES[0], queue=OTHER_QUEUE, spec=SPEC)
-            await self._timed(c.EnqueueTasks(namespace=NAMESPACE, tasks=(new,)))
-            poll = c.ClaimTasks(
+            await self._timed(EnqueueTasks(namespace=NAMESPACE, tasks=(new,)))
+            poll = ClaimTasks(
                 namespace=NAMESPACE,
                 worker_id=worker_id,
                 queue=OTHER_QUEUE,
                 types=frozenset(TYPES),
                 wait_ms=1_000,
             )
-            for task in cast("c.Tasks", await self._timed(poll)):
-                item = c.Finish(task_id=task.id, attempt=1, kind=c.FinishKind.SUCCEEDED)
+            for task in cast("Tasks", await self._timed(poll)):
+                item = Finish(task_id=task.id, attempt=1, kind=FinishKind.SUCCEEDED)
                 await self._timed(
-                    c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(item,)),
+                    FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(item,)),
                 )
 
-    async def _timed(self, command: c.Command) -> object:
+    async def _timed(self, command: AnyCommand) -> object:
         began = time.monotonic()
         answer: object = await self._engine.submit(command)
         ended = time.monotonic()
@@ -125,8 +136,8 @@ async def register(engine: Engine, queue: str, *, lease_ms: int) -> str:
         slots=10_000,
         lease_ms=lease_ms,
     )
-    answer = await engine.submit(c.RegisterWorker(namespace=NAMESPACE, new=new))
-    return cast("c.Registration", answer).worker.id
+    answer = await engine.submit(RegisterWorker(namespace=NAMESPACE, new=new))
+    return answer.worker.id
 
 
 async def _hold(engine: Engine, worker_id: str, count: int) -> None:
@@ -137,20 +148,20 @@ async def _hold(engine: Engine, worker_id: str, count: int) -> None:
             NewTask(id=clock.new_id(), type=TYPES[0], queue=HELD_QUEUE, spec=SPEC)
             for _ in range(min(500, count - start))
         )
-        await engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=new))
+        await engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=new))
     held = 0
     while held < count:
-        poll = c.ClaimTasks(
+        poll = ClaimTasks(
             namespace=NAMESPACE,
             worker_id=worker_id,
             queue=HELD_QUEUE,
             types=frozenset(TYPES),
             max_tasks=500,
         )
-        tasks = cast("c.Tasks", await engine.submit(poll))
-        refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
+        tasks = await engine.submit(poll)
+        refs = tuple(TaskRef(task.id, task.attempt) for task in tasks)
         await engine.submit(
-            c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs),
+            ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs),
         )
         held += len(tasks)
 
@@ -167,15 +178,15 @@ class Pulse:
         token = 1
         while not self.is_lost:
             beat = Beat(token=token, server_id=self._engine.server_id)
-            command = c.Heartbeat(namespace=NAMESPACE, worker_id=self._worker_id, beat=beat)
-            token = cast("c.Renewed", await self._engine.submit(command)).lease.token
+            command = Heartbeat(namespace=NAMESPACE, worker_id=self._worker_id, beat=beat)
+            token = (await self._engine.submit(command)).lease.token
             await asyncio.sleep(LEASE_MS / 5_000)
 
 
 async def _lose(dialect: str, store: Store, size: Size) -> list[Result]:
     settings = Settings(lease_least_ms=500)
     async with Engine(store, clock=SystemClock(), settings=settings) as engine:
-        await engine.submit(c.CreateNamespace(name=NAMESPACE))
+        await engine.submit(CreateNamespace(name=NAMESPACE))
         worker_id = await register(engine, HELD_QUEUE, lease_ms=LEASE_MS)
         pulse = Pulse(engine, worker_id)
         others = Others(engine)

@@ -14,9 +14,10 @@ import asyncpg
 import msgspec
 
 from tenure.core.task.record import NewTask
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import EnqueueTasks
 from tenure.errors import AlreadyExists
 from tenure.store.postgres import PostgresStore
 from tests.chaos import checker, journal
@@ -105,14 +106,14 @@ class _Run:
         pause_s = self._size.kills * self._size.kill_every_s / chunks
         async with Engine(PostgresStore(self._dsn), clock=clock, services=()) as engine:
             with contextlib.suppress(AlreadyExists):
-                await engine.submit(c.CreateNamespace(name=NAMESPACE))
+                await engine.submit(CreateNamespace(name=NAMESPACE))
             for _ in range(chunks):
                 new = tuple(
                     NewTask(id=clock.new_id(), type=TYPE, queue=QUEUE, spec=SPEC)
                     for _ in range(CHUNK)
                 )
                 for each in await engine.submit(
-                    c.EnqueueTasks(namespace=NAMESPACE, tasks=new),
+                    EnqueueTasks(namespace=NAMESPACE, tasks=new),
                 ):
                     own.enqueued(each.task_id)
                 await asyncio.sleep(pause_s)

@@ -51,12 +51,8 @@ class Server:
         """Prepare; ``start`` opens the store and listens."""
         self.settings = settings
         self.metrics = Metrics()
-        self.engine = Engine(
-            store,
-            clock=clock or SystemClock(),
-            settings=engine_settings,
-            meter=self.metrics,
-        )
+        self.engine = Engine(store, clock=clock or SystemClock(), settings=engine_settings)
+        self.engine.meter = self.metrics
         self.readiness = Readiness(self.engine)
         self.warning = ""
         self.http_address = settings.http

@@ -8,30 +8,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar
 
 import structlog
 
-from tenure.core.limits import ENQUEUE_YOUNG_MS
 from tenure.core.task.record import Task
 from tenure.core.worker import judge_readiness as readiness_rules
 from tenure.core.worker.judge_readiness import JudgeReadiness
-from tenure.engine import command as c
 from tenure.engine.acceptance import Acceptance
 from tenure.engine.access.access_cache import AccessCache
 from tenure.engine.access.secret import Secrets, load_secrets
 from tenure.engine.batch import run as batch
-from tenure.engine.batch import split
 from tenure.engine.batch.damage_log import note_damage
-from tenure.engine.batch.row_cache import RowCache
-from tenure.engine.batch.single_write import SingleWriter
-from tenure.engine.batch.split import PartDeadline
-from tenure.engine.batch.store_time import StoreTime
-from tenure.engine.check import check
+from tenure.engine.batch.memory import BatchMemory
+from tenure.engine.batch.runner import BatchRunner, Pause, WorkEntry
 from tenure.engine.claim.dispatch import Dispatch
-from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.clock import Clock
+from tenure.engine.command import Answer, Command, TaskRef
+from tenure.engine.command_table import SPECS, payload_bytes, weigh
 from tenure.engine.lane import Entry, Lane, resolve
 from tenure.engine.meter import NULL_METER, Meter, Occupancy
 from tenure.engine.replica.event_feed import EventFeed
@@ -42,26 +37,38 @@ from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.key_use import write_last
 from tenure.engine.settings import Settings
-from tenure.engine.weight import payload_bytes, weigh
+from tenure.engine.task.command import (
+    ClaimTasks,
+    SignalCancels,
+)
+from tenure.engine.worker.command import (
+    CloseSession,
+    Heartbeat,
+    HeldAnswer,
+    OpenSession,
+    Renewed,
+    ReportHeld,
+    SessionAnswer,
+    SpareWorkers,
+)
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
-from tenure.errors import AlreadyExists, InvalidArgument, TenureError, Unavailable
-from tenure.store.failure import Blocked, Conflict, FenceLost, Lost, Refused
-from tenure.store.transaction import LaneName, Store, Tx
+from tenure.errors import Unavailable
+from tenure.store.failure import Lost
+from tenure.store.transaction import LaneName, Store
 
 log = structlog.get_logger("tenure.engine")
-RUNS_MAX = 4
 RETRY_AFTER_MS = 500
 # A grace is looked at when it is over by the store's clock too.
 GRACE_MARGIN_MS = 10
 C = TypeVar("C")
-WorkEntry = Entry[c.WorkCommand]
-Pause = Callable[[str], Awaitable[None]]
+# A member of an enum costs more than a global name, and each command is asked for its lane.
+_HEARTBEAT: Final = LaneName.HEARTBEAT
 
 
 class Engine:
     """One server's engine on one store."""
 
-    def __init__(  # noqa: PLR0913 (the seams of a whole engine)
+    def __init__(
         self,
         store: Store,
         *,
@@ -70,7 +77,6 @@ class Engine:
         server_id: str | None = None,
         pause: Pause | None = None,
         services: Sequence[Job] | None = None,
-        meter: Meter = NULL_METER,
     ) -> None:
         """Prepare; ``start`` opens the store. ``pause`` is where a simulation slows things.
 
@@ -80,21 +86,19 @@ class Engine:
         self.clock = clock
         self.settings = settings or Settings()
         self.server_id = server_id or clock.new_id()
-        self.meter = meter
+        self.meter: Meter = NULL_METER
         self.alarm = Alarm()
         self.grace_alarm = Alarm()
         self.alarms = {"due_tasks": self.alarm, "lease_judgement": self.grace_alarm}
         self.finished_count = 0
         self.deaf: frozenset[str] = frozenset()
         self._pause = pause
-        self._cache = RowCache(is_on=self.settings.cached_rows)
-        self._namespaces: frozenset[str] = frozenset()
         self._listeners: list[Callable[[Task], None]] = []
         self._is_leaving = False
         self._secrets: Secrets | None = None
         self.acceptance = Acceptance()
-        self._store_time = StoreTime()
-        self._single_writer = SingleWriter(store, self._store_time)
+        self.access_cache = AccessCache(store, clock=clock, settings=self.settings)
+        self._memory = BatchMemory(store, clock, self.settings, self.server_id, self.access_cache)
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._heartbeats = HeartbeatRun(
@@ -102,28 +106,28 @@ class Engine:
         )
         self._sessions = self._heartbeats.sessions
         self.worker_keys = self._heartbeats.worker_keys
-        self._work = self._lane(self._run_work, weigh, payload_bytes)
+        work = self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
         self._replicas = ReplicaHints(store)
+        is_held = self._memory.rows.rows.__contains__
         self.results = ResultWatch(
-            store,
-            self._replicas,
-            clock=clock,
-            settings=self.settings,
-            is_held=self._cache.rows.__contains__,
+            store, self._replicas, clock=clock, settings=self.settings, is_held=is_held
         )
         self.events = EventFeed(store, self._replicas, clock, self.settings, self.server_id)
         self._dispatch = Dispatch(
-            clock,
-            self.settings,
-            submit=self._work.submit,
-            kick=self._work.kick,
-            replicas=self._replicas,
+            clock, self.settings, submit=work.submit, kick=work.kick, replicas=self._replicas
         )
         self._news = SessionNews(store, self._dispatch.notifier, self.settings)
-        self.access_cache = AccessCache(store, clock=clock, settings=self.settings)
+        self._runner = BatchRunner(
+            store,
+            self._memory,
+            self._dispatch,
+            lose=self._lose,
+            after_commit=self._after_commit,
+            pause=pause,
+        )
         self.access_cache.on_change(lambda: self._dispatch.obey(self.access_cache.disabled))
-        self._work.has_extra_work = lambda: self._dispatch.has_work
+        work.has_extra_work = lambda: self._dispatch.has_work
         jobs = all_services() if services is None else services
         self._services = [Service(each, self) for each in jobs]
 
@@ -211,34 +215,34 @@ class Engine:
 
     # -- Commands ------------------------------------------------------------------------------
 
-    def submit(self, command: c.Command) -> asyncio.Future[Any]:
+    def submit(self, command: Command[Answer]) -> asyncio.Future[Answer]:
         """Check a command, queue it, and return the future of its answer.
 
         Raises the typed error at once when the command is malformed or the lane is full.
         """
-        check(command)
-        kind = type(command)
-        if kind in _HEARTBEATS:
-            return self._beats.submit(cast("c.HeartbeatCommand", command))
-        return self._work.submit(cast("c.WorkCommand", command), is_new_work=kind in _NEW_WORK)
+        spec = SPECS[type(command)]
+        spec.check(command)
+        if spec.lane is _HEARTBEAT:
+            return self._beats.submit(command)
+        return self._work.submit(command, is_new_work=spec.is_new_work)
 
     async def heartbeat(
         self,
-        command: c.Heartbeat,
+        command: Heartbeat,
         *,
-        bound: tuple[c.TaskRef, ...] = (),
-        unbound: tuple[c.TaskRef, ...] = (),
-        held: tuple[c.TaskRef, ...] | None = None,
-    ) -> tuple[c.Renewed, c.HeldAnswer]:
+        bound: tuple[TaskRef, ...] = (),
+        unbound: tuple[TaskRef, ...] = (),
+        held: tuple[TaskRef, ...] | None = None,
+    ) -> tuple[Renewed, HeldAnswer]:
         """Renew a lease, then apply what the heartbeat says of attempts; wait for both."""
-        renewed = cast("c.Renewed", await self.submit(command))
+        renewed = await self.submit(command)
         self._news.recount(command.worker_id, command.beat.active_count)
         if renewed.cancel:
             refs = renewed.cancel
-            self._dispatch.post(c.SignalCancels(namespace=command.namespace, items=refs))
+            self._dispatch.post(SignalCancels(namespace=command.namespace, items=refs))
         if not bound and not unbound and held is None:
-            return renewed, c.HeldAnswer()
-        report = c.ReportHeld(
+            return renewed, HeldAnswer()
+        report = ReportHeld(
             namespace=command.namespace,
             worker_id=command.worker_id,
             bound=bound,
@@ -246,7 +250,7 @@ class Engine:
             held=held,
             previous_beat_at_ms=renewed.lease.previous_beat_at_ms,
         )
-        return renewed, cast("c.HeldAnswer", await self.submit(report))
+        return renewed, await self.submit(report)
 
     def set_window(self, worker_id: str, window: int) -> None:
         """Change how many attempts a session is willing to hold."""
@@ -268,9 +272,9 @@ class Engine:
             worker_id, mono_ms=lost_at_ms, open_count=self._dispatch.offer_count
         )
         if spared:
-            self._dispatch.post(c.SpareWorkers(worker_ids=spared))
+            self._dispatch.post(SpareWorkers(worker_ids=spared))
             return
-        close = c.CloseSession(
+        close = CloseSession(
             namespace=namespace,
             worker_id=worker_id,
             session_no=session_no,
@@ -364,161 +368,14 @@ class Engine:
         plan = self._dispatch.plan(entries)
         if entries or plan.hands:
             began = self.meter.now()
-            await self._execute(entries, plan)
+            since_ms = self._work.waiting_since_mono_ms
+            await self._runner.run(entries, plan, waiting_since_mono_ms=since_ms)
             self.meter.ran(LaneName.WORK, len(entries), began)
         self._dispatch.let_polls_wait()
 
-    async def _execute(
-        self,
-        entries: Sequence[WorkEntry],
-        plan: ClaimPlan,
-        deadline: PartDeadline | None = None,
-    ) -> None:
-        """Run a batch; again after a conflict or a lost fence, in parts after a refusal."""
-        commands = [command for command, _ in entries]
-        for number in range(RUNS_MAX):
-            context = self._context(plan, is_first=number == 0)
-            try:
-                committed = await self._commit(commands, context, deadline, is_first=number == 0)
-            except FenceLost as lost:
-                self._cache.forget(lost.ids)
-            except Blocked as blocked:
-                await self._run_parts(entries, plan, deadline, blocked)
-                return
-            except Conflict as conflict:
-                log.warning("batch.conflict", size=len(entries), error=str(conflict))
-            except Refused as refused:
-                await self._divide(entries, plan, refused)
-                return
-            except Lost as lost:
-                self._lose(entries, lost)
-                return
-            except Exception:
-                log.exception("batch.failed", size=len(entries))
-                self._lose(entries, Lost("The batch failed.", reason="internal"))
-                return
-            else:
-                await self._slow("after commit")
-                await self._after_commit(entries, committed)
-                return
-        self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
-
-    async def _commit(
-        self,
-        commands: list[c.WorkCommand],
-        context: batch.Context,
-        deadline: PartDeadline | None,
-        *,
-        is_first: bool,
-    ) -> batch.Committed:
-        """Run a batch once, as one statement if that suffices."""
-        if is_first and deadline is None:
-            committed = await self._single_writer.run(commands, context)
-            if committed is not None:
-                return committed
-
-        async def body(tx: Tx) -> batch.Committed:
-            if deadline is not None:
-                await deadline.apply(tx)
-            return await batch.run(tx, commands, context)
-
-        return await self.store.transaction(body)
-
-    def _context(self, plan: ClaimPlan, *, is_first: bool) -> batch.Context:
-        """Return what a run of a batch needs besides its commands.
-
-        After a long wait, or a run that failed, ids do not tell the age of enqueues for sure: the
-        clock of the store may have been set back meanwhile. Then all of them are looked up.
-        """
-        mono_ms = self.clock.monotonic_ms()
-        waited_ms = mono_ms - self._work.waiting_since_mono_ms
-        is_sure = is_first and waited_ms <= ENQUEUE_YOUNG_MS
-        return batch.Context(
-            self.clock,
-            self.server_id,
-            self.settings,
-            dict(self._cache.rows) if self._pause else self._cache.rows,
-            self.access_cache.enabled(self._namespaces),
-            plan,
-            self._store_time.ahead_ms(mono_ms) if is_sure else None,
-            self.access_cache.disabled,
-        )
-
-    async def _run_parts(
-        self,
-        entries: Sequence[WorkEntry],
-        plan: ClaimPlan,
-        deadline: PartDeadline | None,
-        blocked: Blocked,
-    ) -> None:
-        """Find what needs the row that somebody keeps; the others are not disturbed."""
-        mono_ms = self.clock.monotonic_ms()
-        if deadline is None:
-            log.warning("batch.blocked", size=len(entries), error=str(blocked))
-            deadline = PartDeadline.from_now(mono_ms)
-        others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
-        parts = split.parts(others, plan) if mono_ms < deadline.ends_at_mono_ms else []
-        if others and not parts:
-            self._lose(others, Lost(str(blocked), reason="conflict"))
-        # An offer that gets nothing now is looked at again by the fallback poll.
-        for some, some_plan in parts:
-            await self._execute(some, some_plan, deadline)
-
-    async def _divide(
-        self,
-        entries: Sequence[WorkEntry],
-        plan: ClaimPlan,
-        refused: Refused,
-    ) -> None:
-        """Find the command that the database refuses; the others are not disturbed."""
-        self._dispatch.plan_again(plan)
-        others = [entry for entry in entries if type(entry[0]) is not c.ClaimTasks]
-        if len(others) > 1:
-            middle = len(others) // 2
-            await self._execute(others[:middle], ClaimPlan())
-            await self._execute(others[middle:], ClaimPlan())
-        elif others:
-            await self._refuse(others[0], refused)
-
-    async def _refuse(self, entry: WorkEntry, refused: Refused) -> None:
-        """Run a refused command alone once more: another server may have won a race for a key."""
-        command, future = entry
-        context = batch.Context(
-            self.clock,
-            self.server_id,
-            self.settings,
-            {},
-            self.access_cache.enabled(self._namespaces),
-            ClaimPlan(),
-            disabled=self.access_cache.disabled,
-        )
-        for _ in range(RUNS_MAX):
-            try:
-                committed = await self.store.transaction(
-                    lambda tx: batch.run(tx, [command], context),
-                )
-            except Blocked as blocked:
-                self._lose([entry], Lost(str(blocked), reason="conflict"))
-                return
-            except (Conflict, FenceLost) as conflict:
-                log.warning("batch.conflict", size=1, error=str(conflict))
-            except Refused:
-                log.warning("command.refused", command=type(command).__name__, error=str(refused))
-                if not future.done():
-                    future.set_exception(_refusal(command))
-                return
-            except Lost as lost:
-                self._lose([entry], lost)
-                return
-            else:
-                await self._after_commit([entry], committed)
-                return
-        self._lose([entry], Lost("The batch met conflicts again and again.", reason="conflict"))
-
     def _lose(self, entries: Sequence[Entry[Any]], lost: Lost) -> None:
         """Answer ``unavailable``: nobody knows what was committed, and repeating is safe."""
-        self._cache.clear()
-        self.access_cache.hear()
+        self._memory.doubt()
         log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
         self.meter.lost(lost.reason)
         self.acceptance.lost(lost.reason)
@@ -533,13 +390,13 @@ class Engine:
         self._dispatch.learn(committed)
         # Workers first: whoever enqueued waits for them, and not they for the answer.
         self._dispatch.deliver(committed)
-        if len(entries) == 1 and type(entries[0][0]) in _AWAITED and not len(self._work):
+        if len(entries) == 1 and SPECS[type(entries[0][0])].is_awaited and not len(self._work):
             # Nobody waits for this lane: what was delivered is written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
-            if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
+            if type(command) is OpenSession and isinstance(answer, SessionAnswer):
                 self._dispatch.seat_session(command, answer)
-            if type(command) is not c.ClaimTasks:
+            if type(command) is not ClaimTasks:
                 resolve(future, answer)
         for effect in committed.ws.effects:
             self._dispatch.perform(effect)
@@ -554,13 +411,12 @@ class Engine:
         """Keep copies of what was written, and set the alarm for what is due first."""
         ws = committed.ws
         self.acceptance.committed(ws)
+        self._memory.learn(committed)
         if committed.store_ahead_ms is not None:
-            self._store_time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
-            self._single_writer.learn(ws.rows.receivers)
             self.worker_keys.learn(ws.workers.values())
         dues = []
         for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
-            self._cache.saved(tasks, are_new=are_new)
+            self._memory.rows.saved(tasks, are_new=are_new)
             for key, task in tasks.items():
                 if task.due_at_ms is not None:
                     dues.append(task.due_at_ms)
@@ -571,26 +427,12 @@ class Engine:
                         listener(task)
         if dues:
             self.alarm.set(min(dues) - ws.now_ms, self.clock.monotonic_ms())
-        if ws.namespaces:
-            self._namespaces |= ws.namespaces.keys() - ws.namespaces.disabled
         if self.access_cache.committed(ws):
             self._replicas.tell_access()
 
     async def _slow(self, point: str) -> None:
         if self._pause is not None:
             await self._pause(point)
-
-
-_HEARTBEATS = frozenset({c.Heartbeat, c.TouchServer})
-# Somebody waits for what they deliver: the task, or its result.
-_AWAITED = frozenset({c.EnqueueTasks, c.FinishTasks})
-_NEW_WORK = frozenset({c.EnqueueTasks, c.ClaimTasks, c.RegisterWorker})
-
-
-def _refusal(command: c.WorkCommand) -> TenureError:
-    if isinstance(command, c.EnqueueTasks | c.RetryTask):
-        return AlreadyExists("A task with this id or key exists.")
-    return InvalidArgument("The database refused the request.", field="request")
 
 
 def _unavailable(lost: Lost) -> Unavailable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -17,7 +17,7 @@ from tenure.errors import RateLimited, TenureError, Unavailable
 
 C = TypeVar("C")
 log = structlog.get_logger("tenure.engine")
-Entry = tuple[C, "asyncio.Future[object]"]
+Entry = tuple[C, "asyncio.Future[Any]"]
 RETRY_AFTER_MS = 100
 
 
@@ -65,7 +65,7 @@ class Lane(Generic[C]):
         """Return how many commands wait."""
         return len(self._waiting)
 
-    def submit(self, command: C, *, is_new_work: bool = False) -> asyncio.Future[object]:
+    def submit(self, command: C, *, is_new_work: bool = False) -> asyncio.Future[Any]:
         """Queue a command; a full queue refuses before accepting, new work first."""
         if self.is_closed:
             message = "The server is shutting down."
@@ -81,7 +81,7 @@ class Lane(Generic[C]):
         if loop is None:
             # Asked for once: each call costs a system call.
             loop = self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[object] = loop.create_future()
+        future: asyncio.Future[Any] = loop.create_future()
         if not self._waiting:
             self._mark()
         self._waiting.append((command, future))

@@ -13,7 +13,7 @@ from tenure.api.readiness import Readiness
 from tenure.api.rpc.server import RpcServer
 from tenure.api.setting import Address, ServerSettings
 from tenure.core import check
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback

@@ -29,10 +29,11 @@ from tenure.core.limits import DUE_BATCH_MAX, INSTANT_MS_MAX, JUDGED_BATCH_MAX, 
 from tenure.core.task.record import TaskState
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import Worker, WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.service import Report
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.retention import Retention
+from tenure.engine.task.command import ProcessDue, SignalCancels
+from tenure.engine.worker.command import JudgeLeases, TouchServer
 from tenure.store.table import lease as lease_table
 from tenure.store.table import listing
 from tenure.store.table import task as task_table
@@ -69,8 +70,8 @@ class SightedDueTasks:
         """Look at tasks whose timer has fired."""
         # What is due later is the timeline's business: time stands still until it moves it.
         engine.alarm.clear()
-        command = c.ProcessDue(sighted_ms=_ALWAYS_MS, amount=DUE_BATCH_MAX)
-        done = cast("c.WorkDone", await engine.submit(command))
+        command = ProcessDue(sighted_ms=_ALWAYS_MS, amount=DUE_BATCH_MAX)
+        done = await engine.submit(command)
         return Report(done.count, has_more=done.has_more)
 
 
@@ -178,13 +179,13 @@ class Timeline:
         while (await due.run_once(engine)).has_more:
             pass
         # A judgement asks when the server was seen last.
-        await engine.submit(c.TouchServer(server_id=engine.server_id))
-        judgement = c.JudgeLeases(
+        await engine.submit(TouchServer(server_id=engine.server_id))
+        judgement = JudgeLeases(
             sighted_ms=_ALWAYS_MS,
             amount=JUDGED_BATCH_MAX,
             suspect_grace_ms=engine.settings.suspect_grace_ms,
         )
-        while cast("c.WorkDone", await engine.submit(judgement)).has_more:
+        while (await engine.submit(judgement)).has_more:
             pass
         while (await release.run_once(engine)).has_more:
             pass
@@ -209,7 +210,7 @@ class Timeline:
 
     async def _flush(self) -> None:
         """Wait until everything that was asked for, and what followed from it, has been done."""
-        nothing = c.SignalCancels(namespace=_NAMESPACE, items=())
+        nothing = SignalCancels(namespace=_NAMESPACE, items=())
         for _ in range(_BATCHES):
             await self._engine.submit(nothing)
         while self._engine.waiting_count:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import grpc
 import httpx
 
 from tenure.core.access.api_key import Role
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
 from tests.api.http.site import Site, site_of
 from tests.api.rpc.wire import Wire, open_wire, refused
@@ -57,7 +57,7 @@ class Lobby:
             namespaces=namespaces,
             expires_in_ms=expires_in_ms,
         )
-        return cast("c.CreatedKey", await self.engine.submit(command)).text.reveal()
+        return (await self.engine.submit(command)).text.reveal()
 
     async def revoke(self, key: str) -> None:
         await self.engine.submit(c.RevokeKey(key_id=key_id(key)))

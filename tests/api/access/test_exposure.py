@@ -13,7 +13,7 @@ import structlog
 from tenure.api.server import Server
 from tenure.api.setting import Address, ServerSettings
 from tenure.core.access.api_key import Role
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.clock import SystemClock
 from tenure.errors import InvalidArgument
 from tenure.store.sqlite import SqliteStore

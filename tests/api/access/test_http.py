@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tests.api.access.lobby import FREE, Lobby, bearer, key_id
 from tests.api.http.site import TASK, until
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE

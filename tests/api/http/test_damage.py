@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tenure.engine import command as c
+from tenure.engine.task import command as c
 from tests.api.http.site import Site
 from tests.engine.damage import write
 from tests.engine.world import NAMESPACE, SPEC

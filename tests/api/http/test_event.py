@@ -17,7 +17,7 @@ from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import CALLER_STREAMS_MAX, EVENT_GATHER_MS, EVENTS_KEPT_MS
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.replica.event_feed import HintPage
 from tests.api.access.lobby import bearer, open_lobby
 from tests.api.http.site import WAIT_S, Site, site_of, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, cast
+from typing import Final
 
 import pytest
 
@@ -17,7 +17,7 @@ from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core import limits
 from tenure.core.access.api_key import Role
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
 from tests.api.http.site import TASK, WAIT_S, Site, site_of, until
 from tests.engine.world import NAMESPACE, World
@@ -56,7 +56,7 @@ async def slow_bodies(site: Site, count: int, key: str = "") -> AsyncIterator[Be
 
 async def make_key(engine: Engine, name: str) -> str:
     made = await engine.submit(c.CreateKey(name=name, role=Role.CLIENT))
-    return cast("c.CreatedKey", made).text.reveal()
+    return made.text.reveal()
 
 
 async def status_of(begun: Begun) -> list[bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.core.task.record import TaskState
-from tenure.engine import command as c
+from tenure.engine.task import command as c
 from tests.api.http.site import TASK, UNKNOWN_ID, Site, until
 from tests.engine.world import FAULT, NAMESPACE, finish, spec
 

@@ -15,7 +15,7 @@ from tenure.api.http.table import OPERATIONS, Table
 from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
-from tenure.engine import command as c
+from tenure.engine.task import command as c
 from tests.api.http.site import Site, site_of, until
 from tests.engine.world import NAMESPACE, World
 

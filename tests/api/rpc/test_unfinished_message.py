@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import grpc
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from tenure.api.rpc.message_reader import StrangerMessages
 from tenure.core import limits
 from tenure.core.access.api_key import Role
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import RateLimited
 from tenure.v1 import workflow_service_pb2 as pb
@@ -47,7 +47,7 @@ def begin(connection: RawConnection, path: str, count: int) -> tuple[list[Call],
 async def make_key(engine: Engine) -> tuple[tuple[str, str], ...]:
     """Close the server, and return the metadata that shows its first key."""
     made = await engine.submit(c.CreateKey(name="operator", role=Role.ADMIN))
-    return (("authorization", f"Bearer {cast('c.CreatedKey', made).text.reveal()}"),)
+    return (("authorization", f"Bearer {made.text.reveal()}"),)
 
 
 async def over(calls: list[Call]) -> None:

@@ -11,12 +11,21 @@ from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.audit import AuditFilter
 from tenure.core.limits import AUDIT_KEPT_MS, DURATION_MS_MAX, KEY_NAMESPACES_MAX, LIVE_KEYS_MAX
 from tenure.core.queue import Namespace
-from tenure.engine import command as c
 from tenure.engine.access import first_key
+from tenure.engine.access.command import (
+    CreatedKey,
+    CreateKey,
+    CreateNamespace,
+    RevokeKey,
+    SetNamespace,
+    SetQueue,
+)
+from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.services.retention import Retention
 from tenure.engine.worker import bulk_drain
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tenure.errors import (
     InvalidArgument,
     NotFound,
@@ -48,14 +57,14 @@ def page(size: int = 100, token: str = "") -> query.PageRequest:
     return query.PageRequest(cursor_key=CURSOR_KEY, size=size, token=token)
 
 
-async def make(engine: Engine, role: Role = Role.ADMIN, **fields: Any) -> c.CreatedKey:
-    command = c.CreateKey(**{"name": "ci", "role": role, **fields})
-    return cast("c.CreatedKey", await engine.submit(command))
+async def make(engine: Engine, role: Role = Role.ADMIN, **fields: Any) -> CreatedKey:
+    command = CreateKey(**{"name": "ci", "role": role, **fields})
+    return await engine.submit(command)
 
 
 async def set_namespace(engine: Engine, name: str = NAMESPACE, *, is_disabled: bool) -> Namespace:
-    command = c.SetNamespace(name=name, is_disabled=is_disabled)
-    return cast("Namespace", await engine.submit(command))
+    command = SetNamespace(name=name, is_disabled=is_disabled)
+    return await engine.submit(command)
 
 
 async def audited(engine: Engine, **where: str) -> list[tuple[str, str, str, str]]:
@@ -64,7 +73,7 @@ async def audited(engine: Engine, **where: str) -> list[tuple[str, str, str, str
     return [(x.action, x.actor, x.namespace, x.target) for x in reversed(found.items)]
 
 
-async def refused(engine: Engine, command: c.Command) -> TenureError:
+async def refused(engine: Engine, command: AnyCommand) -> TenureError:
     """Run a command that is refused and leaves no trace; return the refusal."""
     before = await _access(engine)
     with pytest.raises(TenureError) as caught:
@@ -111,7 +120,7 @@ class TestKeys:
         self,
         engine: Engine,
     ) -> None:
-        command = c.CreateKey(name="ci", role=Role.CLIENT, namespaces=("no/such",))
+        command = CreateKey(name="ci", role=Role.CLIENT, namespaces=("no/such",))
         error = await refused(engine, command)
         assert isinstance(error, NotFound)
         assert error.message == "Namespace no/such was not found."
@@ -135,7 +144,7 @@ class TestKeys:
         fields: dict[str, Any],
         field: str,
     ) -> None:
-        command = c.CreateKey(**{"name": "ci", "role": Role.CLIENT, **fields})
+        command = CreateKey(**{"name": "ci", "role": Role.CLIENT, **fields})
         error = await refused(engine, command)
         assert isinstance(error, InvalidArgument)
         assert error.fields == {"field": field}
@@ -147,16 +156,16 @@ class TestKeys:
     ) -> None:
         made = await make(engine)
         await _fill_keys(world, made.key)
-        error = await refused(engine, c.CreateKey(name="ci", role=Role.CLIENT))
+        error = await refused(engine, CreateKey(name="ci", role=Role.CLIENT))
         assert isinstance(error, WrongState)
         assert error.fields == {"state": "full"}
-        await engine.submit(c.RevokeKey(key_id=made.key.id))
+        await engine.submit(RevokeKey(key_id=made.key.id))
         await make(engine)
 
     async def test_a_revoked_key_is_not_found_from_the_answer_on(self, engine: Engine) -> None:
         made = await make(engine)
         assert engine.access_cache.find(made.key.id) == made.key
-        revoked = await engine.submit(c.RevokeKey(key_id=made.key.id))
+        revoked = await engine.submit(RevokeKey(key_id=made.key.id))
         assert revoked.revoked_at_ms is not None
         assert engine.access_cache.find(made.key.id) is None
         assert engine.access_cache.has_keys
@@ -167,13 +176,13 @@ class TestKeys:
         engine: Engine,
     ) -> None:
         made = await make(engine)
-        first = await engine.submit(c.RevokeKey(key_id=made.key.id))
+        first = await engine.submit(RevokeKey(key_id=made.key.id))
         await world.advance(1_000)
-        assert await engine.submit(c.RevokeKey(key_id=made.key.id)) == first
+        assert await engine.submit(RevokeKey(key_id=made.key.id)) == first
         assert len(await audited(engine, action="key.revoke")) == 1
 
     async def test_an_unknown_key_cannot_be_revoked(self, engine: Engine) -> None:
-        error = await refused(engine, c.RevokeKey(key_id=UNKNOWN_KEY))
+        error = await refused(engine, RevokeKey(key_id=UNKNOWN_KEY))
         assert isinstance(error, NotFound)
         assert error.message == f"API key {UNKNOWN_KEY} was not found."
 
@@ -182,7 +191,7 @@ class TestKeys:
         engine: Engine,
     ) -> None:
         made = await make(engine)
-        error = await refused(engine, c.RevokeKey(key_id=made.text.reveal()))
+        error = await refused(engine, RevokeKey(key_id=made.text.reveal()))
         assert error.fields == {"field": "keyId"}
         assert made.text.secret not in error.message
 
@@ -208,8 +217,8 @@ class TestKeys:
         made = await make(engine)
         world.faults.raise_at("after COMMIT", Lost("cut"))
         with pytest.raises(Unavailable):
-            await engine.submit(c.RevokeKey(key_id=made.key.id))
-        await engine.submit(c.RevokeKey(key_id=made.key.id))
+            await engine.submit(RevokeKey(key_id=made.key.id))
+        await engine.submit(RevokeKey(key_id=made.key.id))
         assert engine.access_cache.find(made.key.id) is None
 
 
@@ -243,7 +252,7 @@ class TestScope:
         name: str,
     ) -> None:
         admin = await make(engine, namespaces=(NAMESPACE,))
-        command = c.CreateKey(
+        command = CreateKey(
             name="x",
             role=Role.VIEWER,
             namespaces=(NAMESPACE, name),
@@ -255,7 +264,7 @@ class TestScope:
 
     async def test_a_scoped_admin_makes_no_key_for_all_namespaces(self, engine: Engine) -> None:
         admin = await make(engine, namespaces=(NAMESPACE,))
-        command = c.CreateKey(name="x", role=Role.VIEWER, actor=admin.key.id)
+        command = CreateKey(name="x", role=Role.VIEWER, actor=admin.key.id)
         assert isinstance(await refused(engine, command), PermissionDenied)
 
     async def test_a_scoped_admin_revokes_the_keys_within_its_own(self, engine: Engine) -> None:
@@ -263,18 +272,18 @@ class TestScope:
         own = await make(engine, Role.CLIENT, namespaces=(NAMESPACE,))
         wide = await make(engine, Role.CLIENT, namespaces=(NAMESPACE, OTHER_NAMESPACE))
         whole = await make(engine, Role.CLIENT)
-        await engine.submit(c.RevokeKey(key_id=own.key.id, actor=admin.key.id))
+        await engine.submit(RevokeKey(key_id=own.key.id, actor=admin.key.id))
         for each in (wide, whole):
-            error = await refused(engine, c.RevokeKey(key_id=each.key.id, actor=admin.key.id))
+            error = await refused(engine, RevokeKey(key_id=each.key.id, actor=admin.key.id))
             assert isinstance(error, NotFound)
             assert error.message == f"API key {each.key.id} was not found."
 
     @pytest.mark.parametrize(
         "command",
         [
-            c.CreateNamespace(name="new/default"),
-            c.SetNamespace(name=NAMESPACE, is_disabled=True),
-            c.SetNamespace(name="no/such", is_disabled=True),
+            CreateNamespace(name="new/default"),
+            SetNamespace(name=NAMESPACE, is_disabled=True),
+            SetNamespace(name="no/such", is_disabled=True),
         ],
     )
     async def test_a_scoped_admin_leaves_namespaces_alone(
@@ -290,7 +299,7 @@ class TestScope:
     @pytest.mark.parametrize("role", [Role.CLIENT, Role.WORKER, Role.VIEWER])
     async def test_no_other_role_administers(self, engine: Engine, role: Role) -> None:
         caller = await make(engine, role)
-        command = c.CreateKey(name="x", role=Role.ADMIN, actor=caller.key.id)
+        command = CreateKey(name="x", role=Role.ADMIN, actor=caller.key.id)
         assert isinstance(await refused(engine, command), PermissionDenied)
 
     async def test_a_key_that_ended_meanwhile_administers_nothing(
@@ -299,10 +308,10 @@ class TestScope:
         engine: Engine,
     ) -> None:
         revoked, ending = await make(engine), await make(engine, expires_in_ms=1_000)
-        await engine.submit(c.RevokeKey(key_id=revoked.key.id))
+        await engine.submit(RevokeKey(key_id=revoked.key.id))
         await world.advance(1_000)
         for actor in (revoked.key.id, ending.key.id, UNKNOWN_KEY):
-            command = c.CreateKey(name="x", role=Role.ADMIN, actor=actor)
+            command = CreateKey(name="x", role=Role.ADMIN, actor=actor)
             assert isinstance(await refused(engine, command), Unauthenticated)
 
     async def test_a_key_that_was_revoked_earlier_in_the_batch_administers_nothing(
@@ -310,8 +319,8 @@ class TestScope:
         engine: Engine,
     ) -> None:
         admin = await make(engine)
-        revoking = engine.submit(c.RevokeKey(key_id=admin.key.id))
-        creating = engine.submit(c.CreateKey(name="x", role=Role.ADMIN, actor=admin.key.id))
+        revoking = engine.submit(RevokeKey(key_id=admin.key.id))
+        creating = engine.submit(CreateKey(name="x", role=Role.ADMIN, actor=admin.key.id))
         await revoking
         with pytest.raises(Unauthenticated):
             await creating
@@ -320,7 +329,7 @@ class TestScope:
 
     async def test_a_key_may_revoke_itself(self, engine: Engine) -> None:
         admin = await make(engine)
-        await engine.submit(c.RevokeKey(key_id=admin.key.id, actor=admin.key.id))
+        await engine.submit(RevokeKey(key_id=admin.key.id, actor=admin.key.id))
         assert engine.access_cache.find(admin.key.id) is None
 
 
@@ -334,7 +343,7 @@ class TestLists:
         for _ in range(5):
             made.append((await make(engine)).key.id)
             await world.advance(1)
-        await engine.submit(c.RevokeKey(key_id=made[0]))
+        await engine.submit(RevokeKey(key_id=made[0]))
         found: list[str] = []
         token = ""
         while True:
@@ -439,18 +448,18 @@ class TestAudit:
         first = await make(engine)
         actor = first.key.id
         other = await make(engine, Role.CLIENT, namespaces=(NAMESPACE,), actor=actor)
-        await engine.submit(c.RevokeKey(key_id=other.key.id, actor=actor))
-        await engine.submit(c.CreateNamespace(name="new/default", actor=actor))
+        await engine.submit(RevokeKey(key_id=other.key.id, actor=actor))
+        await engine.submit(CreateNamespace(name="new/default", actor=actor))
         for is_disabled in (True, True, False):
-            command = c.SetNamespace(name="new/default", is_disabled=is_disabled, actor=actor)
+            command = SetNamespace(name="new/default", is_disabled=is_disabled, actor=actor)
             await engine.submit(command)
         drained, evicted = await world.worker(engine), await world.worker(engine)
         for _ in range(2):
-            drain = c.DrainWorker(namespace=NAMESPACE, worker_id=drained, actor=actor)
+            drain = DrainWorker(namespace=NAMESPACE, worker_id=drained, actor=actor)
             await engine.submit(drain)
-            evict = c.EvictWorker(namespace=NAMESPACE, worker_id=evicted, actor=actor)
+            evict = EvictWorker(namespace=NAMESPACE, worker_id=evicted, actor=actor)
             await engine.submit(evict)
-            brakes = c.SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True, actor=actor)
+            brakes = SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True, actor=actor)
             await engine.submit(brakes)
         assert await audited(engine) == [
             ("key.create", "", "", actor),
@@ -475,8 +484,8 @@ class TestAudit:
             await make(engine, Role.VIEWER, namespaces=names),
         ]
         for fields in ({"is_paused": True, "concurrency_max": 3}, {"is_paused": False}):
-            await engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, **fields))
-        await engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, concurrency_max=0))
+            await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, **fields))
+        await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, concurrency_max=0))
         listed = await query.list_audit(engine.store, page=page())
         assert [each.detail for each in reversed(listed.items)] == [
             "admin key ci for all namespaces",
@@ -495,7 +504,7 @@ class TestAudit:
         engine: Engine,
     ) -> None:
         worker = await world.worker(engine)
-        command = c.DrainWorker(namespace=NAMESPACE, worker_id=worker, is_own=True)
+        command = DrainWorker(namespace=NAMESPACE, worker_id=worker, is_own=True)
         await engine.submit(command)
         assert await audited(engine) == []
 
@@ -548,7 +557,7 @@ class TestAudit:
 
 class TestBootstrap:
     async def test_the_first_key_is_made_without_a_server(self, world: World) -> None:
-        command = c.CreateKey(name="root", role=Role.ADMIN)
+        command = CreateKey(name="root", role=Role.ADMIN)
         store = world.database.store(Faults())
         made = await first_key.create_key(store, command, clock=world.clock)
         engine = await world.start()
@@ -559,20 +568,20 @@ class TestBootstrap:
     async def test_a_server_that_runs_hears_of_it(self, world: World) -> None:
         engine = await world.start(news_poll_ms=20)
         assert not engine.access_cache.has_keys
-        command = c.CreateKey(name="root", role=Role.ADMIN)
+        command = CreateKey(name="root", role=Role.ADMIN)
         store = world.database.store(Faults())
         made = await first_key.create_key(store, command, clock=world.clock)
         await until(lambda: engine.access_cache.find(made.key.id))
 
     async def test_a_refusal_changes_nothing(self, world: World) -> None:
-        command = c.CreateKey(name="root", role=Role.ADMIN, namespaces=("no/such",))
+        command = CreateKey(name="root", role=Role.ADMIN, namespaces=("no/such",))
         with pytest.raises(NotFound):
             await first_key.create_key(
                 world.database.store(Faults()),
                 command,
                 clock=world.clock,
             )
-        malformed = c.CreateKey(name="", role=Role.ADMIN)
+        malformed = CreateKey(name="", role=Role.ADMIN)
         with pytest.raises(InvalidArgument):
             await first_key.create_key(
                 world.database.store(Faults()),
@@ -596,7 +605,7 @@ class TestBootstrap:
                 return getattr(self._store, name)
 
         store = cast("Store", Mute(world.database.store(Faults())))
-        command = c.CreateKey(name="root", role=Role.ADMIN)
+        command = CreateKey(name="root", role=Role.ADMIN)
         made = await first_key.create_key(store, command, clock=world.clock)
         engine = await world.start()
         assert engine.access_cache.find(made.key.id) == made.key
@@ -604,7 +613,7 @@ class TestBootstrap:
     async def test_a_conflict_is_tried_again(self, world: World) -> None:
         faults = Faults()
         faults.raise_at("lock_access", Conflict("again"))
-        command = c.CreateKey(name="root", role=Role.ADMIN)
+        command = CreateKey(name="root", role=Role.ADMIN)
         await first_key.create_key(world.database.store(faults), command, clock=world.clock)
         faults.raise_at("lock_access", *(Conflict("again") for _ in range(10)))
         with pytest.raises(Lost):

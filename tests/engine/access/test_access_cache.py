@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from tenure.core.access.api_key import ApiKey, Role
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.services.key_use import KeyUse
@@ -42,7 +42,7 @@ async def there(here: Engine, world: World) -> Engine:
 
 async def make(engine: Engine, role: Role = Role.ADMIN, **fields: Any) -> ApiKey:
     command = c.CreateKey(**{"name": "ci", "role": role, **fields})
-    return cast("c.CreatedKey", await engine.submit(command)).key
+    return (await engine.submit(command)).key
 
 
 async def set_namespace(engine: Engine, *, is_disabled: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 import pytest
 
@@ -11,9 +10,12 @@ from tenure.core.access.api_key import Role
 from tenure.core.queue import Namespace
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import NewWorker, WorkerMode
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateKey, CreateNamespace, SetNamespace
+from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.task.command import CancelTask, ClaimTasks, EnqueueTasks, RetryTask
+from tenure.engine.worker.command import DrainWorker, OpenSession, RegisterWorker
 from tenure.errors import AlreadyExists, NotFound, TenureError, WrongState
 from tests.engine.world import (
     NAMESPACE,
@@ -33,11 +35,11 @@ async def worker(world: World, engine: Engine) -> str:
 
 
 async def set_namespace(engine: Engine, name: str = NAMESPACE, *, is_disabled: bool) -> Namespace:
-    command = c.SetNamespace(name=name, is_disabled=is_disabled)
-    return cast("Namespace", await engine.submit(command))
+    command = SetNamespace(name=name, is_disabled=is_disabled)
+    return await engine.submit(command)
 
 
-async def refused(world: World, engine: Engine, command: c.Command) -> TenureError:
+async def refused(world: World, engine: Engine, command: AnyCommand) -> TenureError:
     """Run a command that is refused and changes nothing; return the refusal."""
     before = await world.dump("namespaces", "tasks", "workers", "leases", "audit")
     with pytest.raises(TenureError) as caught:
@@ -52,22 +54,22 @@ async def test_it_takes_no_workers_no_tasks_and_no_polls(
     worker: str,
 ) -> None:
     (task_id,) = await world.add(engine)
-    await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task_id))
+    await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
     changed = await set_namespace(engine, is_disabled=True)
     assert (changed.name, changed.is_disabled) == (NAMESPACE, True)
     new = NewWorker(instance_key="k", queue=QUEUE, types=("mail",), mode=WorkerMode.POLL)
-    commands: list[c.Command] = [
-        c.RegisterWorker(namespace=NAMESPACE, new=new),
-        c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)),
-        c.RetryTask(namespace=NAMESPACE, task_id=task_id, new_task_id=world.clock.new_id()),
-        c.OpenSession(
+    commands: list[AnyCommand] = [
+        RegisterWorker(namespace=NAMESPACE, new=new),
+        EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)),
+        RetryTask(namespace=NAMESPACE, task_id=task_id, new_task_id=world.clock.new_id()),
+        OpenSession(
             namespace=NAMESPACE,
             worker_id=worker,
             held=(),
             window=1,
             sink=Sink(),
         ),
-        c.ClaimTasks(
+        ClaimTasks(
             namespace=NAMESPACE,
             worker_id=worker,
             queue=QUEUE,
@@ -96,11 +98,11 @@ async def test_what_comes_behind_in_the_same_batch_is_refused(
     world: World,
     engine: Engine,
 ) -> None:
-    first = engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)))
-    disabling = engine.submit(c.SetNamespace(name=NAMESPACE, is_disabled=True))
-    second = engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)))
-    enabling = engine.submit(c.SetNamespace(name=NAMESPACE, is_disabled=False))
-    third = engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)))
+    first = engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)))
+    disabling = engine.submit(SetNamespace(name=NAMESPACE, is_disabled=True))
+    second = engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)))
+    enabling = engine.submit(SetNamespace(name=NAMESPACE, is_disabled=False))
+    third = engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)))
     await asyncio.gather(first, disabling, enabling, third)
     with pytest.raises(WrongState):
         await second
@@ -197,9 +199,9 @@ async def test_its_tasks_and_workers_can_still_be_administered(
     (task_id,) = await world.add(engine)
     await set_namespace(engine, is_disabled=True)
     assert await world.state(task_id) is TaskState.PENDING
-    await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task_id))
-    await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker))
-    await engine.submit(c.CreateKey(name="ci", role=Role.CLIENT, namespaces=(NAMESPACE,)))
+    await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
+    await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker))
+    await engine.submit(CreateKey(name="ci", role=Role.CLIENT, namespaces=(NAMESPACE,)))
 
 
 async def test_setting_what_is_so_changes_nothing(world: World, engine: Engine) -> None:
@@ -210,20 +212,20 @@ async def test_setting_what_is_so_changes_nothing(world: World, engine: Engine) 
 
 
 async def test_one_that_does_not_exist_cannot_be_disabled(world: World, engine: Engine) -> None:
-    command = c.SetNamespace(name="no/such", is_disabled=True)
+    command = SetNamespace(name="no/such", is_disabled=True)
     error = await refused(world, engine, command)
     assert isinstance(error, NotFound)
     assert error.message == "Namespace no/such was not found."
 
 
 async def test_one_can_be_created_and_disabled_in_one_batch(engine: Engine) -> None:
-    creating = engine.submit(c.CreateNamespace(name="new/default"))
-    disabling = engine.submit(c.SetNamespace(name="new/default", is_disabled=True))
+    creating = engine.submit(CreateNamespace(name="new/default"))
+    disabling = engine.submit(SetNamespace(name="new/default", is_disabled=True))
     assert await creating == "new/default"
     assert (await disabling).is_disabled
     assert engine.access_cache.is_disabled("new/default")
     with pytest.raises(AlreadyExists):
-        await engine.submit(c.CreateNamespace(name="new/default"))
+        await engine.submit(CreateNamespace(name="new/default"))
 
 
 async def test_a_server_that_starts_knows_it(world: World, engine: Engine) -> None:

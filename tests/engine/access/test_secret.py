@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tenure.core.task.record import NewTask
-from tenure.engine import command as c
 from tenure.engine.access.secret import KEY_BYTES
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
+from tenure.engine.task import command as c
 from tenure.store.failure import Lost
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore

@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 from tenure.core.limits import CLAIM_INPUT_BYTES_MAX
 from tenure.core.task.record import Reason, Spec, Task, TaskState
 from tenure.core.task.retry import ErrorCategory
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.replica.result_watch import Result
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.task import command as c
 from tenure.errors import DataDamaged, Rejection
 from tests.engine.damage import flips, stored, write
 from tests.engine.world import CURSOR_KEY, NAMESPACE, SPEC, World, until
@@ -155,7 +155,7 @@ async def test_a_report_on_a_damaged_row_is_answered_and_its_neighbours_too(
     answers = await engine.submit(
         c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=beats),
     )
-    assert [answer.state for answer in answers] == [TaskState.FAILED, TaskState.RUNNING]
+    assert answers == (c.Reported(TaskState.FAILED), c.Reported(TaskState.RUNNING))
     check_failed(await world.task(first.id), "progress")
 
 

@@ -14,8 +14,8 @@ from tenure.core.limits import (
     ENQUEUE_YOUNG_MS,
 )
 from tenure.core.task.record import NewTask, TaskState
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
+from tenure.engine.task import command as c
 from tenure.errors import AlreadyExists, Unavailable
 from tests.engine.world import HOUR_MS, NAMESPACE, QUEUE, SPEC, World, until
 

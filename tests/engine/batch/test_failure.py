@@ -14,11 +14,50 @@ from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import NewWorker, WorkerMode
-from tenure.engine import command as c
-from tenure.engine.command import FinishKind
+from tenure.engine.access.command import (
+    CreateKey,
+    CreateNamespace,
+    RevokeKey,
+    SetNamespace,
+    SetQueue,
+)
+from tenure.engine.command import WorkDone
+from tenure.engine.command_table import ALL_SPECS
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
+from tenure.engine.task.command import (
+    CancelTask,
+    CompleteById,
+    ConfirmTasks,
+    EnqueueTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    HeartbeatTasks,
+    PauseTask,
+    ProcessDue,
+    ResumeTask,
+    RetryTask,
+    ReturnUndelivered,
+    SignalCancels,
+    TaskBeat,
+    TerminateTask,
+)
+from tenure.engine.worker.command import (
+    CloseSession,
+    DeregisterWorker,
+    DrainWorker,
+    EvictWorker,
+    FailCall,
+    JudgeLeases,
+    OpenSession,
+    RegisterWorker,
+    ReleaseHeldTasks,
+    ReportHeld,
+    SpareWorkers,
+    TouchServer,
+)
 from tenure.errors import (
     AlreadyExists,
     TaskAlreadyTerminal,
@@ -28,6 +67,7 @@ from tenure.errors import (
     WrongState,
 )
 from tenure.store.failure import Conflict, Lost, Refused
+from tenure.store.transaction import LaneName
 from tests.engine.world import (
     NAMESPACE,
     QUEUE,
@@ -63,20 +103,20 @@ async def fresh_world(dialect: str) -> AsyncIterator[World]:
 async def _enqueue(world: World, _engine: Engine) -> Any:
     tasks = (world.new(idempotency_key="k", input=b"in"), world.new())
     await world.advance(ENQUEUE_DECIDED_MS)
-    return c.EnqueueTasks(namespace=NAMESPACE, tasks=tasks, is_resend=True)
+    return EnqueueTasks(namespace=NAMESPACE, tasks=tasks, is_resend=True)
 
 
 async def _confirm(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     task = await world.held(engine, worker)
-    return c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
+    return ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
 
 
 async def _beat_tasks(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     task = await world.running(engine, worker)
-    item = c.TaskBeat(task_id=task.id, attempt=1, details=b"7")
-    return c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(item,))
+    item = TaskBeat(task_id=task.id, attempt=1, details=b"7")
+    return HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(item,))
 
 
 def _finish_as(kind: FinishKind) -> Prepare:
@@ -84,7 +124,7 @@ def _finish_as(kind: FinishKind) -> Prepare:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
         items = (finish(task, kind),)
-        return c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+        return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
 
     return prepare
 
@@ -92,8 +132,8 @@ def _finish_as(kind: FinishKind) -> Prepare:
 async def _complete(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     task = await world.running(engine, worker)
-    item = c.Finish(task_id=task.id, attempt=0, kind=FinishKind.SUCCEEDED, output=b"out")
-    return c.CompleteById(namespace=NAMESPACE, finish=item)
+    item = Finish(task_id=task.id, attempt=0, kind=FinishKind.SUCCEEDED, output=b"out")
+    return CompleteById(namespace=NAMESPACE, finish=item)
 
 
 def _change(kind: Any, *, first: Any = None, is_running: bool = False) -> Prepare:
@@ -111,28 +151,28 @@ def _change(kind: Any, *, first: Any = None, is_running: bool = False) -> Prepar
 
 async def _retry(world: World, engine: Engine) -> Any:
     (task_id,) = await world.add(engine)
-    await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task_id))
+    await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
     new_id = world.clock.new_id()
-    return c.RetryTask(namespace=NAMESPACE, task_id=task_id, new_task_id=new_id)
+    return RetryTask(namespace=NAMESPACE, task_id=task_id, new_task_id=new_id)
 
 
 async def _signal(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     task = await world.running(engine, worker)
-    await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task.id))
-    return c.SignalCancels(namespace=NAMESPACE, items=(ref(task),))
+    await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
+    return SignalCancels(namespace=NAMESPACE, items=(ref(task),))
 
 
 async def _return(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     task = await world.held(engine, worker)
-    return c.ReturnUndelivered(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
+    return ReturnUndelivered(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
 
 
 async def _register(world: World, engine: Engine) -> Any:
     await world.worker(engine, name="mailer")
     new = NewWorker(instance_key="key", queue=QUEUE, types=("mail",), name="mailer")
-    return c.RegisterWorker(namespace=NAMESPACE, new=new)
+    return RegisterWorker(namespace=NAMESPACE, new=new)
 
 
 def _worker_command(kind: Any, **fields: Any) -> Prepare:
@@ -147,7 +187,7 @@ def _worker_command(kind: Any, **fields: Any) -> Prepare:
 async def _open_session(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     kept, _missed = await world.held(engine, worker), await world.held(engine, worker)
-    return c.OpenSession(
+    return OpenSession(
         namespace=NAMESPACE,
         worker_id=worker,
         held=(ref(kept),),
@@ -159,19 +199,19 @@ async def _open_session(world: World, engine: Engine) -> Any:
 async def _close_session(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     await world.session(engine, worker)
-    return c.CloseSession(namespace=NAMESPACE, worker_id=worker, session_no=1)
+    return CloseSession(namespace=NAMESPACE, worker_id=worker, session_no=1)
 
 
 async def _spare(world: World, engine: Engine) -> Any:
     close = await _close_session(world, engine)
     await engine.submit(close)
-    return c.SpareWorkers(worker_ids=frozenset({close.worker_id}))
+    return SpareWorkers(worker_ids=frozenset({close.worker_id}))
 
 
 async def _report_held(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     bound, unbound = await world.held(engine, worker), await world.running(engine, worker)
-    return c.ReportHeld(
+    return ReportHeld(
         namespace=NAMESPACE,
         worker_id=worker,
         bound=(ref(bound),),
@@ -180,34 +220,34 @@ async def _report_held(world: World, engine: Engine) -> Any:
 
 
 async def _set_queue(_world: World, _engine: Engine) -> Any:
-    return c.SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True, concurrency_max=3)
+    return SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True, concurrency_max=3)
 
 
 async def _create_namespace(_world: World, _engine: Engine) -> Any:
-    return c.CreateNamespace(name="new/default")
+    return CreateNamespace(name="new/default")
 
 
 async def _set_namespace(_world: World, _engine: Engine) -> Any:
-    return c.SetNamespace(name=NAMESPACE, is_disabled=True)
+    return SetNamespace(name=NAMESPACE, is_disabled=True)
 
 
 async def _revoke_key(_world: World, engine: Engine) -> Any:
-    made = await engine.submit(c.CreateKey(name="ci", role=Role.CLIENT))
-    return c.RevokeKey(key_id=made.key.id)
+    made = await engine.submit(CreateKey(name="ci", role=Role.CLIENT))
+    return RevokeKey(key_id=made.key.id)
 
 
 async def _due(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     await world.running(engine, worker)
     await world.advance(600_000)
-    return c.ProcessDue(sighted_ms=FAR, amount=10)
+    return ProcessDue(sighted_ms=FAR, amount=10)
 
 
 async def _judge(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     await world.running(engine, worker)
     await world.advance(60_000)
-    return c.JudgeLeases(sighted_ms=FAR, amount=10)
+    return JudgeLeases(sighted_ms=FAR, amount=10)
 
 
 async def _release(world: World, engine: Engine) -> Any:
@@ -219,7 +259,7 @@ async def _release(world: World, engine: Engine) -> Any:
         "release_pending = (1 = 1)"
     )
     await world.database.execute("DELETE FROM leases")
-    return c.ReleaseHeldTasks(worker_id=worker, amount=10)
+    return ReleaseHeldTasks(worker_id=worker, amount=10)
 
 
 CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
@@ -229,19 +269,19 @@ CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "HeartbeatTasks": (_beat_tasks, None),
     **{f"FinishTasks {kind}": (_finish_as(kind), None) for kind in FinishKind},
     "CompleteById": (_complete, None),
-    "CancelTask": (_change(c.CancelTask), TaskAlreadyTerminal),
-    "CancelTask running": (_change(c.CancelTask, is_running=True), None),
-    "PauseTask": (_change(c.PauseTask), None),
-    "ResumeTask": (_change(c.ResumeTask, first=c.PauseTask), WrongState),
-    "TerminateTask": (_change(c.TerminateTask), TaskAlreadyTerminal),
+    "CancelTask": (_change(CancelTask), TaskAlreadyTerminal),
+    "CancelTask running": (_change(CancelTask, is_running=True), None),
+    "PauseTask": (_change(PauseTask), None),
+    "ResumeTask": (_change(ResumeTask, first=PauseTask), WrongState),
+    "TerminateTask": (_change(TerminateTask), TaskAlreadyTerminal),
     "RetryTask": (_retry, None),
     "SignalCancels": (_signal, None),
     "ReturnUndelivered": (_return, None),
     "RegisterWorker": (_register, None),
-    "DrainWorker": (_worker_command(c.DrainWorker), None),
-    "DeregisterWorker": (_worker_command(c.DeregisterWorker), None),
-    "EvictWorker": (_worker_command(c.EvictWorker), None),
-    "FailCall": (_worker_command(c.FailCall), None),
+    "DrainWorker": (_worker_command(DrainWorker), None),
+    "DeregisterWorker": (_worker_command(DeregisterWorker), None),
+    "EvictWorker": (_worker_command(EvictWorker), None),
+    "FailCall": (_worker_command(FailCall), None),
     "OpenSession": (_open_session, None),
     "CloseSession": (_close_session, None),
     "SpareWorkers": (_spare, None),
@@ -288,7 +328,8 @@ async def observed(world: World) -> dict[str, list[str]]:
 def test_every_command_of_the_work_lane_has_a_case() -> None:
     # A second claim gets other tasks, and a second key is another key.
     types = {name.split()[0] for name in CASES} | {"ClaimTasks", "CreateKey"}
-    assert types == {kind.__name__ for kind in c.WorkCommand.__args__}
+    work = {each.kind.__name__ for each in ALL_SPECS if each.lane is LaneName.WORK}
+    assert types == work
 
 
 @pytest.mark.parametrize("point", ["before COMMIT", "after COMMIT"])
@@ -399,8 +440,8 @@ class TestLost:
     ) -> None:
         world.faults.raise_at("before COMMIT", Lost("cut"))
         with pytest.raises(Unavailable):
-            await engine.submit(c.TouchServer(server_id=engine.server_id))
-        await engine.submit(c.TouchServer(server_id=engine.server_id))
+            await engine.submit(TouchServer(server_id=engine.server_id))
+        await engine.submit(TouchServer(server_id=engine.server_id))
         assert len((await world.dump("servers"))["servers"]) == 1
 
     async def test_no_copy_survives_a_lost_connection(self, world: World, engine: Engine) -> None:
@@ -461,10 +502,10 @@ class TestMistakes:
         engine = await world.start(lane_queue_max=2, work_batch_max=1)
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        nothing = c.SignalCancels(namespace=NAMESPACE, items=())
+        nothing = SignalCancels(namespace=NAMESPACE, items=())
         fill = lambda: [engine.submit(nothing) for _ in range(2)]  # noqa: E731 (a hook)
         world.faults.call_at("before COMMIT", fill)
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
         assert await world.state(task.id) is TaskState.RUNNING
         await _finish_release(world, engine)
         assert await world.state(task.id) is TaskState.PENDING
@@ -477,7 +518,7 @@ class TestMistakes:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
         world.faults.raise_at("load_held", Lost("cut"))
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
         await world.settle(engine)
         assert await world.state(task.id) is TaskState.RUNNING
         await _finish_release(world, engine)
@@ -562,7 +603,7 @@ class TestRefused:
     ) -> None:
         world.faults.raise_at("before COMMIT", Refused("data"), Refused("data"))
         with pytest.raises(TenureError) as caught:
-            await engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True))
+            await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True))
         assert caught.value.code == "invalid_argument"
         assert caught.value.fields == {"field": "request"}
 
@@ -604,7 +645,7 @@ class TestStaleCopies:
         await world.confirm(other, worker, stale)
         world.faults.points.clear()
         items = (finish(stale, output=b"1"), finish(fresh, output=b"2"))
-        command = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+        command = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
         assert codes(await engine.submit(command)) == ["succeeded", "succeeded"]
         assert world.faults.points.count("finish_tasks") == 2
         assert (await world.task(stale.id)).output == b"1"
@@ -643,14 +684,14 @@ class TestStaleCopies:
         task = await world.running(engine, worker)
         await world.add(engine, spec=spec(schedule_to_close_ms=60_000))
         await world.advance(60_000)
-        repeated = c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
+        repeated = ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
         done = await asyncio.gather(
             engine.submit(repeated),
-            engine.submit(c.ProcessDue(sighted_ms=FAR, amount=10)),
-            engine.submit(c.JudgeLeases(sighted_ms=FAR, amount=10)),
+            engine.submit(ProcessDue(sighted_ms=FAR, amount=10)),
+            engine.submit(JudgeLeases(sighted_ms=FAR, amount=10)),
         )
         assert codes(done[0]) == ["running"]
-        assert done[2] == c.WorkDone(2)
+        assert done[2] == WorkDone(2)
         assert (await world.view(lost)).lease is None
         rows = await world.database.rows("SELECT state FROM history")
         assert [row["state"] for row in rows] == ["failed"]

@@ -14,9 +14,17 @@ from tenure.core.limits import (
 )
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.lane import Lane
+from tenure.engine.task.command import (
+    ConfirmTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    RetryTask,
+    TerminateTask,
+)
+from tenure.engine.worker.command import OpenSession
 from tenure.errors import RateLimited
 from tests.engine.world import NAMESPACE, Clock, Sink, World, ref, until
 
@@ -48,7 +56,7 @@ async def add(world: World, engine: Engine, *payloads: bytes) -> list[str]:
 async def open_session(world: World, engine: Engine, sink: Sink, window: int = 100) -> str:
     worker = await world.worker(engine, mode=WorkerMode.SESSION)
     await engine.submit(
-        c.OpenSession(namespace=NAMESPACE, worker_id=worker, held=(), window=window, sink=sink)
+        OpenSession(namespace=NAMESPACE, worker_id=worker, held=(), window=window, sink=sink)
     )
     return worker
 
@@ -94,18 +102,18 @@ async def test_a_task_that_was_loaded_for_a_report_is_handed_out_with_its_input(
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine, input=payload)
         (task,) = await world.claim(engine, worker)
-        finish = c.Finish(task_id=task.id, attempt=1, kind=c.FinishKind.RELEASED)
-        release = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish,))
+        finish = Finish(task_id=task.id, attempt=1, kind=FinishKind.RELEASED)
+        release = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish,))
         await engine.submit(release)
         # The late report and the poll are one batch.
         late = engine.submit(
-            c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
+            ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(ref(task),))
         )
         (again,) = await world.claim(engine, worker)
         await late
         assert (again.id, again.attempt, again.input) == (task_id, 2, payload)
-        finish = c.Finish(task_id=task.id, attempt=2, kind=c.FinishKind.SUCCEEDED)
-        await engine.submit(c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish,)))
+        finish = Finish(task_id=task.id, attempt=2, kind=FinishKind.SUCCEEDED)
+        await engine.submit(FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish,)))
         done = await world.task(task_id)
         assert (done.state, done.input) == (TaskState.SUCCEEDED, payload)
 
@@ -114,9 +122,9 @@ async def test_a_retried_task_has_the_input_of_the_first(world: World, engine: E
     payload = b"x" * (2 * CLAIM_INPUT_BYTES_MAX)
     worker = await world.worker(engine)
     task = await world.running(engine, worker, input=payload)
-    await engine.submit(c.TerminateTask(namespace=NAMESPACE, task_id=task.id))
+    await engine.submit(TerminateTask(namespace=NAMESPACE, task_id=task.id))
     new_id = world.clock.new_id()
-    await engine.submit(c.RetryTask(namespace=NAMESPACE, task_id=task.id, new_task_id=new_id))
+    await engine.submit(RetryTask(namespace=NAMESPACE, task_id=task.id, new_task_id=new_id))
     (again,) = await world.claim(engine, worker)
     assert (again.id, again.input) == (new_id, payload)
 

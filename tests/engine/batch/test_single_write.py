@@ -13,8 +13,9 @@ from tenure.core.limits import (
     YOUNG_MARGIN_MS,
 )
 from tenure.core.task.record import Task, TaskState
-from tenure.engine import command as c
+from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import FinishKind, Reported, TerminateTask
 from tenure.errors import AlreadyExists, Rejection
 from tests.engine.world import NAMESPACE, QUEUE, Sink, World, until
 
@@ -84,7 +85,7 @@ async def test_an_enqueue_that_nobody_waits_for_is_one_statement(
 async def test_the_end_of_a_task_is_one_statement(world: World, seat: Seat) -> None:
     task = await handed(world, seat)
     await world.advance(40)
-    assert isinstance(await world.finish(seat.engine, seat.worker, task), c.Reported)
+    assert isinstance(await world.finish(seat.engine, seat.worker, task), Reported)
     assert statements(world) == ["finish_tasks"]
     assert (await world.task(task.id)).finished_at_ms == world.clock.now_ms()
 
@@ -98,7 +99,7 @@ async def test_a_confirmation_is_one_statement(world: World, seat: Seat) -> None
 
 async def crowd(world: World, engine: Engine, count: int, payload: bytes = b"") -> list[str]:
     """Let tasks wait that nobody was told of, as after a word from another server."""
-    await engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True))
+    await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True))
     ids = [(await world.add(engine, input=payload))[0] for _ in range(count)]
     await world.database.execute("DELETE FROM queues")
     statements(world)
@@ -204,7 +205,7 @@ async def test_a_claim_by_a_worker_that_has_changed_is_decided_again(
 
 async def test_what_needs_more_than_one_write_is_a_transaction(world: World, seat: Seat) -> None:
     task = await handed(world, seat)
-    await world.finish(seat.engine, seat.worker, task, c.FinishKind.RELEASED)
+    await world.finish(seat.engine, seat.worker, task, FinishKind.RELEASED)
     assert "insert_attempts" in statements(world)
     await world.add(seat.engine, idempotency_key="once")
     assert "insert_keys" in statements(world)
@@ -249,7 +250,7 @@ async def test_a_worker_that_has_changed_is_looked_at_and_gets_its_task(
 
 
 async def test_a_limit_that_is_known_is_kept(world: World, seat: Seat) -> None:
-    await seat.engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, concurrency_max=1))
+    await seat.engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, concurrency_max=1))
     first, second = [(await world.add(seat.engine))[0] for _ in range(2)]
     await world.settle(seat.engine)
     assert [task.id for task in seat.sink.take()] == [first]
@@ -277,7 +278,7 @@ async def test_an_attempt_that_another_server_has_ended_is_not_ended_again(
 ) -> None:
     other = await world.start()
     task = await handed(world, seat)
-    await other.submit(c.TerminateTask(namespace=NAMESPACE, task_id=task.id))
+    await other.submit(TerminateTask(namespace=NAMESPACE, task_id=task.id))
     answer = await world.finish(seat.engine, seat.worker, task)
     assert isinstance(answer, Rejection)
     assert await world.state(task.id) is TaskState.FAILED
@@ -289,7 +290,7 @@ async def test_an_end_that_is_reported_twice_gets_its_answer_again(
     task = await handed(world, seat)
     first = await world.finish(seat.engine, seat.worker, task)
     assert await world.finish(seat.engine, seat.worker, task) == first
-    assert isinstance(first, c.Reported)
+    assert isinstance(first, Reported)
 
 
 async def test_an_id_that_exists_is_refused(world: World, seat: Seat) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
+from tenure.engine.task.command import CancelTask
+from tenure.engine.worker.command import Renewed
 from tenure.errors import Unavailable
 from tests.engine.world import NAMESPACE, PostgresDatabase, World, heartbeat, until
 
@@ -48,7 +49,7 @@ async def test_a_kept_row_delays_only_the_commands_that_want_it(world: World) ->
     ids = await world.add(engine, 20)
     locked = {ids[3], ids[11]}
     async with kept(world, task_rows(*locked)), asyncio.timeout(PATIENCE_S):
-        futures = [engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=each)) for each in ids]
+        futures = [engine.submit(CancelTask(namespace=NAMESPACE, task_id=each)) for each in ids]
         answers = await asyncio.gather(*futures, return_exceptions=True)
     for task_id, answer in zip(ids, answers, strict=True):
         if task_id in locked:
@@ -59,7 +60,7 @@ async def test_a_kept_row_delays_only_the_commands_that_want_it(world: World) ->
             assert not isinstance(answer, BaseException)
             assert await world.state(task_id) is TaskState.CANCELLED
     for task_id in locked:
-        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task_id))
+        await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
         assert await world.state(task_id) is TaskState.CANCELLED
 
 
@@ -75,7 +76,7 @@ async def test_a_kept_lease_delays_only_its_own_heartbeat(world: World) -> None:
         ]
         answers = await asyncio.gather(*beats, return_exceptions=True)
     for each, answer in zip(registered, answers, strict=True):
-        assert isinstance(answer, Unavailable if each.worker.id == locked else c.Renewed)
+        assert isinstance(answer, Unavailable if each.worker.id == locked else Renewed)
     await engine.submit(heartbeat(engine, locked, registered[2].lease.token))
 
 
@@ -103,6 +104,6 @@ async def test_a_batch_of_which_all_rows_are_kept_ends_in_time(
     engine = await world.start()
     ids = await world.add(engine, 8)
     async with kept(world, task_rows(*ids)), asyncio.timeout(PATIENCE_S):
-        futures = [engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=each)) for each in ids]
+        futures = [engine.submit(CancelTask(namespace=NAMESPACE, task_id=each)) for each in ids]
         answers = await asyncio.gather(*futures, return_exceptions=True)
     assert {type(each) for each in answers} == {Unavailable}

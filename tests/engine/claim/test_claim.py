@@ -9,10 +9,12 @@ import pytest
 
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Line, TaskState
-from tenure.engine import command as c
+from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.task.command import CancelTask, CompleteById, Finish, FinishKind
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tenure.errors import InvalidArgument, WorkerDraining, WorkerInactive
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World
 
@@ -20,7 +22,7 @@ TWO_TYPES: Any = frozenset({"mail", "sms"})
 
 
 async def set_queue(engine: Engine, **brakes: Any) -> Any:
-    return await engine.submit(c.SetQueue(**{"namespace": NAMESPACE, "name": QUEUE, **brakes}))
+    return await engine.submit(SetQueue(**{"namespace": NAMESPACE, "name": QUEUE, **brakes}))
 
 
 class TestPolls:
@@ -143,7 +145,7 @@ class TestWhoMayClaim:
 
     async def test_a_draining_worker_is_told_so(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
-        await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker))
         await world.add(engine)
         with pytest.raises(WorkerDraining):
             await world.claim(engine, worker)
@@ -152,7 +154,7 @@ class TestWhoMayClaim:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
         await world.settle(engine)
-        await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker))
         assert await poll == ()
 
     async def test_an_eviction_refuses_the_polls_that_wait(
@@ -163,7 +165,7 @@ class TestWhoMayClaim:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
         await world.settle(engine)
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
         with pytest.raises(WorkerInactive) as caught:
             await poll
         assert caught.value.fields == {"reason": "evicted"}
@@ -342,14 +344,14 @@ class TestBrakes:
     ) -> None:
         worker = await world.worker(engine)
         outside = await world.running(engine, worker)
-        await world.finish(engine, worker, outside, c.FinishKind.DEFERRED)
-        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=outside.id))
+        await world.finish(engine, worker, outside, FinishKind.DEFERRED)
+        await engine.submit(CancelTask(namespace=NAMESPACE, task_id=outside.id))
         await world.held(engine, worker)
         await set_queue(engine, concurrency_max=1)
         await world.add(engine)
-        finish = c.Finish(task_id=outside.id, attempt=0, kind=c.FinishKind.SUCCEEDED)
+        finish = Finish(task_id=outside.id, attempt=0, kind=FinishKind.SUCCEEDED)
         # In one batch, so that the claim counts before the end of the task is saved.
-        completed = engine.submit(c.CompleteById(namespace=NAMESPACE, finish=finish))
+        completed = engine.submit(CompleteById(namespace=NAMESPACE, finish=finish))
         claimed = world.poll(engine, worker, wait_ms=0)
         assert (await completed).state is TaskState.SUCCEEDED
         assert await claimed == ()
@@ -395,7 +397,7 @@ class TestGuard:
         for _ in range(2):
             worker = await world.worker(engine)
             assert len(await world.claim(engine, worker)) == 2
-            await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+            await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
             await world.settle(engine)
         await world.advance(1_000)
         await world.round(DueTasks(), engine)

@@ -8,8 +8,11 @@ from typing import Any, Final
 import pytest
 
 from tenure.core.task.record import Line, TaskState
-from tenure.engine import command as c
+from tenure.engine.access.command import SetQueue
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import Finish, FinishKind, FinishTasks, TerminateTask
+from tenure.engine.worker.command import DrainWorker
 from tests.engine.world import NAMESPACE, QUEUE, World, finish
 
 WRITES: Final = {"insert_alone", "insert_tasks", "update_alone", "update_tasks", "finish_tasks"}
@@ -23,7 +26,7 @@ def writes(world: World) -> list[str]:
 
 
 async def set_queue(engine: Engine, **brakes: Any) -> None:
-    await engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, **brakes))
+    await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, **brakes))
 
 
 class TestDirectHandOut:
@@ -160,7 +163,7 @@ class TestDirectHandOut:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
         await world.settle(engine)
-        await other.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker))
+        await other.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker))
         (task_id,) = await world.add(engine)
         assert (await world.task(task_id)).attempt == 0
         await world.settle(engine)
@@ -209,7 +212,7 @@ class TestRefill:
         held = sink.take()
         world.faults.points.clear()
         items = tuple(finish(task) for task in held)
-        await engine.submit(c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items))
+        await engine.submit(FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items))
         assert world.faults.points.count("after COMMIT") == 1
         assert [task.id for task in sink.take()] == ids[2:4]
 
@@ -218,8 +221,8 @@ class TestRefill:
         await world.add(engine, 3)
         sink, _ = await world.session(engine, worker, window=1)
         (task,) = sink.take()
-        stale = c.Finish(task_id=task.id, attempt=9, kind=c.FinishKind.SUCCEEDED)
-        await engine.submit(c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(stale,)))
+        stale = Finish(task_id=task.id, attempt=9, kind=FinishKind.SUCCEEDED)
+        await engine.submit(FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(stale,)))
         await world.settle(engine)
         assert sink.take() == []
 
@@ -245,7 +248,7 @@ class TestRefill:
         await world.add(engine)
         sink, _ = await world.session(engine, worker, window=1)
         (task,) = sink.take()
-        await world.finish(engine, worker, task, c.FinishKind.RELEASED)
+        await world.finish(engine, worker, task, FinishKind.RELEASED)
         await world.settle(engine)
         (again,) = sink.take()
         assert (again.id, again.attempt) == (task.id, 2)
@@ -277,10 +280,10 @@ class TestRefill:
         await world.add(engine, 2)
         sink, _ = await world.session(engine, worker, window=1)
         (task,) = sink.take()
-        await engine.submit(c.TerminateTask(namespace=NAMESPACE, task_id=task.id))
+        await engine.submit(TerminateTask(namespace=NAMESPACE, task_id=task.id))
         await world.settle(engine)
         assert len(sink.take()) == 1
-        assert sink.stopped == [c.TaskRef(task.id, 1)]
+        assert sink.stopped == [TaskRef(task.id, 1)]
 
     async def test_more_than_one_batch_is_handed_out_without_waiting(self, world: World) -> None:
         engine = await world.start(work_batch_max=10)

@@ -9,10 +9,11 @@ import pytest
 
 from tenure.core.diagnosis.finding import Finding, Level
 from tenure.core.limits import DIAGNOSED_ROWS_MAX, STUCK_MS, WAITING_PROBLEM_MS
-from tenure.engine import command as c
+from tenure.engine.access.command import SetQueue
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.engine.read.diagnosis import Diagnosis, Question, diagnose
+from tenure.engine.worker.command import DrainWorker, EvictWorker, TouchServer
 from tenure.errors import InvalidArgument, NotFound
 from tenure.store.failure import Conflict, Lost
 from tenure.store.sqlite import SqliteStore
@@ -54,7 +55,7 @@ async def make_trouble(world: World, engine: Engine, namespace: str) -> None:
     fields: dict[str, Any] = {"namespace": namespace, "lease_ms": LEASE_MS, "labels": old}
     await world.worker(engine, "sms", name="alice", **fields)
     gone = await world.worker(engine, "sms", name="bob", **fields)
-    await engine.submit(c.EvictWorker(namespace=namespace, worker_id=gone))
+    await engine.submit(EvictWorker(namespace=namespace, worker_id=gone))
     await world.settle(engine)
     await world.database.execute(
         f"UPDATE workers SET release_pending = {truth(world)} WHERE id = '{gone}'"
@@ -223,7 +224,7 @@ class TestStore:
 
     async def test_servers_that_are_gone_are_found(self, world: World, engine: Engine) -> None:
         other = await world.start()
-        await other.submit(c.TouchServer(server_id=other.server_id))
+        await other.submit(TouchServer(server_id=other.server_id))
         worker = await world.worker(other, lease_ms=600_000)
         assert (await one(engine, "servers")).evidence["liveCount"] == "2"
         await world.advance(40_000)
@@ -258,7 +259,7 @@ class TestWorkers:
     async def test_tasks_that_were_not_put_back(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine, name="alice")
         await world.running(engine, worker)
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
         await world.settle(engine)
         await world.database.execute(
             f"UPDATE workers SET release_pending = {truth(world)} WHERE id = '{worker}'"
@@ -297,7 +298,7 @@ class TestWork:
         assert (finding.evidence["queue"], finding.evidence["type"]) == ("default", "mail")
         worker = await world.worker(engine)
         assert (await one(engine, "orphaned_work")).level is Level.OK
-        await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker))
         assert (await one(engine, "orphaned_work")).level is Level.PROBLEM
 
     async def test_what_somebody_held_back_is_no_problem(
@@ -307,7 +308,7 @@ class TestWork:
     ) -> None:
         await world.add(engine)
         await world.advance(WAITING_PROBLEM_MS)
-        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="default", is_paused=True))
+        await engine.submit(SetQueue(namespace=NAMESPACE, name="default", is_paused=True))
         assert (await one(engine, "orphaned_work")).level is Level.OK
 
 

@@ -10,13 +10,14 @@ from tenure.core.explain.fact import WaitingReason
 from tenure.core.limits import EXPLAINED_MAX
 from tenure.core.task.record import TaskState
 from tenure.core.worker.health import Health
-from tenure.engine import command as c
-from tenure.engine.command import FinishKind
+from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.read.explanation import TaskExplanation, explain_task
 from tenure.engine.services.deaf_watch import DeafWatch
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.task.command import CancelTask, FinishKind, PauseTask
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tenure.errors import InvalidArgument, NotFound, Unavailable
 from tenure.store.failure import Lost
 from tenure.store.table import explain as reads
@@ -46,7 +47,7 @@ async def lose(world: World, engine: Engine, task_id: str, times: int) -> list[s
         (task,) = await world.claim(engine, worker)
         assert task.id == task_id
         await world.confirm(engine, worker, task)
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
         await world.settle(engine)
         lost.append(worker)
     return lost
@@ -64,10 +65,10 @@ class TestWorkers:
         for name in ("early", "late"):
             worker = await world.worker(engine, name=name)
             await world.advance(10)
-            await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+            await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
         other = await world.worker(engine, queue="slow", name="other")
         await world.advance(10)
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=other))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=other))
         (task_id,) = await world.add(engine)
         reason = await first(engine, task_id)
         assert reason.code == "no_worker"
@@ -94,7 +95,7 @@ class TestWorkers:
 
     async def test_all_drain(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
-        await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker))
         (task_id,) = await world.add(engine)
         assert await codes(engine, task_id) == ["all_draining"]
 
@@ -215,7 +216,7 @@ class TestBrakes:
     async def test_a_paused_queue(self, world: World, engine: Engine) -> None:
         await world.worker(engine)
         (task_id,) = await world.add(engine)
-        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="default", is_paused=True))
+        await engine.submit(SetQueue(namespace=NAMESPACE, name="default", is_paused=True))
         assert await codes(engine, task_id) == ["queue_paused"]
 
     async def test_a_full_queue_names_the_first_ten_that_hold_it_up(
@@ -224,7 +225,7 @@ class TestBrakes:
         engine: Engine,
     ) -> None:
         worker = await world.worker(engine, name="alice")
-        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="default", concurrency_max=11))
+        await engine.submit(SetQueue(namespace=NAMESPACE, name="default", concurrency_max=11))
         held = [await world.held(engine, worker) for _ in range(11)]
         (task_id,) = await world.add(engine)
         reason = await first(engine, task_id)
@@ -293,7 +294,7 @@ class TestTime:
 class TestStates:
     async def test_a_paused_task(self, world: World, engine: Engine) -> None:
         (task_id,) = await world.add(engine)
-        await engine.submit(c.PauseTask(namespace=NAMESPACE, task_id=task_id))
+        await engine.submit(PauseTask(namespace=NAMESPACE, task_id=task_id))
         assert await codes(engine, task_id) == ["task_paused", "no_worker"]
 
     async def test_a_held_task(self, world: World, engine: Engine) -> None:
@@ -319,7 +320,7 @@ class TestStates:
     async def test_a_task_that_is_being_cancelled(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine, name="alice")
         task = await world.running(engine, worker)
-        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task.id, reason="enough"))
+        await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task.id, reason="enough"))
         reason = await first(engine, task.id)
         assert reason.code == "cancelling"
         assert "worker alice" in reason.message

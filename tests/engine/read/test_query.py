@@ -14,9 +14,11 @@ from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import TaskState
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerMode, WorkerStatus
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace, SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
+from tenure.engine.task.command import CancelTask, FinishKind
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tenure.errors import InvalidArgument, NotFound, Unavailable
 from tenure.store.failure import Conflict, Lost
 from tests.engine.world import CURSOR_KEY, NAMESPACE, OTHER_NAMESPACE, World
@@ -213,7 +215,7 @@ class TestAttempts:
         engine: Engine,
     ) -> None:
         (task_id,) = await world.add(engine)
-        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task_id))
+        await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
         assert await query.list_attempts(engine.store, namespace=NAMESPACE, task_id=task_id) == ()
 
     async def test_an_ended_attempt_of_a_cancelled_task_is_listed_once(
@@ -223,8 +225,8 @@ class TestAttempts:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
-        await world.finish(engine, worker, task, c.FinishKind.RELEASED)
-        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task.id))
+        await world.finish(engine, worker, task, FinishKind.RELEASED)
+        await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
         found = await query.list_attempts(engine.store, namespace=NAMESPACE, task_id=task.id)
         assert [(each.number, each.outcome) for each in found] == [(1, Outcome.RELEASED)]
 
@@ -246,7 +248,7 @@ class TestWorkers:
         assert (await query.get_worker(engine.store, **key)).health is Health.STUCK
         await world.advance(2_000)
         assert (await query.get_worker(engine.store, **key)).health is Health.LATE
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
         view = await query.get_worker(engine.store, **key)
         assert (view.worker.status, view.lease, view.health) == (WorkerStatus.OFFLINE, None, None)
 
@@ -257,7 +259,7 @@ class TestWorkers:
     ) -> None:
         workers = [await world.worker(engine) for _ in range(4)]
         slow = await world.worker(engine, queue="slow")
-        await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=workers[1]))
+        await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=workers[1]))
         read = query.list_workers
         first = await read(engine.store, namespace=NAMESPACE, page=page(3))
         rest = await read(engine.store, namespace=NAMESPACE, page=page(3, first.next_page_token))
@@ -321,7 +323,7 @@ class TestWorkers:
         for worker, beat in zip(ids, beats, strict=True):
             await world.beat(engine, worker, 1, **beat)
         gone = await world.worker(engine)
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=gone))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=gone))
         deaf = {late[0], ids[0], ids[2], ids[4]}
         shown = (await listed_workers(engine, page=page(100), deaf=deaf)).items
         healths = {view.worker.id: view.health for view in shown}
@@ -449,7 +451,7 @@ class TestQueues:
         engine: Engine,
     ) -> None:
         worker = await world.worker(engine)
-        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="empty", is_paused=True))
+        await engine.submit(SetQueue(namespace=NAMESPACE, name="empty", is_paused=True))
         await world.add(engine, 3)
         await world.add(engine, 2, type="sms")
         await world.claim(engine, worker, max_tasks=1)
@@ -474,8 +476,8 @@ class TestQueues:
             await world.add(engine, queue=name)
         await world.claim(engine, worker, queue="e", max_tasks=1)
         await world.add(engine, queue="b", run_at_ms=world.clock.now_ms() + 60_000)
-        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="d", is_paused=True))
-        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="c", concurrency_max=1))
+        await engine.submit(SetQueue(namespace=NAMESPACE, name="d", is_paused=True))
+        await engine.submit(SetQueue(namespace=NAMESPACE, name="c", concurrency_max=1))
         names: list[str] = []
         token = ""
         while True:
@@ -525,10 +527,10 @@ class TestQueues:
         world: World,
         engine: Engine,
     ) -> None:
-        await engine.submit(c.SetQueue(namespace=NAMESPACE, name="slow", concurrency_max=2))
+        await engine.submit(SetQueue(namespace=NAMESPACE, name="slow", concurrency_max=2))
         await world.add(engine, 2, queue="slow")
         await world.add(engine, 3)
-        await engine.submit(c.SetQueue(namespace=OTHER_NAMESPACE, name="slow", is_paused=True))
+        await engine.submit(SetQueue(namespace=OTHER_NAMESPACE, name="slow", is_paused=True))
 
         async def queue(name: str, namespace: str = NAMESPACE) -> query.QueueView:
             return await query.get_queue(engine.store, namespace=namespace, name=name)
@@ -546,8 +548,8 @@ class TestQueues:
 
 class TestNamespaces:
     async def test_namespaces_come_by_name_in_pages(self, engine: Engine) -> None:
-        await engine.submit(c.CreateNamespace(name="beta/default"))
-        await engine.submit(c.CreateNamespace(name="Beta/default"))
+        await engine.submit(CreateNamespace(name="beta/default"))
+        await engine.submit(CreateNamespace(name="Beta/default"))
         first = await query.list_namespaces(engine.store, page=page(3))
         names = [each.name for each in first.items]
         assert names == ["Beta/default", NAMESPACE, "beta/default"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.task.record import TaskState
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read import sample
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World

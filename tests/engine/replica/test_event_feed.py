@@ -10,12 +10,14 @@ import pytest
 from tenure.core import change_hint
 from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import EVENTS_KEPT_MS, EVENTS_TOLD_MAX
-from tenure.engine import command as c
+from tenure.engine.access.command import CreateNamespace, SetNamespace, SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.replica.event_feed import EventFeed, HintPage, Subscription
 from tenure.engine.replica.replica_hints import HintKind, ReplicaHints, heard, pack
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import ConfirmTasks
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref, until
 
 HERE = EventFilter(NAMESPACE)
@@ -88,10 +90,10 @@ async def test_workers_and_queues_are_told_with_the_version_that_is_stored(
     world: World, engine: Engine, subscription: Subscription
 ) -> None:
     worker_id = await world.worker(engine)
-    await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker_id))
-    await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker_id))
+    await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker_id))
+    await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker_id))
     for is_paused in (True, False):
-        command = c.SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=is_paused)
+        command = SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=is_paused)
         await engine.submit(command)
     pages = await everything(subscription)
     worker = (await world.view(worker_id)).worker
@@ -107,9 +109,9 @@ async def test_workers_and_queues_are_told_with_the_version_that_is_stored(
 
 async def test_a_namespace_that_is_created_disabled_or_enabled_is_told(engine: Engine) -> None:
     with engine.events.subscribe(EventFilter("new/default")) as new:
-        await engine.submit(c.CreateNamespace(name="new/default"))
+        await engine.submit(CreateNamespace(name="new/default"))
         for is_disabled in (True, False):
-            await engine.submit(c.SetNamespace(name="new/default", is_disabled=is_disabled))
+            await engine.submit(SetNamespace(name="new/default", is_disabled=is_disabled))
         found = said(await everything(new), EventKind.NAMESPACE)
     states = [state for _, name, _, state in found if name == "new/default"]
     assert states == ["ACTIVE", "DISABLED", "ACTIVE"]
@@ -118,7 +120,7 @@ async def test_a_namespace_that_is_created_disabled_or_enabled_is_told(engine: E
 async def test_a_namespace_hears_of_nothing_but_its_own(
     world: World, engine: Engine, subscription: Subscription
 ) -> None:
-    await engine.submit(c.CreateNamespace(name="new/default"))
+    await engine.submit(CreateNamespace(name="new/default"))
     with engine.events.subscribe(EventFilter("new/default")) as new:
         for namespace in (OTHER_NAMESPACE, "new/default"):
             await world.enqueue(engine, world.new(), namespace=namespace)
@@ -323,7 +325,7 @@ async def test_others_are_told_of_each_thing_only_the_last_word(world: World) ->
     await here.store.notify("want events")
     (task_id,) = await world.add(there)
     (task,) = await world.claim(there, worker_id)
-    await there.submit(c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=(ref(task),)))
+    await there.submit(ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=(ref(task),)))
     await until(lambda: any("RUNNING" in each for each in told))
     lines = [line for each in told for line in each.splitlines() if task_id in line]
     versions = [hint.version for hint in heard("\n".join(lines)).events]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tenure.core.task.record import NewTask, Task, TaskState
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.replica.result_watch import Result
+from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, Rejection, Unavailable
 from tenure.store.failure import Conflict, Lost
 from tenure.store.sqlite import SqliteStore

@@ -9,9 +9,11 @@ import pytest
 
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import EndReason
-from tenure.engine import command as c
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.services.hint_channel import HintChannel
+from tenure.engine.task.command import CancelTask, TerminateTask
+from tenure.engine.worker.command import DrainWorker, EvictWorker, JudgeLeases
 from tenure.errors import WorkerInactive
 from tenure.store.failure import Lost
 from tests.engine.world import NAMESPACE, NEVER_MS, Faults, Sink, World, heartbeat, ref, until
@@ -52,7 +54,7 @@ async def test_a_cancel_request_reaches_the_session_and_its_grace_begins(
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
     (task,) = await running(world, here, worker, sink)
-    await there.submit(c.CancelTask(namespace=NAMESPACE, task_id=task.id))
+    await there.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
     await until(lambda: sink.cancelled)
     while not (await world.task(task.id)).progress.grace_at_ms:
         await world.settle(here)
@@ -67,11 +69,11 @@ async def test_a_cancel_request_is_sent_once_per_session(world: World) -> None:
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
     first, second = await running(world, here, worker, sink, 2)
-    await there.submit(c.CancelTask(namespace=NAMESPACE, task_id=first.id))
+    await there.submit(CancelTask(namespace=NAMESPACE, task_id=first.id))
     await until(lambda: sink.cancelled)
     looks = faults.points.count("read_news")
     await until(lambda: faults.points.count("read_news") > looks + 3)
-    await there.submit(c.CancelTask(namespace=NAMESPACE, task_id=second.id))
+    await there.submit(CancelTask(namespace=NAMESPACE, task_id=second.id))
     await until(lambda: len(sink.cancelled) > 1)
     assert sink.cancelled == [ref(first), ref(second)]
     again, _ = await world.session(here, worker, ref(first), ref(second))
@@ -89,7 +91,7 @@ async def test_a_cancel_request_whose_grace_could_not_begin_is_sent_again(world:
     sink, _ = await world.session(here, worker)
     (task,) = await running(world, here, worker, sink)
     faults.raise_at("update_tasks", Lost("gone", reason="connection_lost"))
-    await there.submit(c.CancelTask(namespace=NAMESPACE, task_id=task.id))
+    await there.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
     await until(lambda: len(sink.cancelled) > 1)
     while not (await world.task(task.id)).progress.grace_at_ms:
         await world.settle(here)
@@ -105,10 +107,10 @@ async def test_an_attempt_that_is_over_is_stopped_and_its_slot_is_free(
     sink, _ = await world.session(here, worker, window=1)
     await until(lambda: sink.given)
     assert [task.id for task in sink.take()] == [first]
-    await there.submit(c.TerminateTask(namespace=NAMESPACE, task_id=first))
+    await there.submit(TerminateTask(namespace=NAMESPACE, task_id=first))
     await until(lambda: sink.given)
     assert [task.id for task in sink.take()] == [second]
-    assert sink.stopped == [c.TaskRef(first, 1)]
+    assert sink.stopped == [TaskRef(first, 1)]
 
 
 async def test_a_task_that_is_cancelled_before_it_started_is_stopped(
@@ -120,9 +122,9 @@ async def test_a_task_that_is_cancelled_before_it_started_is_stopped(
     sink, _ = await world.session(here, worker)
     (task_id,) = await world.add(here)
     await until(lambda: sink.given)
-    await there.submit(c.CancelTask(namespace=NAMESPACE, task_id=task_id))
+    await there.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
     await until(lambda: sink.stopped)
-    assert sink.stopped == [c.TaskRef(task_id, 1)]
+    assert sink.stopped == [TaskRef(task_id, 1)]
     assert sink.cancelled == []
 
 
@@ -134,18 +136,18 @@ async def test_a_drain_reaches_the_session_once_and_what_it_holds_stays_in_sight
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
     kept, ended = await running(world, here, worker, sink, 2)
-    await there.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=worker))
+    await there.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker))
     await until(lambda: sink.drained)
     sink.drained = False
     here.set_window(worker, 10)
     await world.add(here)
-    await there.submit(c.CancelTask(namespace=NAMESPACE, task_id=kept.id))
+    await there.submit(CancelTask(namespace=NAMESPACE, task_id=kept.id))
     await until(lambda: sink.cancelled)
-    await there.submit(c.TerminateTask(namespace=NAMESPACE, task_id=ended.id))
+    await there.submit(TerminateTask(namespace=NAMESPACE, task_id=ended.id))
     await until(lambda: sink.stopped)
     assert (sink.cancelled, sink.stopped) == ([ref(kept)], [ref(ended)])
     assert (sink.drained, sink.given) == (False, [])
-    await there.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+    await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
     await until(lambda: sink.ended)
     assert sink.ended is EndReason.EVICTED
 
@@ -157,7 +159,7 @@ async def test_an_eviction_ends_the_session_with_its_reason(
 ) -> None:
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
-    await there.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+    await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
     await until(lambda: sink.ended)
     assert sink.ended is EndReason.EVICTED
     assert not here.has_credit(worker)
@@ -180,7 +182,7 @@ async def test_a_judgement_elsewhere_ends_the_session(world: World, here: Engine
     sink, _ = await world.session(here, worker)
     there = await world.start()
     await world.watch(there, 60_000)
-    command = c.JudgeLeases(sighted_ms=60_000, amount=10, judge_readiness=there.judge_readiness)
+    command = JudgeLeases(sighted_ms=60_000, amount=10, judge_readiness=there.judge_readiness)
     assert (await there.submit(command)).count == 1
     await until(lambda: sink.ended)
     assert sink.ended is EndReason.LEASE_EXPIRED
@@ -194,8 +196,8 @@ async def test_a_waiting_poll_ends_with_its_worker(
     drained, evicted = await world.worker(here), await world.worker(here)
     polls = [world.poll(here, worker) for worker in (drained, evicted)]
     await world.settle(here)
-    await there.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=drained))
-    await there.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=evicted))
+    await there.submit(DrainWorker(namespace=NAMESPACE, worker_id=drained))
+    await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=evicted))
     assert await asyncio.wait_for(polls[0], 30) == ()
     with pytest.raises(WorkerInactive) as caught:
         await asyncio.wait_for(polls[1], 30)
@@ -220,7 +222,7 @@ async def test_a_session_that_has_a_later_one_elsewhere_is_left_alone(world: Wor
     (task,) = await running(world, here, worker, old)
     new, _ = await world.session(there, worker, ref(task))
     await until(lambda: not here.has_credit(worker))
-    await here.submit(c.CancelTask(namespace=NAMESPACE, task_id=task.id))
+    await here.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
     await until(lambda: new.cancelled)
     assert (old.cancelled, old.ended, old.drained) == ([], None, False)
 
@@ -229,8 +231,8 @@ async def test_a_claim_that_finds_a_worker_drained_or_gone_tells_its_session(wor
     here, there = await world.start(), await world.start(pooled=True)
     drained, evicted = await world.worker(here), await world.worker(here)
     sinks = [(await world.session(here, worker))[0] for worker in (drained, evicted)]
-    await there.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=drained))
-    await there.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=evicted))
+    await there.submit(DrainWorker(namespace=NAMESPACE, worker_id=drained))
+    await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=evicted))
     await world.add(here)
     await world.settle(here)
     assert (sinks[0].drained, sinks[1].ended) == (True, EndReason.EVICTED)
@@ -246,7 +248,7 @@ async def test_a_look_that_fails_is_repeated(world: World) -> None:
     lost = Lost("gone", reason="connection_lost")
     faults.raise_at("read_news", lost)
     faults.raise_at("load_cancelling", lost)
-    await there.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+    await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
     await until(lambda: sink.ended)
 
 
@@ -255,7 +257,7 @@ async def test_a_heartbeat_that_reports_less_frees_the_slot_without_any_news(wor
     worker = await world.worker(here)
     first, second = await world.add(here, 2)
     sink, _ = await world.session(here, worker, window=1)
-    await there.submit(c.TerminateTask(namespace=NAMESPACE, task_id=first))
+    await there.submit(TerminateTask(namespace=NAMESPACE, task_id=first))
     assert [task.id for task in sink.take()] == [first]
     await here.heartbeat(heartbeat(here, worker, 1, active_count=0))
     await until(lambda: sink.given)
@@ -269,7 +271,7 @@ async def test_many_sessions_are_looked_after_together(world: World) -> None:
     sinks = {worker: (await world.session(here, worker))[0] for worker in workers}
     faults.points.clear()
     await asyncio.gather(
-        *(there.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=each)) for each in workers)
+        *(there.submit(EvictWorker(namespace=NAMESPACE, worker_id=each)) for each in workers)
     )
     await until(lambda: all(sink.ended for sink in sinks.values()))
     assert faults.points.count("read_news") < len(workers)
@@ -288,5 +290,5 @@ async def test_a_server_that_lost_its_side_connection_listens_again(world: World
     assert here.store.is_listening
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
-    await there.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+    await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
     await until(lambda: sink.ended)

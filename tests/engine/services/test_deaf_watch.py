@@ -6,10 +6,11 @@ from typing import Any
 
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
+from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.services.deaf_watch import DeafWatch
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tests.engine.world import NAMESPACE, World
 
 LEASE_MS = 30_000
@@ -143,17 +144,17 @@ async def test_a_task_that_nobody_may_be_given_makes_nobody_deaf(
 ) -> None:
     worker, quick = await deaf_worker(world, engine), await deaf_worker(world, engine)
     await world.add(engine, 2)
-    await engine.submit(c.SetQueue(namespace=NAMESPACE, name="default", is_paused=True))
+    await engine.submit(SetQueue(namespace=NAMESPACE, name="default", is_paused=True))
     watch = DeafWatch()
     assert await watched(world, engine, watch, 60_000) == frozenset()
     for each in (worker, quick):
         await world.beat(engine, each, 1)
     await engine.submit(
-        c.SetQueue(namespace=NAMESPACE, name="default", is_paused=False, concurrency_max=1),
+        SetQueue(namespace=NAMESPACE, name="default", is_paused=False, concurrency_max=1),
     )
     await world.claim(engine, quick, max_tasks=1)
     assert await watched(world, engine, watch, 60_000) == frozenset()
-    await engine.submit(c.SetQueue(namespace=NAMESPACE, name="default", concurrency_max=2))
+    await engine.submit(SetQueue(namespace=NAMESPACE, name="default", concurrency_max=2))
     assert worker in await watched(world, engine, watch, TWO_INTERVALS_MS)
 
 
@@ -183,8 +184,8 @@ async def test_a_worker_that_drains_or_ends_is_watched_no_more(
     await world.add(engine)
     watch = DeafWatch()
     assert await watched(world, engine, watch, TWO_INTERVALS_MS) == {draining, gone}
-    await engine.submit(c.DrainWorker(namespace=NAMESPACE, worker_id=draining))
-    await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=gone))
+    await engine.submit(DrainWorker(namespace=NAMESPACE, worker_id=draining))
+    await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=gone))
     assert await watched(world, engine, watch, 0) == frozenset()
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tenure.core.task.record import TaskState
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.service import Report, Service
@@ -18,6 +17,8 @@ from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.retention import Retention
 from tenure.engine.services.server_row import ServerTouch
 from tenure.engine.services.vacuum import Vacuum
+from tenure.engine.task.command import FinishKind
+from tenure.engine.worker.command import EvictWorker
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost
 from tests.engine.world import DAY_MS, NAMESPACE, World
@@ -108,7 +109,7 @@ class TestRetention:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
-        await world.finish(engine, worker, task, c.FinishKind.RELEASED)
+        await world.finish(engine, worker, task, FinishKind.RELEASED)
         await world.advance(8 * DAY_MS)
         await Retention().run_once(engine)
         assert (await world.dump("attempts"))["attempts"] == []
@@ -145,7 +146,7 @@ class TestRetention:
         engine: Engine,
     ) -> None:
         gone, there = await world.worker(engine), await world.worker(engine)
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=gone))
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=gone))
         await world.settle(engine)
         releasing = await world.worker(engine)
         await world.database.execute(

@@ -8,10 +8,21 @@ import pytest
 
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Line, Reason, TaskState
-from tenure.engine import command as c
-from tenure.engine.command import FinishKind
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.task.command import (
+    CancelTask,
+    Enqueued,
+    FinishKind,
+    HeartbeatTasks,
+    PauseTask,
+    Reported,
+    ResumeTask,
+    RetryTask,
+    TaskBeat,
+    TerminateTask,
+)
+from tenure.engine.worker.command import EvictWorker
 from tenure.errors import AlreadyExists, NotFound, TaskAlreadyTerminal, WrongState
 from tests.engine.world import (
     NAMESPACE,
@@ -23,13 +34,13 @@ from tests.engine.world import (
     spec,
 )
 
-Change: Any = c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask
-ALL: Any = [c.CancelTask, c.PauseTask, c.ResumeTask, c.TerminateTask]
+Change: Any = CancelTask | PauseTask | ResumeTask | TerminateTask
+ALL: Any = [CancelTask, PauseTask, ResumeTask, TerminateTask]
 
 
-async def ask(engine: Engine, kind: Any, task_id: str, **fields: Any) -> c.Reported:
+async def ask(engine: Engine, kind: Any, task_id: str, **fields: Any) -> Reported:
     command = kind(**{"namespace": NAMESPACE, "task_id": task_id, **fields})
-    answer: c.Reported = await engine.submit(command)
+    answer: Reported = await engine.submit(command)
     return answer
 
 
@@ -37,7 +48,7 @@ class TestCancel:
     async def test_a_pending_task_is_cancelled_at_once(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
-        assert (await ask(engine, c.CancelTask, task_id)).state is TaskState.CANCELLED
+        assert (await ask(engine, CancelTask, task_id)).state is TaskState.CANCELLED
         assert await world.claim(engine, worker) == ()
         stored = await world.task(task_id)
         assert (stored.state, stored.attempt) == (TaskState.CANCELLED, 0)
@@ -49,7 +60,7 @@ class TestCancel:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
-        await ask(engine, c.CancelTask, task.id)
+        await ask(engine, CancelTask, task.id)
         (answer,) = await world.confirm(engine, worker, task)
         assert (answer.code, answer.fields) == ("task_already_terminal", {"state": "CANCELLED"})
 
@@ -60,8 +71,8 @@ class TestCancel:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        answer = await ask(engine, c.CancelTask, task.id, reason="too late")
-        assert answer == c.Reported(TaskState.CANCELLING, True, "too late")  # noqa: FBT003
+        answer = await ask(engine, CancelTask, task.id, reason="too late")
+        assert answer == Reported(TaskState.CANCELLING, True, "too late")  # noqa: FBT003
         assert (await world.task(task.id)).progress.grace_at_ms == 0
         assert codes([await world.finish(engine, worker, task, FinishKind.CANCELLED)]) == [
             "cancelled"
@@ -84,7 +95,7 @@ class TestCancel:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        await ask(engine, c.CancelTask, task.id)
+        await ask(engine, CancelTask, task.id)
         assert codes([await world.finish(engine, worker, task, kind)]) == [state]
 
     async def test_a_session_is_told_and_the_grace_runs_from_there(
@@ -99,7 +110,7 @@ class TestCancel:
         (task,) = sink.take()
         await world.confirm(engine, worker, task)
         await world.advance(5)
-        await ask(engine, c.CancelTask, task.id)
+        await ask(engine, CancelTask, task.id)
         await world.settle(engine)
         assert sink.cancelled == [ref(task)]
         stored = await world.task(task.id)
@@ -113,21 +124,22 @@ class TestCancel:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        await ask(engine, c.CancelTask, task.id, reason="why")
+        await ask(engine, CancelTask, task.id, reason="why")
         await world.advance(10)
-        command = c.HeartbeatTasks(
+        command = HeartbeatTasks(
             namespace=NAMESPACE,
             worker_id=worker,
-            items=(c.TaskBeat(task_id=task.id, attempt=1),),
+            items=(TaskBeat(task_id=task.id, attempt=1),),
         )
         (answer,) = await engine.submit(command)
+        assert isinstance(answer, Reported)
         assert (answer.should_cancel, answer.cancel_reason) == (True, "why")
         assert (await world.task(task.id)).progress.grace_at_ms == world.clock.now_ms()
 
     async def test_after_the_grace_the_task_has_failed(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(cancel_grace_ms=2_000))
-        await ask(engine, c.CancelTask, task.id)
+        await ask(engine, CancelTask, task.id)
         await world.confirm(engine, worker, task)
         await world.watch(engine, 2_000)
         await world.round(DueTasks(), engine)
@@ -142,8 +154,8 @@ class TestCancel:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        await ask(engine, c.CancelTask, task.id)
-        await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+        await ask(engine, CancelTask, task.id)
+        await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
         await world.settle(engine)
         stored = await world.task(task.id)
         assert (stored.state, stored.last_outcome) == (TaskState.CANCELLED, Outcome.WORKER_LOST)
@@ -151,9 +163,9 @@ class TestCancel:
     async def test_cancelling_twice_is_fine(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        await ask(engine, c.CancelTask, task.id, reason="first")
+        await ask(engine, CancelTask, task.id, reason="first")
         before = await world.dump("tasks")
-        answer = await ask(engine, c.CancelTask, task.id, reason="second")
+        answer = await ask(engine, CancelTask, task.id, reason="second")
         assert (answer.state, answer.cancel_reason) == (TaskState.CANCELLING, "first")
         assert await world.dump("tasks") == before
 
@@ -165,7 +177,7 @@ class TestCancel:
         other = await world.start()
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        await ask(other, c.CancelTask, task.id)
+        await ask(other, CancelTask, task.id)
         (answer,) = await world.confirm(engine, worker, task)
         assert answer.should_cancel
 
@@ -177,7 +189,7 @@ class TestCancel:
         worker = await world.worker(engine)
         run = await world.running(engine, worker, spec=RUN_SPEC)
         await world.finish(engine, worker, run, FinishKind.YIELDED)
-        assert (await ask(engine, c.CancelTask, run.id)).state is TaskState.PENDING
+        assert (await ask(engine, CancelTask, run.id)).state is TaskState.PENDING
         (again,) = await world.claim(engine, worker)
         (answer,) = await world.confirm(engine, worker, again)
         assert (answer.state, answer.should_cancel) == (TaskState.CANCELLING, True)
@@ -191,19 +203,19 @@ class TestPause:
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
-        assert (await ask(engine, c.PauseTask, task_id)).state is TaskState.PAUSED
+        assert (await ask(engine, PauseTask, task_id)).state is TaskState.PAUSED
         assert await world.claim(engine, worker) == ()
-        assert (await ask(engine, c.ResumeTask, task_id)).state is TaskState.PENDING
+        assert (await ask(engine, ResumeTask, task_id)).state is TaskState.PENDING
         assert [task.id for task in await world.claim(engine, worker)] == [task_id]
 
     async def test_resuming_wakes_a_poll_that_waits(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
-        await ask(engine, c.PauseTask, task_id)
+        await ask(engine, PauseTask, task_id)
         poll = world.poll(engine, worker)
         await world.settle(engine)
         assert not poll.done()
-        await ask(engine, c.ResumeTask, task_id)
+        await ask(engine, ResumeTask, task_id)
         assert [task.id for task in await poll] == [task_id]
 
     async def test_a_held_task_is_paused_when_its_attempt_ends(
@@ -213,17 +225,17 @@ class TestPause:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        assert (await ask(engine, c.PauseTask, task.id)).state is TaskState.RUNNING
+        assert (await ask(engine, PauseTask, task.id)).state is TaskState.RUNNING
         answer = await world.finish(engine, worker, task, FinishKind.FAILED)
         assert codes([answer]) == ["paused"]
-        assert (await ask(engine, c.ResumeTask, task.id)).state is TaskState.PENDING
+        assert (await ask(engine, ResumeTask, task.id)).state is TaskState.PENDING
         assert (await world.task(task.id)).line is Line.NONE
 
     async def test_a_wish_to_pause_can_be_taken_back(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        await ask(engine, c.PauseTask, task.id)
-        assert (await ask(engine, c.ResumeTask, task.id)).state is TaskState.RUNNING
+        await ask(engine, PauseTask, task.id)
+        assert (await ask(engine, ResumeTask, task.id)).state is TaskState.RUNNING
         answer = await world.finish(engine, worker, task, FinishKind.RELEASED)
         assert codes([answer]) == ["pending"]
 
@@ -233,7 +245,7 @@ class TestPause:
         engine: Engine,
     ) -> None:
         (task_id,) = await world.add(engine, spec=spec(schedule_to_close_ms=1_000))
-        await ask(engine, c.PauseTask, task_id)
+        await ask(engine, PauseTask, task_id)
         await world.advance(1_000)
         await world.round(DueTasks(), engine)
         assert (await world.task(task_id)).progress.reason is Reason.SCHEDULE_TO_CLOSE
@@ -241,7 +253,7 @@ class TestPause:
     async def test_what_is_not_paused_cannot_go_on(self, world: World, engine: Engine) -> None:
         (task_id,) = await world.add(engine)
         with pytest.raises(WrongState) as caught:
-            await ask(engine, c.ResumeTask, task_id)
+            await ask(engine, ResumeTask, task_id)
         assert caught.value.fields == {"state": "PENDING"}
 
 
@@ -257,14 +269,14 @@ class TestTerminate:
         (task_id,) = await world.add(engine)
         if is_held:
             await world.claim(engine, worker)
-        assert (await ask(engine, c.TerminateTask, task_id)).state is TaskState.FAILED
+        assert (await ask(engine, TerminateTask, task_id)).state is TaskState.FAILED
         assert (await world.task(task_id)).progress.reason is Reason.TERMINATED
 
 
 class TestRetry:
-    async def retry(self, engine: Engine, task_id: str, new_task_id: str) -> c.Enqueued:
-        command = c.RetryTask(namespace=NAMESPACE, task_id=task_id, new_task_id=new_task_id)
-        answer: c.Enqueued = await engine.submit(command)
+    async def retry(self, engine: Engine, task_id: str, new_task_id: str) -> Enqueued:
+        command = RetryTask(namespace=NAMESPACE, task_id=task_id, new_task_id=new_task_id)
+        answer: Enqueued = await engine.submit(command)
         return answer
 
     async def test_a_retry_is_a_new_task_of_the_same_content(
@@ -274,10 +286,10 @@ class TestRetry:
     ) -> None:
         new = world.new(input=b"in", priority=1, labels={"a": "b"}, idempotency_key="k")
         await world.enqueue(engine, new)
-        await ask(engine, c.CancelTask, new.id)
+        await ask(engine, CancelTask, new.id)
         await world.advance(10)
         new_id = world.clock.new_id()
-        assert await self.retry(engine, new.id, new_id) == c.Enqueued(
+        assert await self.retry(engine, new.id, new_id) == Enqueued(
             new_id, TaskState.PENDING, is_new=True
         )
         task = await world.task(new_id)
@@ -293,20 +305,20 @@ class TestRetry:
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
-        await ask(engine, c.CancelTask, task_id)
+        await ask(engine, CancelTask, task_id)
         new_id = world.clock.new_id()
         await self.retry(engine, task_id, new_id)
         again = await self.retry(engine, task_id, new_id)
-        assert again == c.Enqueued(new_id, TaskState.PENDING, is_new=False)
+        assert again == Enqueued(new_id, TaskState.PENDING, is_new=False)
         (task,) = await world.claim(engine, worker)
         await world.finish(engine, worker, task)
         again = await self.retry(engine, task_id, new_id)
-        assert again == c.Enqueued(new_id, TaskState.SUCCEEDED, is_new=False)
+        assert again == Enqueued(new_id, TaskState.SUCCEEDED, is_new=False)
         assert (await world.dump("tasks"))["tasks"] == []
 
     async def test_an_id_of_another_task_is_refused(self, world: World, engine: Engine) -> None:
         task_id, other = await world.add(engine, 2)
-        await ask(engine, c.CancelTask, task_id)
+        await ask(engine, CancelTask, task_id)
         before = await world.dump()
         with pytest.raises(AlreadyExists):
             await self.retry(engine, task_id, other)
@@ -344,7 +356,7 @@ async def test_a_finished_task_never_changes(world: World, engine: Engine, kind:
     task = await world.held(engine, worker)
     await world.finish(engine, worker, task)
     before = await world.dump()
-    error = TaskAlreadyTerminal if kind in (c.CancelTask, c.TerminateTask) else WrongState
+    error = TaskAlreadyTerminal if kind in (CancelTask, TerminateTask) else WrongState
     with pytest.raises(error) as caught:
         await ask(engine, kind, task.id)
     assert caught.value.fields == {"state": "SUCCEEDED"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tenure.core.limits import CONTROL_WINDOW_MS
 from tenure.core.task.record import Line, Task, TaskState
-from tenure.engine import command as c
+from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.task.command import Finish, FinishKind, FinishTasks
 from tests.engine.world import NAMESPACE, QUEUE, World
 
 
@@ -68,8 +69,8 @@ async def test_suspects_never_stand_before_an_ordinary_retry(world: World, engin
     assert len(await world.claim(engine, worker, max_tasks=100)) == 3
     (ordinary,) = await world.add(engine)
     assert ids_of(await world.claim(engine, worker, max_tasks=1)) == [ordinary]
-    refs = (c.Finish(task_id=ordinary, attempt=1, kind=c.FinishKind.RELEASED),)
-    await engine.submit(c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=refs))
+    refs = (Finish(task_id=ordinary, attempt=1, kind=FinishKind.RELEASED),)
+    await engine.submit(FinishTasks(namespace=NAMESPACE, worker_id=worker, items=refs))
     assert (await world.task(ordinary)).line is Line.RETURNED
     assert ids_of(await world.claim(engine, worker, max_tasks=1)) == [ordinary]
 
@@ -80,7 +81,7 @@ async def test_suspects_that_fit_nobody_do_not_use_up_the_limit_of_their_queue(
     await make_suspects(world, engine, 4)
     worker = await world.worker(engine, slots=100)
     assert len(await world.claim(engine, worker, max_tasks=100)) == 2
-    await engine.submit(c.SetQueue(namespace=NAMESPACE, name=QUEUE, concurrency_max=3))
+    await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, concurrency_max=3))
     (ordinary,) = await world.add(engine)
     assert ids_of(await world.claim(engine, worker)) == [ordinary]
 

@@ -9,10 +9,10 @@ import pytest
 
 from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.task.record import Line, NewTask, TaskState
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.retention import Retention
+from tenure.engine.task import command as c
 from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound
 from tests.engine.world import (
     DAY_MS,

@@ -11,12 +11,13 @@ from tenure.core.task.attempt import Outcome
 from tenure.core.task.event import WorkerLost
 from tenure.core.task.record import Task, TaskState
 from tenure.core.worker.record import WorkerMode
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.lease_judgement import LeaseJudgement
 from tenure.engine.services.server_row import ServerTouch
+from tenure.engine.task.command import ConfirmTasks, Reported
+from tenure.engine.worker.command import DeregisterWorker, EvictWorker
 from tests.engine.world import NAMESPACE, World, ref
 
 LEASE_MS = 4_000
@@ -42,14 +43,15 @@ async def _start(world: World) -> Engine:
 async def confirm(engine: Engine, worker: str, *tasks: Task) -> list[bool]:
     """Confirm attempts as exclusive; return which of them the server holds as such."""
     refs = tuple(ref(each) for each in tasks)
-    command = c.ConfirmTasks(
+    command = ConfirmTasks(
         namespace=NAMESPACE, worker_id=worker, items=refs, exclusive=frozenset(refs)
     )
-    return [each.is_exclusive for each in await engine.submit(command)]
+    answers = await engine.submit(command)
+    return [isinstance(each, Reported) and each.is_exclusive for each in answers]
 
 
 async def evict(world: World, engine: Engine, worker: str) -> None:
-    await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+    await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
     await world.settle(engine)
 
 
@@ -117,7 +119,7 @@ async def test_whoever_ends_a_worker_its_exclusive_work_waits_and_its_result_cou
         await world.settle(engine)
     assert await world.state(first.id) is TaskState.RUNNING
     answer = await world.finish(engine, worker, second)
-    assert isinstance(answer, c.Reported)
+    assert isinstance(answer, Reported)
     assert await world.state(second.id) is TaskState.SUCCEEDED
 
 
@@ -125,7 +127,7 @@ async def test_a_worker_that_says_goodbye_has_stopped(world: World, engine: Engi
     worker = await world.worker(engine)
     task = await world.held(engine, worker)
     await confirm(engine, worker, task)
-    await engine.submit(c.DeregisterWorker(namespace=NAMESPACE, worker_id=worker))
+    await engine.submit(DeregisterWorker(namespace=NAMESPACE, worker_id=worker))
     await world.settle(engine)
     assert await world.state(task.id) is TaskState.PENDING
 
@@ -151,7 +153,7 @@ async def test_after_a_crash_two_servers_give_exclusive_work_away_once(
     await world.add(engine, 30)
     tasks = await world.claim(engine, worker, max_tasks=30)
     await confirm(engine, worker, *tasks)
-    await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+    await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
     await world.kill(engine)
     servers = [await _start(world), await _start(world)]
     await asyncio.gather(*(HeldRelease().run_once(each) for each in servers))

@@ -10,11 +10,21 @@ import pytest
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Reason, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.engine import command as c
-from tenure.engine.command import FinishKind
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.task.command import (
+    CompleteById,
+    ConfirmTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    HeartbeatTasks,
+    Reported,
+    TaskBeat,
+)
+from tenure.engine.worker.command import EvictWorker
 from tenure.errors import NotFound, Rejection, TaskAlreadyTerminal, WrongState
 from tests.engine.world import (
     FATAL,
@@ -37,8 +47,8 @@ def refusal(answer: object) -> Rejection:
 
 async def complete_by_id(engine: Engine, task_id: str, **fields: Any) -> Any:
     fields = {"attempt": 0, "kind": FinishKind.SUCCEEDED, **fields}
-    item = c.Finish(task_id=task_id, **fields)
-    return await engine.submit(c.CompleteById(namespace=NAMESPACE, finish=item))
+    item = Finish(task_id=task_id, **fields)
+    return await engine.submit(CompleteById(namespace=NAMESPACE, finish=item))
 
 
 class TestConfirm:
@@ -62,8 +72,8 @@ class TestConfirm:
     async def test_a_refused_item_disturbs_no_other(self, world: World, engine: Engine) -> None:
         worker = await world.worker(engine)
         good, bad = await world.held(engine, worker), await world.held(engine, worker)
-        refs = (c.TaskRef(bad.id, 2), ref(good), c.TaskRef(world.clock.new_id(), 1))
-        command = c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=refs)
+        refs = (TaskRef(bad.id, 2), ref(good), TaskRef(world.clock.new_id(), 1))
+        command = ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=refs)
         answers = await engine.submit(command)
         assert codes(answers) == ["attempt_mismatch", "running", "not_found"]
 
@@ -74,13 +84,13 @@ class TestConfirm:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
-        command = c.ConfirmTasks(namespace=OTHER_NAMESPACE, worker_id=worker, items=(ref(task),))
+        command = ConfirmTasks(namespace=OTHER_NAMESPACE, worker_id=worker, items=(ref(task),))
         assert codes(await engine.submit(command)) == ["not_found"]
 
 
 class TestTaskHeartbeats:
-    async def beat(self, engine: Engine, worker: str, *beats: c.TaskBeat) -> list[Any]:
-        command = c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=beats)
+    async def beat(self, engine: Engine, worker: str, *beats: TaskBeat) -> list[Any]:
+        command = HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=beats)
         return list(await engine.submit(command))
 
     async def test_progress_is_kept_and_reaches_the_next_attempt(
@@ -90,10 +100,10 @@ class TestTaskHeartbeats:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
-        beat = c.TaskBeat(task_id=task.id, attempt=1, details=b"7", percent=70.0, message="half")
+        beat = TaskBeat(task_id=task.id, attempt=1, details=b"7", percent=70.0, message="half")
         assert codes(await self.beat(engine, worker, beat)) == ["running"]
         await world.advance(10)
-        assert codes(await self.beat(engine, worker, c.TaskBeat(task_id=task.id, attempt=1))) == [
+        assert codes(await self.beat(engine, worker, TaskBeat(task_id=task.id, attempt=1))) == [
             "running"
         ]
         progress = (await world.task(task.id)).progress
@@ -108,7 +118,7 @@ class TestTaskHeartbeats:
         task = await world.running(engine, worker, spec=spec(start_to_close_ms=1_000))
         await world.advance(1_000)
         await DueTasks().run_once(engine)
-        beat = c.TaskBeat(task_id=task.id, attempt=1)
+        beat = TaskBeat(task_id=task.id, attempt=1)
         assert codes(await self.beat(engine, worker, beat)) == ["task_expired"]
         await world.advance(5_000)
         await world.round(DueTasks(), engine)
@@ -122,7 +132,7 @@ class TestTaskHeartbeats:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        beat = c.TaskBeat(task_id=task.id, attempt=1, details=b"last")
+        beat = TaskBeat(task_id=task.id, attempt=1, details=b"last")
         await asyncio.gather(
             self.beat(engine, worker, beat),
             world.finish(engine, worker, task, FinishKind.FAILED),
@@ -140,7 +150,7 @@ class TestFinish:
         task = await world.running(engine, worker)
         await world.advance(7)
         answer = await world.finish(engine, worker, task, output=b"out")
-        assert answer == c.Reported(TaskState.SUCCEEDED)
+        assert answer == Reported(TaskState.SUCCEEDED)
         stored = await world.task(task.id)
         assert (stored.state, stored.output) == (TaskState.SUCCEEDED, b"out")
         assert (stored.last_outcome, stored.worker_id) == (Outcome.SUCCEEDED, worker)
@@ -298,7 +308,7 @@ class TestFinish:
         tasks = await world.claim(engine, worker)
         kinds = list(FinishKind)[:3] * 2
         items = tuple(finish(task, kind) for task, kind in zip(tasks, kinds, strict=True))
-        command = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+        command = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
         expected = ["succeeded", "pending", "cancelled"]
         assert codes(await engine.submit(command)) == expected * 2
 
@@ -389,7 +399,7 @@ class TestLateReports:
         (again,) = await world.claim(engine, worker)
         await world.finish(engine, worker, again)
         repeated = await world.finish(engine, worker, task, FinishKind.FAILED)
-        assert repeated == c.Reported(TaskState.PENDING)
+        assert repeated == Reported(TaskState.PENDING)
         assert await world.state(task.id) is TaskState.SUCCEEDED
 
     @pytest.mark.parametrize(
@@ -450,9 +460,9 @@ class TestLateReports:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
         items = (finish(task, FinishKind.FAILED),)
-        command = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+        command = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
         first, second = await asyncio.gather(engine.submit(command), engine.submit(command))
-        assert first == second == (c.Reported(TaskState.PENDING),)
+        assert first == second == (Reported(TaskState.PENDING),)
         assert (await world.task(task.id)).progress.failure_count == 1
 
     async def test_a_report_on_a_task_that_never_was_is_not_found(
@@ -461,8 +471,8 @@ class TestLateReports:
         engine: Engine,
     ) -> None:
         worker = await world.worker(engine)
-        item = c.Finish(task_id=world.clock.new_id(), attempt=1, kind=FinishKind.SUCCEEDED)
-        command = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(item,))
+        item = Finish(task_id=world.clock.new_id(), attempt=1, kind=FinishKind.SUCCEEDED)
+        command = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(item,))
         assert codes(await engine.submit(command)) == ["not_found"]
 
     async def test_a_completion_from_an_offline_worker_counts_until_its_attempt_is_ended(
@@ -472,9 +482,9 @@ class TestLateReports:
     ) -> None:
         worker = await world.worker(engine)
         tasks = [await world.running(engine, worker) for _ in range(2)]
-        early = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish(tasks[0]),))
+        early = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish(tasks[0]),))
         _, answers = await asyncio.gather(
-            engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker)),
+            engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker)),
             engine.submit(early),
         )
         assert codes(answers) == ["succeeded"]

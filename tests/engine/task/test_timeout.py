@@ -9,18 +9,25 @@ import pytest
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Reason, TaskState
 from tenure.core.task.retry import RetryPolicy
-from tenure.engine import command as c
-from tenure.engine.command import FinishKind
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
+from tenure.engine.task.command import (
+    Finish,
+    FinishKind,
+    FinishTasks,
+    HeartbeatTasks,
+    Reported,
+    TaskBeat,
+)
 from tests.engine.world import NAMESPACE, World, spec
 
 ONCE = RetryPolicy(maximum_attempts=1)
 
 
 async def beat(engine: Engine, worker: str, task_id: str, attempt: int = 1) -> Any:
-    item = c.TaskBeat(task_id=task_id, attempt=attempt)
-    command = c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(item,))
+    item = TaskBeat(task_id=task_id, attempt=attempt)
+    command = HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(item,))
     (answer,) = await engine.submit(command)
     return answer
 
@@ -99,7 +106,7 @@ class TestStartToClose:
         stored = await world.task(task.id)
         assert (stored.state, stored.last_outcome) == (TaskState.PENDING, Outcome.TIMED_OUT)
         assert stored.run_at_ms == world.clock.now_ms() + 1_000
-        assert sink.stopped == [c.TaskRef(task.id, 1)]
+        assert sink.stopped == [TaskRef(task.id, 1)]
 
     async def test_without_retries_it_fails_with_the_timeout_as_reason(
         self,
@@ -215,10 +222,10 @@ class TestHeartbeatTimeout:
         task = await world.running(engine, worker, spec=spec(heartbeat_timeout_ms=2_000))
         await world.finish(engine, worker, task, FinishKind.DEFERRED)
         await world.watch(engine, 1_500)
-        command = c.HeartbeatTasks(
+        command = HeartbeatTasks(
             namespace=NAMESPACE,
             worker_id=None,
-            items=(c.TaskBeat(task_id=task.id, attempt=1),),
+            items=(TaskBeat(task_id=task.id, attempt=1),),
         )
         await engine.submit(command)
         await world.watch(engine, 1_500)
@@ -266,11 +273,11 @@ class TestDueService:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(start_to_close_ms=1_000))
         await world.advance(1_000)
-        items = (c.Finish(task_id=task.id, attempt=1, kind=FinishKind.SUCCEEDED),)
-        report = c.FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+        items = (Finish(task_id=task.id, attempt=1, kind=FinishKind.SUCCEEDED),)
+        report = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
         finished, due = engine.submit(report), DueTasks().run_once(engine)
         await due
-        assert (await finished)[0].state is TaskState.SUCCEEDED
+        assert await finished == (Reported(TaskState.SUCCEEDED),)
         assert await world.state(task.id) is TaskState.SUCCEEDED
 
     async def test_the_jump_of_the_clock_forwards_does_not_end_a_delivery(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tenure.core.worker.record import WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.engine.worker import bulk_drain
+from tenure.engine.worker import command as c
 from tenure.errors import InvalidArgument, NotFound, Unavailable
 from tenure.store.failure import Lost
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World

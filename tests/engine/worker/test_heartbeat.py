@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tenure.core.task.record import TaskState
-from tenure.engine import command as c
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.task.command import CancelTask
+from tenure.engine.worker.command import EvictWorker, Renewed, TouchServer
 from tenure.errors import TokenMismatch, WorkerInactive
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World, heartbeat, ref
 
@@ -74,7 +76,7 @@ async def test_a_heartbeat_sent_twice_in_one_batch_counts_once(
     commands = [heartbeat(engine, worker, 1, completed_delta=5) for _ in range(3)]
     futures = [engine.submit(command) for command in commands]
     answers = await asyncio.gather(*futures, return_exceptions=True)
-    assert isinstance(answers[0], c.Renewed)
+    assert isinstance(answers[0], Renewed)
     assert [isinstance(each, TokenMismatch) for each in answers] == [False, True, True]
     found = await lease(world, worker)
     assert (found.token, found.total_completed) == (2, 5)
@@ -117,7 +119,7 @@ async def test_an_unknown_ended_or_foreign_worker_is_inactive(
     engine: Engine,
 ) -> None:
     evicted = await world.worker(engine)
-    await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=evicted))
+    await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=evicted))
     foreign = await world.worker(engine, namespace=OTHER_NAMESPACE)
     await world.settle(engine)
     before = await world.dump()
@@ -132,15 +134,15 @@ async def test_an_unknown_ended_or_foreign_worker_is_inactive(
 
 async def test_a_refused_heartbeat_disturbs_no_other(world: World, engine: Engine) -> None:
     good, bad = await world.worker(engine), await world.worker(engine)
-    futures = [
+    futures: list[asyncio.Future[Any]] = [
         engine.submit(heartbeat(engine, bad, 9)),
         engine.submit(heartbeat(engine, good, 1)),
         engine.submit(heartbeat(engine, world.clock.new_id(), 1)),
-        engine.submit(c.TouchServer(server_id=engine.server_id)),
+        engine.submit(TouchServer(server_id=engine.server_id)),
     ]
     answers = await asyncio.gather(*futures, return_exceptions=True)
     assert isinstance(answers[0], TokenMismatch)
-    assert isinstance(answers[1], c.Renewed)
+    assert isinstance(answers[1], Renewed)
     assert isinstance(answers[2], WorkerInactive)
     assert answers[3] == world.clock.now_ms()
 
@@ -171,7 +173,7 @@ async def test_a_poll_worker_hears_of_cancels_and_the_grace_begins(
 ) -> None:
     worker = await world.worker(engine)
     task = await world.running(engine, worker)
-    await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task.id))
+    await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
     await world.advance(5)
     command = heartbeat(engine, worker, 1, wants_cancels=True)
     renewed, answer = await engine.heartbeat(command)
@@ -183,7 +185,7 @@ async def test_a_poll_worker_hears_of_cancels_and_the_grace_begins(
 async def test_deltas_ride_on_an_accepted_heartbeat(world: World, engine: Engine) -> None:
     worker = await world.worker(engine)
     task = await world.held(engine, worker)
-    gone = c.TaskRef(world.clock.new_id(), 1)
+    gone = TaskRef(world.clock.new_id(), 1)
     command = heartbeat(engine, worker, 1)
     renewed, answer = await engine.heartbeat(command, bound=(ref(task), gone))
     assert (renewed.lease.token, answer.stop) == (2, (gone,))

@@ -11,10 +11,10 @@ from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import TaskState
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.engine import GRACE_MARGIN_MS, Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.lease_judgement import LeaseJudgement
+from tenure.engine.worker import command as c
 from tenure.errors import WorkerInactive
 from tests.engine.world import NAMESPACE, World, heartbeat
 

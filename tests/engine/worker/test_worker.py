@@ -10,10 +10,20 @@ import pytest
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
-from tenure.engine import command as c
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
+from tenure.engine.task.command import CancelTask, TerminateTask
+from tenure.engine.worker.command import (
+    DeregisterWorker,
+    DrainWorker,
+    EvictWorker,
+    FailCall,
+    HeldAnswer,
+    OpenSession,
+    ReportHeld,
+)
 from tenure.errors import NotFound, WorkerInactive, WrongState
 from tests.engine.world import (
     NAMESPACE,
@@ -28,21 +38,21 @@ from tests.engine.world import (
 
 
 async def drain(engine: Engine, worker: str, **fields: Any) -> Any:
-    command = c.DrainWorker(**{"namespace": NAMESPACE, "worker_id": worker, **fields})
+    command = DrainWorker(**{"namespace": NAMESPACE, "worker_id": worker, **fields})
     return await engine.submit(command)
 
 
 async def evict(engine: Engine, worker: str) -> Any:
-    return await engine.submit(c.EvictWorker(namespace=NAMESPACE, worker_id=worker))
+    return await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
 
 
 async def deregister(engine: Engine, worker: str) -> Any:
-    return await engine.submit(c.DeregisterWorker(namespace=NAMESPACE, worker_id=worker))
+    return await engine.submit(DeregisterWorker(namespace=NAMESPACE, worker_id=worker))
 
 
-async def report_held(engine: Engine, worker: str, **fields: Any) -> c.HeldAnswer:
-    command = c.ReportHeld(**{"namespace": NAMESPACE, "worker_id": worker, **fields})
-    answer: c.HeldAnswer = await engine.submit(command)
+async def report_held(engine: Engine, worker: str, **fields: Any) -> HeldAnswer:
+    command = ReportHeld(**{"namespace": NAMESPACE, "worker_id": worker, **fields})
+    answer: HeldAnswer = await engine.submit(command)
     return answer
 
 
@@ -399,7 +409,7 @@ class TestSessions:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
         await world.finish(engine, worker, task)
-        unknown = c.TaskRef(world.clock.new_id(), 1)
+        unknown = TaskRef(world.clock.new_id(), 1)
         _, answer = await world.session(engine, worker, ref(task), unknown)
         assert answer.stop == (ref(task), unknown)
 
@@ -410,7 +420,7 @@ class TestSessions:
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
-        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=task.id))
+        await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
         _, answer = await world.session(engine, worker, ref(task))
         assert answer.cancel == (ref(task),)
 
@@ -442,8 +452,8 @@ class TestSessions:
     ) -> None:
         worker = await world.worker(engine)
 
-        def opening(session_no: int) -> c.OpenSession:
-            return c.OpenSession(
+        def opening(session_no: int) -> OpenSession:
+            return OpenSession(
                 namespace=NAMESPACE,
                 worker_id=worker,
                 held=(),
@@ -484,11 +494,11 @@ class TestSessions:
         first, second = await world.add(engine, 2)
         sink, _ = await world.session(engine, worker, window=1)
         assert [task.id for task in sink.take()] == [first]
-        await other.submit(c.TerminateTask(namespace=NAMESPACE, task_id=first))
+        await other.submit(TerminateTask(namespace=NAMESPACE, task_id=first))
         await engine.heartbeat(heartbeat(engine, worker, 1, active_count=0))
         await until(lambda: sink.given)
         assert [task.id for task in sink.take()] == [second]
-        assert sink.stopped == [c.TaskRef(first, 1)]
+        assert sink.stopped == [TaskRef(first, 1)]
 
     async def test_after_the_clock_went_back_no_confirmed_attempt_is_taken_for_lost(
         self,
@@ -530,7 +540,7 @@ class TestHeldSets:
         await world.held(engine, worker)
         before = await world.dump("tasks")
         world.faults.points.clear()
-        assert await report_held(engine, worker) == c.HeldAnswer()
+        assert await report_held(engine, worker) == HeldAnswer()
         assert not {"load_tasks", "load_held", "update_tasks"} & set(world.faults.points)
         assert await world.dump("tasks") == before
 
@@ -556,7 +566,7 @@ class TestHeldSets:
     ) -> None:
         worker, other = await world.worker(engine), await world.worker(engine)
         mine, foreign = await world.held(engine, worker), await world.held(engine, other)
-        stale = c.TaskRef(mine.id, 7)
+        stale = TaskRef(mine.id, 7)
         answer = await report_held(engine, worker, held=(ref(mine), ref(foreign), stale))
         assert answer.stop == (ref(foreign), stale)
         assert await world.state(mine.id) is TaskState.RUNNING
@@ -585,9 +595,9 @@ class TestHeldSets:
 async def test_a_failed_call_to_a_served_worker_is_counted(world: World, engine: Engine) -> None:
     worker = await world.worker(engine, mode=WorkerMode.SERVED)
     for _ in range(2):
-        await engine.submit(c.FailCall(namespace=NAMESPACE, worker_id=worker))
+        await engine.submit(FailCall(namespace=NAMESPACE, worker_id=worker))
     lease = (await world.view(worker)).lease
     assert lease is not None
     assert lease.failures == 2
     with pytest.raises(WorkerInactive):
-        await engine.submit(c.FailCall(namespace=OTHER_NAMESPACE, worker_id=worker))
+        await engine.submit(FailCall(namespace=OTHER_NAMESPACE, worker_id=worker))

@@ -11,21 +11,32 @@ from msgspec.structs import replace
 from tenure.core.limits import WORKER_KEY_KEPT_MS, WORKER_KEYS_KEPT_MAX
 from tenure.core.task.record import Task, TaskState
 from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
-from tenure.engine import command as c
+from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
+from tenure.engine.task.command import (
+    ClaimTasks,
+    ConfirmTasks,
+    Finish,
+    FinishKind,
+    FinishTasks,
+    HeartbeatTasks,
+    Reported,
+    TaskBeat,
+)
+from tenure.engine.worker.command import DeregisterWorker, DrainWorker, OpenSession
 from tenure.engine.worker.worker_key import WorkerKeys
 from tenure.errors import AlreadyExists, WorkerInactive
 from tests.engine.world import NAMESPACE, QUEUE, Clock, Sink, World, heartbeat, ref
 
 MINE: Final = "a" * 16
 THEIRS: Final = "b" * 16
-Make = Callable[[Engine, str, Task, str | None], c.Command]
+Make = Callable[[Engine, str, Task, str | None], AnyCommand]
 
 
 def _report(kind: type[Any], item: Callable[[Task], object]) -> Make:
-    def make(_: Engine, worker_id: str, task: Task, speaker: str | None) -> c.Command:
-        made: c.Command = kind(
+    def make(_: Engine, worker_id: str, task: Task, speaker: str | None) -> AnyCommand:
+        made: AnyCommand = kind(
             namespace=NAMESPACE, worker_id=worker_id, items=(item(task),), speaker=speaker
         )
         return made
@@ -34,19 +45,19 @@ def _report(kind: type[Any], item: Callable[[Task], object]) -> Make:
 
 
 def _about(kind: type[Any], **fields: Any) -> Make:
-    def make(_: Engine, worker_id: str, _task: Task, speaker: str | None) -> c.Command:
-        made: c.Command = kind(namespace=NAMESPACE, worker_id=worker_id, speaker=speaker, **fields)
+    def make(_: Engine, worker_id: str, _task: Task, speaker: str | None) -> AnyCommand:
+        made: AnyCommand = kind(namespace=NAMESPACE, worker_id=worker_id, speaker=speaker, **fields)
         return made
 
     return make
 
 
-def _beat(engine: Engine, worker_id: str, _: Task, speaker: str | None) -> c.Command:
+def _beat(engine: Engine, worker_id: str, _: Task, speaker: str | None) -> AnyCommand:
     return replace(heartbeat(engine, worker_id, 1), speaker=speaker)
 
 
-def _open(_: Engine, worker_id: str, task: Task, speaker: str | None) -> c.Command:
-    return c.OpenSession(
+def _open(_: Engine, worker_id: str, task: Task, speaker: str | None) -> AnyCommand:
+    return OpenSession(
         namespace=NAMESPACE,
         worker_id=worker_id,
         held=(ref(task),),
@@ -58,18 +69,18 @@ def _open(_: Engine, worker_id: str, task: Task, speaker: str | None) -> c.Comma
 
 CALLS: Final[dict[str, Make]] = {
     "heartbeat": _beat,
-    "claim": _about(c.ClaimTasks, queue=QUEUE, types=frozenset({"mail"}), max_tasks=1, wait_ms=0),
-    "confirm": _report(c.ConfirmTasks, ref),
+    "claim": _about(ClaimTasks, queue=QUEUE, types=frozenset({"mail"}), max_tasks=1, wait_ms=0),
+    "confirm": _report(ConfirmTasks, ref),
     "heartbeat of a task": _report(
-        c.HeartbeatTasks, lambda task: c.TaskBeat(task_id=task.id, attempt=task.attempt)
+        HeartbeatTasks, lambda task: TaskBeat(task_id=task.id, attempt=task.attempt)
     ),
     "finish": _report(
-        c.FinishTasks,
-        lambda task: c.Finish(task_id=task.id, attempt=task.attempt, kind=c.FinishKind.SUCCEEDED),
+        FinishTasks,
+        lambda task: Finish(task_id=task.id, attempt=task.attempt, kind=FinishKind.SUCCEEDED),
     ),
     "session": _open,
-    "drain": _about(c.DrainWorker, is_own=True),
-    "goodbye": _about(c.DeregisterWorker),
+    "drain": _about(DrainWorker, is_own=True),
+    "goodbye": _about(DeregisterWorker),
 }
 
 
@@ -102,7 +113,7 @@ async def test_a_worker_of_nobody_is_spoken_for_by_each_key(
 
 async def test_a_goodbye_is_repeated_by_its_own_key_alone(world: World, engine: Engine) -> None:
     worker = await world.worker(engine, key_id=MINE)
-    goodbye = c.DeregisterWorker(namespace=NAMESPACE, worker_id=worker, speaker=MINE)
+    goodbye = DeregisterWorker(namespace=NAMESPACE, worker_id=worker, speaker=MINE)
     assert (await engine.submit(goodbye)).end_reason is EndReason.DEREGISTERED
     assert (await engine.submit(goodbye)).end_reason is EndReason.DEREGISTERED
     with pytest.raises(WorkerInactive):
@@ -122,8 +133,8 @@ async def test_a_worker_that_registers_again_belongs_to_its_new_key(
     finish = CALLS["finish"]
     with pytest.raises(WorkerInactive):
         await engine.submit(finish(engine, worker, task, MINE))
-    (answer,) = await engine.submit(finish(engine, worker, task, THEIRS))
-    assert answer.state is TaskState.SUCCEEDED
+    answer = await engine.submit(finish(engine, worker, task, THEIRS))
+    assert answer == (Reported(TaskState.SUCCEEDED),)
     assert (await world.task(task.id)).attempt == 1
 
 

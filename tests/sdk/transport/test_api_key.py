@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,7 @@ from tenure import Client, SyncClient, Worker, activity
 from tenure.api.server import Server
 from tenure.api.setting import Address, ServerSettings
 from tenure.core.access.api_key import Role
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.clock import SystemClock
 from tenure.engine.read import query
 from tenure.engine.settings import Settings
@@ -35,7 +35,7 @@ class House:
 
     async def make_key(self, role: Role, *namespaces: str) -> str:
         command = c.CreateKey(name="n", role=role, namespaces=namespaces)
-        made = cast("c.CreatedKey", await self.server.engine.submit(command))
+        made = await self.server.engine.submit(command)
         return made.text.reveal()
 
     async def revoke(self, key: str) -> None:

@@ -8,7 +8,7 @@ from tenure.api.guard.access import check_namespace
 from tenure.core import check
 from tenure.core.access.api_key import Role
 from tenure.core.access.principal import Principal
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 
 
 def creation(

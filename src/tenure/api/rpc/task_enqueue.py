@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import cast
 
 from tenure.api.guard.rate_limit import RateLimit
 from tenure.api.rpc import error
 from tenure.api.rpc.view import task_view
 from tenure.core.task.record import NewTask
-from tenure.engine import command as c
 from tenure.engine.engine import Engine
+from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, TenureError, Unavailable
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
@@ -40,7 +39,7 @@ class TaskEnqueue:
         tasks = tuple(self._new_task(each) for each in messages)
         command = c.EnqueueTasks(namespace=namespace, tasks=tasks, is_resend=is_resend)
         self._enqueues.take(namespace, len(tasks))
-        answers = cast("Sequence[c.Enqueued]", await self._engine.submit(command))
+        answers = await self._engine.submit(command)
         return [_enqueued(each) for each in answers]
 
     def _new_task(self, message: task_pb2.NewTask) -> NewTask:

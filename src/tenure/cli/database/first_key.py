@@ -11,7 +11,7 @@ from tenure.cli.client.access_client import KeyChoice
 from tenure.cli.database.store_failure import failure_of
 from tenure.cli.show import access_view
 from tenure.core.access.api_key import Role
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.access import first_key
 from tenure.engine.clock import SystemClock
 from tenure.store.failure import StoreInUseError

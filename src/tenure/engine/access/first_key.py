@@ -10,11 +10,11 @@ from typing import Final
 
 import structlog
 
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.batch import run as batch
-from tenure.engine.check import check
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.clock import Clock
+from tenure.engine.command_table import SPECS
 from tenure.engine.replica import replica_hints
 from tenure.engine.replica.replica_hints import HintKind
 from tenure.engine.settings import Settings
@@ -31,7 +31,7 @@ async def create_key(store: Store, command: c.CreateKey, *, clock: Clock) -> c.C
 
     A SQLite file that belongs to a running server cannot be opened; ask that server.
     """
-    check(command)
+    SPECS[type(command)].check(command)
     try:
         await store.open()
         answer = await _run(store, command, clock)

@@ -1,4 +1,4 @@
-"""Administrative commands: API keys and namespaces. Each change leaves a record in the audit log.
+"""Administrative commands: keys, namespaces, queues. Each change is in the audit log.
 
 What the actor may do is looked up under the lock of its key: one that was revoked meanwhile, even
 earlier in the same batch, changes nothing any more.
@@ -14,8 +14,9 @@ from tenure.core.access.audit import AuditAction
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import LIVE_KEYS_MAX
-from tenure.core.queue import Namespace
-from tenure.engine import command as c
+from tenure.core.queue import Namespace, Queue
+from tenure.core.task.effect import WakeQueue
+from tenure.engine.access import command as c
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.task.handler import not_found
 from tenure.errors import AlreadyExists, PermissionDenied, Unauthenticated, WrongState
@@ -104,6 +105,33 @@ def set_namespace(ws: WorkingSet, command: c.SetNamespace) -> Namespace:
     action = AuditAction.NAMESPACE_DISABLE if is_disabled else AuditAction.NAMESPACE_ENABLE
     ws.record(action, command.actor, command.name, namespaces=(command.name,))
     return namespace
+
+
+def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
+    """Set the brakes of a queue."""
+    if not ws.namespaces.exists(command.namespace):
+        raise not_found("Namespace", command.namespace)
+    key = (command.namespace, command.name)
+    old = ws.queues.get(key, Queue(command.namespace, command.name))
+    queue = Queue(
+        command.namespace,
+        command.name,
+        old.is_paused if command.is_paused is None else command.is_paused,
+        old.concurrency_max if command.concurrency_max is None else command.concurrency_max,
+        old.version,
+    )
+    ws.queues.put(queue)
+    if queue != old:
+        action, namespaces = AuditAction.QUEUE_SET, (command.namespace,)
+        ws.record(action, command.actor, command.name, namespaces=namespaces, detail=_brakes(queue))
+    # A brake that was released lets out what waits behind it.
+    ws.effects.append(WakeQueue(command.namespace, command.name))
+    return queue
+
+
+def _brakes(queue: Queue) -> str:
+    state = "paused" if queue.is_paused else "open"
+    return f"{state}, at most {queue.concurrency_max}" if queue.concurrency_max else state
 
 
 def _administrator(ws: WorkingSet, actor: str) -> Principal:

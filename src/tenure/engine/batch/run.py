@@ -6,69 +6,28 @@ before the save, so that a task that is enqueued and handed out at once is writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task import enqueue_window
-from tenure.core.task.enqueue_window import EnqueueWindow
+from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
 from tenure.core.task.record import TERMINAL, Task
 from tenure.core.worker.receiver import Receiver
-from tenure.engine import command as c
-from tenure.engine.access import handler as access_handler
-from tenure.engine.batch import row_needs
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.hand_out import ClaimResult, hand_out
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.clock import Clock
+from tenure.engine.command import AnyCommand
+from tenure.engine.command_table import SPECS
 from tenure.engine.settings import Settings
-from tenure.engine.task import handler as task_handler
-from tenure.engine.worker import handler as worker_handler
 from tenure.errors import TenureError
 from tenure.store.failure import Conflict
 from tenure.store.table import task as task_table
 from tenure.store.table.lock_order import RowSets
 from tenure.store.table.task import TaskKey
 from tenure.store.transaction import Tx
-
-Handler = Callable[[WorkingSet, Any], object]
-
-
-# Each handler takes the command type beside it; a table cannot say so to mypy.
-HANDLERS: Final[dict[type, Handler]] = {
-    c.EnqueueTasks: task_handler.enqueue_tasks,
-    c.ClaimTasks: lambda _ws, _command: None,
-    c.ConfirmTasks: task_handler.confirm_tasks,
-    c.HeartbeatTasks: task_handler.heartbeat_tasks,
-    c.FinishTasks: task_handler.finish_tasks,
-    c.CompleteById: task_handler.complete_by_id,
-    c.CancelTask: task_handler.change_task,
-    c.PauseTask: task_handler.change_task,
-    c.ResumeTask: task_handler.change_task,
-    c.TerminateTask: task_handler.change_task,
-    c.RetryTask: task_handler.retry_task,
-    c.SignalCancels: task_handler.signal_cancels,
-    c.ReturnUndelivered: task_handler.return_undelivered,
-    c.RegisterWorker: worker_handler.register_worker,
-    c.DrainWorker: worker_handler.drain_worker,
-    c.DeregisterWorker: worker_handler.deregister_worker,
-    c.EvictWorker: worker_handler.evict_worker,
-    c.OpenSession: worker_handler.open_session,
-    c.CloseSession: worker_handler.close_session,
-    c.SpareWorkers: worker_handler.spare_workers,
-    c.FailCall: worker_handler.fail_call,
-    c.ReportHeld: worker_handler.report_held,
-    c.SetQueue: worker_handler.set_queue,
-    c.CreateNamespace: access_handler.create_namespace,
-    c.SetNamespace: access_handler.set_namespace,
-    c.CreateKey: access_handler.create_key,
-    c.RevokeKey: access_handler.revoke_key,
-    c.ProcessDue: task_handler.process_due,
-    c.JudgeLeases: worker_handler.judge_leases,
-    c.ReleaseHeldTasks: worker_handler.release_held,
-}
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -108,7 +67,7 @@ class _Loaded(msgspec.Struct, frozen=True):
     at_mono_ms: int
 
 
-async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Committed:
+async def run(tx: Tx, commands: list[AnyCommand], context: Context) -> Committed:
     """Run the phases of a batch. May run twice: it changes nothing outside itself."""
     loaded = await _load(tx, commands, context, context.cache)
     ws, answers = _decide(loaded.rows, commands, context)
@@ -127,7 +86,7 @@ async def run(tx: Tx, commands: list[c.WorkCommand], context: Context) -> Commit
 
 async def _load(
     tx: Tx,
-    commands: list[c.WorkCommand],
+    commands: list[AnyCommand],
     context: Context,
     cache: Mapping[TaskKey, Task],
     first: RowSets | None = None,
@@ -135,14 +94,23 @@ async def _load(
     """Load what the commands need. New tasks that seem young are not looked up, if they are."""
     ahead_ms = context.store_ahead_ms
     if ahead_ms is None:
-        return await _load_all(tx, row_needs.gather(commands), context, cache, first)
+        return await _load_all(tx, _gather(commands), context, cache, first)
     guessed_now_ms = context.clock.monotonic_ms() + ahead_ms
-    needs = row_needs.gather(commands, EnqueueWindow.at(guessed_now_ms))
+    needs = _gather(commands, EnqueueWindow.at(guessed_now_ms))
     loaded = await _load_all(tx, needs, context, cache, first)
     is_exact = enqueue_window.is_exact(guessed_now_ms=guessed_now_ms, now_ms=needs.now_ms)
     if is_exact or not needs.tasks.has_young:
         return loaded
-    return await _load_all(tx, row_needs.gather(commands), context, cache, needs)
+    return await _load_all(tx, _gather(commands), context, cache, needs)
+
+
+def _gather(commands: list[AnyCommand], window: EnqueueWindow = NOBODY) -> RowSets:
+    """Return the row sets of a batch with what its commands need."""
+    rows = RowSets()
+    rows.tasks.window = window
+    for command in commands:
+        SPECS[type(command)].needs(rows, command)
+    return rows
 
 
 async def _load_all(
@@ -186,7 +154,7 @@ async def _check_births(tx: Tx, loaded: _Loaded, clock: Clock) -> None:
 
 def _decide(
     rows: RowSets,
-    commands: list[c.WorkCommand],
+    commands: list[AnyCommand],
     context: Context,
 ) -> tuple[WorkingSet, list[object]]:
     """Decide every command in its order; a refusal is its own caller's alone."""
@@ -194,7 +162,7 @@ def _decide(
     answers: list[object] = []
     for command in commands:
         try:
-            answers.append(HANDLERS[type(command)](ws, command))
+            answers.append(SPECS[type(command)].handler(ws, command))
         except TenureError as error:
             answers.append(error)
     return ws, answers

@@ -11,7 +11,6 @@ task that is in them: two statements, or one, instead of five.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,14 +18,14 @@ from tenure.core.limits import CROWDED_MS, RECEIVERS_KEPT_MAX, YOUNG_MARGIN_MS
 from tenure.core.task.record import Task
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.receiver import Receiver
-from tenure.engine import command as c
 from tenure.engine.batch import run as batch
 from tenure.engine.batch.store_time import StoreTime
 from tenure.engine.claim.plan import ClaimPlan
+from tenure.engine.command import AnyCommand
+from tenure.engine.command_table import SPECS
+from tenure.engine.task import command as c
 from tenure.store.table import codec
 from tenure.store.transaction import Row, Store
-
-_REPORTS: Final = (c.FinishTasks, c.ConfirmTasks, c.HeartbeatTasks)
 
 
 class _Unsuited(Exception):  # noqa: N818 (not an error: the batch takes the ordinary way)
@@ -98,7 +97,7 @@ class SingleWriter:
 
     async def run(
         self,
-        commands: Sequence[c.WorkCommand],
+        commands: Sequence[AnyCommand],
         context: batch.Context,
     ) -> batch.Committed | None:
         """Run a batch by one write, or return ``None`` if nothing was done."""
@@ -121,7 +120,7 @@ class SingleWriter:
 
     def _is_suited(
         self,
-        commands: Sequence[c.WorkCommand],
+        commands: Sequence[AnyCommand],
         context: batch.Context,
         mono_ms: int,
     ) -> bool:
@@ -131,7 +130,9 @@ class SingleWriter:
         is_claim = not commands or isinstance(commands[0], c.ClaimTasks)
         if is_claim:
             return mono_ms >= self._crowded_until_ms
-        return _is_single(commands[0]) and not context.plan.demands
+        spec = SPECS[type(commands[0])]
+        is_single = spec.can_be_single and spec.weigh(commands[0]) == 1
+        return is_single and not context.plan.demands
 
     async def _write(
         self,
@@ -186,9 +187,3 @@ def _with_one_more(plan: ClaimPlan) -> ClaimPlan:
         return plan
     more = tuple(replace(each, amount=each.amount + 1) for each in plan.demands)
     return replace(plan, demands=more)
-
-
-def _is_single(command: c.WorkCommand) -> bool:
-    if isinstance(command, c.EnqueueTasks):
-        return len(command.tasks) == 1
-    return isinstance(command, _REPORTS) and len(command.items) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Any, assert_never
 
 import structlog
 
@@ -14,7 +15,6 @@ from tenure.core.task.effect import TellCancel, TellStop, WakeQueue
 from tenure.core.task.record import Line, Task
 from tenure.core.worker.decide import ReleaseHeld, TellDrain, TellEnded
 from tenure.core.worker.record import EndReason, WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.batch.run import Committed
 from tenure.engine.batch.working_set import AnyEffect, WorkingSet
 from tenure.engine.claim.offer import Group, Offer, OfferBook
@@ -24,12 +24,16 @@ from tenure.engine.claim.position import ClaimPositions, LineKey
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.claim.worker_notifier import WorkerNotifier
 from tenure.engine.clock import Clock
+from tenure.engine.command import Answer, AnyCommand, Command, TaskRef, WorkDone
+from tenure.engine.lane import Entry
 from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
+from tenure.engine.task.command import ClaimTasks, ReturnUndelivered
+from tenure.engine.worker.command import OpenSession, ReleaseHeldTasks, SessionAnswer
 from tenure.errors import TenureError, WorkerDraining
 
 log = structlog.get_logger("tenure.engine")
-Submit = Callable[[c.WorkCommand], "asyncio.Future[object]"]
+Submit = Callable[[AnyCommand], "asyncio.Future[Any]"]
 _END_REASONS = frozenset(each.value for each in EndReason)
 
 
@@ -86,12 +90,12 @@ class Dispatch:
 
     def plan(
         self,
-        entries: Sequence[tuple[c.WorkCommand, asyncio.Future[object]]],
+        entries: Sequence[Entry[AnyCommand]],
     ) -> ClaimPlan:
         """Return what a batch may hand out; its polls are offers from now on."""
         self._polls = {}
         for command, future in entries:
-            if type(command) is c.ClaimTasks:
+            if type(command) is ClaimTasks:
                 offer = Offer(
                     id=self._book.next_id(),
                     receiver_id=command.worker_id,
@@ -254,9 +258,9 @@ class Dispatch:
         """Put back tasks that nobody received: pending again at once, and free."""
         first = tasks[0]
         assert first.worker_id is not None
-        refs = tuple(c.TaskRef(task.id, task.attempt) for task in tasks)
+        refs = tuple(TaskRef(task.id, task.attempt) for task in tasks)
         self.post(
-            c.ReturnUndelivered(
+            ReturnUndelivered(
                 namespace=first.namespace,
                 worker_id=first.worker_id,
                 items=refs,
@@ -317,7 +321,7 @@ class Dispatch:
 
     # -- Sessions and effects
 
-    def seat_session(self, command: c.OpenSession, answer: c.SessionAnswer) -> None:
+    def seat_session(self, command: OpenSession, answer: SessionAnswer) -> None:
         """Let a new session stand as an offer; an earlier one of the worker is over."""
         earlier = self._book.session_of(command.worker_id)
         if earlier is not None:
@@ -369,10 +373,10 @@ class Dispatch:
             case WakeQueue(namespace=namespace, queue=queue):
                 self.touch((namespace, queue))
             case TellCancel(worker_id=worker_id):
-                ref = c.TaskRef(effect.task_id, effect.attempt)
+                ref = TaskRef(effect.task_id, effect.attempt)
                 self._or_tell(worker_id, is_told=self.notifier.cancel(worker_id, ref))
             case TellStop(worker_id=worker_id):
-                ref = c.TaskRef(effect.task_id, effect.attempt)
+                ref = TaskRef(effect.task_id, effect.attempt)
                 self._or_tell(worker_id, is_told=self.notifier.stop(worker_id, ref))
             case TellDrain(worker_id=worker_id):
                 self._or_tell(worker_id, is_told=self.notifier.drain(worker_id))
@@ -381,6 +385,8 @@ class Dispatch:
                 self._or_tell(worker_id, is_told=self.notifier.end(worker_id, reason))
             case ReleaseHeld(worker_id=worker_id):
                 self._release(worker_id)
+            case _:
+                assert_never(effect)
 
     def _or_tell(self, worker_id: str, *, is_told: bool) -> None:
         """Let the server that has the session of a worker look, if that is not this one."""
@@ -390,18 +396,18 @@ class Dispatch:
     def _release(self, worker_id: str, kept_count: int = 0) -> None:
         """Put back what an offline worker held; the service does it if this is lost."""
         amount = self._settings.work_batch_max + kept_count
-        future = self.post(c.ReleaseHeldTasks(worker_id=worker_id, amount=amount))
+        future = self.post(ReleaseHeldTasks(worker_id=worker_id, amount=amount))
         if future is not None:
             future.add_done_callback(lambda done: self._released(worker_id, done))
 
-    def _released(self, worker_id: str, done: asyncio.Future[object]) -> None:
+    def _released(self, worker_id: str, done: asyncio.Future[WorkDone]) -> None:
         if done.cancelled() or done.exception() is not None:
             return
         answer = done.result()
-        if isinstance(answer, c.WorkDone) and answer.has_more:
+        if answer.has_more:
             self._release(worker_id, answer.kept_count)
 
-    def post(self, command: c.WorkCommand) -> asyncio.Future[object] | None:
+    def post(self, command: Command[Answer]) -> asyncio.Future[Answer] | None:
         """Submit a command of our own; refused ones are made up for by timers and services."""
         try:
             future = self._submit(command)
@@ -412,7 +418,7 @@ class Dispatch:
         return future
 
 
-def _look_at(done: asyncio.Future[object]) -> None:
+def _look_at(done: asyncio.Future[Any]) -> None:
     """Note the failure of a command that nobody waits for."""
     if not done.cancelled() and done.exception() is not None:
         log.info("effect.failed", error=str(done.exception()))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tenure.engine.command import Sink
+from tenure.engine.claim.sink import Sink
 
 Group = tuple[str, str]
 """(namespace, queue)"""

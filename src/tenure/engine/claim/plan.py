@@ -10,9 +10,10 @@ import msgspec
 from tenure.core.assignment import Hand
 from tenure.core.limits import PAYLOAD_BYTES_MAX, WORK_BATCH_MAX
 from tenure.core.task.record import Task
-from tenure.engine import command as c
 from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.position import ClaimPositions, LineKey
+from tenure.engine.command import AnyCommand
+from tenure.engine.task import command as c
 from tenure.store.table.task import Demand
 
 
@@ -45,7 +46,7 @@ class ClaimPlanner:
 
     def plan(
         self,
-        commands: Sequence[c.WorkCommand],
+        commands: Sequence[AnyCommand],
         polls: Mapping[int, Offer],
         mono_ms: int,
     ) -> ClaimPlan:
@@ -71,7 +72,7 @@ class ClaimPlanner:
 
     def _expect(
         self,
-        commands: Sequence[c.WorkCommand],
+        commands: Sequence[AnyCommand],
         groups: dict[Group, list[Offer]],
     ) -> tuple[dict[LineKey, int], dict[str, set[str]]]:
         """Return how many tasks a batch enqueues, and what it ends of each session's."""

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from tenure.core.worker.record import EndReason
-from tenure.engine import command as c
 from tenure.engine.claim.offer import Group, Offer, OfferBook
+from tenure.engine.command import AnyCommand, TaskRef
+from tenure.engine.task import command as c
 
-Post = Callable[[c.WorkCommand], "asyncio.Future[object] | None"]
+Post = Callable[[AnyCommand], "asyncio.Future[object] | None"]
 
 
 class WorkerNotifier:
@@ -21,14 +22,14 @@ class WorkerNotifier:
         self._post = post
         self._touch = touch
 
-    def cancel(self, worker_id: str, ref: c.TaskRef) -> bool:
+    def cancel(self, worker_id: str, ref: TaskRef) -> bool:
         """Tell a worker to cancel; return whether it has a session here."""
         session = self.book.session_of(worker_id)
         if session is not None:
             self.cancel_all(session, [ref])
         return session is not None
 
-    def cancel_all(self, session: Offer, refs: Sequence[c.TaskRef]) -> None:
+    def cancel_all(self, session: Offer, refs: Sequence[TaskRef]) -> None:
         """Tell a session what to cancel and has not been told; the grace begins now."""
         told = session.told_cancels
         new = tuple(ref for ref in refs if told.get(ref.task_id) != ref.attempt)
@@ -37,7 +38,7 @@ class WorkerNotifier:
         session.sink.cancel(new)
         self.signalled(session, new)
 
-    def signalled(self, session: Offer, refs: Sequence[c.TaskRef]) -> None:
+    def signalled(self, session: Offer, refs: Sequence[TaskRef]) -> None:
         """Let the grace begin of cancel requests that a session has been sent."""
         future = self._post(c.SignalCancels(namespace=session.group[0], items=tuple(refs)))
         if future is None:
@@ -46,14 +47,14 @@ class WorkerNotifier:
         session.told_cancels.update((ref.task_id, ref.attempt) for ref in refs)
         future.add_done_callback(lambda done: _tell_again(session, refs, done))
 
-    def stop(self, worker_id: str, ref: c.TaskRef) -> bool:
+    def stop(self, worker_id: str, ref: TaskRef) -> bool:
         """Tell a worker that an attempt is over; return whether it has a session here."""
         session = self.book.session_of(worker_id)
         if session is not None:
             session.sink.stop([ref])
         return session is not None
 
-    def forget_held(self, session: Offer, refs: Sequence[c.TaskRef]) -> None:
+    def forget_held(self, session: Offer, refs: Sequence[TaskRef]) -> None:
         """Free the slots of attempts that were ended elsewhere, and tell the worker."""
         gone = [ref for ref in refs if session.held.get(ref.task_id) == ref.attempt]
         for ref in gone:
@@ -89,7 +90,7 @@ class WorkerNotifier:
 
 def _tell_again(
     session: Offer,
-    refs: Sequence[c.TaskRef],
+    refs: Sequence[TaskRef],
     done: asyncio.Future[object],
 ) -> None:
     """Forget that cancel requests were sent whose grace could not begin."""

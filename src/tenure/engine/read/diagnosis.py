@@ -20,7 +20,7 @@ from tenure.core.diagnosis.finding import Finding, Level
 from tenure.core.diagnosis.server_check import Disk, Latency
 from tenure.core.diagnosis.worker_check import WaitingLine
 from tenure.core.limits import DIAGNOSIS_MS_MAX, INSTANT_MS_MAX
-from tenure.engine import command as c
+from tenure.engine.worker import command as c
 from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
 from tenure.store.table import diagnosis as reads

@@ -13,9 +13,9 @@ from typing import Final
 
 from tenure.core.limits import WATCH_IDS_MAX
 from tenure.core.worker.record import EndReason, WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.claim.offer import Offer
 from tenure.engine.claim.worker_notifier import WorkerNotifier
+from tenure.engine.command import TaskRef
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.settings import Settings
 from tenure.store.table import news as news_rows
@@ -110,7 +110,7 @@ class SessionNews:
         expected = {each.worker_id: each for each in known}
         below = [each for each in found if self._take(each, expected[each.worker_id])]
         for worker_id, task_id, attempt in cancelling:
-            self._notifier.cancel(worker_id, c.TaskRef(task_id, attempt))
+            self._notifier.cancel(worker_id, TaskRef(task_id, attempt))
         await self._compare([each.worker_id for each in below])
 
     def _take(self, news: News, known: Known) -> bool:
@@ -142,7 +142,7 @@ class SessionNews:
         found = await self._store.read(lambda tx: news_rows.read_held(tx, asked))
         for session, before in sessions:
             held = found.get(session.receiver_id, {})
-            gone = [c.TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]
+            gone = [TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]
             self._notifier.forget_held(session, gone)
 
 

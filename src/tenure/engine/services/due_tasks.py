@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tenure.core.limits import DUE_BATCH_MAX
-from tenure.engine import command as c
 from tenure.engine.service import Report
+from tenure.engine.task import command as c
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
@@ -33,7 +33,7 @@ class DueTasks:
             amount=DUE_BATCH_MAX,
             judge_readiness=engine.judge_readiness,
         )
-        done = cast("c.WorkDone", await engine.submit(command))
+        done = await engine.submit(command)
         if not done.has_more:
             in_ms = await engine.store.read(_next_due)
             if in_ms is not None:

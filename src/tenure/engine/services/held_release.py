@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tenure.core.limits import RELEASE_BATCH_MAX
-from tenure.engine import command as c
 from tenure.engine.service import Report
+from tenure.engine.worker import command as c
 from tenure.store.table import worker as worker_table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def _release(engine: Engine, worker_id: str) -> int:
     while True:
         amount = RELEASE_BATCH_MAX + kept_count
         command = c.ReleaseHeldTasks(worker_id=worker_id, amount=amount)
-        done = cast("c.WorkDone", await engine.submit(command))
+        done = await engine.submit(command)
         if done.count or not done.has_more:
             return done.count
         kept_count = done.kept_count

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tenure.core.limits import JUDGED_BATCH_MAX
-from tenure.engine import command as c
 from tenure.engine.service import Report
+from tenure.engine.worker import command as c
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
@@ -34,5 +34,5 @@ class LeaseJudgement:
             suspect_grace_ms=engine.settings.suspect_grace_ms,
             judge_readiness=engine.judge_readiness,
         )
-        done = cast("c.WorkDone", await engine.submit(command))
+        done = await engine.submit(command)
         return Report(done.count, has_more=done.has_more)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.engine import command as c
 from tenure.engine.service import Report
+from tenure.engine.worker import command as c
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine

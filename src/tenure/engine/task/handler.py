@@ -17,8 +17,9 @@ from tenure.core.task.record import TERMINAL, NewTask, Task, TaskState
 from tenure.core.task.refusal import already_terminal, wrong_state
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker import decide as worker_rules
-from tenure.engine import command as c
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.command import WorkDone
+from tenure.engine.task import command as c
 from tenure.engine.worker.sighted import still_sighted_ms
 from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection, Unavailable
 from tenure.store.table.idempotency import Key
@@ -377,31 +378,31 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
     return c.Enqueued(task.id, task.state, is_new=True)
 
 
-def signal_cancels(ws: WorkingSet, command: c.SignalCancels) -> c.WorkDone:
+def signal_cancels(ws: WorkingSet, command: c.SignalCancels) -> WorkDone:
     """Start the grace of cancel requests that reached their workers."""
     count = 0
     for item in command.items:
         event = task_event.CancelSignalled(attempt=item.attempt)
         answer = _report(ws, (command.namespace, item.task_id), event)
         count += isinstance(answer, c.Reported)
-    return c.WorkDone(count)
+    return WorkDone(count)
 
 
-def return_undelivered(ws: WorkingSet, command: c.ReturnUndelivered) -> c.WorkDone:
+def return_undelivered(ws: WorkingSet, command: c.ReturnUndelivered) -> WorkDone:
     """Put back what was handed out to a receiver that was already gone."""
     count = 0
     for item in command.items:
         event = task_event.DeliveryMissed(attempt=item.attempt, worker_id=command.worker_id)
         answer = _report(ws, (command.namespace, item.task_id), event)
         count += isinstance(answer, c.Reported)
-    return c.WorkDone(count)
+    return WorkDone(count)
 
 
-def process_due(ws: WorkingSet, command: c.ProcessDue) -> c.WorkDone:
+def process_due(ws: WorkingSet, command: c.ProcessDue) -> WorkDone:
     """Let each fired timer be looked at."""
     mono_ms = ws.clock.monotonic_ms()
     sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=ws.now_ms)
     for key in ws.tasks.due:
         event = task_event.Due(sighted_ms=sighted_ms, jitter=ws.clock.jitter())
         ws.apply(key, event)
-    return c.WorkDone(len(ws.tasks.due), has_more=len(ws.tasks.due) >= command.amount)
+    return WorkDone(len(ws.tasks.due), has_more=len(ws.tasks.due) >= command.amount)

@@ -12,8 +12,8 @@ from tenure.core import check, limits
 from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.record import Worker, WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.read import query
+from tenure.engine.worker import command as c
 from tenure.errors import InvalidArgument, NotFound, WrongState
 
 if TYPE_CHECKING:

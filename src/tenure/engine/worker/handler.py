@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenure.core.access.audit import AuditAction
-from tenure.core.queue import Queue
 from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.decide import is_live
-from tenure.core.task.effect import WakeQueue
 from tenure.core.task.record import TaskState
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
@@ -18,9 +16,10 @@ from tenure.core.worker import reconcile as reconcile_rules
 from tenure.core.worker import record as worker_record
 from tenure.core.worker.lease import Lease, StaleServer
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.command import TaskRef, WorkDone
 from tenure.engine.task.handler import not_found
+from tenure.engine.worker import command as c
 from tenure.engine.worker.sighted import still_sighted_ms
 from tenure.errors import AlreadyExists, Rejection, WrongState
 from tenure.store.table.lease import Lapsed
@@ -151,7 +150,7 @@ def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
 def _record(
     ws: WorkingSet,
     action: AuditAction,
-    command: c.DrainWorker | c.EvictWorker | c.SetQueue,
+    command: c.DrainWorker | c.EvictWorker,
     target: str,
     detail: str = "",
 ) -> None:
@@ -207,20 +206,20 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
         decision.worker,
         lease,
         stop,
-        tuple(c.TaskRef(task.id, task.attempt) for task in cancel),
-        frozenset(c.TaskRef(task.id, task.attempt) for task in mine),
+        tuple(TaskRef(task.id, task.attempt) for task in cancel),
+        frozenset(TaskRef(task.id, task.attempt) for task in mine),
     )
 
 
-def close_session(ws: WorkingSet, command: c.CloseSession) -> c.WorkDone:
+def close_session(ws: WorkingSet, command: c.CloseSession) -> WorkDone:
     """Suspect a worker whose current session was closed by its peer."""
     worker = ws.workers.get(command.worker_id)
     is_current = worker is not None and worker.session_no == command.session_no
     lease = ws.leases.get(command.worker_id)
     if not is_current or lease is None or _is_heard_since(ws, lease, command):
-        return c.WorkDone(0)
+        return WorkDone(0)
     ws.suspect(command.worker_id, lease_rules.SessionLost(ws.settings.suspect_grace_ms))
-    return c.WorkDone(1)
+    return WorkDone(1)
 
 
 def _is_heard_since(ws: WorkingSet, lease: Lease, command: c.CloseSession) -> bool:
@@ -232,24 +231,24 @@ def _is_heard_since(ws: WorkingSet, lease: Lease, command: c.CloseSession) -> bo
     return lease.beat_at_ms > ws.now_ms - (ws.clock.monotonic_ms() - command.lost_at_mono_ms)
 
 
-def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> c.WorkDone:
+def spare_workers(ws: WorkingSet, command: c.SpareWorkers) -> WorkDone:
     """End the suspicion of workers that lost their sessions together with many others."""
     spared = sorted(command.worker_ids & ws.leases.keys())
     for worker_id in spared:
         ws.resume(worker_id)
-    return c.WorkDone(len(spared))
+    return WorkDone(len(spared))
 
 
-def fail_call(ws: WorkingSet, command: c.FailCall) -> c.WorkDone:
+def fail_call(ws: WorkingSet, command: c.FailCall) -> WorkDone:
     """Count a failed call to a served worker."""
     worker = _calling(ws, command.namespace, command.worker_id)
     ws.leases.failed.append(worker.id)
-    return c.WorkDone(1)
+    return WorkDone(1)
 
 
 def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
     """Apply deltas or a full held set; both are idempotent."""
-    stop: tuple[c.TaskRef, ...] = bind(ws, command, command.bound)
+    stop: tuple[TaskRef, ...] = bind(ws, command, command.bound)
     for ref in command.unbound:
         lose(ws, command.namespace, command.worker_id, ref)
     if command.held is not None:
@@ -262,8 +261,8 @@ def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
 def bind(
     ws: WorkingSet,
     command: c.ReportHeld,
-    refs: Iterable[c.TaskRef],
-) -> tuple[c.TaskRef, ...]:
+    refs: Iterable[TaskRef],
+) -> tuple[TaskRef, ...]:
     """Confirm attempts; return those that are not this worker's any more."""
     stop = []
     for ref in refs:
@@ -274,7 +273,7 @@ def bind(
     return tuple(stop)
 
 
-def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: c.TaskRef) -> None:
+def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> None:
     """Note that a worker no longer knows an attempt; one that is over changes nothing."""
     key = (namespace, ref.task_id)
     if key in ws.tasks:
@@ -284,18 +283,18 @@ def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: c.TaskRef) -> None
 def reconcile(
     ws: WorkingSet,
     worker: Worker,
-    reported: tuple[c.TaskRef, ...],
+    reported: tuple[TaskRef, ...],
     *,
     heard_at_ms: int,
     session_no: int | None = None,
-) -> tuple[c.TaskRef, ...]:
+) -> tuple[TaskRef, ...]:
     """Compare what a worker says it holds with what it holds; return what it has to stop."""
     said = set(reported)
     heard_at_ms = reconcile_rules.counted_from_ms(heard_at_ms, now_ms=ws.now_ms)
     for key in ws.tasks.held.get(worker.id, []):
         task = ws.tasks[key]
         is_held = task.worker_id == worker.id and task.is_attempt_live
-        if is_held and c.TaskRef(task.id, task.attempt) not in said:
+        if is_held and TaskRef(task.id, task.attempt) not in said:
             event = reconcile_rules.missing(task, heard_at_ms=heard_at_ms, session_no=session_no)
             if event is not None:
                 ws.apply(key, event)
@@ -307,7 +306,7 @@ def reconcile(
     return tuple(stop)
 
 
-def _is_bound(ws: WorkingSet, key: TaskKey, ref: c.TaskRef, worker_id: str) -> bool:
+def _is_bound(ws: WorkingSet, key: TaskKey, ref: TaskRef, worker_id: str) -> bool:
     task = ws.tasks.get(key)
     if task is None or task.worker_id != worker_id or not is_live(task, ref.attempt):
         return False
@@ -316,7 +315,7 @@ def _is_bound(ws: WorkingSet, key: TaskKey, ref: c.TaskRef, worker_id: str) -> b
     return True
 
 
-def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> c.WorkDone:
+def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> WorkDone:
     """Take the workers offline whose leases are over."""
     mono_ms = ws.clock.monotonic_ms()
     sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=ws.now_ms)
@@ -337,7 +336,7 @@ def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> c.WorkDone:
         if reason is not None:
             _end(ws, worker_id, reason)
             count += 1
-    return c.WorkDone(count, has_more=count >= command.amount)
+    return WorkDone(count, has_more=count >= command.amount)
 
 
 def _stale_server(ws: WorkingSet, lapsed: Lapsed) -> StaleServer | None:
@@ -348,14 +347,14 @@ def _stale_server(ws: WorkingSet, lapsed: Lapsed) -> StaleServer | None:
     return StaleServer(lapsed.server_seen_at_ms, lapsed.server_lease_count or 0, left_count)
 
 
-def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
+def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> WorkDone:
     """End a bounded number of attempts of an offline worker, each exactly once.
 
     Exclusive ones stay with it until its lease would have been over; their own timers end them.
     """
     worker = ws.workers.get(command.worker_id)
     if worker is None or not worker.release_pending:
-        return c.WorkDone(0)
+        return WorkDone(0)
     lease_until_ms, lease_ms = ws.leases.ended.get(worker.id, (0, 0))
     if worker.end_reason is EndReason.DEREGISTERED:
         lease_until_ms = lease_ms = 0
@@ -378,30 +377,4 @@ def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> c.WorkDone:
     if not has_more:
         ws.apply_worker(worker.id, worker_rules.HeldReleased())
         ws.leases.forgotten.add(worker.id)
-    return c.WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)
-
-
-def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
-    """Set the brakes of a queue."""
-    if not ws.namespaces.exists(command.namespace):
-        raise not_found("Namespace", command.namespace)
-    key = (command.namespace, command.name)
-    old = ws.queues.get(key, Queue(command.namespace, command.name))
-    queue = Queue(
-        command.namespace,
-        command.name,
-        old.is_paused if command.is_paused is None else command.is_paused,
-        old.concurrency_max if command.concurrency_max is None else command.concurrency_max,
-        old.version,
-    )
-    ws.queues.put(queue)
-    if queue != old:
-        _record(ws, AuditAction.QUEUE_SET, command, command.name, _brakes(queue))
-    # A brake that was released lets out what waits behind it.
-    ws.effects.append(WakeQueue(command.namespace, command.name))
-    return queue
-
-
-def _brakes(queue: Queue) -> str:
-    state = "paused" if queue.is_paused else "open"
-    return f"{state}, at most {queue.concurrency_max}" if queue.concurrency_max else state
+    return WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)

@@ -11,8 +11,9 @@ from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import Worker, WorkerStatus
-from tenure.engine import command as c
+from tenure.engine.command import AnyCommand, TaskRef
 from tenure.engine.settings import Settings
+from tenure.engine.worker import command as c
 from tenure.errors import Rejection
 from tenure.store.table import lease as lease_table
 from tenure.store.table import task as task_table
@@ -33,7 +34,7 @@ class Beaten(msgspec.Struct, frozen=True):
 
 async def run(
     tx: Tx,
-    commands: Sequence[c.HeartbeatCommand],
+    commands: Sequence[AnyCommand],
     settings: Settings,
     position: Position,
 ) -> Beaten:
@@ -54,6 +55,7 @@ async def run(
             if command.speaker is not None:
                 spoken_for.add(command.worker_id)
         else:
+            assert isinstance(command, c.TouchServer)
             touches.append((index, command))
     workers: dict[str, Worker] = {}
     if spoken_for:
@@ -158,12 +160,12 @@ async def _load_cancels(
     tx: Tx,
     commands: Sequence[Placed],
     renewed: dict[str, Lease],
-) -> dict[str, list[c.TaskRef]]:
+) -> dict[str, list[TaskRef]]:
     asked = {x.worker_id for _, x in commands if x.wants_cancels and x.worker_id in renewed}
-    found: dict[str, list[c.TaskRef]] = {}
+    found: dict[str, list[TaskRef]] = {}
     if asked:
         for worker_id, task_id, attempt in await task_table.load_cancelling(tx, asked):
-            found.setdefault(worker_id, []).append(c.TaskRef(task_id, attempt))
+            found.setdefault(worker_id, []).append(TaskRef(task_id, attempt))
     return found
 
 

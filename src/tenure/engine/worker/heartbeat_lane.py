@@ -9,10 +9,10 @@ import structlog
 
 from tenure.core.worker import judge_readiness as readiness_rules
 from tenure.core.worker.judge_readiness import JudgeReadiness
-from tenure.engine import command as c
 from tenure.engine.batch import split
 from tenure.engine.batch.split import PartDeadline
 from tenure.engine.clock import Clock
+from tenure.engine.command import AnyCommand
 from tenure.engine.lane import Entry, resolve
 from tenure.engine.meter import Meter
 from tenure.engine.settings import Settings
@@ -23,7 +23,7 @@ from tenure.store.failure import Blocked, Conflict, Lost
 from tenure.store.transaction import LaneName, Store, Tx
 
 log = structlog.get_logger("tenure.engine")
-BeatEntry = Entry[c.HeartbeatCommand]
+BeatEntry = Entry[AnyCommand]
 Lose = Callable[[Sequence[Entry[Any]], Lost], None]
 
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from tenure.core.limits import SUSPECT_GRACE_MS
 from tenure.core.worker.lease import is_mass_close
-from tenure.engine import command as c
+from tenure.engine.command import AnyCommand
+from tenure.engine.worker import command as c
 
 
 class SessionLosses:
@@ -28,7 +29,7 @@ class SessionLosses:
             return frozenset(worker for _, worker in self._closed)
         return frozenset()
 
-    def unanswered(self, command: c.HeartbeatCommand, answer: object, *, mono_ms: int) -> None:
+    def unanswered(self, command: AnyCommand, answer: object, *, mono_ms: int) -> None:
         """Note a heartbeat that was accepted when whoever sent it was gone."""
         if isinstance(command, c.Heartbeat) and isinstance(answer, c.Renewed):
             self._unanswered.append((mono_ms, command.worker_id, answer.lease.token))

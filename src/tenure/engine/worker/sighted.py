@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tenure.core.worker import judge_readiness as readiness_rules
-from tenure.engine import command as c
+from tenure.engine.task.command import ProcessDue
+from tenure.engine.worker import command as c
 
 
 def still_sighted_ms(
-    command: c.JudgeLeases | c.ProcessDue,
+    command: c.JudgeLeases | ProcessDue,
     *,
     mono_ms: int,
     now_ms: int,

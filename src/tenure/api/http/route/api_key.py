@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -17,7 +17,7 @@ from tenure.api.paging import requested_page
 from tenure.core import limits
 from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.permission import Action
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.read import query
 
 _KEY: Final = "/v1/api-keys/{keyId}"
@@ -84,7 +84,7 @@ async def create_key(call: OperationCall[NoQuery, ApiKeyBody]) -> Answer:
         namespaces=body.namespaces,
         expires_in_ms=body.expires_in_ms,
     )
-    made = cast("c.CreatedKey", await call.engine.submit(command))
+    made = await call.engine.submit(command)
     shown = NewApiKeyView(key=_shown(made.key), secret=made.text.reveal())
     return Answer(shown, HTTPStatus.CREATED)
 
@@ -113,7 +113,7 @@ async def get_key(call: OperationCall[NoQuery, None]) -> Answer:
 async def revoke_key(call: OperationCall[NoQuery, None]) -> Answer:
     """End a key for good."""
     command = c.RevokeKey(key_id=call.path["keyId"], actor=call.principal.key_id)
-    return Answer(_shown(cast("ApiKey", await call.engine.submit(command))))
+    return Answer(_shown(await call.engine.submit(command)))
 
 
 _operation: Final = partial(Operation, group="API keys", action=Action.ADMIN)

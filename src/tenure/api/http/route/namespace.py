@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final
 
 from msgspec import UNSET, UnsetType
 
@@ -17,7 +17,7 @@ from tenure.api.http.view import Instant, View, instant, page_fields
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.queue import Namespace
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.read import query
 from tenure.errors import InvalidArgument
 
@@ -73,7 +73,7 @@ async def create_namespace(call: OperationCall[NoQuery, NamespaceBody]) -> Answe
         message = "name must be tenant/workspace or a bare name"
         raise InvalidArgument(message, field="name")
     command = c.CreateNamespace(name=scope(name, "name"), actor=call.principal.key_id)
-    made = cast("str", await call.engine.submit(command))
+    made = await call.engine.submit(command)
     return Answer(NamespaceItem(name=made), HTTPStatus.CREATED)
 
 
@@ -100,7 +100,7 @@ async def _set(call: OperationCall[NoQuery, EmptyBody], *, is_disabled: bool) ->
         is_disabled=is_disabled,
         actor=call.principal.key_id,
     )
-    return Answer(_shown(cast("Namespace", await call.engine.submit(command))))
+    return Answer(_shown(await call.engine.submit(command)))
 
 
 def _name(path: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ from tenure.api.http.view import NextPageToken, View, page_fields
 from tenure.api.paging import requested_page
 from tenure.core.access.permission import Action
 from tenure.core.task.record import TaskState
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.read import query
 from tenure.engine.read.query import QueueView
 from tenure.errors import InvalidArgument

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -30,10 +30,10 @@ from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
-from tenure.engine import command as c
 from tenure.engine.read import query
 from tenure.engine.read.query import WorkerView
 from tenure.engine.worker import bulk_drain
+from tenure.engine.worker import command as c
 from tenure.errors import InvalidArgument
 
 _WORKER: Final = "/v1/workers/{workerId}"
@@ -223,7 +223,7 @@ async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
         deadline_ms=given_or(call.body.deadline_ms, DRAIN_DEADLINE_MS),
         actor=call.principal.key_id,
     )
-    return Answer(_changed(cast("Worker", await call.engine.submit(command))))
+    return Answer(_changed(await call.engine.submit(command)))
 
 
 async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
@@ -233,7 +233,7 @@ async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
         worker_id=call.path["workerId"],
         actor=call.principal.key_id,
     )
-    return Answer(_changed(cast("Worker", await call.engine.submit(command))))
+    return Answer(_changed(await call.engine.submit(command)))
 
 
 async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:

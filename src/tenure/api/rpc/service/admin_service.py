@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 import tenure
 from tenure.api.guard import key_grant
@@ -13,15 +13,14 @@ from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule, Scope
 from tenure.api.rpc.service_spec import EngineService, ServiceSpec
 from tenure.api.rpc.view import access_view, diagnosis_view, worker_view
-from tenure.core.access.api_key import ApiKey
 from tenure.core.access.audit import AuditFilter
 from tenure.core.access.permission import Action
 from tenure.core.limits import DRAIN_DEADLINE_MS
-from tenure.core.queue import Namespace, Queue
-from tenure.engine import command as c
+from tenure.engine.access import command as c
 from tenure.engine.read import query
 from tenure.engine.read.diagnosis import Question, diagnose
 from tenure.engine.worker import bulk_drain
+from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tenure.v1 import admin_service_pb2 as pb
 from tenure.v1 import admin_service_pb2_grpc, worker_pb2
 
@@ -34,7 +33,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.DrainWorkerResponse:
         """Let a worker finish what it holds and give it nothing new."""
         namespace = scope(request.namespace_id)
-        command = c.DrainWorker(
+        command = DrainWorker(
             namespace=namespace,
             worker_id=request.worker_id,
             deadline_ms=worker_view.given_ms(request, "deadline", DRAIN_DEADLINE_MS),
@@ -62,7 +61,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.EvictWorkerResponse:
         """Take a worker offline, whatever it does."""
         namespace = scope(request.namespace_id)
-        command = c.EvictWorker(
+        command = EvictWorker(
             namespace=namespace,
             worker_id=request.worker_id,
             actor=_actor(),
@@ -115,7 +114,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             concurrency_max=concurrency_max,
             actor=_actor(),
         )
-        queue = cast("Queue", await self._engine.submit(command))
+        queue = await self._engine.submit(command)
         return pb.SetQueueResponse(queue=await self._queue(namespace, queue.name))
 
     # -- Namespaces
@@ -162,7 +161,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             is_disabled=request.is_disabled,
             actor=_actor(),
         )
-        changed = cast("Namespace", await self._engine.submit(command))
+        changed = await self._engine.submit(command)
         return pb.SetNamespaceResponse(namespace=access_view.namespace(changed))
 
     # -- API keys
@@ -178,7 +177,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
             namespaces=request.namespaces,
             expires_in_ms=request.expires_in_ms,
         )
-        made = cast("c.CreatedKey", await self._engine.submit(command))
+        made = await self._engine.submit(command)
         return pb.CreateApiKeyResponse(key=access_view.key(made.key), secret=made.text.reveal())
 
     async def ListApiKeys(
@@ -212,7 +211,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.RevokeApiKeyResponse:
         """End a key for good."""
         command = c.RevokeKey(key_id=request.key_id, actor=_actor())
-        revoked = cast("ApiKey", await self._engine.submit(command))
+        revoked = await self._engine.submit(command)
         return pb.RevokeApiKeyResponse(key=access_view.key(revoked))
 
     # -- The audit log

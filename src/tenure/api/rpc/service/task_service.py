@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Final, cast
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 from tenure.api.guard.access import speaker
 from tenure.api.guard.scope import scope
@@ -20,9 +20,10 @@ from tenure.core.access import task_token as task_tokens
 from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
 from tenure.core.task.record import Task
-from tenure.engine import command as c
+from tenure.engine.command import Command
 from tenure.engine.read import query
 from tenure.engine.read.explanation import explain_task
+from tenure.engine.task import command as c
 from tenure.errors import AttemptMismatch, InvalidArgument
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import task_service_pb2_grpc
@@ -121,9 +122,9 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     ResumeTask = _plain_change(c.ResumeTask)
     TerminateTask = _plain_change(c.TerminateTask)
 
-    async def change(self, command: c.WorkCommand) -> pb.ChangeTaskResponse:
+    async def change(self, command: Command[c.Reported]) -> pb.ChangeTaskResponse:
         """Answer with the state that a command has led to."""
-        answer = cast("c.Reported", await self._engine.submit(command))
+        answer = await self._engine.submit(command)
         return pb.ChangeTaskResponse(state=task_view.STATES[answer.state])
 
     async def RetryTask(
@@ -219,7 +220,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     ) -> list[pb.ReportResult]:
         if not command.items:
             raise InvalidArgument("items must not be empty", field="items")
-        answers = cast("Sequence[c.ItemAnswer]", await self._engine.submit(command))
+        answers = await self._engine.submit(command)
         return [task_view.report(each) for each in answers]
 
     async def CreateTaskToken(
@@ -268,7 +269,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
 
     async def _complete(self, namespace: str, finish: c.Finish) -> pb.CompleteTaskResponse:
         command = c.CompleteById(namespace=namespace, finish=finish)
-        answer = cast("c.Reported", await self._engine.submit(command))
+        answer = await self._engine.submit(command)
         return pb.CompleteTaskResponse(state=task_view.STATES[answer.state])
 
     async def HeartbeatByToken(
@@ -305,7 +306,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     ) -> pb.HeartbeatTaskResponse:
         beat = task_view.beat(request, task_id, attempt)
         command = c.HeartbeatTasks(namespace=namespace, worker_id=None, items=(beat,))
-        (answer,) = cast("Sequence[c.ItemAnswer]", await self._engine.submit(command))
+        (answer,) = await self._engine.submit(command)
         if not isinstance(answer, c.Reported):
             raise answer.to_error()
         return pb.HeartbeatTaskResponse(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NoReturn, cast
+from typing import Final, NoReturn
 
 from google.protobuf import empty_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -24,8 +24,9 @@ from tenure.core.filter import WorkerFilter
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker
-from tenure.engine import command as c
 from tenure.engine.read import query
+from tenure.engine.task.command import ClaimTasks, Tasks
+from tenure.engine.worker import command as c
 from tenure.errors import InvalidArgument, Unimplemented
 from tenure.v1 import workflow_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2_grpc
@@ -52,7 +53,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
             namespace=namespace, new=self._new_worker(request), speaker=speaker()
         )
         self._allowance.registrations.take(namespace)
-        made = cast("c.Registration", await self._engine.submit(command))
+        made = await self._engine.submit(command)
         return pb.RegisterWorkerResponse(
             worker_id=made.worker.id,
             heartbeat_interval_secs=max(1, made.interval_ms // _MS_PER_S),
@@ -194,7 +195,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
         wait_ms = limits.LONG_POLL_MS
         if request.HasField("wait"):
             wait_ms = worker_view.milliseconds(request.wait)
-        command = c.ClaimTasks(
+        command = ClaimTasks(
             namespace=scope(request.namespace_id),
             worker_id=request.worker_id,
             queue=request.task_queue,
@@ -221,10 +222,10 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
             tasks=tasks,
         )
 
-    async def _claim(self, command: c.ClaimTasks) -> c.Tasks:
+    async def _claim(self, command: ClaimTasks) -> Tasks:
         claiming = self._engine.submit(command)
         try:
-            return cast("c.Tasks", await claiming)
+            return await claiming
         except asyncio.CancelledError:
             # The caller may have gone in the very moment in which its tasks came.
             is_answered = claiming.done() and not claiming.cancelled()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import grpc
 import structlog
@@ -27,14 +27,24 @@ from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import EndReason, WorkerStatus
-from tenure.engine import command as c
+from tenure.engine.command import Command, TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
+from tenure.engine.task.command import (
+    ConfirmTasks,
+    Finish,
+    FinishTasks,
+    HeartbeatTasks,
+    ItemAnswer,
+    Reported,
+    TaskBeat,
+)
+from tenure.engine.worker.command import DeregisterWorker, Heartbeat, OpenSession, SessionAnswer
 from tenure.errors import InvalidArgument, Rejection, TenureError, WorkerInactive
 from tenure.v1 import session_service_pb2 as pb
 
 log = structlog.get_logger("tenure.api")
-Item = TypeVar("Item", c.TaskRef, c.TaskBeat, c.Finish)
+Item = TypeVar("Item", TaskRef, TaskBeat, Finish)
 
 
 class WorkerSession:
@@ -83,11 +93,11 @@ class WorkerSession:
         """Deliver handed-out tasks."""
         self._outbox.put_tasks(tasks)
 
-    def cancel(self, refs: Sequence[c.TaskRef]) -> None:
+    def cancel(self, refs: Sequence[TaskRef]) -> None:
         """Tell that tasks are to be cancelled."""
         self._outbox.put_cancel(refs)
 
-    def stop(self, refs: Sequence[c.TaskRef]) -> None:
+    def stop(self, refs: Sequence[TaskRef]) -> None:
         """Tell that attempts are over."""
         self._outbox.put_stop(refs)
 
@@ -126,10 +136,10 @@ class WorkerSession:
             self._is_open = False
             self._leave()
 
-    async def _open(self) -> c.SessionAnswer:
+    async def _open(self) -> SessionAnswer:
         hello = self._hello
         opening = self._engine.submit(
-            c.OpenSession(
+            OpenSession(
                 namespace=self._namespace,
                 worker_id=self._worker_id,
                 held=task_view.refs(hello.held),
@@ -140,7 +150,7 @@ class WorkerSession:
             ),
         )
         try:
-            return cast("c.SessionAnswer", await asyncio.shield(opening))
+            return await asyncio.shield(opening)
         except asyncio.CancelledError:
             # The session may be opened although nobody waits for it: it is lost then.
             opening.add_done_callback(self._lose_unseen)
@@ -186,7 +196,7 @@ class WorkerSession:
                 self._has_room.clear()
                 await self._has_room.wait()
 
-    def _welcome(self, answer: c.SessionAnswer) -> pb.ServerFrame:
+    def _welcome(self, answer: SessionAnswer) -> pb.ServerFrame:
         lease = answer.lease
         return pb.ServerFrame(
             welcome=pb.Welcome(
@@ -272,7 +282,7 @@ class WorkerSession:
         self._engine.end_session(self._worker_id, self._session_no)
         if goodbye.is_final:
             await self._engine.submit(
-                c.DeregisterWorker(namespace=self._namespace, worker_id=self._worker_id),
+                DeregisterWorker(namespace=self._namespace, worker_id=self._worker_id),
             )
 
     def _report(self, frame: pb.ClientFrame) -> None:
@@ -295,36 +305,34 @@ class WorkerSession:
             try:
                 items.append(task_view.finish(message))
             except TenureError as refusal:
-                ref = c.TaskRef(message.task_id, message.attempt)
+                ref = TaskRef(message.task_id, message.attempt)
                 self._outbox.put_acks([_ack(pb.REPORT_KIND_FINISHED, ref, refusal)])
         if items:
             self._submit(pb.REPORT_KIND_FINISHED, items, self._finish_tasks)
 
-    def _confirm(
-        self, items: tuple[c.TaskRef, ...], exclusive: frozenset[c.TaskRef]
-    ) -> c.WorkCommand:
-        return c.ConfirmTasks(
+    def _confirm(self, items: tuple[TaskRef, ...], exclusive: frozenset[TaskRef]) -> ConfirmTasks:
+        return ConfirmTasks(
             namespace=self._namespace,
             worker_id=self._worker_id,
             items=items,
             exclusive=exclusive,
         )
 
-    def _beat_tasks(self, items: tuple[c.TaskBeat, ...]) -> c.WorkCommand:
-        return c.HeartbeatTasks(
+    def _beat_tasks(self, items: tuple[TaskBeat, ...]) -> HeartbeatTasks:
+        return HeartbeatTasks(
             namespace=self._namespace,
             worker_id=self._worker_id,
             items=items,
         )
 
-    def _finish_tasks(self, items: tuple[c.Finish, ...]) -> c.WorkCommand:
-        return c.FinishTasks(namespace=self._namespace, worker_id=self._worker_id, items=items)
+    def _finish_tasks(self, items: tuple[Finish, ...]) -> FinishTasks:
+        return FinishTasks(namespace=self._namespace, worker_id=self._worker_id, items=items)
 
     def _submit(
         self,
         kind: pb.ReportKind.ValueType,
         items: Sequence[Item],
-        make: Callable[[tuple[Item, ...]], c.WorkCommand],
+        make: Callable[[tuple[Item, ...]], Command[tuple[ItemAnswer, ...]]],
     ) -> None:
         """Submit reports together; if they are refused, each alone, so that each is answered."""
         try:
@@ -342,8 +350,8 @@ class WorkerSession:
     def _answered(
         self,
         kind: pb.ReportKind.ValueType,
-        items: Sequence[c.TaskRef | c.TaskBeat | c.Finish],
-        done: asyncio.Future[Any],
+        items: Sequence[TaskRef | TaskBeat | Finish],
+        done: asyncio.Future[tuple[ItemAnswer, ...]],
     ) -> None:
         self._report_count -= len(items)
         self._has_room.set()
@@ -353,7 +361,7 @@ class WorkerSession:
         if isinstance(failure, TenureError):
             self._outbox.put_acks([_ack(kind, item, failure) for item in items])
             return
-        answers = cast("Sequence[c.ItemAnswer]", done.result())
+        answers = done.result()
         told = list(zip(items, answers, strict=True))
         is_finish = kind == pb.REPORT_KIND_FINISHED
         acks = [
@@ -377,7 +385,7 @@ class WorkerSession:
         try:
             self._beats.take(f"{self._namespace} {self._worker_id}")
             renewed, held = await self._engine.heartbeat(
-                c.Heartbeat(
+                Heartbeat(
                     namespace=self._namespace,
                     worker_id=self._worker_id,
                     beat=self._read_beat(beat),
@@ -434,25 +442,25 @@ def _drain_frame(drain_at_ms: int | None, now_ms: int) -> pb.Drain:
     return pb.Drain(deadline_in_ms=max(0, drain_at_ms - now_ms))
 
 
-def _is_awaited(answer: c.ItemAnswer) -> bool:
+def _is_awaited(answer: ItemAnswer) -> bool:
     """Tell whether a worker has to hear of what began or beat: of most it need not."""
-    return answer.is_exclusive if isinstance(answer, c.Reported) else True
+    return answer.is_exclusive if isinstance(answer, Reported) else True
 
 
 def _cancels(
-    told: Sequence[tuple[c.TaskRef | c.TaskBeat | c.Finish, c.ItemAnswer]],
-) -> list[c.TaskRef]:
+    told: Sequence[tuple[TaskRef | TaskBeat | Finish, ItemAnswer]],
+) -> list[TaskRef]:
     return [
-        c.TaskRef(item.task_id, item.attempt)
+        TaskRef(item.task_id, item.attempt)
         for item, answer in told
-        if isinstance(answer, c.Reported) and answer.should_cancel
+        if isinstance(answer, Reported) and answer.should_cancel
     ]
 
 
 def _answer(
     kind: pb.ReportKind.ValueType,
-    item: c.TaskRef | c.TaskBeat | c.Finish,
-    answer: c.ItemAnswer,
+    item: TaskRef | TaskBeat | Finish,
+    answer: ItemAnswer,
 ) -> pb.Ack:
     if isinstance(answer, Rejection):
         return _ack(kind, item, answer)
@@ -462,7 +470,7 @@ def _answer(
 
 def _ack(
     kind: pb.ReportKind.ValueType,
-    item: c.TaskRef | c.TaskBeat | c.Finish,
+    item: TaskRef | TaskBeat | Finish,
     refusal: TenureError | Rejection,
 ) -> pb.Ack:
     return pb.Ack(

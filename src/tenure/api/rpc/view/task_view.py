@@ -13,9 +13,10 @@ from tenure.core.access import task_token as task_tokens
 from tenure.core.task import damage
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.engine import command as c
+from tenure.engine.command import TaskRef
 from tenure.engine.read.explanation import TaskExplanation
 from tenure.engine.read.query import AttemptView
+from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, Rejection
 from tenure.v1 import task_pb2, task_service_pb2
 
@@ -101,14 +102,14 @@ def new_task(message: task_pb2.NewTask, task_id: str, specs: SpecReader) -> NewT
     )
 
 
-def refs(messages: Iterable[task_pb2.TaskRef]) -> tuple[c.TaskRef, ...]:
+def refs(messages: Iterable[task_pb2.TaskRef]) -> tuple[TaskRef, ...]:
     """Return attempts that a worker names."""
-    return tuple(c.TaskRef(each.task_id, each.attempt) for each in messages)
+    return tuple(TaskRef(each.task_id, each.attempt) for each in messages)
 
 
-def exclusive_refs(messages: Iterable[task_pb2.TaskRef]) -> frozenset[c.TaskRef]:
+def exclusive_refs(messages: Iterable[task_pb2.TaskRef]) -> frozenset[TaskRef]:
     """Return those of the attempts beside which no other may run."""
-    return frozenset(c.TaskRef(each.task_id, each.attempt) for each in messages if each.exclusive)
+    return frozenset(TaskRef(each.task_id, each.attempt) for each in messages if each.exclusive)
 
 
 Beating = (

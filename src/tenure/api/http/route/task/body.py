@@ -14,7 +14,7 @@ from tenure.api.http.body import EPOCH, Body, Duration, given_or
 from tenure.core import check, limits
 from tenure.core.task.record import NewTask, Spec
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
-from tenure.engine import command as c
+from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument
 
 JSON_ENCODING: Final = "json"

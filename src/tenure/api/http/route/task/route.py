@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -30,8 +30,8 @@ from tenure.core.filter import TaskFilter
 from tenure.core.limits import BULK_ENQUEUE_MAX, CALL_MS, LONG_POLL_MS
 from tenure.core.task import enqueue as enqueue_rules
 from tenure.core.task.record import TaskState
-from tenure.engine import command as c
 from tenure.engine.read import query
+from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge, TenureError
 
 _PlainChange = c.PauseTask | c.ResumeTask | c.TerminateTask
@@ -70,7 +70,7 @@ async def _enqueue(
     tasks = tuple(body.new_task(call.engine.clock.new_id()) for body in bodies)
     command = c.EnqueueTasks(namespace=call.namespace, tasks=tasks, is_resend=is_resend)
     call.context.allowance.enqueues.take(call.namespace, len(tasks))
-    return cast("tuple[c.Enqueued, ...]", await call.engine.submit(command))
+    return await call.engine.submit(command)
 
 
 def _created(*, is_new: bool) -> int:
@@ -144,7 +144,7 @@ async def complete_task(call: OperationCall[Scoped, CompleteBody]) -> Answer:
 async def _change(
     call: OperationCall[Scoped, Any], command: c.CancelTask | c.CompleteById | _PlainChange
 ) -> Answer:
-    reported = cast("c.Reported", await call.engine.submit(command))
+    reported = await call.engine.submit(command)
     shown = view.StateView(task_id=call.path["taskId"], state=reported.state.upper())
     return Answer(shown)
 
@@ -158,7 +158,7 @@ async def retry_task(call: OperationCall[Scoped, AgainBody]) -> Answer:
         new_task_id=call.engine.clock.new_id() if new_id is UNSET else new_id,
     )
     call.context.allowance.enqueues.take(call.namespace)
-    answer = cast("c.Enqueued", await call.engine.submit(command))
+    answer = await call.engine.submit(command)
     return Answer(view.enqueued(answer), _created(is_new=answer.is_new))
 
 

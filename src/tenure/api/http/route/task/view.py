@@ -25,8 +25,8 @@ from tenure.api.http.view import (
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Reason, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorInfo
-from tenure.engine import command as c
 from tenure.engine.read.query import AttemptView
+from tenure.engine.task import command as c
 
 StateName = Annotated[str, names(TaskState)]
 OutcomeName = Annotated[str, names(Outcome)]

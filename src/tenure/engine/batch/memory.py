@@ -1,0 +1,83 @@
+"""What one batch remembers for the next: rows, the store's time, receivers, namespaces."""
+
+from __future__ import annotations
+
+from tenure.core.limits import ENQUEUE_YOUNG_MS
+from tenure.engine.access.access_cache import AccessCache
+from tenure.engine.batch import run as batch
+from tenure.engine.batch.row_cache import RowCache
+from tenure.engine.batch.single_write import SingleWriter
+from tenure.engine.batch.store_time import StoreTime
+from tenure.engine.claim.plan import ClaimPlan
+from tenure.engine.clock import Clock
+from tenure.engine.settings import Settings
+from tenure.store.transaction import Store
+
+
+class BatchMemory:
+    """Everything here can be had again from the store; a batch without it only takes longer."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        server_id: str,
+        access_cache: AccessCache,
+    ) -> None:
+        """Start without having seen a batch."""
+        self.clock = clock
+        self.rows = RowCache(is_on=settings.cached_rows)
+        self._settings = settings
+        self._server_id = server_id
+        self._access_cache = access_cache
+        self._namespaces: frozenset[str] = frozenset()
+        self._time = StoreTime()
+        self.single_writer = SingleWriter(store, self._time)
+
+    def context(
+        self, plan: ClaimPlan, *, waiting_since_mono_ms: int, is_first: bool, copies_rows: bool
+    ) -> batch.Context:
+        """Return what a run of a batch needs besides its commands.
+
+        After a long wait, or a run that failed, ids do not tell the age of enqueues for sure: the
+        clock of the store may have been set back meanwhile. Then all of them are looked up.
+        """
+        mono_ms = self.clock.monotonic_ms()
+        is_sure = is_first and mono_ms - waiting_since_mono_ms <= ENQUEUE_YOUNG_MS
+        return batch.Context(
+            self.clock,
+            self._server_id,
+            self._settings,
+            dict(self.rows.rows) if copies_rows else self.rows.rows,
+            self._access_cache.enabled(self._namespaces),
+            plan,
+            self._time.ahead_ms(mono_ms) if is_sure else None,
+            self._access_cache.disabled,
+        )
+
+    def bare_context(self) -> batch.Context:
+        """Return a context for a command that runs alone, on rows that are read."""
+        return batch.Context(
+            self.clock,
+            self._server_id,
+            self._settings,
+            {},
+            self._access_cache.enabled(self._namespaces),
+            ClaimPlan(),
+            disabled=self._access_cache.disabled,
+        )
+
+    def learn(self, committed: batch.Committed) -> None:
+        """Take in what a committed batch has seen; its rows are told one by one."""
+        ws = committed.ws
+        if committed.store_ahead_ms is not None:
+            self._time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
+            self.single_writer.learn(ws.rows.receivers)
+        if ws.namespaces:
+            self._namespaces |= ws.namespaces.keys() - ws.namespaces.disabled
+
+    def doubt(self) -> None:
+        """Forget rows and look at access again: nobody knows what was committed."""
+        self.rows.clear()
+        self._access_cache.hear()

@@ -1,0 +1,183 @@
+"""Runs a work batch until it is committed or lost: again, in parts, or command by command."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import structlog
+
+from tenure.engine.batch import run as batch
+from tenure.engine.batch import split
+from tenure.engine.batch.memory import BatchMemory
+from tenure.engine.batch.split import PartDeadline
+from tenure.engine.claim.dispatch import Dispatch
+from tenure.engine.claim.plan import ClaimPlan
+from tenure.engine.command import AnyCommand
+from tenure.engine.command_table import SPECS
+from tenure.engine.lane import Entry
+from tenure.engine.task.command import ClaimTasks
+from tenure.store.failure import Blocked, Conflict, FenceLost, Lost, Refused
+from tenure.store.transaction import Store, Tx
+
+log = structlog.get_logger("tenure.engine")
+RUNS_MAX = 4
+WorkEntry = Entry[AnyCommand]
+Lose = Callable[[Sequence[Entry[Any]], Lost], None]
+AfterCommit = Callable[[Sequence[WorkEntry], batch.Committed], Awaitable[None]]
+Pause = Callable[[str], Awaitable[None]]
+
+
+class BatchRunner:
+    """What the work lane does with a batch; ``lose`` answers those of one that failed."""
+
+    def __init__(
+        self,
+        store: Store,
+        memory: BatchMemory,
+        dispatch: Dispatch,
+        *,
+        lose: Lose,
+        after_commit: AfterCommit,
+        pause: Pause | None,
+    ) -> None:
+        """Run on a store with what earlier batches remember."""
+        self._store = store
+        self._memory = memory
+        self._dispatch = dispatch
+        self._lose = lose
+        self._after_commit = after_commit
+        self._pause = pause
+        self._waiting_since_mono_ms = 0
+
+    async def run(
+        self, entries: Sequence[WorkEntry], plan: ClaimPlan, *, waiting_since_mono_ms: int
+    ) -> None:
+        """Run a batch, of which nothing has waited for longer; every future gets its answer."""
+        self._waiting_since_mono_ms = waiting_since_mono_ms
+        await self._execute(entries, plan)
+
+    async def _execute(
+        self,
+        entries: Sequence[WorkEntry],
+        plan: ClaimPlan,
+        deadline: PartDeadline | None = None,
+    ) -> None:
+        """Run a batch; again after a conflict or a lost fence, in parts after a refusal."""
+        commands = [command for command, _ in entries]
+        for number in range(RUNS_MAX):
+            context = self._memory.context(
+                plan,
+                waiting_since_mono_ms=self._waiting_since_mono_ms,
+                is_first=number == 0,
+                copies_rows=self._pause is not None,
+            )
+            try:
+                committed = await self._commit(commands, context, deadline, is_first=number == 0)
+            except FenceLost as lost:
+                self._memory.rows.forget(lost.ids)
+            except Blocked as blocked:
+                await self._run_parts(entries, plan, deadline, blocked)
+                return
+            except Conflict as conflict:
+                log.warning("batch.conflict", size=len(entries), error=str(conflict))
+            except Refused as refused:
+                await self._divide(entries, plan, refused)
+                return
+            except Lost as lost:
+                self._lose(entries, lost)
+                return
+            except Exception:
+                log.exception("batch.failed", size=len(entries))
+                self._lose(entries, Lost("The batch failed.", reason="internal"))
+                return
+            else:
+                if self._pause is not None:
+                    await self._pause("after commit")
+                await self._after_commit(entries, committed)
+                return
+        self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
+
+    async def _commit(
+        self,
+        commands: list[AnyCommand],
+        context: batch.Context,
+        deadline: PartDeadline | None,
+        *,
+        is_first: bool,
+    ) -> batch.Committed:
+        """Run a batch once, as one statement if that suffices."""
+        if is_first and deadline is None:
+            committed = await self._memory.single_writer.run(commands, context)
+            if committed is not None:
+                return committed
+
+        async def body(tx: Tx) -> batch.Committed:
+            if deadline is not None:
+                await deadline.apply(tx)
+            return await batch.run(tx, commands, context)
+
+        return await self._store.transaction(body)
+
+    async def _run_parts(
+        self,
+        entries: Sequence[WorkEntry],
+        plan: ClaimPlan,
+        deadline: PartDeadline | None,
+        blocked: Blocked,
+    ) -> None:
+        """Find what needs the row that somebody keeps; the others are not disturbed."""
+        mono_ms = self._memory.clock.monotonic_ms()
+        if deadline is None:
+            log.warning("batch.blocked", size=len(entries), error=str(blocked))
+            deadline = PartDeadline.from_now(mono_ms)
+        others = [entry for entry in entries if type(entry[0]) is not ClaimTasks]
+        parts = split.parts(others, plan) if mono_ms < deadline.ends_at_mono_ms else []
+        if others and not parts:
+            self._lose(others, Lost(str(blocked), reason="conflict"))
+        # An offer that gets nothing now is looked at again by the fallback poll.
+        for some, some_plan in parts:
+            await self._execute(some, some_plan, deadline)
+
+    async def _divide(
+        self,
+        entries: Sequence[WorkEntry],
+        plan: ClaimPlan,
+        refused: Refused,
+    ) -> None:
+        """Find the command that the database refuses; the others are not disturbed."""
+        self._dispatch.plan_again(plan)
+        others = [entry for entry in entries if type(entry[0]) is not ClaimTasks]
+        if len(others) > 1:
+            middle = len(others) // 2
+            await self._execute(others[:middle], ClaimPlan())
+            await self._execute(others[middle:], ClaimPlan())
+        elif others:
+            await self._refuse(others[0], refused)
+
+    async def _refuse(self, entry: WorkEntry, refused: Refused) -> None:
+        """Run a refused command alone once more: another server may have won a race for a key."""
+        command, future = entry
+        context = self._memory.bare_context()
+        for _ in range(RUNS_MAX):
+            try:
+                committed = await self._store.transaction(
+                    lambda tx: batch.run(tx, [command], context),
+                )
+            except Blocked as blocked:
+                self._lose([entry], Lost(str(blocked), reason="conflict"))
+                return
+            except (Conflict, FenceLost) as conflict:
+                log.warning("batch.conflict", size=1, error=str(conflict))
+            except Refused:
+                log.warning("command.refused", command=type(command).__name__, error=str(refused))
+                if not future.done():
+                    future.set_exception(SPECS[type(command)].refusal())
+                return
+            except Lost as lost:
+                self._lose([entry], lost)
+                return
+            else:
+                await self._after_commit([entry], committed)
+                return
+        self._lose([entry], Lost("The batch met conflicts again and again.", reason="conflict"))

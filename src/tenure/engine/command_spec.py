@@ -1,0 +1,55 @@
+"""What the engine knows about a kind of command. Each room lists its own in ``spec.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.command import AnyCommand
+from tenure.errors import InvalidArgument, TenureError
+from tenure.store.table.lock_order import RowSets
+from tenure.store.transaction import LaneName
+
+C = TypeVar("C", bound=AnyCommand)
+
+
+def _accept(_command: AnyCommand) -> None:
+    """Only the engine itself makes such a command."""
+
+
+def _load_nothing(_needs: RowSets, _command: AnyCommand) -> None:
+    """Claims have a plan of their own, and heartbeats their own lane."""
+
+
+def _answer_elsewhere(_ws: WorkingSet, _command: AnyCommand) -> None:
+    """The hand-out answers claims, and the heartbeat lane its own commands."""
+
+
+def _refuse() -> TenureError:
+    return InvalidArgument("The database refused the request.", field="request")
+
+
+class CommandSpec(msgspec.Struct, Generic[C], frozen=True):
+    """One kind of command: how it is checked, loaded, decided, weighed and refused.
+
+    ``refusal`` is the answer if the database refuses the command for itself alone.
+    """
+
+    kind: type[C]
+    check: Callable[[C], None] = _accept
+    needs: Callable[[RowSets, C], None] = _load_nothing
+    handler: Callable[[WorkingSet, C], object] = _answer_elsewhere
+    # Its share of a batch: the tasks that it is about. And the bytes of its payloads.
+    weigh: Callable[[C], int] = lambda _: 1
+    payload_bytes: Callable[[C], int] = lambda _: 0
+    lane: LaneName = LaneName.WORK
+    # New work is refused first; a report is taken as long as there is any room.
+    is_new_work: bool = False
+    # Somebody waits for what it delivers: the task, or its result.
+    is_awaited: bool = False
+    # It may come down to one write if it is about one task.
+    can_be_single: bool = False
+    refusal: Callable[[], TenureError] = _refuse

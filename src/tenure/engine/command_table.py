@@ -1,0 +1,24 @@
+"""Every command that the engine takes, found by its type. A new room adds its list here."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tenure.engine.access.spec import ACCESS_SPECS
+from tenure.engine.command import AnyCommand
+from tenure.engine.command_spec import CommandSpec
+from tenure.engine.task.spec import TASK_SPECS
+from tenure.engine.worker.spec import WORKER_SPECS
+
+ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (*TASK_SPECS, *WORKER_SPECS, *ACCESS_SPECS)
+SPECS: Final[dict[type, CommandSpec[Any]]] = {each.kind: each for each in ALL_SPECS}
+
+
+def weigh(command: AnyCommand) -> int:
+    """Return the tasks that a command is about, one if it names none."""
+    return SPECS[type(command)].weigh(command)
+
+
+def payload_bytes(command: AnyCommand) -> int:
+    """Return how large the payloads of a command are."""
+    return SPECS[type(command)].payload_bytes(command)

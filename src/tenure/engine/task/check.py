@@ -1,0 +1,128 @@
+"""Checks of task commands: bad input gets its typed error before anything is accepted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tenure.core import check as checks
+from tenure.core import limits
+from tenure.core.task import enqueue
+from tenure.core.task.retry import ErrorInfo
+from tenure.engine.check import COUNT_MAX, check_namespace, check_refs
+from tenure.engine.task import command as c
+from tenure.errors import InvalidArgument, PayloadTooLarge
+
+_FAILED: Final = c.FinishKind.FAILED
+# Most payloads are far below any limit.
+_SMALL_BYTES: Final = 65_536
+
+
+def enqueue_tasks(command: c.EnqueueTasks) -> None:
+    """Check every new task, and that no id is used twice."""
+    check_namespace(command.namespace)
+    if not command.tasks:
+        message = "tasks must not be empty"
+        raise InvalidArgument(message, field="tasks")
+    if len(command.tasks) > limits.BULK_ENQUEUE_MAX:
+        message = f"tasks must be at most {limits.BULK_ENQUEUE_MAX}"
+        raise PayloadTooLarge(message, limit=limits.BULK_ENQUEUE_MAX)
+    for new in command.tasks:
+        enqueue.check_new(new)
+    if len(command.tasks) > 1 and len({new.id for new in command.tasks}) < len(command.tasks):
+        message = "taskId must not be used twice in one request"
+        raise InvalidArgument(message, field="taskId")
+
+
+def claim_tasks(command: c.ClaimTasks) -> None:
+    """Check a poll: who asks, for what, and for how long."""
+    check_namespace(command.namespace)
+    checks.worker_id(command.worker_id)
+    checks.name(command.queue, "queue")
+    if not 0 < len(command.types) <= limits.TYPES_PER_WORKER_MAX:
+        message = f"types must be 1 to {limits.TYPES_PER_WORKER_MAX}"
+        raise InvalidArgument(message, field="types")
+    for each in command.types:
+        checks.name(each, "types")
+    if command.max_tasks != 1:
+        checks.integer(command.max_tasks, "maxTasks", 1, limits.WORKER_SLOTS_MAX)
+    checks.integer(command.wait_ms, "waitMs", 0, limits.LONG_POLL_MS)
+
+
+def confirm_tasks(command: c.ConfirmTasks) -> None:
+    """Check the attempts that are confirmed."""
+    check_refs(command.namespace, command.worker_id, command.items)
+
+
+def heartbeat_tasks(command: c.HeartbeatTasks) -> None:
+    """Check the attempts that make progress, and what they say of it."""
+    check_refs(command.namespace, command.worker_id, command.items)
+    for item in command.items:
+        if item.details is not None:
+            checks.payload(item.details, "details")
+        if item.percent is not None:
+            checks.number(item.percent, "progressPct", 0, 100)
+        if item.message is not None:
+            checks.text(item.message, "message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
+
+
+def finish_tasks(command: c.FinishTasks) -> None:
+    """Check the attempts that are over, each with its outcome."""
+    check_refs(command.namespace, command.worker_id, command.items)
+    for item in command.items:
+        _outcome(item)
+
+
+def _outcome(item: c.Finish) -> None:
+    output = item.output
+    if output is not None and (type(output) is not bytes or len(output) > _SMALL_BYTES):
+        checks.payload(output, "output")
+    if item.output_encoding:
+        checks.name(item.output_encoding, "outputEncoding")
+    if item.error is not None:
+        _error(item.error)
+    elif item.kind is _FAILED:
+        message = "a failed attempt needs its error"
+        raise InvalidArgument(message, field="error")
+    if item.wake_at_ms:
+        checks.instant_ms(item.wake_at_ms, "wakeAt")
+    if item.wake_seq:
+        checks.integer(item.wake_seq, "wakeSeq", 0, COUNT_MAX)
+
+
+def _error(error: ErrorInfo) -> None:
+    checks.text(error.message, "error.message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
+    checks.text(error.type, "error.type", bytes_max=limits.TEXT_BYTES_MAX)
+    checks.text(error.stack_trace, "error.stackTrace", bytes_max=limits.STACK_TRACE_BYTES_MAX)
+    if error.details is not None:
+        checks.payload(error.details, "error.details")
+    if error.next_delay_ms is not None:
+        checks.duration_ms(error.next_delay_ms, "error.nextRetryDelayMs", minimum=0)
+
+
+def complete_by_id(command: c.CompleteById) -> None:
+    """Check one task, perhaps one attempt of it, and its outcome."""
+    check_namespace(command.namespace)
+    checks.task_id(command.finish.task_id, "taskId")
+    if command.finish.attempt:
+        checks.attempt(command.finish.attempt)
+    _outcome(command.finish)
+
+
+def change_task(command: c.PauseTask | c.ResumeTask | c.TerminateTask) -> None:
+    """Check one task by its id."""
+    check_namespace(command.namespace)
+    checks.task_id(command.task_id, "taskId")
+
+
+def cancel_task(command: c.CancelTask) -> None:
+    """Check one task, and the reason to cancel it."""
+    check_namespace(command.namespace)
+    checks.task_id(command.task_id, "taskId")
+    checks.text(command.reason, "reason", bytes_max=limits.TEXT_BYTES_MAX)
+
+
+def retry_task(command: c.RetryTask) -> None:
+    """Check the finished task, and the id of the new one."""
+    check_namespace(command.namespace)
+    checks.task_id(command.task_id, "taskId")
+    checks.task_id(command.new_task_id, "newTaskId")

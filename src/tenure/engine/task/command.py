@@ -1,0 +1,196 @@
+"""What can be asked about tasks, and the answers."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from tenure.core.limits import LONG_POLL_MS
+from tenure.core.task.record import NewTask, Task, TaskState
+from tenure.core.task.retry import ErrorInfo
+from tenure.core.worker.judge_readiness import JudgeReadiness
+from tenure.engine.command import Command, TaskRef, WorkDone
+from tenure.errors import Rejection
+
+
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
+    """The answer for one enqueued task; of a repeated one its first id and present state."""
+
+    task_id: str
+    state: TaskState
+    is_new: bool
+
+
+class EnqueueTasks(Command[tuple[Enqueued, ...]], frozen=True, kw_only=True):
+    """Store tasks, all or nothing. A resend is marked, and only then looked up first."""
+
+    namespace: str
+    tasks: tuple[NewTask, ...]
+    is_resend: bool = False
+
+
+Tasks = tuple[Task, ...]
+
+
+class ClaimTasks(Command[Tasks], frozen=True, kw_only=True):
+    """A poll: up to ``max_tasks`` for a worker, waiting for the first up to ``wait_ms``."""
+
+    namespace: str
+    worker_id: str
+    queue: str
+    types: frozenset[str]
+    max_tasks: int = 1
+    wait_ms: int = LONG_POLL_MS
+    speaker: str | None = None
+
+
+class Reported(msgspec.Struct, frozen=True, gc=False):
+    """An accepted report: where the task stands now, and whether it shall be cancelled.
+
+    Whoever runs an exclusive attempt has to know that it was accepted.
+    """
+
+    state: TaskState
+    should_cancel: bool = False
+    cancel_reason: str = ""
+    is_exclusive: bool = False
+
+
+ItemAnswer = Reported | Rejection
+"""One item's answer; a refused item disturbs no other."""
+
+
+class ConfirmTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
+    """The worker really holds these attempts; some of them are ``exclusive``."""
+
+    namespace: str
+    worker_id: str | None
+    items: tuple[TaskRef, ...]
+    exclusive: frozenset[TaskRef] = frozenset()
+    speaker: str | None = None
+
+
+class TaskBeat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A heartbeat of one attempt."""
+
+    task_id: str
+    attempt: int
+    details: bytes | None = None
+    percent: float | None = None
+    message: str | None = None
+
+
+class HeartbeatTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
+    """Attempts make progress."""
+
+    namespace: str
+    worker_id: str | None
+    items: tuple[TaskBeat, ...]
+    speaker: str | None = None
+
+
+class FinishKind(enum.StrEnum):
+    """How a worker says that an attempt is over for it."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+    DEFERRED = "deferred"
+    YIELDED = "yielded"
+
+    # Enum's own hash is a Python function.
+    __hash__ = str.__hash__
+
+
+class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The end of one attempt as its worker reports it.
+
+    Without ``output_encoding`` an output is encoded as the input.
+    """
+
+    task_id: str
+    attempt: int
+    kind: FinishKind
+    output: bytes | None = None
+    output_encoding: str = ""
+    error: ErrorInfo | None = None
+    wake_seq: int = 0
+    wake_at_ms: int = 0
+
+
+class FinishTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
+    """Attempts are over. ``worker_id`` is None when a task token vouches for the caller."""
+
+    namespace: str
+    worker_id: str | None
+    items: tuple[Finish, ...]
+    speaker: str | None = None
+
+
+class CompleteById(Command[Reported], frozen=True, kw_only=True):
+    """Asynchronous completion by id: the live attempt, unless ``finish.attempt`` names one."""
+
+    namespace: str
+    finish: Finish
+
+
+class CancelTask(Command[Reported], frozen=True, kw_only=True):
+    """Cancel a task."""
+
+    namespace: str
+    task_id: str
+    reason: str = ""
+
+
+class PauseTask(Command[Reported], frozen=True, kw_only=True):
+    """Hold a task."""
+
+    namespace: str
+    task_id: str
+
+
+class ResumeTask(Command[Reported], frozen=True, kw_only=True):
+    """Let a held task go on."""
+
+    namespace: str
+    task_id: str
+
+
+class TerminateTask(Command[Reported], frozen=True, kw_only=True):
+    """End a task without asking its worker."""
+
+    namespace: str
+    task_id: str
+
+
+class RetryTask(Command[Enqueued], frozen=True, kw_only=True):
+    """Make a new task from a finished one."""
+
+    namespace: str
+    task_id: str
+    new_task_id: str
+
+
+class SignalCancels(Command[WorkDone], frozen=True, kw_only=True):
+    """An answer or a push carried these cancel requests: their grace begins."""
+
+    namespace: str
+    items: tuple[TaskRef, ...]
+
+
+class ReturnUndelivered(Command[WorkDone], frozen=True, kw_only=True):
+    """Tasks were handed out to a receiver that was already gone."""
+
+    namespace: str
+    worker_id: str
+    items: tuple[TaskRef, ...]
+
+
+class ProcessDue(Command[WorkDone], frozen=True, kw_only=True):
+    """Look at tasks whose timer has fired; ``judge_readiness`` is looked at again in the batch."""
+
+    sighted_ms: int
+    amount: int
+    judge_readiness: JudgeReadiness | None = None

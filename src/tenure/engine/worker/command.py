@@ -1,0 +1,165 @@
+"""What can be asked about workers, their sessions and leases, and the answers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.limits import DRAIN_DEADLINE_MS, SUSPECT_GRACE_MS
+from tenure.core.worker.judge_readiness import JudgeReadiness
+from tenure.core.worker.lease import Beat, Lease
+from tenure.core.worker.record import NewWorker, Worker
+from tenure.engine.claim.sink import Sink
+from tenure.engine.command import Command, TaskRef, WorkDone
+
+
+class Registration(msgspec.Struct, frozen=True, gc=False):
+    """A registered worker, its lease with the first token, and how often to beat."""
+
+    worker: Worker
+    lease: Lease
+    interval_ms: int
+
+
+class RegisterWorker(Command[Registration], frozen=True, kw_only=True):
+    """Register an incarnation; the same instance key again gives the same one."""
+
+    namespace: str
+    new: NewWorker
+    speaker: str | None = None
+
+
+class DrainWorker(Command[Worker], frozen=True, kw_only=True):
+    """Let a worker finish what it holds and give it nothing new.
+
+    ``actor`` is the id of the key that asks, for the audit log; a server without keys has none.
+    What a worker wishes for itself (``is_own``) is not administration.
+    """
+
+    namespace: str
+    worker_id: str
+    deadline_ms: int = DRAIN_DEADLINE_MS
+    is_own: bool = False
+    actor: str = ""
+    speaker: str | None = None
+
+
+class DeregisterWorker(Command[Worker], frozen=True, kw_only=True):
+    """The worker says goodbye; whatever it still holds is put back."""
+
+    namespace: str
+    worker_id: str
+    speaker: str | None = None
+
+
+class EvictWorker(Command[Worker], frozen=True, kw_only=True):
+    """An operator takes a worker offline."""
+
+    namespace: str
+    worker_id: str
+    actor: str = ""
+
+
+class SessionAnswer(msgspec.Struct, frozen=True, gc=False):
+    """The new session: what to stop and to cancel, and what it holds in the server's eyes."""
+
+    worker: Worker
+    lease: Lease
+    stop: tuple[TaskRef, ...]
+    cancel: tuple[TaskRef, ...]
+    held: frozenset[TaskRef]
+
+
+class OpenSession(Command[SessionAnswer], frozen=True, gc=True, kw_only=True):
+    """A worker opens a stream, says what it holds and how much it is willing to hold.
+
+    ``session_no`` counts its streams, so that one it gave up is refused when it comes late.
+    """
+
+    namespace: str
+    worker_id: str
+    held: tuple[TaskRef, ...]
+    window: int
+    sink: Sink
+    session_no: int = 0
+    speaker: str | None = None
+
+
+class CloseSession(Command[WorkDone], frozen=True, kw_only=True):
+    """The peer of a session closed it without a goodbye, at an instant of this server."""
+
+    namespace: str
+    worker_id: str
+    session_no: int
+    lost_at_mono_ms: int | None = None
+    # The token after the last heartbeat of this session, if it was accepted behind its end.
+    token: int | None = None
+
+
+class SpareWorkers(Command[WorkDone], frozen=True, kw_only=True):
+    """So many sessions ended together that the fault is not the workers': suspect nobody."""
+
+    worker_ids: frozenset[str]
+
+
+class FailCall(Command[WorkDone], frozen=True, kw_only=True):
+    """A call to a served worker failed."""
+
+    namespace: str
+    worker_id: str
+
+
+class HeldAnswer(msgspec.Struct, frozen=True, gc=False):
+    """Which reported attempts the worker has to stop."""
+
+    stop: tuple[TaskRef, ...] = ()
+
+
+class ReportHeld(Command[HeldAnswer], frozen=True, kw_only=True):
+    """What a heartbeat says about attempts: deltas, or the full set (``held``)."""
+
+    namespace: str
+    worker_id: str
+    bound: tuple[TaskRef, ...] = ()
+    unbound: tuple[TaskRef, ...] = ()
+    held: tuple[TaskRef, ...] | None = None
+    previous_beat_at_ms: int = 0
+
+
+class JudgeLeases(Command[WorkDone], frozen=True, kw_only=True):
+    """Take workers offline whose lease is over; ``judge_readiness`` is looked at again."""
+
+    sighted_ms: int
+    amount: int
+    suspect_grace_ms: int = SUSPECT_GRACE_MS
+    judge_readiness: JudgeReadiness | None = None
+
+
+class ReleaseHeldTasks(Command[WorkDone], frozen=True, kw_only=True):
+    """Put back a bounded number of tasks that an offline worker held."""
+
+    worker_id: str
+    amount: int
+
+
+class Renewed(msgspec.Struct, frozen=True, gc=False):
+    """An accepted heartbeat: the lease with its new token, and what to cancel."""
+
+    lease: Lease
+    should_drain: bool = False
+    cancel: tuple[TaskRef, ...] = ()
+
+
+class Heartbeat(Command[Renewed], frozen=True, kw_only=True):
+    """A worker's heartbeat. The heartbeat lane renews the lease; ``ReportHeld`` does the rest."""
+
+    namespace: str
+    worker_id: str
+    beat: Beat
+    wants_cancels: bool = False
+    speaker: str | None = None
+
+
+class TouchServer(Command[int], frozen=True, kw_only=True):
+    """The server is alive, and its heartbeat lane can commit."""
+
+    server_id: str
