@@ -37,20 +37,8 @@ from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.key_use import write_last
 from tenure.engine.settings import Settings
-from tenure.engine.task.command import (
-    ClaimTasks,
-    SignalCancels,
-)
-from tenure.engine.worker.command import (
-    CloseSession,
-    Heartbeat,
-    HeldAnswer,
-    OpenSession,
-    Renewed,
-    ReportHeld,
-    SessionAnswer,
-    SpareWorkers,
-)
+from tenure.engine.task.command import ClaimTasks, SignalCancels
+from tenure.engine.worker import command as c
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
@@ -228,12 +216,12 @@ class Engine:
 
     async def heartbeat(
         self,
-        command: Heartbeat,
+        command: c.Heartbeat,
         *,
         bound: tuple[TaskRef, ...] = (),
         unbound: tuple[TaskRef, ...] = (),
         held: tuple[TaskRef, ...] | None = None,
-    ) -> tuple[Renewed, HeldAnswer]:
+    ) -> tuple[c.Renewed, c.HeldAnswer]:
         """Renew a lease, then apply what the heartbeat says of attempts; wait for both."""
         renewed = await self.submit(command)
         self._news.recount(command.worker_id, command.beat.active_count)
@@ -241,8 +229,8 @@ class Engine:
             refs = renewed.cancel
             self._dispatch.post(SignalCancels(namespace=command.namespace, items=refs))
         if not bound and not unbound and held is None:
-            return renewed, HeldAnswer()
-        report = ReportHeld(
+            return renewed, c.HeldAnswer()
+        report = c.ReportHeld(
             namespace=command.namespace,
             worker_id=command.worker_id,
             bound=bound,
@@ -272,9 +260,9 @@ class Engine:
             worker_id, mono_ms=lost_at_ms, open_count=self._dispatch.offer_count
         )
         if spared:
-            self._dispatch.post(SpareWorkers(worker_ids=spared))
+            self._dispatch.post(c.SpareWorkers(worker_ids=spared))
             return
-        close = CloseSession(
+        close = c.CloseSession(
             namespace=namespace,
             worker_id=worker_id,
             session_no=session_no,
@@ -394,7 +382,7 @@ class Engine:
             # Nobody waits for this lane: what was delivered is written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
-            if type(command) is OpenSession and isinstance(answer, SessionAnswer):
+            if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
                 self._dispatch.seat_session(command, answer)
             if type(command) is not ClaimTasks:
                 resolve(future, answer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tenure.core.limits import ENQUEUE_YOUNG_MS
 from tenure.engine.access.access_cache import AccessCache
 from tenure.engine.batch import run as batch
@@ -36,15 +38,15 @@ class BatchMemory:
         self.single_writer = SingleWriter(store, self._time)
 
     def context(
-        self, plan: ClaimPlan, *, waiting_since_mono_ms: int, is_first: bool, copies_rows: bool
+        self, plan: ClaimPlan, waiting_since_mono_ms: int | None, *, copies_rows: bool = False
     ) -> batch.Context:
         """Return what a run of a batch needs besides its commands.
 
-        After a long wait, or a run that failed, ids do not tell the age of enqueues for sure: the
-        clock of the store may have been set back meanwhile. Then all of them are looked up.
+        After a long wait, or a run that failed (``None``), ids do not tell the age of enqueues for
+        sure: the clock of the store may have been set back meanwhile. Then all are looked up.
         """
-        mono_ms = self.clock.monotonic_ms()
-        is_sure = is_first and mono_ms - waiting_since_mono_ms <= ENQUEUE_YOUNG_MS
+        mono_ms, since_ms = self.clock.monotonic_ms(), waiting_since_mono_ms
+        is_sure = since_ms is not None and mono_ms - since_ms <= ENQUEUE_YOUNG_MS
         return batch.Context(
             self.clock,
             self._server_id,
@@ -58,15 +60,7 @@ class BatchMemory:
 
     def bare_context(self) -> batch.Context:
         """Return a context for a command that runs alone, on rows that are read."""
-        return batch.Context(
-            self.clock,
-            self._server_id,
-            self._settings,
-            {},
-            self._access_cache.enabled(self._namespaces),
-            ClaimPlan(),
-            disabled=self._access_cache.disabled,
-        )
+        return replace(self.context(ClaimPlan(), None), cache={})
 
     def learn(self, committed: batch.Committed) -> None:
         """Take in what a committed batch has seen; its rows are told one by one."""

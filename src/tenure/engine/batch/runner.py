@@ -66,12 +66,8 @@ class BatchRunner:
         """Run a batch; again after a conflict or a lost fence, in parts after a refusal."""
         commands = [command for command, _ in entries]
         for number in range(RUNS_MAX):
-            context = self._memory.context(
-                plan,
-                waiting_since_mono_ms=self._waiting_since_mono_ms,
-                is_first=number == 0,
-                copies_rows=self._pause is not None,
-            )
+            since_ms = None if number else self._waiting_since_mono_ms
+            context = self._memory.context(plan, since_ms, copies_rows=self._pause is not None)
             try:
                 committed = await self._commit(commands, context, deadline, is_first=number == 0)
             except FenceLost as lost:

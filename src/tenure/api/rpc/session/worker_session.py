@@ -30,21 +30,13 @@ from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine.command import Command, TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
-from tenure.engine.task.command import (
-    ConfirmTasks,
-    Finish,
-    FinishTasks,
-    HeartbeatTasks,
-    ItemAnswer,
-    Reported,
-    TaskBeat,
-)
+from tenure.engine.task import command as c
 from tenure.engine.worker.command import DeregisterWorker, Heartbeat, OpenSession, SessionAnswer
 from tenure.errors import InvalidArgument, Rejection, TenureError, WorkerInactive
 from tenure.v1 import session_service_pb2 as pb
 
 log = structlog.get_logger("tenure.api")
-Item = TypeVar("Item", TaskRef, TaskBeat, Finish)
+Item = TypeVar("Item", TaskRef, c.TaskBeat, c.Finish)
 
 
 class WorkerSession:
@@ -310,29 +302,29 @@ class WorkerSession:
         if items:
             self._submit(pb.REPORT_KIND_FINISHED, items, self._finish_tasks)
 
-    def _confirm(self, items: tuple[TaskRef, ...], exclusive: frozenset[TaskRef]) -> ConfirmTasks:
-        return ConfirmTasks(
+    def _confirm(self, items: tuple[TaskRef, ...], exclusive: frozenset[TaskRef]) -> c.ConfirmTasks:
+        return c.ConfirmTasks(
             namespace=self._namespace,
             worker_id=self._worker_id,
             items=items,
             exclusive=exclusive,
         )
 
-    def _beat_tasks(self, items: tuple[TaskBeat, ...]) -> HeartbeatTasks:
-        return HeartbeatTasks(
+    def _beat_tasks(self, items: tuple[c.TaskBeat, ...]) -> c.HeartbeatTasks:
+        return c.HeartbeatTasks(
             namespace=self._namespace,
             worker_id=self._worker_id,
             items=items,
         )
 
-    def _finish_tasks(self, items: tuple[Finish, ...]) -> FinishTasks:
-        return FinishTasks(namespace=self._namespace, worker_id=self._worker_id, items=items)
+    def _finish_tasks(self, items: tuple[c.Finish, ...]) -> c.FinishTasks:
+        return c.FinishTasks(namespace=self._namespace, worker_id=self._worker_id, items=items)
 
     def _submit(
         self,
         kind: pb.ReportKind.ValueType,
         items: Sequence[Item],
-        make: Callable[[tuple[Item, ...]], Command[tuple[ItemAnswer, ...]]],
+        make: Callable[[tuple[Item, ...]], Command[tuple[c.ItemAnswer, ...]]],
     ) -> None:
         """Submit reports together; if they are refused, each alone, so that each is answered."""
         try:
@@ -350,8 +342,8 @@ class WorkerSession:
     def _answered(
         self,
         kind: pb.ReportKind.ValueType,
-        items: Sequence[TaskRef | TaskBeat | Finish],
-        done: asyncio.Future[tuple[ItemAnswer, ...]],
+        items: Sequence[TaskRef | c.TaskBeat | c.Finish],
+        done: asyncio.Future[tuple[c.ItemAnswer, ...]],
     ) -> None:
         self._report_count -= len(items)
         self._has_room.set()
@@ -442,25 +434,25 @@ def _drain_frame(drain_at_ms: int | None, now_ms: int) -> pb.Drain:
     return pb.Drain(deadline_in_ms=max(0, drain_at_ms - now_ms))
 
 
-def _is_awaited(answer: ItemAnswer) -> bool:
+def _is_awaited(answer: c.ItemAnswer) -> bool:
     """Tell whether a worker has to hear of what began or beat: of most it need not."""
-    return answer.is_exclusive if isinstance(answer, Reported) else True
+    return answer.is_exclusive if isinstance(answer, c.Reported) else True
 
 
 def _cancels(
-    told: Sequence[tuple[TaskRef | TaskBeat | Finish, ItemAnswer]],
+    told: Sequence[tuple[TaskRef | c.TaskBeat | c.Finish, c.ItemAnswer]],
 ) -> list[TaskRef]:
     return [
         TaskRef(item.task_id, item.attempt)
         for item, answer in told
-        if isinstance(answer, Reported) and answer.should_cancel
+        if isinstance(answer, c.Reported) and answer.should_cancel
     ]
 
 
 def _answer(
     kind: pb.ReportKind.ValueType,
-    item: TaskRef | TaskBeat | Finish,
-    answer: ItemAnswer,
+    item: TaskRef | c.TaskBeat | c.Finish,
+    answer: c.ItemAnswer,
 ) -> pb.Ack:
     if isinstance(answer, Rejection):
         return _ack(kind, item, answer)
@@ -470,7 +462,7 @@ def _answer(
 
 def _ack(
     kind: pb.ReportKind.ValueType,
-    item: TaskRef | TaskBeat | Finish,
+    item: TaskRef | c.TaskBeat | c.Finish,
     refusal: TenureError | Rejection,
 ) -> pb.Ack:
     return pb.Ack(
