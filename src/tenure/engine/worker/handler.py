@@ -9,9 +9,9 @@ from tenure.core.queue import Queue
 from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
-from tenure.core.task.decide import is_live
 from tenure.core.task.effect import WakeQueue
 from tenure.core.task.record import Task, TaskState
+from tenure.core.task.refusal import is_live
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import record as worker_record
