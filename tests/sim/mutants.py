@@ -196,10 +196,10 @@ def _undelivered_charged(original: Function) -> Function:
 
 
 def _loss_counted_twice(original: Function) -> Function:
-    def changed(row: Any, outcome: Any, now_ms: int) -> Any:
+    def changed(row: Any, *rest: Any) -> Any:
         progress = row.progress
         progress = replace(progress, interruption_count=progress.interruption_count + 1)
-        return original(replace(row, progress=progress), outcome, now_ms)
+        return original(replace(row, progress=progress), *rest)
 
     return changed
 
