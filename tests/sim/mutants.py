@@ -26,7 +26,8 @@ from tenure.core.task.enqueue_window import EnqueueWindow
 from tenure.core.task.event import HandedOut, WorkerLost
 from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import judge_readiness
-from tenure.core.worker.lease import Lease, SessionLost, StaleServer
+from tenure.core.worker.judge import StaleServer
+from tenure.core.worker.lease import Lease, SessionLost
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine import command as c
 from tenure.engine.batch import load

@@ -14,9 +14,10 @@ from tenure.core.task import crash_guard
 from tenure.core.task.attempt import Attempt
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.record import Task
+from tenure.core.worker import judge as judge_rules
 from tenure.core.worker import judge_readiness as readiness_rules
-from tenure.core.worker import lease as lease_rules
-from tenure.core.worker.lease import Lease, StaleServer
+from tenure.core.worker.judge import StaleServer
+from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker
 from tenure.engine import command as c
 from tenure.engine.batch.row_needs import Needs
@@ -183,7 +184,7 @@ async def _judge(tx: Tx, needs: Needs, rows: Rows, mono_ms: int) -> None:
         if worker is None or worker.id in needs.leases:
             # Who opens a session in this very batch is heard before it is judged.
             continue
-        reason = lease_rules.judge(
+        reason = judge_rules.judge(
             each.lease,
             mode=worker.mode,
             now_ms=scanned_at_ms,
