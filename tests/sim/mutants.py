@@ -275,7 +275,7 @@ def _offline_revived(original: Function) -> Function:
 
 
 def _registered_offline(_original: Function) -> Function:
-    def changed(ws: Any, worker: Any) -> Any:
+    def changed(ws: Any, worker: Any, _key_id: str) -> Any:
         lease = ws.leases.get(worker.id)
         if lease is None:
             online = replace(
@@ -420,8 +420,8 @@ def _old_session_served(original: Function) -> Function:
 
 
 def _type_ignored(original: Function) -> Function:
-    def changed(self: Any, row: Any) -> int | None:
-        found: int | None = original(self, row)
+    def changed(self: Any, row: Any, size: int) -> int | None:
+        found: int | None = original(self, row, size)
         if found is None:
             return next((i for i, credit in enumerate(self._credits) if credit > 0), None)
         return found
