@@ -22,6 +22,13 @@ from tenure.store.location import shown
 _LOOK: Final = "Check --store, and that the database is there and may be used by you."
 _POOLED: Final = "Start the server with --pooled, or name PostgreSQL itself with --store."
 
+# Failures that say themselves what is wrong.
+_NAMED: Final[tuple[tuple[type[StoreError], ExitCode], ...]] = (
+    (StoreInUseError, ExitCode.CONFLICT),
+    (SchemaError, ExitCode.CONFLICT),
+    (StoreDamagedError, ExitCode.UNREACHABLE),
+)
+
 
 def failure_of(error: Exception, url: str) -> CliError | None:
     """Return what a failure means for whoever named the store, or None for a mistake of ours."""
@@ -36,14 +43,12 @@ def failure_of(error: Exception, url: str) -> CliError | None:
             exit_code=EXIT_CODES[error.code],
             code=error.code,
         )
-    if isinstance(error, StoreInUseError | SchemaError):
-        return CliError(str(error), why=f"The store is {where}.", exit_code=ExitCode.CONFLICT)
-    if isinstance(error, Lost) and error.reason == MISCONFIGURED:
-        return _unreachable(where, str(error), _POOLED)
-    if isinstance(error, StoreDamagedError):
-        return CliError(str(error), why=f"The store is {where}.", exit_code=ExitCode.UNREACHABLE)
+    for kind, exit_code in _NAMED:
+        if isinstance(error, kind):
+            return CliError(str(error), why=f"The store is {where}.", exit_code=exit_code)
     if isinstance(error, StoreError):
-        return _unreachable(where, str(error))
+        is_pooled = isinstance(error, Lost) and error.reason == MISCONFIGURED
+        return _unreachable(where, str(error), _POOLED if is_pooled else _LOOK)
     if isinstance(error, apsw.Error):
         return _unreachable(where, f"SQLite: {error}")
     if isinstance(error, OSError):
