@@ -55,7 +55,7 @@ def _file_option(
 
 
 def _settings(ca: str, certificate: str, key: str) -> TLS:
-    from tenure.sdk.transport.tls import checked, of_paths  # noqa: PLC0415 (not for --help)
+    from tenure.sdk.transport.tls import checked, of_paths
 
     try:
         return checked(of_paths(ca, certificate, key))

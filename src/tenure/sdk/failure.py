@@ -86,7 +86,7 @@ class RemoteError(Exception):
         return self._converter.decode_details(self._details, *types)
 
 
-class TaskFailed(Exception):  # noqa: N818 (it says what happened)
+class TaskFailed(Exception):
     """A task ended without success; ``reason`` says why, and the cause is the last failure."""
 
     def __init__(self, task_id: str, message: str, *, reason: str = "", attempt: int = 0) -> None:
@@ -126,11 +126,11 @@ class TaskPoisoned(TaskFailed):
     """The task was alone with five workers in a row that died; it is not tried again."""
 
 
-class WorkerSuperseded(Exception):  # noqa: N818 (it says what happened)
+class WorkerSuperseded(Exception):
     """Another worker has registered with the same name, so this one stops."""
 
 
-class WorkerEvicted(Exception):  # noqa: N818 (it says what happened)
+class WorkerEvicted(Exception):
     """An operator has evicted this worker, so it stops."""
 
 

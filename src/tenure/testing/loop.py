@@ -37,15 +37,15 @@ FORBIDDEN: Final = {
 }
 
 
-class Deadlocked(RuntimeError):  # noqa: N818 -- the state it reports.
+class Deadlocked(RuntimeError):
     """Nothing is scheduled, so what the loop runs for can never be done."""
 
 
-class Stuck(RuntimeError):  # noqa: N818 -- the state it reports.
+class Stuck(RuntimeError):
     """The program keeps running at one instant and lets no time pass."""
 
 
-class Forbidden(RuntimeError):  # noqa: N818 -- the state it reports.
+class Forbidden(RuntimeError):
     """The program asked for something that a simulation cannot repeat."""
 
 

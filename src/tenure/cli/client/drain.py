@@ -136,7 +136,7 @@ class _Shown:
         self._last = text
 
     def _started(self) -> Live:
-        from rich.live import Live  # noqa: PLC0415 (only for a terminal)
+        from rich.live import Live
 
         if self._live is None:
             self._live = Live(console=console(sys.stderr), auto_refresh=False, transient=True)

@@ -49,8 +49,8 @@ class Invocation:
         """Return the way to the server."""
         # Its C core would write its own account of every failed connection to stderr.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from tenure.cli.client.client import ServerClient  # noqa: PLC0415 (gRPC takes long to load)
-        from tenure.sdk.transport.tls import is_exposed  # noqa: PLC0415 (not for --help)
+        from tenure.cli.client.client import ServerClient
+        from tenure.sdk.transport.tls import is_exposed
 
         if is_exposed([self.target], self.api_key, self.tls):
             what = f"Warning: the API key goes to {self.target} without TLS. Use --tls."
@@ -60,7 +60,7 @@ class Invocation:
     @functools.cached_property
     def output(self) -> Output:
         """Return the way to the reader."""
-        from tenure.cli.show.output import Output  # noqa: PLC0415 (not for --help)
+        from tenure.cli.show.output import Output
 
         return Output(cast("Format", self.form))
 

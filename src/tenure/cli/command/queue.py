@@ -25,7 +25,7 @@ def queues() -> None:
 
 
 def _columns() -> Sequence[Column[ShownQueue]]:
-    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show.output import Column
 
     def count(state: str) -> Column[ShownQueue]:
         return Column(state, lambda queue: _count_text(queue, queue.counts.get(state, 0)))
@@ -51,7 +51,7 @@ def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
 
     Of a queue 10,000 tasks are counted; 10000+ means at least so many.
     """
-    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing
 
     shown = listing.Listing("queues", "tenure queues ls", call.client.list_queues)
     listing.show(call.output, shown, page, _columns)

@@ -209,9 +209,9 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
     """
     # gRPC's C core would write its own account of a port that is taken.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from tenure.api.log import configure_logging  # noqa: PLC0415 (loads the whole server)
-    from tenure.api.server import run_server  # noqa: PLC0415
-    from tenure.cli.database.store_failure import failure_of  # noqa: PLC0415
+    from tenure.api.log import configure_logging
+    from tenure.api.server import run_server
+    from tenure.cli.database.store_failure import failure_of
 
     configure_logging(options["log_format"], options["log_level"])
 
@@ -244,8 +244,8 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
 
 
 def _settings(options: _Options) -> ServerSettings:
-    from tenure.api.guard.tls import tls_files  # noqa: PLC0415
-    from tenure.api.setting import ServerSettings, parse_address, parse_host  # noqa: PLC0415 (not for --help)
+    from tenure.api.guard.tls import tls_files
+    from tenure.api.setting import ServerSettings, parse_address, parse_host
 
     return ServerSettings(
         http=parse_address(options["http"], "http"),
@@ -260,9 +260,9 @@ def _settings(options: _Options) -> ServerSettings:
 
 
 def _engine_settings(options: _Options) -> Settings:
-    import msgspec  # noqa: PLC0415 (not for --help)
+    import msgspec
 
-    from tenure.engine.settings import Settings  # noqa: PLC0415
+    from tenure.engine.settings import Settings
 
     grace = ("suspect_grace_ms", str(options["session_grace_ms"]))
     given = dict([grace, *(each.partition("=")[::2] for each in options["engine"])])
@@ -277,7 +277,7 @@ def _engine_settings(options: _Options) -> Settings:
 
 def greeting(http: Address, grpc: Address, store_url: str, *, is_tls: bool = False) -> str:
     """Return what a server says when it is ready; its first line is also read by programs."""
-    from tenure.store.location import shown  # noqa: PLC0415 (not for --help)
+    from tenure.store.location import shown
 
     target = "" if str(grpc) == DEFAULT_TARGET else f" --target {grpc}"
     target += " --tls" if is_tls else ""

@@ -115,7 +115,7 @@ def _wait(
     call: Invocation, task_id: str, timeout_ms: int | None, *, is_cancel_wanted: bool = False
 ) -> None:
     """Follow one task to its end, show it, and end with its exit code."""
-    from tenure.cli.client import wait  # noqa: PLC0415 (loads threads and the screen)
+    from tenure.cli.client import wait
 
     (task,) = wait.for_tasks(call, [task_id], timeout_ms)
     wait.show_result(call.output, task)
@@ -150,7 +150,7 @@ def list_(
     **page: Unpack[parameter.PageOptions],
 ) -> None:
     """List tasks, newest first."""
-    from tenure.cli.show import listing, task_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing, task_table
 
     def pages(token: str, limit: int) -> tuple[list[ShownTask], str]:
         query = TaskSelection(
@@ -185,8 +185,8 @@ def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, htt
     A task that changes faster than it can be read is shown as it is then. After a break everything
     that changed meanwhile is shown once, as far as it is among the newest 500 tasks.
     """
-    from tenure.cli.client import event_stream  # noqa: PLC0415 (not for --help)
-    from tenure.cli.command import tail as following  # noqa: PLC0415
+    from tenure.cli.client import event_stream
+    from tenure.cli.command import tail as following
 
     if call.form == "json":
         raise click.UsageError("-o json would never end; -o jsonl prints one change per line.")
@@ -202,7 +202,7 @@ def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, htt
 @with_server
 def show(call: Invocation, *, task_id: str) -> None:
     """Show a task: where it stands, why, its payloads and its attempts."""
-    from tenure.cli.show import task_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import task_table
 
     task = call.client.get_task(task_id)
     attempts = call.client.list_attempts(task_id)
@@ -227,7 +227,7 @@ def explain(call: Invocation, *, task_id: str) -> None:
 
     The first reason alone keeps it from running; the others are what it will meet next.
     """
-    from tenure.cli.show import explain as explanation  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import explain as explanation
 
     explanation.show(call.output, call.client.explain_task(task_id))
 
@@ -240,7 +240,7 @@ def explain(call: Invocation, *, task_id: str) -> None:
 @with_server
 def attempts(call: Invocation, *, task_id: str) -> None:
     """List the attempts of a task: who held it, how long, and how each ended."""
-    from tenure.cli.show import task_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import task_table
 
     found = call.client.list_attempts(task_id)
     if call.output.form == "jsonl":
@@ -358,7 +358,7 @@ def wait_(call: Invocation, *, task_ids: tuple[str, ...], timeout_ms: int | None
 
     The exit code is 0 if all succeeded and 1 if one failed or was cancelled.
     """
-    from tenure.cli.client import wait  # noqa: PLC0415 (loads threads and the screen)
+    from tenure.cli.client import wait
 
     ended = wait.for_tasks(call, list(dict.fromkeys(task_ids)), timeout_ms)
     wait.show_results(call, ended)

@@ -53,9 +53,9 @@ def top(call: Invocation, *, interval_ms: int, is_once: bool, http: str) -> None
     Without a terminal each look is printed. Rates come from the metrics of the one server that is
     asked, over HTTP. Ctrl-C ends it.
     """
-    from tenure.cli.client.event_stream import EventStream, HttpEdge  # noqa: PLC0415 (not for --help)
-    from tenure.cli.show.top_look import Looker  # noqa: PLC0415
-    from tenure.cli.show.top_screen import Printer, make_screen  # noqa: PLC0415
+    from tenure.cli.client.event_stream import EventStream, HttpEdge
+    from tenure.cli.show.top_look import Looker
+    from tenure.cli.show.top_screen import Printer, make_screen
 
     if interval_ms < _INTERVAL_MS_MIN:
         raise click.UsageError(f"--interval must be at least {_INTERVAL_MS_MIN}ms.")

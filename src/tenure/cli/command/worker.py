@@ -66,7 +66,7 @@ def list_(
     STOP says "yes" when the worker can be stopped now and no work is interrupted. Otherwise it
     says what is in the way: an online worker has to be drained first.
     """
-    from tenure.cli.show import listing, worker_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing, worker_table
 
     def pages(token: str, limit: int) -> tuple[list[ShownWorker], str]:
         query = WorkerQuery(
@@ -101,7 +101,7 @@ def show(call: Invocation, *, worker_id: str) -> None:
 
 
 def _show(call: Invocation, worker: ShownWorker) -> None:
-    from tenure.cli.show import worker_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import worker_table
 
     if call.output.is_table:
         call.output.facts(worker_table.facts(worker, call.client.now_ms()))
@@ -141,7 +141,7 @@ def drain(
     When this command ends, none of them gets anything new. They finish what they hold and leave;
     with --wait the command stays until they have left, and shows what is left.
     """
-    from tenure.cli.client import drain as draining  # noqa: PLC0415 (not for --help)
+    from tenure.cli.client import drain as draining
 
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     if (choice["worker_id"] is not None) == bool(choice["labels"] or choice["version"]):

@@ -151,8 +151,8 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
     """
     # gRPC's C core would write its own account of every failed connection.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from tenure.cli import module as source  # noqa: PLC0415 (not for --help)
-    from tenure.cli.worker_log import configure  # noqa: PLC0415
+    from tenure.cli import module as source
+    from tenure.cli.worker_log import configure
 
     source.add_folder()
     source.split(module)
@@ -165,7 +165,7 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
 
 
 def _made(module: str, activities: list[object], options: _Options) -> Worker:
-    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415 (gRPC takes long to load)
+    from tenure.sdk.worker.worker import Worker
 
     try:
         return Worker(
@@ -201,10 +201,10 @@ def _refuse_options(ctx: click.Context, module: str) -> None:
 
 
 def _run(worker: Worker, options: _Options) -> None:
-    import asyncio  # noqa: PLC0415 (not for --help)
+    import asyncio
 
-    from tenure.errors import TenureError  # noqa: PLC0415
-    from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded  # noqa: PLC0415
+    from tenure.errors import TenureError
+    from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 
     try:
         asyncio.run(_serve(worker, options["wait_ms"] / 1_000))
@@ -219,7 +219,7 @@ def _run(worker: Worker, options: _Options) -> None:
 
 async def _serve(worker: Worker, wait_s: float) -> None:
     """Run the worker, and give up if no server takes it within the time."""
-    import asyncio  # noqa: PLC0415 (not for --help)
+    import asyncio
 
     running = asyncio.ensure_future(worker.run())
     greeting = asyncio.ensure_future(_greet(worker, wait_s))
@@ -236,7 +236,7 @@ async def _serve(worker: Worker, wait_s: float) -> None:
 
 async def _greet(worker: Worker, wait_s: float) -> bool:
     """Say that the worker is registered; False if that takes too long."""
-    import asyncio  # noqa: PLC0415 (not for --help)
+    import asyncio
 
     try:
         async with asyncio.timeout(wait_s):

@@ -127,7 +127,7 @@ class PostgresReader:
 
     async def open(self) -> None:
         """Connect."""
-        import asyncpg  # noqa: PLC0415 (an extra)
+        import asyncpg
 
         self._connection = await asyncpg.connect(
             self._url,
@@ -144,7 +144,7 @@ class PostgresReader:
 
     async def applied(self) -> list[Applied]:
         """Return the migrations that the database has."""
-        import asyncpg  # noqa: PLC0415 (an extra)
+        import asyncpg
 
         try:
             return _applied(await self.rows("list_migrations"))

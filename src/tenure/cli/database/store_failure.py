@@ -58,7 +58,7 @@ def failure_of(error: Exception, url: str) -> CliError | None:
 
 def _of_postgres(error: Exception, where: str) -> CliError | None:
     try:
-        import asyncpg  # noqa: PLC0415 (an extra)
+        import asyncpg
     except ImportError:
         return None
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):

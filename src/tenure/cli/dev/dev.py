@@ -99,7 +99,7 @@ def dev(module: str | None, **options: Unpack[_Options]) -> None:
     changes, the worker finishes what it runs and a new one starts. Code that cannot be imported is
     told, and tried again after the next change. Without MODULE there is only the server.
     """
-    from tenure.cli import module as source  # noqa: PLC0415 (not for --help)
+    from tenure.cli import module as source
 
     if module is not None:
         source.add_folder()
@@ -173,7 +173,7 @@ class DevSession:
         click.echo("Stopped.")
 
     def _start_server(self) -> CommandProcess:
-        from tenure.cli.dev.child import CommandProcess  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev.child import CommandProcess
 
         options = self._options
         level = "info" if options["is_verbose"] else "warning"
@@ -214,7 +214,7 @@ class DevSession:
     # -- The worker
 
     def _start_worker(self) -> None:
-        from tenure.cli.dev.child import CommandProcess  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev.child import CommandProcess
 
         assert self._module is not None
         options = self._options
@@ -251,7 +251,7 @@ class DevSession:
     # -- The files
 
     def _watch(self, server: CommandProcess) -> None:
-        from tenure.cli.dev import file_watch  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev import file_watch
 
         is_watched = self._module is not None and self._options["is_reloaded"]
         root = file_watch.root_of(self._module) if self._module is not None else Path.cwd()
@@ -273,7 +273,7 @@ class DevSession:
             click.echo(f"The worker has ended with exit code {code}.{then}", err=True)
 
     def _reload_if_changed(self, root: Path, seen: Snapshot) -> Snapshot:
-        from tenure.cli.dev import file_watch  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev import file_watch
 
         now = file_watch.take(root)
         changed = file_watch.changed(seen, now)
@@ -295,6 +295,6 @@ class DevSession:
 
 
 def _shown(url: str) -> str:
-    from tenure.store.location import shown  # noqa: PLC0415 (not for --help)
+    from tenure.store.location import shown
 
     return shown(url)

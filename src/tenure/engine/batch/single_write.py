@@ -29,7 +29,7 @@ from tenure.store.transaction import Row, Store
 _REPORTS: Final = (c.FinishTasks, c.ConfirmTasks, c.HeartbeatTasks)
 
 
-class _Unsuited(Exception):  # noqa: N818 (not an error: the batch takes the ordinary way)
+class _Unsuited(Exception):
     """The batch needs more than one write."""
 
 

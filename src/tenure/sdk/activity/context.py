@@ -86,7 +86,7 @@ class Stopped(BaseException):
     """
 
 
-class CompletesLater(Exception):  # noqa: N818 (a signal, not an error)
+class CompletesLater(Exception):
     """Raised by ``complete_later`` to leave the activity; never seen by a caller."""
 
 

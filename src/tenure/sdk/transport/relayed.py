@@ -73,7 +73,7 @@ class RelayProcess:
         await self._reap()
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: ASYNC220, S603 (ours, and it does not wait)
+            self._process = subprocess.Popen(  # noqa: ASYNC220 (ours, and it does not wait)
                 [sys.executable, "-P", "-m", "tenure.sdk.transport.relay", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

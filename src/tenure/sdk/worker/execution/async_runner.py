@@ -87,7 +87,7 @@ class AsyncExecution(Execution):
         except GeneratorExit:
             # The loop is gone, and with it everybody who could be told.
             raise
-        except BaseException as error:  # noqa: BLE001 (also SystemExit is the activity's own end)
+        except BaseException as error:
             ending = attempt.ended_by(self.task, error, self.converter)
         self._task = None
         self.end(ending)
@@ -113,7 +113,7 @@ def _guarded(execution: AsyncExecution, called: Any) -> Generator[Any, Any, Any]
         try:
             value = yield awaited
             step = steps.send
-        except BaseException as error:  # noqa: BLE001 (whatever it is, it is for that code)
+        except BaseException as error:
             step, value = steps.throw, error
 
 
