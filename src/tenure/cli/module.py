@@ -6,9 +6,10 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
@@ -76,7 +77,7 @@ def _named(module: ModuleType, name: str) -> Worker | list[object]:
     return _made(value, f"{module.__name__}:{name}")
 
 
-def _made(make: Any, where: str) -> Worker | list[object]:  # noqa: ANN401 (a function of a user)
+def _made(make: Callable[[], object], where: str) -> Worker | list[object]:
     """Call a function that makes a worker or a list of activities."""
     from tenure.sdk.worker.worker import Worker
 

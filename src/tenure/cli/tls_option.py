@@ -31,12 +31,12 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @_file_option("--tls-key", "TENURE_TLS_KEY", "The private key of that certificate, as PEM.")
     @functools.wraps(function)
     def command(
-        *args: Any,  # noqa: ANN401 (click checked them)
+        *args: object,
         is_tls: bool | None,
         tls_ca: str,
         tls_cert: str,
         tls_key: str,
-        **arguments: Any,  # noqa: ANN401 (click checked them)
+        **arguments: object,
     ) -> object:
         files = (tls_ca, tls_cert, tls_key)
         # Whoever names a file wants TLS.

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import traceback
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
 from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory
 from tenure.sdk.duration import Duration, duration_ms
-from tenure.sdk.payload import Converter, PayloadError
+from tenure.sdk.payload import Converter, PayloadError, UserValue
 from tenure.v1 import task_pb2, task_service_pb2
 
 _DELAY_S_MIN: Final = 0.001
@@ -76,7 +76,7 @@ class RemoteError(Exception):
         if self.stack_trace:
             self.add_note(f"In the worker:\n{self.stack_trace.rstrip()}")
 
-    def details(self, *types: Any) -> tuple[Any, ...]:  # noqa: ANN401 (any types of a user)
+    def details(self, *types: UserValue) -> tuple[UserValue, ...]:
         """Return the details of the error, each as the type that is given for it."""
         if not self._details:
             if types:

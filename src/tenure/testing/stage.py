@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -146,7 +147,7 @@ class Stage:
         await self._rpc.stop(0)
         await self._engine.stop()
 
-    def call(self, coroutine: Any) -> Future[Any]:  # noqa: ANN401 (what it gives is the caller's)
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the server's loop."""
         if self._host is None:
             coroutine.close()

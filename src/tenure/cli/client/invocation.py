@@ -104,7 +104,7 @@ def with_server(function: Callable[..., None]) -> Callable[..., None]:
         form: str,
         api_key: str,
         tls: TLS | None,
-        **arguments: Any,  # noqa: ANN401 (click checked them)
+        **arguments: object,
     ) -> None:
         call = Invocation(target, namespace, form, api_key=api_key, tls=tls)
         _run(function, call, arguments)
@@ -123,7 +123,7 @@ def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
         form: str,
         api_key: str,
         tls: TLS | None,
-        **arguments: Any,  # noqa: ANN401 (click checked them)
+        **arguments: object,
     ) -> None:
         call = Invocation(target, DEFAULT_NAMESPACE, form, api_key=api_key, tls=tls)
         _run(function, call, arguments)

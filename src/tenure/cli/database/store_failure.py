@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import apsw
 
@@ -22,38 +23,50 @@ from tenure.store.location import shown
 _LOOK: Final = "Check --store, and that the database is there and may be used by you."
 _POOLED: Final = "Start the server with --pooled, or name PostgreSQL itself with --store."
 
-# Failures that say themselves what is wrong.
-_NAMED: Final[tuple[tuple[type[StoreError], ExitCode], ...]] = (
-    (StoreInUseError, ExitCode.CONFLICT),
-    (SchemaError, ExitCode.CONFLICT),
-    (StoreDamagedError, ExitCode.UNREACHABLE),
-)
-
 
 def failure_of(error: Exception, url: str) -> CliError | None:
     """Return what a failure means for whoever named the store, or None for a mistake of ours."""
     if isinstance(error, CliError):
         return error
     where = shown(url)
-    if isinstance(error, TenureError):
-        field = error.fields.get("field", "")
-        return CliError(
-            error.message,
-            hint=f"Change --{field}." if field else "",
-            exit_code=EXIT_CODES[error.code],
-            code=error.code,
-        )
-    for kind, exit_code in _NAMED:
+    for kind, explain in _EXPLAINED:
         if isinstance(error, kind):
-            return CliError(str(error), why=f"The store is {where}.", exit_code=exit_code)
-    if isinstance(error, StoreError):
-        is_pooled = isinstance(error, Lost) and error.reason == MISCONFIGURED
-        return _unreachable(where, str(error), _POOLED if is_pooled else _LOOK)
-    if isinstance(error, apsw.Error):
-        return _unreachable(where, f"SQLite: {error}")
-    if isinstance(error, OSError):
-        return _unreachable(where, error.strerror or type(error).__name__)
+            return explain(error, where)
     return _of_postgres(error, where)
+
+
+def _refused(error: TenureError, _where: str) -> CliError:
+    field = error.fields.get("field", "")
+    return CliError(
+        error.message,
+        hint=f"Change --{field}." if field else "",
+        exit_code=EXIT_CODES[error.code],
+        code=error.code,
+    )
+
+
+def _named(error: StoreError, where: str) -> CliError:
+    """The failure says itself what is wrong."""
+    is_damaged = isinstance(error, StoreDamagedError)
+    exit_code = ExitCode.UNREACHABLE if is_damaged else ExitCode.CONFLICT
+    return CliError(str(error), why=f"The store is {where}.", exit_code=exit_code)
+
+
+def _lost(error: Lost, where: str) -> CliError:
+    return _unreachable(where, str(error), _POOLED if error.reason == MISCONFIGURED else _LOOK)
+
+
+# The first that fits; each takes the error beside it, which a table cannot say to mypy.
+_EXPLAINED: Final[tuple[tuple[type[Exception], Callable[[Any, str], CliError]], ...]] = (
+    (TenureError, _refused),
+    (StoreInUseError, _named),
+    (SchemaError, _named),
+    (StoreDamagedError, _named),
+    (Lost, _lost),
+    (StoreError, lambda error, where: _unreachable(where, str(error))),
+    (apsw.Error, lambda error, where: _unreachable(where, f"SQLite: {error}")),
+    (OSError, lambda error, where: _unreachable(where, error.strerror or type(error).__name__)),
+)
 
 
 def _of_postgres(error: Exception, where: str) -> CliError | None:

@@ -20,33 +20,11 @@ from tenure.core.task import (
     due,
     refusal,
 )
+from tenure.core.task import event as task_event
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.crash_guard import Loss
 from tenure.core.task.effect import Decision, TellCancel
-from tenure.core.task.event import (
-    AttemptCancelled,
-    AttemptDeferred,
-    AttemptFailed,
-    AttemptReleased,
-    AttemptReport,
-    AttemptSucceeded,
-    AttemptYielded,
-    CancelRequested,
-    CancelSignalled,
-    Confirmed,
-    DamageFound,
-    DeliveryMissed,
-    Due,
-    HandedOut,
-    Heartbeaten,
-    PauseRequested,
-    ResumeRequested,
-    TaskEvent,
-    TaskLost,
-    Terminated,
-    Woken,
-    WorkerLost,
-)
+from tenure.core.task.event import TaskEvent
 from tenure.core.task.record import NO_PROGRESS, Line, Task, TaskKind, TaskState
 from tenure.core.task.rule import RULES, Rule
 from tenure.errors import Rejection
@@ -62,7 +40,7 @@ _Refuse = Callable[[Task, Any, Rule], Rejection | None]
 
 # To ask whether something is an instance of a record costs five times as much as to look up its
 # type, if it is not: hence tables.
-_REPORTS: Final = frozenset(event for event in RULES if issubclass(event, AttemptReport))
+_REPORTS: Final = frozenset(event for event in RULES if issubclass(event, task_event.AttemptReport))
 
 
 def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
@@ -78,7 +56,7 @@ def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
     return decision
 
 
-def _hand_out(task: Task, event: HandedOut, now_ms: int) -> Decision:
+def _hand_out(task: Task, event: task_event.HandedOut, now_ms: int) -> Decision:
     progress = task.progress
     if progress is not NO_PROGRESS:
         progress = replace(
@@ -102,18 +80,20 @@ def _hand_out(task: Task, event: HandedOut, now_ms: int) -> Decision:
     return Decision(dispatched)
 
 
-def _succeed(task: Task, event: AttemptSucceeded, now_ms: int) -> Decision:
+def _succeed(task: Task, event: task_event.AttemptSucceeded, now_ms: int) -> Decision:
     other = event.output_encoding
     if other and other != task.spec.encoding:
         task = replace(task, progress=replace(task.progress, output_encoding=other))
     return attempt_end.finish(task, _SUCCEEDED, now_ms, _SUCCESS, event.output)
 
 
-def _terminate(task: Task, event: Terminated | DamageFound, now_ms: int) -> Decision:
+def _terminate(
+    task: Task, event: task_event.Terminated | task_event.DamageFound, now_ms: int
+) -> Decision:
     return attempt_end.fail(task, event.reason, Outcome.CANCELLED, event.error, now_ms)
 
 
-def _yield(task: Task, event: AttemptYielded, now_ms: int) -> Decision:
+def _yield(task: Task, event: task_event.AttemptYielded, now_ms: int) -> Decision:
     if event.wake_seq < task.progress.wake_seq or task.progress.pause_wanted:
         return attempt_end.give_back(task, Outcome.YIELDED, now_ms, now_ms)
     ended = attempt_end.end_attempt(task, Outcome.YIELDED)
@@ -137,7 +117,7 @@ def _resume(task: Task, now_ms: int) -> Decision:
     return attempt_end.ready(task, max(now_ms, task.run_at_ms), now_ms=now_ms)
 
 
-def _cancel(task: Task, event: CancelRequested, now_ms: int) -> Decision:
+def _cancel(task: Task, event: task_event.CancelRequested, now_ms: int) -> Decision:
     if task.is_cancel_requested:
         return Decision(task)
     progress = replace(
@@ -170,30 +150,32 @@ def _cancel(task: Task, event: CancelRequested, now_ms: int) -> Decision:
 
 # Each takes the event beside it; a table cannot say so to mypy.
 DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
-    HandedOut: _hand_out,
-    Confirmed: confirmation.confirmed,
-    Heartbeaten: lambda task, event, now_ms: Decision(confirmation.heartbeat(task, event, now_ms)),
-    AttemptSucceeded: _succeed,
-    AttemptFailed: lambda task, event, now_ms: attempt_failure.fail_attempt(
+    task_event.HandedOut: _hand_out,
+    task_event.Confirmed: confirmation.confirmed,
+    task_event.Heartbeaten: lambda task, event, now_ms: Decision(
+        confirmation.heartbeat(task, event, now_ms)
+    ),
+    task_event.AttemptSucceeded: _succeed,
+    task_event.AttemptFailed: lambda task, event, now_ms: attempt_failure.fail_attempt(
         task, event.error, Outcome.FAILED, event.jitter, now_ms
     ),
-    AttemptCancelled: lambda task, _, now_ms: attempt_end.finish(
+    task_event.AttemptCancelled: lambda task, _, now_ms: attempt_end.finish(
         task, TaskState.CANCELLED, now_ms, Outcome.CANCELLED
     ),
-    AttemptReleased: lambda task, _, now_ms: attempt_end.release(task, now_ms),
-    AttemptDeferred: lambda task, _, now_ms: Decision(confirmation.defer(task, now_ms)),
-    AttemptYielded: _yield,
-    DeliveryMissed: lambda task, _, now_ms: attempt_failure.undelivered(task, now_ms),
-    TaskLost: lambda task, _, now_ms: attempt_failure.lose(
+    task_event.AttemptReleased: lambda task, _, now_ms: attempt_end.release(task, now_ms),
+    task_event.AttemptDeferred: lambda task, _, now_ms: Decision(confirmation.defer(task, now_ms)),
+    task_event.AttemptYielded: _yield,
+    task_event.DeliveryMissed: lambda task, _, now_ms: attempt_failure.undelivered(task, now_ms),
+    task_event.TaskLost: lambda task, _, now_ms: attempt_failure.lose(
         task, Outcome.LOST_TASK, Loss(at_ms=now_ms), now_ms
     ),
-    WorkerLost: attempt_failure.lose_worker,
-    CancelRequested: _cancel,
-    CancelSignalled: lambda task, _, now_ms: Decision(confirmation.signal(task, now_ms)),
-    PauseRequested: lambda task, _, _now_ms: Decision(_pause(task)),
-    ResumeRequested: lambda task, _, now_ms: _resume(task, now_ms),
-    Woken: lambda task, _, now_ms: due.wake(task, now_ms),
-    Terminated: _terminate,
-    DamageFound: _terminate,
-    Due: due.due,
+    task_event.WorkerLost: attempt_failure.lose_worker,
+    task_event.CancelRequested: _cancel,
+    task_event.CancelSignalled: lambda task, _, now_ms: Decision(confirmation.signal(task, now_ms)),
+    task_event.PauseRequested: lambda task, _, _now_ms: Decision(_pause(task)),
+    task_event.ResumeRequested: lambda task, _, now_ms: _resume(task, now_ms),
+    task_event.Woken: lambda task, _, now_ms: due.wake(task, now_ms),
+    task_event.Terminated: _terminate,
+    task_event.DamageFound: _terminate,
+    task_event.Due: due.due,
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 from tenure.sdk.activity.context import StopReason, enter
 from tenure.sdk.activity.definition import Activity
+from tenure.sdk.payload import UserValue
 from tenure.sdk.worker.execution import attempt
 from tenure.sdk.worker.execution.attempt import Ending
 from tenure.sdk.worker.execution.execution import Execution, Site
@@ -94,7 +95,7 @@ class AsyncExecution(Execution):
 
 
 @types.coroutine
-def _guarded(execution: AsyncExecution, called: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401
+def _guarded(execution: AsyncExecution, called: UserValue) -> Generator[Any, Any, Any]:
     """Run exclusive code; before each step look whether it may: the process may have stood still.
 
     Its connection would tell it a moment later, and one step too late.
