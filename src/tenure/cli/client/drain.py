@@ -64,7 +64,7 @@ class DrainWait:
 
     def _look_at(self, worker_id: str) -> None:
         try:
-            worker = self._client.get_worker(worker_id)
+            worker = self._client.workers.get_worker(worker_id)
         except CliError as error:
             # It has been gone for so long that even its record is gone.
             if error.end is not ExitCode.NOT_FOUND:

@@ -99,7 +99,7 @@ def enqueue(
         raise click.UsageError("Give --delay or --at, not both.")
     if not options["start_to_close_ms"] and not options["schedule_to_close_ms"]:
         options["start_to_close_ms"] = _START_TO_CLOSE_MS
-    task = call.client.enqueue(type_name, options)
+    task = call.client.tasks.enqueue(type_name, options)
     if is_waited:
         _wait(call, task.task_id, timeout_ms)
     elif call.output.is_table:
@@ -156,7 +156,7 @@ def list_(
         query = TaskSelection(
             queue=queue, type=type_name, state=state or "", limit=limit, page_token=token
         )
-        return call.client.list_tasks(query)
+        return call.client.tasks.list_tasks(query)
 
     shown = listing.Listing("tasks", "tenure tasks ls", pages)
     listing.show(call.output, shown, page, lambda: task_table.columns(call.client.now_ms()))
@@ -204,8 +204,8 @@ def show(call: Invocation, *, task_id: str) -> None:
     """Show a task: where it stands, why, its payloads and its attempts."""
     from tenure.cli.show import task_table
 
-    task = call.client.get_task(task_id)
-    attempts = call.client.list_attempts(task_id)
+    task = call.client.tasks.get_task(task_id)
+    attempts = call.client.tasks.list_attempts(task_id)
     if not call.output.is_table:
         call.output.write(task_table.WithAttempts.of(task, attempts))
         return
@@ -229,7 +229,7 @@ def explain(call: Invocation, *, task_id: str) -> None:
     """
     from tenure.cli.show import explain as explanation
 
-    explanation.show(call.output, call.client.explain_task(task_id))
+    explanation.show(call.output, call.client.tasks.explain_task(task_id))
 
 
 @tasks.command(
@@ -242,7 +242,7 @@ def attempts(call: Invocation, *, task_id: str) -> None:
     """List the attempts of a task: who held it, how long, and how each ended."""
     from tenure.cli.show import task_table
 
-    found = call.client.list_attempts(task_id)
+    found = call.client.tasks.list_attempts(task_id)
     if call.output.form == "jsonl":
         for attempt in found:
             call.output.write(attempt)
@@ -269,7 +269,7 @@ def cancel(
     clean-up. With --wait the exit code is 0 if it was cancelled or succeeded before, else 1.
     """
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
-    state = call.client.cancel_task(task_id, reason)
+    state = call.client.tasks.cancel_task(task_id, reason)
     if is_waited:
         _wait(call, task_id, timeout_ms, is_cancel_wanted=True)
     else:
@@ -288,7 +288,7 @@ def _show_state(call: Invocation, task_id: str, state: str) -> None:
 @with_server
 def pause(call: Invocation, *, task_id: str) -> None:
     """Hold a task until it is resumed; one that runs is held when its attempt ends."""
-    state = call.client.pause_task(task_id)
+    state = call.client.tasks.pause_task(task_id)
     _show_state(call, task_id, state)
     if state != "PAUSED":
         call.output.note("It will be held when its present attempt ends.")
@@ -299,7 +299,7 @@ def pause(call: Invocation, *, task_id: str) -> None:
 @with_server
 def resume(call: Invocation, *, task_id: str) -> None:
     """Let a paused task go on."""
-    _show_state(call, task_id, call.client.resume_task(task_id))
+    _show_state(call, task_id, call.client.tasks.resume_task(task_id))
 
 
 @tasks.command(
@@ -313,7 +313,7 @@ def terminate(call: Invocation, *, task_id: str) -> None:
 
     The worker is told to stop, but nobody waits for its clean-up. Prefer cancel.
     """
-    _show_state(call, task_id, call.client.terminate_task(task_id))
+    _show_state(call, task_id, call.client.tasks.terminate_task(task_id))
 
 
 @tasks.command(
@@ -326,7 +326,7 @@ def terminate(call: Invocation, *, task_id: str) -> None:
 def retry(call: Invocation, *, task_id: str, is_waited: bool, timeout_ms: int | None) -> None:
     """Make a new task from one that has ended and print its id."""
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
-    new_id = call.client.retry_task(task_id)
+    new_id = call.client.tasks.retry_task(task_id)
     if is_waited:
         _wait(call, new_id, timeout_ms)
     elif call.output.is_table:
@@ -394,4 +394,4 @@ def complete(call: Invocation, *, task_id: str, **completion: Unpack[CompletionR
         raise click.UsageError("Give --output or --error.")
     if (completion["error_type"] or completion["is_final"]) and not is_failed:
         raise click.UsageError("--error-type and --final need --error.")
-    _show_state(call, task_id, call.client.complete_task(task_id, completion))
+    _show_state(call, task_id, call.client.tasks.complete_task(task_id, completion))
