@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine import command as c
 from tenure.engine.settings import Settings
-from tenure.testing.clock import LoopClock
-from tenure.testing.loop import SimulatedLoop
 from tests.sim import exclusive, noise
 from tests.sim.chaos import Chaos
 from tests.sim.checker import Checker
 from tests.sim.client import Client
+from tests.sim.clock import LoopClock
 from tests.sim.faults import Faults, draw
 from tests.sim.ledger import Ledger
+from tests.sim.loop import SimulatedLoop
 from tests.sim.network import Network, Session
 from tests.sim.server import Crash, Server
 from tests.sim.trace import Trace, Violation, short

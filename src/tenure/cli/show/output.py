@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Format = Literal["table", "json", "jsonl"]
-FORMATS: Final[tuple[Format, ...]] = ("table", "json", "jsonl")
 NOTHING: Final = "-"
 # Without a terminal nothing is cut: whoever reads the file or the pipe wants all of it.
 _WIDE: Final = 100_000

@@ -52,7 +52,7 @@ class Forbidden(RuntimeError):
 class _Task(asyncio.Task[Any]):
     """Hashed by number, not address: a `TaskGroup` cancels its tasks in the order of a set."""
 
-    def __init__(self, number: int, *args: Any, **options: Any) -> None:  # noqa: ANN401 -- asyncio's.
+    def __init__(self, number: int, *args: Any, **options: Any) -> None:
         self._number = number  # First, because asyncio puts the new task into a set.
         super().__init__(*args, **options)
 
