@@ -9,7 +9,7 @@ import click
 from tenure.cli import parameter
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import CompletionRequest, EnqueueOptions, TaskSelection
-from tenure.cli.parameter import check_wait, examples, label_option, wait_options
+from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
 
 if TYPE_CHECKING:
     from tenure.cli.show.view import ShownTask
@@ -52,7 +52,7 @@ def _timeout_options(function: parameter.F) -> parameter.F:
     ),
 )
 @click.argument("type_name", metavar="TYPE")
-@click.option("--queue", default="default", show_default=True, help="The queue.")
+@option("--queue", default="default", help="The queue.")
 @click.option(
     "--input",
     metavar="JSON|@FILE|-",

@@ -10,7 +10,7 @@ import click
 from tenure.cli import parameter
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.failure import CliError
-from tenure.cli.parameter import examples
+from tenure.cli.parameter import examples, option
 
 if TYPE_CHECKING:
     from tenure.cli.client.event_stream import EventStream
@@ -35,13 +35,12 @@ _DRAW_SECONDS: Final = 0.25
         "tenure top --once -o json | jq .liveCount",
     ),
 )
-@click.option(
+@option(
     "--interval",
     "interval_ms",
     metavar="DURATION",
     type=parameter.duration_ms,
     default=f"{_INTERVAL_MS // 1000}s",
-    show_default=True,
     help="How long a look may be old; what changes is shown sooner.",
 )
 @click.option("--once", "is_once", is_flag=True, help="Print one look and exit.")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 from click.core import ParameterSource
 
-from tenure.cli.client.invocation import DEFAULT_NAMESPACE, target_option
+from tenure.cli.client.invocation import namespace_option, target_option
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError, refused
-from tenure.cli.parameter import duration_ms, examples, label_option
+from tenure.cli.parameter import duration_ms, examples, label_option, option
 
 if TYPE_CHECKING:
     from tenure.sdk.transport.tls import TLS
@@ -73,30 +73,20 @@ class _Options(TypedDict):
     ),
 )
 @click.argument("module", metavar="MODULE")
-@click.option("--queue", default="default", show_default=True, help="Whose tasks are run.")
-@click.option(
-    "--namespace",
-    envvar="TENURE_NAMESPACE",
-    show_envvar=True,
-    default=DEFAULT_NAMESPACE,
-    show_default=True,
-    metavar="NAME",
-    help="The namespace, as NAME or TENANT/WORKSPACE.",
-)
+@option("--queue", default="default", help="Whose tasks are run.")
+@namespace_option
 @target_option
-@click.option(
+@option(
     "--api-key-file",
     envvar="TENURE_API_KEY_FILE",
-    show_envvar=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="A file with the API key; another key that is written into it is used from then on.",
 )
-@click.option(
+@option(
     "--max-concurrent",
     type=click.IntRange(1),
     default=100,
-    show_default=True,
     help="How many tasks run at a time.",
 )
 @click.option(
@@ -104,36 +94,32 @@ class _Options(TypedDict):
 )
 @click.option("--version", default="", help="The version of your code, shown and drained by.")
 @label_option("A label of this worker; may be repeated.")
-@click.option(
+@option(
     "--mode",
     type=click.Choice(["session", "poll"]),
     default="session",
-    show_default=True,
     help="One stream, or calls that wait for tasks.",
 )
-@click.option(
+@option(
     "--health",
     envvar="TENURE_WORKER_HEALTH",
-    show_envvar=True,
     metavar="HOST:PORT",
     help="Where probes find /livez and /readyz.",
 )
-@click.option(
+@option(
     "--drain-deadline",
     "drain_deadline_ms",
     metavar="DURATION",
     type=duration_ms,
     default="5m",
-    show_default=True,
     help="How long running tasks may take after the worker was told to stop.",
 )
-@click.option(
+@option(
     "--wait",
     "wait_ms",
     metavar="DURATION",
     type=duration_ms,
     default="30s",
-    show_default=True,
     help="How long to try to reach the server at the start.",
 )
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")

@@ -17,7 +17,7 @@ from tenure.cli.client.invocation import DEFAULT_TARGET
 from tenure.cli.command.server import LISTENING
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
-from tenure.cli.parameter import duration_ms, examples
+from tenure.cli.parameter import duration_ms, examples, option
 
 if TYPE_CHECKING:
     from tenure.cli.dev.child import CommandProcess
@@ -59,35 +59,31 @@ class _Options(TypedDict):
     metavar="URL",
     help="Keep everything in this database, such as sqlite:///dev.db; unset, it is forgotten.",
 )
-@click.option(
+@option(
     "--http",
     default="127.0.0.1:7300",
-    show_default=True,
     metavar="HOST:PORT",
     help="Where to listen for HTTP; port 0 takes a free one.",
 )
-@click.option(
+@option(
     "--grpc",
     default=DEFAULT_TARGET,
-    show_default=True,
     metavar="HOST:PORT",
     help="Where to listen for gRPC; port 0 takes a free one.",
 )
-@click.option("--queue", default="default", show_default=True, help="Whose tasks are run.")
-@click.option(
+@option("--queue", default="default", help="Whose tasks are run.")
+@option(
     "--drain-deadline",
     "drain_deadline_ms",
     metavar="DURATION",
     type=duration_ms,
     default="5s",
-    show_default=True,
     help="How long running tasks may take at a reload or at the end.",
 )
-@click.option(
+@option(
     "--reload/--no-reload",
     "is_reloaded",
     default=True,
-    show_default=True,
     help="Start the worker again when a Python file changes.",
 )
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
