@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -178,15 +179,20 @@ def copied(kind: type[Shown], message: Message) -> dict[str, Any]:
     for field in msgspec.structs.fields(kind):
         name = field.name
         if name in known:
-            value = getattr(message, name)
-            is_there = bool(value)
-            if isinstance(value, int | float) and known[name].has_presence:
-                is_there = message.HasField(name)
-            found[name] = _plain(value) if is_there or field.required else None
+            is_shown = field.required or _is_there(message, known[name])
+            found[name] = _plain(getattr(message, name)) if is_shown else None
         elif f"{name}_ms" in known and name.endswith("_at"):
             at_ms = getattr(message, f"{name}_ms")
             found[name] = instant_text(at_ms) if at_ms or field.required else None
     return found
+
+
+def _is_there(message: Message, field: FieldDescriptor) -> bool:
+    """Tell whether a field says something; a number may be said to be 0."""
+    value = getattr(message, field.name)
+    if isinstance(value, int | float) and field.has_presence:
+        return message.HasField(field.name)
+    return bool(value)
 
 
 def _plain(value: object) -> object:
