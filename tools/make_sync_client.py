@@ -248,7 +248,7 @@ def indented(text: str) -> str:
 def formatted(text: str) -> str:
     """Return the text as ruff would write it."""
     for command in (("check", "--quiet", "--fix", "--select", "I"), ("format", "--quiet")):
-        text = subprocess.run(  # noqa: S603 (a program of ours)
+        text = subprocess.run(
             [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(TARGET), "-"],
             input=text,
             capture_output=True,

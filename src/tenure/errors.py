@@ -5,7 +5,7 @@ Edges translate by `ERRORS` and by nothing else. A `Rejection` is the same refus
 """
 
 # The classes are named like their codes, and the table reads by column.
-# ruff: noqa: N818, FBT003
+# ruff: noqa: FBT003
 
 from typing import ClassVar
 

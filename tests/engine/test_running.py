@@ -25,9 +25,9 @@ from tenure.engine.task.command import (
 )
 from tenure.engine.worker.command import Heartbeat, OpenSession, RegisterWorker
 from tenure.store.sqlite import SqliteStore
-from tenure.testing.clock import LoopClock
-from tenure.testing.loop import SimulatedLoop, run
 from tests.engine.world import FAULT, NAMESPACE, QUEUE, Sink
+from tests.sim.clock import LoopClock
+from tests.sim.loop import SimulatedLoop, run
 
 _names = itertools.count(1)
 SPEC = Spec(start_to_close_ms=60_000)

@@ -12,14 +12,22 @@ from msgspec.structs import replace
 
 from tenure.core import queue as queue_rules
 from tenure.core.assignment import _Assignment
-from tenure.core.task import deadline, enqueue_window, exclusive
+from tenure.core.task import (
+    attempt_end,
+    attempt_failure,
+    deadline,
+    enqueue_window,
+    exclusive,
+    refusal,
+)
 from tenure.core.task import decide as task_rules
 from tenure.core.task.deadline import _BY_STATE
 from tenure.core.task.enqueue_window import EnqueueWindow
 from tenure.core.task.event import HandedOut, WorkerLost
 from tenure.core.task.record import ATTEMPT_HELD, TERMINAL, TaskState
 from tenure.core.worker import judge_readiness, reconcile
-from tenure.core.worker.lease import Lease, SessionLost, StaleServer
+from tenure.core.worker.judge import StaleServer
+from tenure.core.worker.lease import Lease, SessionLost
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine.batch.row_cache import RowCache
 from tenure.engine.batch.working_set import WorkingSet
@@ -193,10 +201,10 @@ def _undelivered_charged(original: Function) -> Function:
 
 
 def _loss_counted_twice(original: Function) -> Function:
-    def changed(row: Any, outcome: Any, now_ms: int) -> Any:
+    def changed(row: Any, *rest: Any) -> Any:
         progress = row.progress
         progress = replace(progress, interruption_count=progress.interruption_count + 1)
-        return original(replace(row, progress=progress), outcome, now_ms)
+        return original(replace(row, progress=progress), *rest)
 
     return changed
 
@@ -271,7 +279,7 @@ def _offline_revived(original: Function) -> Function:
 
 
 def _registered_offline(_original: Function) -> Function:
-    def changed(ws: Any, worker: Any) -> Any:
+    def changed(ws: Any, worker: Any, _key_id: str) -> Any:
         lease = ws.leases.get(worker.id)
         if lease is None:
             online = replace(
@@ -413,8 +421,8 @@ def _old_session_served(original: Function) -> Function:
 
 
 def _type_ignored(original: Function) -> Function:
-    def changed(self: Any, row: Any) -> int | None:
-        found: int | None = original(self, row)
+    def changed(self: Any, row: Any, size: int) -> int | None:
+        found: int | None = original(self, row, size)
         if found is None:
             return next((i for i, credit in enumerate(self._credits) if credit > 0), None)
         return found
@@ -532,19 +540,19 @@ def _cancel_forgotten(original: Function) -> Function:
 def _list() -> list[Mutant]:
     m = Mutant
     return [
-        m("attempt_not_checked", task_rules, "_report_refusal", _attempt_not_checked, STALLING),
-        m("worker_not_checked", task_rules, "_report_refusal", _worker_not_checked, CALM),
-        m("stale_attempt_on_pending", task_rules, "_report_refusal", _stale_on_pending, STALLING),
-        m("terminal_changed", task_rules, "_report_refusal", _terminal_again, LOSSY),
+        m("attempt_not_checked", refusal, "of_report", _attempt_not_checked, STALLING),
+        m("worker_not_checked", refusal, "of_report", _worker_not_checked, CALM),
+        m("stale_attempt_on_pending", refusal, "of_report", _stale_on_pending, STALLING),
+        m("terminal_changed", refusal, "of_report", _terminal_again, LOSSY),
         m("fence_ignored", task_table, "check_fence", _lost_report, PAUSING),
         m("write_unfenced", SqliteTx, "fenced", _unfenced, PAUSING),
         m("repeat_rejected", task_handler, "_first_answer", _repeated_rejected, LOSSY),
         m("finished_rows_cached", RowCache, "saved", _cache_stale, PAUSING),
         m("attempt_reused", task_rules.DECIDERS, HandedOut, _attempt_reused, LOSSY),
-        m("undelivered_charged", task_rules, "_undelivered", _undelivered_charged, LOSSY),
-        m("loss_counted_twice", task_rules, "_lose", _loss_counted_twice, DYING),
-        m("retried_after_cancel", task_rules, "_fail_attempt", _retried_after_cancel, CALM),
-        m("pause_forgotten", task_rules, "_return", _pause_forgotten, CALM),
+        m("undelivered_charged", attempt_failure, "undelivered", _undelivered_charged, LOSSY),
+        m("loss_counted_twice", attempt_failure, "lose", _loss_counted_twice, DYING),
+        m("retried_after_cancel", attempt_failure, "fail_attempt", _retried_after_cancel, CALM),
+        m("pause_forgotten", attempt_end, "give_back", _pause_forgotten, CALM),
         m("attempt_not_recorded", task_table.AttemptRows, "table", _no_record, CALM),
         m("token_not_checked", lease_table, "beat_leases", _token_not_checked, LOSSY),
         m("deltas_counted_twice", lease_table, "beat_leases", _deltas_twice, CALM),
@@ -588,7 +596,7 @@ def _list() -> list[Mutant]:
         m("enqueue_lost", task_table, "insert_tasks", _answered_before_save, CALM),
         m("due_not_rechecked", deadline, "first_expired", _due_not_rechecked, CALM),
         m("delivery_unchecked", _BY_STATE, TaskState.DISPATCHED, _delivery_unchecked, LOSSY),
-        m("timer_off", task_rules, "_armed", _timer_off, CALM),
+        m("timer_off", deadline, "armed", _timer_off, CALM),
         m("due_dropped", DueTasks, "run_once", _due_dropped, CALM),
         m("cancel_forgotten", codec, "task_updated", _cancel_forgotten, PAUSING),
         m(

@@ -25,7 +25,7 @@ Ask = Callable[[Engine], "asyncio.Future[Any]"]
 Request = Any  # a command, or what a heartbeat carries
 
 
-class NoAnswer(Exception):  # noqa: N818 -- what the caller knows.
+class NoAnswer(Exception):
     """No answer came in time, or nobody is there: nobody knows what happened."""
 
 

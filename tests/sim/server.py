@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.engine.engine import Engine
 from tenure.store.sqlite.store import SqliteStore
-from tenure.testing.clock import LoopClock
 from tests.sim.checker import LEASES, TASKS, WORKERS
+from tests.sim.clock import LoopClock
 
 if TYPE_CHECKING:
     from tests.sim.world import World

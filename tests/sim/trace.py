@@ -5,7 +5,7 @@ from __future__ import annotations
 SHOWN_MAX = 40
 
 
-class Violation(AssertionError):  # noqa: N818 -- the finding that it reports.
+class Violation(AssertionError):
     """An invariant does not hold; `about` names the tasks and workers concerned."""
 
     def __init__(self, message: str, *about: str) -> None:

@@ -15,14 +15,14 @@ from tenure.engine.access.command import CreateNamespace, SetQueue
 from tenure.engine.command import TaskRef
 from tenure.engine.settings import Settings
 from tenure.engine.task.command import ResumeTask
-from tenure.testing.clock import LoopClock
-from tenure.testing.loop import SimulatedLoop
 from tests.sim import exclusive, noise
 from tests.sim.chaos import Chaos
 from tests.sim.checker import Checker
 from tests.sim.client import Client
+from tests.sim.clock import LoopClock
 from tests.sim.faults import Faults, draw
 from tests.sim.ledger import Ledger
+from tests.sim.loop import SimulatedLoop
 from tests.sim.network import Network, Session
 from tests.sim.server import Crash, Server
 from tests.sim.trace import Trace, Violation, short

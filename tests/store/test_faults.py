@@ -49,7 +49,7 @@ from tests.store.rows import (
 )
 
 
-class Cut(Exception):  # noqa: N818 (a test's own failure)
+class Cut(Exception):
     """What a test lets fail."""
 
 

@@ -406,7 +406,7 @@ async def test_of_two_equal_completions_one_is_accepted(two: Two) -> None:
 async def test_a_completion_goes_on_when_the_other_one_did_not_commit(two: Two) -> None:
     await insert(two.first, held(1))
 
-    class Undone(Exception):  # noqa: N818 (it is no error)
+    class Undone(Exception):
         pass
 
     acted, go = asyncio.Event(), asyncio.Event()

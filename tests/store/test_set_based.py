@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tenure.core import assignment
 from tenure.core.task.record import Line, Task
+from tenure.core.worker import judge as judge_rules
 from tenure.core.worker import lease as rules
 from tenure.core.worker.lease import Beat, CallFailed, Lease, SessionLost, SessionResumed
 from tenure.core.worker.record import WorkerMode
@@ -187,7 +188,7 @@ async def test_the_scan_for_lapsed_leases_finds_every_lease_that_the_core_would_
     over = {
         each.worker_id
         for each in rows.values()
-        if rules.judge(
+        if judge_rules.judge(
             each,
             mode=WorkerMode.SESSION,
             now_ms=NOW,

@@ -3,8 +3,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tenure.testing.clock import START_AT_MS, LoopClock, ManualClock
-from tenure.testing.loop import SimulatedLoop
+from tenure.testing.clock import START_AT_MS, ManualClock
+from tests.sim.clock import LoopClock
+from tests.sim.loop import SimulatedLoop
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ LOCAL_FAULT: Final = "Internal error from Core"
 _RETRYABLE: Final = frozenset({"unavailable", "rate_limited", "deadline_exceeded"})
 
 
-class Refused(Exception):  # noqa: N818 (what the caller knows)
+class Refused(Exception):
     """The server answered with a typed refusal that repeating does not change."""
 
     def __init__(self, detail: ErrorDetail) -> None:
@@ -55,7 +55,7 @@ class Refused(Exception):  # noqa: N818 (what the caller knows)
         return self.detail.code
 
 
-class NoAnswer(Exception):  # noqa: N818 (what the caller knows)
+class NoAnswer(Exception):
     """Nobody answered, or not now; the same call may be sent again."""
 
     def __init__(self, code: grpc.StatusCode, text: str, detail: ErrorDetail | None) -> None:

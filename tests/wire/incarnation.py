@@ -35,7 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     poll_s: float = 20.0
 
 
-class Over(Exception):  # noqa: N818 (no error: it is over)
+class Over(Exception):
     """The incarnation is over; the reason is the server's, or ``deregistered``."""
 
     def __init__(self, reason: str) -> None:

@@ -115,7 +115,7 @@ class Root(click.Group):
         sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
-def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 (click's form)
+def _show_version(ctx: click.Context, param: click.Parameter, value: object) -> None:
     del param
     if value and not ctx.resilient_parsing:
         ctx.invoke(importlib.import_module("tenure.cli.command.version").version)

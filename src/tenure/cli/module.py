@@ -6,9 +6,10 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
@@ -42,7 +43,7 @@ def split(text: str) -> tuple[str, str]:
 
 def load(text: str, *, is_verbose: bool = False) -> Worker | list[object]:
     """Import a module and return its worker, or else its activities."""
-    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415 (gRPC takes long to load)
+    from tenure.sdk.worker.worker import Worker
 
     module_name, name = split(text)
     module = _imported(module_name, is_verbose=is_verbose)
@@ -60,8 +61,8 @@ def load(text: str, *, is_verbose: bool = False) -> Worker | list[object]:
 
 
 def _named(module: ModuleType, name: str) -> Worker | list[object]:
-    from tenure.sdk.activity.definition import Activity  # noqa: PLC0415 (not for --help)
-    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415
+    from tenure.sdk.activity.definition import Activity
+    from tenure.sdk.worker.worker import Worker
 
     try:
         value = getattr(module, name)
@@ -76,9 +77,9 @@ def _named(module: ModuleType, name: str) -> Worker | list[object]:
     return _made(value, f"{module.__name__}:{name}")
 
 
-def _made(make: Any, where: str) -> Worker | list[object]:  # noqa: ANN401 (a function of a user)
+def _made(make: Callable[[], object], where: str) -> Worker | list[object]:
     """Call a function that makes a worker or a list of activities."""
-    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415 (gRPC takes long to load)
+    from tenure.sdk.worker.worker import Worker
 
     try:
         made = make()
@@ -93,7 +94,7 @@ def _made(make: Any, where: str) -> Worker | list[object]:  # noqa: ANN401 (a fu
 
 
 def _activities(module: ModuleType) -> list[object]:
-    from tenure.sdk.activity.definition import Activity  # noqa: PLC0415 (not for --help)
+    from tenure.sdk.activity.definition import Activity
 
     listed = getattr(module, _LISTED, None)
     if isinstance(listed, list | tuple):

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NoReturn, TypedDict, TypeVar
+from typing import Any, Final, NoReturn, TypedDict, TypeVar
 
 import click
 
@@ -27,6 +27,14 @@ NO_LIMIT: Final = "none"
 def examples(*lines: str) -> str:
     """Return the part of a help text that shows how a command is used."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def option(*names: str, **settings: object) -> Callable[[F], F]:
+    """Declare an option whose help shows its variable and its default, if it has them."""
+    is_set = settings.get("default") not in ("", None)
+    shown = {"show_envvar": "envvar" in settings, "show_default": is_set or None}
+    attributes: dict[str, Any] = {**settings, **shown}
+    return click.option(*names, **attributes)
 
 
 def duration_ms(text: str) -> int:
@@ -125,9 +133,7 @@ class PageOptions(TypedDict):
 
 def page_options(function: F) -> F:
     """Add ``--limit``, ``--page-token`` and ``--all``."""
-    limit = click.option(
-        "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
-    )
+    limit = option("--limit", type=click.IntRange(1), default=20, help="At most so many.")
     token = click.option("--page-token", default="", help="Go on where an earlier list ended.")
     everything = click.option("--all", "is_all", is_flag=True, help="All of them.")
     return limit(token(everything(function)))
@@ -142,12 +148,11 @@ def label_option(help_text: str) -> Callable[[F], F]:
 
 def store_option(function: F) -> F:
     """Add ``--store``."""
-    return click.option(
+    return option(
         "--store",
         "store_url",
         metavar="URL",
         envvar="TENURE_STORE",
-        show_envvar=True,
         required=True,
         help="The database: sqlite:///file.db or postgresql://user@host/database.",
     )(function)
@@ -155,10 +160,9 @@ def store_option(function: F) -> F:
 
 def http_option(function: F) -> F:
     """Add ``--http``, for what the server tells over HTTP alone."""
-    return click.option(
+    return option(
         "--http",
         envvar="TENURE_HTTP",
-        show_envvar=True,
         default="",
         type=http_address,
         metavar="HOST:PORT",

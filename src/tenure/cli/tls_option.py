@@ -6,10 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tenure.cli.parameter import option
 
 if TYPE_CHECKING:
     from tenure.sdk.transport.tls import TLS
@@ -18,11 +17,10 @@ if TYPE_CHECKING:
 def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options, and hand them over as one argument: ``tls``, None for no TLS."""
 
-    @click.option(
+    @option(
         "--tls/--no-tls",
         "is_tls",
         envvar="TENURE_TLS",
-        show_envvar=True,
         default=None,
         help="Speak TLS; the authorities of this machine are trusted unless --tls-ca is given.",
     )
@@ -31,12 +29,12 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @_file_option("--tls-key", "TENURE_TLS_KEY", "The private key of that certificate, as PEM.")
     @functools.wraps(function)
     def command(
-        *args: Any,  # noqa: ANN401 (click checked them)
+        *args: object,
         is_tls: bool | None,
         tls_ca: str,
         tls_cert: str,
         tls_key: str,
-        **arguments: Any,  # noqa: ANN401 (click checked them)
+        **arguments: object,
     ) -> object:
         files = (tls_ca, tls_cert, tls_key)
         # Whoever names a file wants TLS.
@@ -49,13 +47,11 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _file_option(
     name: str, variable: str, text: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option(
-        name, envvar=variable, show_envvar=True, default="", metavar="FILE", help=text
-    )
+    return option(name, envvar=variable, default="", metavar="FILE", help=text)
 
 
 def _settings(ca: str, certificate: str, key: str) -> TLS:
-    from tenure.sdk.transport.tls import checked, of_paths  # noqa: PLC0415 (not for --help)
+    from tenure.sdk.transport.tls import checked, of_paths
 
     try:
         return checked(of_paths(ca, certificate, key))

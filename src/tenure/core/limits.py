@@ -17,8 +17,6 @@ _MIB: Final = 1024 * _KIB
 
 # A database row is no place for files; above this, users store the data and send a reference.
 PAYLOAD_BYTES_MAX: Final = 2 * _MIB
-# Large enough to slow a batch down for its neighbours: worth a warning, not a refusal.
-PAYLOAD_BYTES_WARN: Final = 512 * _KIB
 # One payload as base64 (2.7 MiB) with everything around it, and gRPC's own default.
 REQUEST_BYTES_MAX: Final = 4 * _MIB
 # Fits an index entry of both databases and a file name.
@@ -144,15 +142,9 @@ HELD_SET_MAX: Final = WORKER_SLOTS_MAX
 LEASE_MS_MIN: Final = 10 * _SECOND_MS
 LEASE_MS_MAX: Final = 10 * _MINUTE_MS
 # Three heartbeats per lease: two may be lost.
-SESSION_INTERVAL_MS: Final = 5 * _SECOND_MS
 SESSION_LEASE_MS: Final = 15 * _SECOND_MS
-POLL_INTERVAL_MS: Final = 10 * _SECOND_MS
 POLL_LEASE_MS: Final = 30 * _SECOND_MS
-# The server dials: each tick, with a timeout of two ticks. The worker gives up before the server.
-SERVED_INTERVAL_MS: Final = 5 * _SECOND_MS
-SERVED_CALL_TIMEOUT_MS: Final = 10 * _SECOND_MS
 SERVED_LEASE_MS: Final = 60 * _SECOND_MS
-SERVED_WORKER_TIMEOUT_MS: Final = 45 * _SECOND_MS
 # Real failures in a row, besides a lapsed lease, before a served worker is unreachable.
 SERVED_FAILURES_MAX: Final = 3
 # Time to reconnect after a socket closed without goodbye, before the lease is cut.
@@ -185,13 +177,6 @@ DELIVERY_TIMEOUT_MS: Final = 20 * _SECOND_MS
 DELIVERY_TIMEOUT_MAX_MS: Final = 120 * _SECOND_MS
 # Time for clean-up after the first answer or push that carried the cancel signal.
 CANCEL_GRACE_MS: Final = 30 * _SECOND_MS
-# Callback mode: a missed heartbeat or two is no death; the timeout is at least two intervals.
-CALLBACK_INTERVAL_MS: Final = 30 * _SECOND_MS
-CALLBACK_TIMEOUT_MS: Final = 90 * _SECOND_MS
-# 2xx means accepted, not confirmed; a cold start of a serverless function fits.
-CALLBACK_DELIVERY_TIMEOUT_MS: Final = 90 * _SECOND_MS
-# Longer work belongs into a queued activity.
-LOCAL_ACTIVITY_MS: Final = 10 * _SECOND_MS
 # Lost workers and lost tasks are not the task's fault, but they cannot go on for ever.
 INTERRUPTIONS_MAX: Final = 100
 # From this many losses in a row a task is suspected of crashing its workers.
@@ -246,9 +231,6 @@ CLOCK_SET_BACK_MS_MAX: Final = 1 * _MINUTE_MS
 HISTORY_KEPT_MS: Final = 7 * _DAY_MS
 # A client that retries for longer than a day has lost its reason to.
 KEY_KEPT_MS: Final = 24 * _HOUR_MS
-# Callback tokens are renewed at half of their life.
-TOKEN_MS: Final = 3_600 * _SECOND_MS
-TOKEN_MS_MAX: Final = 7_200 * _SECOND_MS
 # Somebody outside completes the task: a person's approval may take weeks.
 COMPLETION_TOKEN_MS: Final = 30 * _DAY_MS
 # A namespace of two names, two ids and some numbers, as base64.
@@ -280,12 +262,6 @@ RETURN_ELSEWHERE_MS: Final = 5 * _SECOND_MS
 SIGHT_STALL_MS: Final = 1 * _SECOND_MS
 # How late a claim or timer may be when every hint was lost.
 FALLBACK_POLL_MS: Final = 1 * _SECOND_MS
-SCHEDULER_POLL_MS: Final = 5 * _SECOND_MS
-SCHEDULER_BATCH_MAX: Final = 100
-# Fires in one tick over all schedules; the rest is due again in the next.
-SCHEDULER_FIRES_MAX: Final = 1_000
-# Missed ticks that are made up for, the newest ones; the others are recorded as skipped.
-CATCHUP_MAX: Final = 100
 # A list or a lookup that takes longer is given up, so that it never holds a connection for long.
 READ_SECONDS_MAX: Final = 10.0
 # How long a statement waits for SQLite's lock; only readers' checkpoints ever hold it here.

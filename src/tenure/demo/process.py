@@ -32,7 +32,7 @@ class DemoStage:
         command += ["--store", f"sqlite:///{path / 'tenure.db'}"]
         command += ["--http", self.http, "--grpc", self.grpc]
         with (path / "server.log").open("w") as log:
-            self._server = subprocess.Popen(  # noqa: S603 (our own command)
+            self._server = subprocess.Popen(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -50,7 +50,7 @@ class DemoStage:
     def start_worker(self, name: str) -> None:
         """Start a worker process."""
         command = [sys.executable, "-m", "tenure.demo.worker", self.grpc, name]
-        self.workers[name] = subprocess.Popen(  # noqa: S603 (our own command)
+        self.workers[name] = subprocess.Popen(
             command,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -10,12 +10,22 @@ Duration = str | float | timedelta
 """A text with units, a number of seconds, or a ``timedelta``."""
 
 
-def duration_ms(value: Duration) -> int:
-    """Return milliseconds; raise ``ValueError`` for what is no duration above zero."""
+def duration_ms(value: Duration, name: str = "") -> int:
+    """Return milliseconds; raise ``ValueError`` for what is no duration above zero.
+
+    With the ``name`` of a parameter the error begins with it.
+    """
+    try:
+        return _milliseconds(value)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}".lstrip()) from None
+
+
+def _milliseconds(value: object) -> int:
     if isinstance(value, str):
         return parse_duration_ms(value)
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("must be a text such as '30s', a timedelta, or a number of seconds")  # noqa: TRY004 (the caller names the parameter)
-    return whole_ms(value * 1_000)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return whole_ms(value * 1_000)
+    raise ValueError("must be a text such as '30s', a timedelta, or a number of seconds")

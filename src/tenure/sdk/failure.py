@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import traceback
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
 from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory
 from tenure.sdk.duration import Duration, duration_ms
-from tenure.sdk.payload import Converter, PayloadError
+from tenure.sdk.payload import Converter, PayloadError, UserValue
 from tenure.v1 import task_pb2, task_service_pb2
 
 _DELAY_S_MIN: Final = 0.001
@@ -76,7 +76,7 @@ class RemoteError(Exception):
         if self.stack_trace:
             self.add_note(f"In the worker:\n{self.stack_trace.rstrip()}")
 
-    def details(self, *types: Any) -> tuple[Any, ...]:  # noqa: ANN401 (any types of a user)
+    def details(self, *types: UserValue) -> tuple[UserValue, ...]:
         """Return the details of the error, each as the type that is given for it."""
         if not self._details:
             if types:
@@ -86,7 +86,7 @@ class RemoteError(Exception):
         return self._converter.decode_details(self._details, *types)
 
 
-class TaskFailed(Exception):  # noqa: N818 (it says what happened)
+class TaskFailed(Exception):
     """A task ended without success; ``reason`` says why, and the cause is the last failure."""
 
     def __init__(self, task_id: str, message: str, *, reason: str = "", attempt: int = 0) -> None:
@@ -126,11 +126,11 @@ class TaskPoisoned(TaskFailed):
     """The task was alone with five workers in a row that died; it is not tried again."""
 
 
-class WorkerSuperseded(Exception):  # noqa: N818 (it says what happened)
+class WorkerSuperseded(Exception):
     """Another worker has registered with the same name, so this one stops."""
 
 
-class WorkerEvicted(Exception):  # noqa: N818 (it says what happened)
+class WorkerEvicted(Exception):
     """An operator has evicted this worker, so it stops."""
 
 

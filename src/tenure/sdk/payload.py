@@ -47,6 +47,10 @@ class PayloadError(ValueError):
     """A value cannot be encoded, or bytes cannot be decoded as the type that is wanted."""
 
 
+UserValue = Any
+"""A value of a user, or a type that a user annotates with: only the user's code knows it."""
+
+
 class Converter:
     """Encodes and decodes by type, through the codec if there is one."""
 
@@ -62,7 +66,7 @@ class Converter:
             payload = Payload(JSON, encode_json(value))
         return self.seal(payload)
 
-    def decode(self, payload: Payload, wanted: Any) -> Any:  # noqa: ANN401 (any type of a user)
+    def decode(self, payload: Payload, wanted: UserValue) -> UserValue:
         """Return the value of a payload as the wanted type; bytes stay bytes."""
         payload = self.open(payload)
         if payload.encoding == BYTES:
@@ -109,7 +113,7 @@ class Converter:
         name = head.decode("ascii", "backslashreplace")
         return self.open(Payload(name, tail) if mark else Payload(JSON, data))
 
-    def decode_details(self, data: bytes, *wanted: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    def decode_details(self, data: bytes, *wanted: UserValue) -> tuple[UserValue, ...]:
         """Return the values of ``encode_details``, each as its type; the rest as plain values."""
         payload = self.open_details(data)
         values = self.decode(payload, list[msgspec.Raw])
@@ -133,7 +137,7 @@ def encode_json(value: object) -> bytes:
     return data
 
 
-def decode_json(data: bytes | msgspec.Raw, wanted: Any) -> Any:  # noqa: ANN401 (any type of a user)
+def decode_json(data: bytes | msgspec.Raw, wanted: UserValue) -> UserValue:
     """Return JSON as the wanted type; raise ``PayloadError`` with the path of what is wrong."""
     try:
         return msgspec.json.decode(data, type=wanted, dec_hook=_decode_other)
@@ -155,13 +159,13 @@ def _refuse_odd_floats(value: object) -> None:
             left.extend(each)
 
 
-def _is_pydantic(kind: Any) -> bool:  # noqa: ANN401 (whatever a user annotates with)
+def _is_pydantic(kind: UserValue) -> bool:
     # Nobody has a model without having imported pydantic; importing it here would cost 0.1 s.
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
 
-def _encode_other(value: Any) -> object:  # noqa: ANN401 (what msgspec does not know)
+def _encode_other(value: UserValue) -> object:
     if _is_pydantic(type(value)):
         return value.model_dump(mode="json")
     message = (
@@ -171,12 +175,12 @@ def _encode_other(value: Any) -> object:  # noqa: ANN401 (what msgspec does not 
     raise TypeError(message)
 
 
-def _decode_other(wanted: Any, value: object) -> object:  # noqa: ANN401 (any type of a user)
+def _decode_other(wanted: UserValue, value: object) -> object:
     if _is_pydantic(wanted):
         return wanted.model_validate(value)
     message = f"{_name(wanted)} is not supported"
     raise TypeError(message)
 
 
-def _name(kind: Any) -> str:  # noqa: ANN401 (any type of a user)
+def _name(kind: UserValue) -> str:
     return getattr(kind, "__qualname__", None) or str(kind)

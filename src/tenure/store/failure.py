@@ -12,7 +12,7 @@ class StoreError(Exception):
     """A transaction did not happen."""
 
 
-class Conflict(StoreError):  # noqa: N818 (a failure is named by what to do about it)
+class Conflict(StoreError):
     """A deadlock, a serialization failure or a busy database: run the same body again."""
 
 
@@ -20,11 +20,11 @@ class Blocked(Conflict):
     """Somebody has kept a row for too long: run what does not need that row without the rest."""
 
 
-class Refused(StoreError):  # noqa: N818
+class Refused(StoreError):
     """A data or integrity error: the same body would fail again."""
 
 
-class Lost(StoreError):  # noqa: N818
+class Lost(StoreError):
     """The store is away. After COMMIT was sent nobody knows whether it happened."""
 
     def __init__(self, message: str, *, reason: str = "store_unreachable") -> None:
@@ -33,7 +33,7 @@ class Lost(StoreError):  # noqa: N818
         self.reason = reason
 
 
-class FenceLost(StoreError):  # noqa: N818
+class FenceLost(StoreError):
     """A fenced write found that a row has moved on: what was decided rests on an old copy."""
 
     def __init__(self, ids: frozenset[str]) -> None:

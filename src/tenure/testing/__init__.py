@@ -1,16 +1,14 @@
 """The public test kit: a server inside a test with a manual clock, faults, and activities alone.
 
 ``open_engine`` and ``open_sync_engine`` start a real server in this process; ``run_activity`` and
-``ActivityEnvironment`` run one activity without any. The pytest plugin has them as fixtures. For
-tests of Tenure itself there are a simulated event loop and clocks (``loop``, ``clock``).
+``ActivityEnvironment`` run one activity without any. The pytest plugin has them as fixtures.
 
-Rule: time is the test's. A server's clock stands still until it is moved, and a simulation asks
-the machine neither for time nor for order nor for randomness. No other layer imports this package.
+Rule: time is the test's. A server's clock stands still until it is moved. No other layer imports
+this package.
 
-State: an engine, a loop or a clock belongs to the test that made it. None is shared or global.
+State: an engine or a clock belongs to the test that made it. None is shared or global.
 
-Failure: what a simulation cannot do (threads, sockets, subprocesses, signals) is refused with an
-error where it is called. A program that can never finish is an error too, not a hang.
+Failure: a wait for what can never come is an error, not a hang.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from where it lives: a simulation needs no server."""
+    """Load a public name from where it lives: an activity alone needs no server."""
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'tenure.testing' has no attribute {name!r}")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 from tenure.sdk.activity.context import ActivityContext, Info, StopReason, enter
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import Options
-from tenure.sdk.payload import Codec, Converter
+from tenure.sdk.payload import Codec, Converter, UserValue
 from tenure.testing.interruption import Interruption
 
 P = ParamSpec("P")
@@ -168,7 +168,7 @@ class _Context(ActivityContext):
         values = None if details is None else self.converter.decode_details(details)
         self._environment.record(values, percent, message)
 
-    def run(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 (a result, or a coroutine)
+    def run(self, call: Callable[[], UserValue]) -> UserValue:
         """Run the activity in this context."""
         raise NotImplementedError
 
@@ -185,13 +185,13 @@ class _AsyncContext(_Context):
     _shield_depth = 0
     _is_cancelled = False
 
-    async def run(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 (whatever it returns)
+    async def run(self, call: Callable[[], UserValue]) -> UserValue:
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._call(call))
         self._cancel()
         return await self._task
 
-    async def _call(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 (the same)
+    async def _call(self, call: Callable[[], UserValue]) -> UserValue:
         # A task has a context of its own, so this ends with it.
         enter(self)
         return await call()
@@ -231,10 +231,10 @@ class _SyncContext(_Context):
 
     _interruption: Interruption | None = None
 
-    def run(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 (whatever it returns)
+    def run(self, call: Callable[[], UserValue]) -> UserValue:
         return copy_context().run(self._call, call)
 
-    def _call(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 (the same)
+    def _call(self, call: Callable[[], UserValue]) -> UserValue:
         enter(self)
         self._interruption = Interruption()
         with self._interruption:

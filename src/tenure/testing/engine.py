@@ -18,14 +18,14 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar, Unpack
 
 from tenure.sdk.client import Client
-from tenure.sdk.duration import Duration
+from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
-from tenure.sdk.worker.worker import Worker
+from tenure.sdk.worker.worker import Worker, WorkerOptions
 from tenure.testing.host import hush_grpc
-from tenure.testing.stage import NOTHING_DUE, Stage, abort, milliseconds
+from tenure.testing.stage import NOTHING_DUE, Stage, abort
 
 T = TypeVar("T")
 PATIENCE: Final = "1s"
@@ -91,7 +91,7 @@ class TestEngine:
         Delays, retries, timeouts and the ends of leases happen at their instants, in their order.
         Live workers keep their leases.
         """
-        ms = milliseconds(duration, "duration")
+        ms = duration_ms(duration, "duration")
         await asyncio.wrap_future(self._stage.call(self._stage.advance(ms)))
 
     async def advance_until(self, result: Awaitable[T], *, most: Duration = "365d") -> T:
@@ -119,13 +119,13 @@ class TestEngine:
 
     # -- Who talks to the server
 
-    def client(self, **options: Any) -> Client:  # noqa: ANN401 (those of Client)
+    def client(self, **options: object) -> Client:
         """Return a client; ``options`` are those of ``Client``, such as ``namespace``."""
         client = self.connect(Client, **options)
         self._clients.append(client)
         return client
 
-    def connect(self, kind: Callable[..., T], **options: Any) -> T:  # noqa: ANN401 (those of kind)
+    def connect(self, kind: Callable[..., T], **options: object) -> T:
         """Make anything that takes the address of a server; its connection can be disturbed."""
         hush_grpc()
         line, address = self._stage.new_line()
@@ -137,7 +137,7 @@ class TestEngine:
     async def worker(
         self,
         activities: Iterable[object],
-        **options: Any,  # noqa: ANN401 (those of Worker)
+        **options: Unpack[WorkerOptions],
     ) -> AsyncIterator[Worker]:
         """Run a worker until the block ends; ``options`` are those of ``Worker``.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -67,7 +68,7 @@ class Stage:
     def __init__(self, *, start_at: datetime | None, patience: Duration) -> None:
         """Prepare; ``start`` runs it."""
         self.clock = ServerClock(start_at_ms=_start_ms(start_at))
-        self.patience_s = milliseconds(patience, "patience") / 1_000
+        self.patience_s = duration_ms(patience, "patience") / 1_000
         self.address = Address("127.0.0.1", 0)
         self._host: HostThread | None = None
         self._engine: Engine | None = None
@@ -146,7 +147,7 @@ class Stage:
         await self._rpc.stop(0)
         await self._engine.stop()
 
-    def call(self, coroutine: Any) -> Future[Any]:  # noqa: ANN401 (what it gives is the caller's)
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the server's loop."""
         if self._host is None:
             coroutine.close()
@@ -167,7 +168,7 @@ class Stage:
     def countdown(self, most: Duration) -> Countdown:
         """Return a way to let time pass step by step, for at most so long."""
         assert self._timeline is not None
-        return Countdown(self._timeline, self.clock, milliseconds(most, "most"))
+        return Countdown(self._timeline, self.clock, duration_ms(most, "most"))
 
     async def create_namespace(self, name: str) -> None:
         """Create a namespace; on the server's loop."""
@@ -250,14 +251,6 @@ async def _until_missed(store: Store, worker_id: str) -> None:
 def abort(worker: Worker) -> None:
     """End a worker whose line is dead, without waiting for a server that it cannot reach."""
     worker._connection.abort()  # noqa: SLF001 (nobody but a test kills a part of its process)
-
-
-def milliseconds(value: Duration, name: str) -> int:
-    """Read a duration; the ValueError names the parameter."""
-    try:
-        return duration_ms(value)
-    except ValueError as error:
-        raise ValueError(f"{name} {error}") from None
 
 
 def _start_ms(start_at: datetime | None) -> int:

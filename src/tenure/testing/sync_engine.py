@@ -13,11 +13,11 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from tenure.sdk.duration import Duration
 from tenure.sdk.sync_client import SyncClient
-from tenure.sdk.worker.worker import Worker
+from tenure.sdk.worker.worker import Worker, WorkerOptions
 from tenure.testing.engine import PATIENCE, TestEngine
 from tenure.testing.host import HostThread
 
@@ -70,7 +70,7 @@ class SyncTestEngine:
         """Let time pass until a call returns, such as ``handle.result``; return its result."""
         return self._run(self._engine.advance_until(asyncio.to_thread(wait), most=most))
 
-    def client(self, **options: Any) -> SyncClient:  # noqa: ANN401 (those of SyncClient)
+    def client(self, **options: object) -> SyncClient:
         """Return a client; ``options`` are those of ``SyncClient``, such as ``namespace``."""
         client = self._engine.connect(SyncClient, **options)
         self._clients.append(client)
@@ -80,7 +80,7 @@ class SyncTestEngine:
     def worker(
         self,
         activities: Iterable[object],
-        **options: Any,  # noqa: ANN401 (those of Worker)
+        **options: Unpack[WorkerOptions],
     ) -> Iterator[Worker]:
         """Run a worker until the block ends; ``options`` are those of ``Worker``."""
         running = self._engine.worker(activities, **options)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tenure.core.task.decide import decide, is_live
+from tenure.core.task.decide import decide
 from tenure.core.task.effect import Decision
 from tenure.core.task.event import (
     AttemptCancelled,
@@ -37,6 +37,7 @@ from tenure.core.task.event import (
     WorkerLost,
 )
 from tenure.core.task.record import TERMINAL, Line, Task, TaskKind, TaskState
+from tenure.core.task.refusal import is_live
 from tenure.core.task.rule import RULES
 from tenure.errors import Rejection
 from tests.core.task.tasks import FATAL, FAULT, OTHER, SIGHTED, STATES, T0, WORKER

@@ -14,7 +14,6 @@ from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, Rejection, Unavailable
 from tenure.store.failure import Conflict, Lost
 from tenure.store.sqlite import SqliteStore
-from tenure.testing.loop import SimulatedLoop, run
 from tests.engine.test_running import Clock as LoopClock
 from tests.engine.world import (
     DEFAULT_NAMESPACE,
@@ -26,6 +25,7 @@ from tests.engine.world import (
     World,
     until,
 )
+from tests.sim.loop import SimulatedLoop, run
 
 DEADLINE_SECONDS = 30
 

@@ -22,7 +22,7 @@ from tests.sdk.guideline.scene import (
 ONCE: Final = RetryPolicy(max_attempts=1)
 
 
-class OrderInvalid(Exception):  # noqa: N818 (a name as users write it)
+class OrderInvalid(Exception):
     pass
 
 

@@ -23,7 +23,7 @@ class Shortage:
     missing: int
 
 
-class OutOfStock(ApplicationError):  # noqa: N818 (a name as users write it)
+class OutOfStock(ApplicationError):
     """An error type of its own, with the fields as details."""
 
     def __init__(self, shortage: Shortage) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from collections.abc import Sequence
+from typing import TypedDict
 
+from tenure.cli.client.connection import ServerConnection
 from tenure.cli.show import access_view as view
 from tenure.v1 import admin_service_pb2 as pb
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
-
-# A call of the client: the method, its request, and the type of its answer.
-Call = Callable[..., Any]
 
 
 class KeyChoice(TypedDict):
@@ -25,11 +23,10 @@ class KeyChoice(TypedDict):
 class AccessClient:
     """Speaks over the channel of a client."""
 
-    def __init__(self, stub: AdminServiceStub, call: Call, now_ms: Callable[[], int]) -> None:
-        """Call with ``call``; ``now_ms`` is the server's time."""
-        self._stub = stub
-        self._call = call
-        self._now_ms = now_ms
+    def __init__(self, server: ServerConnection) -> None:
+        self._stub = AdminServiceStub(server.channel)
+        self._call = server.call
+        self._now_ms = server.now_ms
 
     def create_key(self, choice: KeyChoice) -> view.ShownNewKey:
         """Make a key."""
@@ -65,8 +62,7 @@ class AccessClient:
         """Create a namespace; return its full name."""
         request = pb.CreateNamespaceRequest(name=name)
         answer = self._call(self._stub.CreateNamespace, request, pb.CreateNamespaceResponse)
-        made: str = answer.name
-        return made
+        return answer.name
 
     def list_namespaces(self, page_token: str, limit: int) -> tuple[list[view.ShownNamespace], str]:
         """Return a page of namespaces and the token of the next one."""

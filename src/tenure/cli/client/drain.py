@@ -64,7 +64,7 @@ class DrainWait:
 
     def _look_at(self, worker_id: str) -> None:
         try:
-            worker = self._client.get_worker(worker_id)
+            worker = self._client.workers.get_worker(worker_id)
         except CliError as error:
             # It has been gone for so long that even its record is gone.
             if error.end is not ExitCode.NOT_FOUND:
@@ -136,7 +136,7 @@ class _Shown:
         self._last = text
 
     def _started(self) -> Live:
-        from rich.live import Live  # noqa: PLC0415 (only for a terminal)
+        from rich.live import Live
 
         if self._live is None:
             self._live = Live(console=console(sys.stderr), auto_refresh=False, transient=True)

@@ -12,6 +12,7 @@ import click
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.interrupt import Interrupt
+from tenure.cli.parameter import option
 from tenure.cli.parameter import target as parse_target
 from tenure.cli.tls_option import tls_options
 
@@ -49,8 +50,8 @@ class Invocation:
         """Return the way to the server."""
         # Its C core would write its own account of every failed connection to stderr.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from tenure.cli.client.client import ServerClient  # noqa: PLC0415 (gRPC takes long to load)
-        from tenure.sdk.transport.tls import is_exposed  # noqa: PLC0415 (not for --help)
+        from tenure.cli.client.client import ServerClient
+        from tenure.sdk.transport.tls import is_exposed
 
         if is_exposed([self.target], self.api_key, self.tls):
             what = f"Warning: the API key goes to {self.target} without TLS. Use --tls."
@@ -60,7 +61,7 @@ class Invocation:
     @functools.cached_property
     def output(self) -> Output:
         """Return the way to the reader."""
-        from tenure.cli.show.output import Output  # noqa: PLC0415 (not for --help)
+        from tenure.cli.show.output import Output
 
         return Output(cast("Format", self.form))
 
@@ -72,30 +73,30 @@ class Invocation:
 
 def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``-o``."""
-    return click.option(
+    return option(
         "-o",
         "--format",
         "form",
         type=click.Choice(_FORMATS),
         default="table",
-        show_default=True,
         help="A table for people, JSON, or one JSON object per line.",
     )(function)
+
+
+namespace_option = option(
+    "--namespace",
+    envvar="TENURE_NAMESPACE",
+    default=DEFAULT_NAMESPACE,
+    metavar="NAME",
+    help="The namespace, as NAME or TENANT/WORKSPACE.",
+)
 
 
 def with_server(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name a server and a namespace, and hand the invocation over."""
 
     @target_option
-    @click.option(
-        "--namespace",
-        envvar="TENURE_NAMESPACE",
-        show_envvar=True,
-        default=DEFAULT_NAMESPACE,
-        show_default=True,
-        metavar="NAME",
-        help="The namespace, as NAME or TENANT/WORKSPACE.",
-    )
+    @namespace_option
     @output_option
     @functools.wraps(function)
     def command(
@@ -104,7 +105,7 @@ def with_server(function: Callable[..., None]) -> Callable[..., None]:
         form: str,
         api_key: str,
         tls: TLS | None,
-        **arguments: Any,  # noqa: ANN401 (click checked them)
+        **arguments: object,
     ) -> None:
         call = Invocation(target, namespace, form, api_key=api_key, tls=tls)
         _run(function, call, arguments)
@@ -123,7 +124,7 @@ def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
         form: str,
         api_key: str,
         tls: TLS | None,
-        **arguments: Any,  # noqa: ANN401 (click checked them)
+        **arguments: object,
     ) -> None:
         call = Invocation(target, DEFAULT_NAMESPACE, form, api_key=api_key, tls=tls)
         _run(function, call, arguments)
@@ -133,20 +134,17 @@ def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
 
 def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--target`` and ``--api-key``, and the options of TLS, which arrive as ``tls``."""
-    key = click.option(
+    key = option(
         "--api-key",
         envvar="TENURE_API_KEY",
-        show_envvar=True,
         default="",
         metavar="KEY",
         help="The API key, if the server asks for one; others see it in the list of processes.",
     )
-    return click.option(
+    return option(
         "--target",
         envvar="TENURE_TARGET",
-        show_envvar=True,
         default=DEFAULT_TARGET,
-        show_default=True,
         type=parse_target,
         metavar="HOST:PORT",
         help="The gRPC address of the server.",

@@ -43,7 +43,7 @@ class Watcher:
     def _run(self) -> None:
         while self._open and not self._stopped.is_set():
             try:
-                for task_ids in self._client.watch_tasks(list(self._open)):
+                for task_ids in self._client.tasks.watch_tasks(list(self._open)):
                     for task_id in task_ids:
                         self._open.pop(task_id, None)
                         self._told.put(task_id)
@@ -74,7 +74,7 @@ class Wait:
         """Look at each task once: one that is not there is told at once."""
         self._client = client
         self._seen_at_ms = client.monotonic_ms()
-        self.tasks = {task_id: client.get_task(task_id) for task_id in task_ids}
+        self.tasks = {task_id: client.tasks.get_task(task_id) for task_id in task_ids}
 
     @property
     def open(self) -> list[ShownTask]:
@@ -86,7 +86,7 @@ class Wait:
         chosen = [*told, *(task.task_id for task in self.open[:SHOWN_MAX])]
         try:
             for task_id in dict.fromkeys(chosen):
-                self.tasks[task_id] = self._client.get_task(task_id)
+                self.tasks[task_id] = self._client.tasks.get_task(task_id)
         except CliError as error:
             away_ms = self._client.monotonic_ms() - self._seen_at_ms
             if not error.is_transient or away_ms > _AWAY_MS_MAX:

@@ -38,7 +38,7 @@ class _Options(_Filter, PageOptions):
 @with_whole_server
 def audit(call: Invocation, **options: Unpack[_Options]) -> None:
     """List administrative actions, newest first. They are kept for 90 days."""
-    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing
 
     where = (options["namespace"], options["action"], options["actor"])
 
@@ -49,7 +49,7 @@ def audit(call: Invocation, **options: Unpack[_Options]) -> None:
 
 
 def _columns() -> Sequence[Column[ShownAudit]]:
-    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show.output import Column
 
     return (
         Column("AT", lambda record: record.at),

@@ -30,8 +30,8 @@ def db() -> None:
 @contextlib.contextmanager
 def _store_errors(form: str, url: str) -> Iterator[Output]:
     """Hand out the output, and turn what a store may raise into an error for people."""
-    from tenure.cli.database.store_failure import failure_of  # noqa: PLC0415
-    from tenure.cli.show.output import Output  # noqa: PLC0415 (not for --help)
+    from tenure.cli.database.store_failure import failure_of
+    from tenure.cli.show.output import Output
 
     try:
         yield Output("table" if form == "table" else "json" if form == "json" else "jsonl")
@@ -57,7 +57,7 @@ def migrate(store_url: str, form: str) -> None:
 
     A server does the same when it starts. Servers of the version before go on beside it.
     """
-    from tenure.cli.database import inspection  # noqa: PLC0415 (loads the store)
+    from tenure.cli.database import inspection
 
     with _store_errors(form, store_url) as output:
         before, after = inspection.migrate(store_url)
@@ -78,7 +78,7 @@ def migrate(store_url: str, form: str) -> None:
 @output_option
 def status(store_url: str, form: str) -> None:
     """Show the schema, what is still to be applied, and the size; nothing is changed."""
-    from tenure.cli.database import inspection  # noqa: PLC0415 (loads the store)
+    from tenure.cli.database import inspection
 
     with _store_errors(form, store_url) as output:
         found = inspection.read_status(store_url)
@@ -89,7 +89,7 @@ def status(store_url: str, form: str) -> None:
 
 
 def _facts(status: DatabaseStatus) -> Iterator[tuple[str, object]]:
-    from tenure.cli.show.text import size_text  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show.text import size_text
 
     yield "store", status.store
     yield "schema", f"{status.schema_version}" if status.applied else "none yet"
@@ -113,8 +113,8 @@ def check(store_url: str, form: str) -> None:
     beside a running server. The exit code is 1 if something is wrong, and each damaged row is
     named.
     """
-    from tenure.cli.database import inspection  # noqa: PLC0415 (loads the store)
-    from tenure.cli.show.text import one_line  # noqa: PLC0415
+    from tenure.cli.database import inspection
+    from tenure.cli.show.text import one_line
 
     with _store_errors(form, store_url) as output:
         progress = _RowProgress()

@@ -54,7 +54,7 @@ def doctor(call: Invocation, *, namespace: str, is_all: bool) -> None:
 
 
 def _show(call: Invocation, found: ShownDiagnosis, *, is_all: bool) -> None:
-    from tenure.cli.show.text import one_line  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show.text import one_line
 
     for each in found.findings:
         if is_all or each.level != "ok":

@@ -90,7 +90,7 @@ def create(call: Invocation, *, store_url: str | None, **options: Unpack[_Create
 def _made(call: Invocation, choice: KeyChoice, store_url: str | None) -> ShownNewKey:
     if store_url is None:
         return call.client.access.create_key(choice)
-    from tenure.cli.database import first_key  # noqa: PLC0415 (loads the engine)
+    from tenure.cli.database import first_key
 
     return first_key.create(store_url, choice)
 
@@ -100,7 +100,7 @@ def _places(key: ShownKey) -> str:
 
 
 def _columns() -> Sequence[Column[ShownKey]]:
-    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show.output import Column
 
     return (
         Column("KEY ID", lambda key: key.key_id),
@@ -120,7 +120,7 @@ def _columns() -> Sequence[Column[ShownKey]]:
 @with_whole_server
 def list_(call: Invocation, **options: Unpack[PageOptions]) -> None:
     """List the keys that you may administer, newest first, ended ones too."""
-    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing
 
     found = listing.Listing("keys", "tenure keys ls", call.client.access.list_keys)
     listing.show(call.output, found, options, _columns)

@@ -23,7 +23,7 @@ def namespaces() -> None:
 
 
 def _columns() -> Sequence[Column[ShownNamespace]]:
-    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show.output import Column
 
     return (
         Column("NAMESPACE", lambda namespace: namespace.name),
@@ -36,7 +36,7 @@ def _columns() -> Sequence[Column[ShownNamespace]]:
 @with_whole_server
 def list_(call: Invocation) -> None:
     """List the namespaces that you may see."""
-    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing
 
     found = listing.Listing(
         "namespaces", "tenure namespaces ls", call.client.access.list_namespaces

@@ -25,7 +25,7 @@ def queues() -> None:
 
 
 def _columns() -> Sequence[Column[ShownQueue]]:
-    from tenure.cli.show.output import Column  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show.output import Column
 
     def count(state: str) -> Column[ShownQueue]:
         return Column(state, lambda queue: _count_text(queue, queue.counts.get(state, 0)))
@@ -51,9 +51,9 @@ def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
 
     Of a queue 10,000 tasks are counted; 10000+ means at least so many.
     """
-    from tenure.cli.show import listing  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing
 
-    shown = listing.Listing("queues", "tenure queues ls", call.client.list_queues)
+    shown = listing.Listing("queues", "tenure queues ls", call.client.queues.list_queues)
     listing.show(call.output, shown, page, _columns)
 
 
@@ -62,7 +62,7 @@ def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
 @with_server
 def show(call: Invocation, *, name: str) -> None:
     """Show a queue: its brakes, and its live tasks by type and state."""
-    _show(call, call.client.get_queue(name))
+    _show(call, call.client.queues.get_queue(name))
 
 
 def _show(call: Invocation, queue: ShownQueue) -> None:
@@ -90,7 +90,7 @@ def _facts(queue: ShownQueue) -> Iterator[tuple[str, object]]:
 @with_server
 def pause(call: Invocation, *, name: str) -> None:
     """Hand out no more tasks of a queue; what runs goes on."""
-    _show(call, call.client.set_queue(name, is_paused=True))
+    _show(call, call.client.queues.set_queue(name, is_paused=True))
 
 
 @queues.command(short_help="Hand out again.", epilog=examples("tenure queues resume images"))
@@ -98,7 +98,7 @@ def pause(call: Invocation, *, name: str) -> None:
 @with_server
 def resume(call: Invocation, *, name: str) -> None:
     """Hand out the tasks of a paused queue again."""
-    _show(call, call.client.set_queue(name, is_paused=False))
+    _show(call, call.client.queues.set_queue(name, is_paused=False))
 
 
 @queues.command(
@@ -110,4 +110,4 @@ def resume(call: Invocation, *, name: str) -> None:
 @with_server
 def limit(call: Invocation, *, name: str, concurrency_max: int) -> None:
     """Let at most N tasks of a queue run at once; none takes the limit away."""
-    _show(call, call.client.set_queue(name, concurrency_max=concurrency_max))
+    _show(call, call.client.queues.set_queue(name, concurrency_max=concurrency_max))

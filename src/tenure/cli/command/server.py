@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from tenure.cli.client.invocation import DEFAULT_TARGET
-from tenure.cli.parameter import duration_ms, examples, store_option
+from tenure.cli.parameter import duration_ms, examples, option, store_option
 from tenure.core.duration import duration_text
 from tenure.core.limits import (
     ENQUEUES_PER_S,
@@ -65,132 +65,110 @@ def _session_grace_ms(text: str) -> int:
     ),
 )
 @store_option
-@click.option(
+@option(
     "--http",
     envvar="TENURE_HTTP",
-    show_envvar=True,
     default="127.0.0.1:7300",
-    show_default=True,
     metavar="HOST:PORT",
     help="Where to listen for HTTP; port 0 takes a free one.",
 )
-@click.option(
+@option(
     "--grpc",
     envvar="TENURE_GRPC",
-    show_envvar=True,
     default=DEFAULT_TARGET,
-    show_default=True,
     metavar="HOST:PORT",
     help="Where to listen for gRPC; port 0 takes a free one.",
 )
-@click.option(
+@option(
     "--insecure",
     "is_insecure",
     envvar="TENURE_INSECURE",
-    show_envvar=True,
     is_flag=True,
     help="Listen on addresses that other machines can reach, although there is no admin key.",
 )
-@click.option(
+@option(
     "--allow-host",
     "allow_hosts",
     envvar="TENURE_ALLOW_HOST",
-    show_envvar=True,
     multiple=True,
     metavar="NAME",
     help="A name that clients use for this server; may be repeated. Without keys HTTP is answered "
     "only for its own address, localhost, and these.",
 )
-@click.option(
+@option(
     "--tls-cert",
     envvar="TENURE_SERVER_TLS_CERT",
-    show_envvar=True,
     default="",
     metavar="FILE",
     help="Serve with TLS: the certificate with its chain, as PEM. Read again when it changes.",
 )
-@click.option(
+@option(
     "--tls-key",
     envvar="TENURE_SERVER_TLS_KEY",
-    show_envvar=True,
     default="",
     metavar="FILE",
     help="The private key of the certificate, as PEM.",
 )
-@click.option(
+@option(
     "--tls-client-ca",
     envvar="TENURE_SERVER_TLS_CLIENT_CA",
-    show_envvar=True,
     default="",
     metavar="FILE",
     help="Let in only clients with a certificate of these authorities, as PEM.",
 )
-@click.option(
+@option(
     "--enqueue-rate",
     envvar="TENURE_ENQUEUE_RATE",
-    show_envvar=True,
     type=click.IntRange(0),
     default=ENQUEUES_PER_S,
-    show_default=True,
     metavar="PER_SECOND",
     help="Tasks that one namespace may enqueue; 0 is no limit.",
 )
-@click.option(
+@option(
     "--register-rate",
     envvar="TENURE_REGISTER_RATE",
-    show_envvar=True,
     type=click.IntRange(0),
     default=REGISTRATIONS_PER_S,
-    show_default=True,
     metavar="PER_SECOND",
     help="Workers that one namespace may register; 0 is no limit.",
 )
-@click.option(
+@option(
     "--list-rate",
     envvar="TENURE_LIST_RATE",
-    show_envvar=True,
     type=click.IntRange(0),
     default=LISTS_PER_S,
-    show_default=True,
     metavar="PER_SECOND",
     help="Pages of lists that one namespace may ask for; 0 is no limit.",
 )
-@click.option(
+@option(
     "--session-grace",
     "session_grace_ms",
     envvar="TENURE_SESSION_GRACE",
-    show_envvar=True,
     type=_session_grace_ms,
     default="3s",
-    show_default=True,
     metavar="DURATION",
     help="How long a worker whose connection broke may take to come back, before its tasks are "
     "handed out again.",
 )
-@click.option(
+@option(
     "--pooled",
     "is_pooled",
     envvar="TENURE_POOLED",
-    show_envvar=True,
     is_flag=True,
     help="PostgreSQL is behind a pooler in transaction mode, such as pgbouncer.",
 )
-@click.option(
+@option(
     "--log-format",
     envvar="TENURE_LOG_FORMAT",
-    show_envvar=True,
     type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     help="How events are written to stderr.",
 )
-@click.option(
+@option(
     "--log-level",
     envvar="TENURE_LOG_LEVEL",
-    show_envvar=True,
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
-    show_default=True,
     help="Which events are written.",
 )
 @click.option(
@@ -209,9 +187,9 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
     """
     # gRPC's C core would write its own account of a port that is taken.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from tenure.api.log import configure_logging  # noqa: PLC0415 (loads the whole server)
-    from tenure.api.server import run_server  # noqa: PLC0415
-    from tenure.cli.database.store_failure import failure_of  # noqa: PLC0415
+    from tenure.api.log import configure_logging
+    from tenure.api.server import run_server
+    from tenure.cli.database.store_failure import failure_of
 
     configure_logging(options["log_format"], options["log_level"])
 
@@ -244,8 +222,8 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
 
 
 def _settings(options: _Options) -> ServerSettings:
-    from tenure.api.guard.tls import tls_files  # noqa: PLC0415
-    from tenure.api.setting import ServerSettings, parse_address, parse_host  # noqa: PLC0415 (not for --help)
+    from tenure.api.guard.tls import tls_files
+    from tenure.api.setting import ServerSettings, parse_address, parse_host
 
     return ServerSettings(
         http=parse_address(options["http"], "http"),
@@ -260,9 +238,9 @@ def _settings(options: _Options) -> ServerSettings:
 
 
 def _engine_settings(options: _Options) -> Settings:
-    import msgspec  # noqa: PLC0415 (not for --help)
+    import msgspec
 
-    from tenure.engine.settings import Settings  # noqa: PLC0415
+    from tenure.engine.settings import Settings
 
     grace = ("suspect_grace_ms", str(options["session_grace_ms"]))
     given = dict([grace, *(each.partition("=")[::2] for each in options["engine"])])
@@ -277,7 +255,7 @@ def _engine_settings(options: _Options) -> Settings:
 
 def greeting(http: Address, grpc: Address, store_url: str, *, is_tls: bool = False) -> str:
     """Return what a server says when it is ready; its first line is also read by programs."""
-    from tenure.store.location import shown  # noqa: PLC0415 (not for --help)
+    from tenure.store.location import shown
 
     target = "" if str(grpc) == DEFAULT_TARGET else f" --target {grpc}"
     target += " --tls" if is_tls else ""

@@ -75,7 +75,7 @@ class Tail:
 
     def _read(self, task_id: str) -> None:
         try:
-            self._show(self._call.client.get_task(task_id))
+            self._show(self._call.client.tasks.get_task(task_id))
         except CliError as error:
             # It may have been removed meanwhile.
             if error.end is not ExitCode.NOT_FOUND:
@@ -93,7 +93,7 @@ class Tail:
                 limit=_LISTED_MAX - len(found),
                 page_token=token,
             )
-            tasks, token = self._call.client.list_tasks(query)
+            tasks, token = self._call.client.tasks.list_tasks(query)
             found += tasks
             if not token:
                 break

@@ -9,7 +9,7 @@ import click
 from tenure.cli import parameter
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import CompletionRequest, EnqueueOptions, TaskSelection
-from tenure.cli.parameter import check_wait, examples, label_option, wait_options
+from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
 
 if TYPE_CHECKING:
     from tenure.cli.show.view import ShownTask
@@ -52,7 +52,7 @@ def _timeout_options(function: parameter.F) -> parameter.F:
     ),
 )
 @click.argument("type_name", metavar="TYPE")
-@click.option("--queue", default="default", show_default=True, help="The queue.")
+@option("--queue", default="default", help="The queue.")
 @click.option(
     "--input",
     metavar="JSON|@FILE|-",
@@ -99,7 +99,7 @@ def enqueue(
         raise click.UsageError("Give --delay or --at, not both.")
     if not options["start_to_close_ms"] and not options["schedule_to_close_ms"]:
         options["start_to_close_ms"] = _START_TO_CLOSE_MS
-    task = call.client.enqueue(type_name, options)
+    task = call.client.tasks.enqueue(type_name, options)
     if is_waited:
         _wait(call, task.task_id, timeout_ms)
     elif call.output.is_table:
@@ -115,7 +115,7 @@ def _wait(
     call: Invocation, task_id: str, timeout_ms: int | None, *, is_cancel_wanted: bool = False
 ) -> None:
     """Follow one task to its end, show it, and end with its exit code."""
-    from tenure.cli.client import wait  # noqa: PLC0415 (loads threads and the screen)
+    from tenure.cli.client import wait
 
     (task,) = wait.for_tasks(call, [task_id], timeout_ms)
     wait.show_result(call.output, task)
@@ -150,13 +150,13 @@ def list_(
     **page: Unpack[parameter.PageOptions],
 ) -> None:
     """List tasks, newest first."""
-    from tenure.cli.show import listing, task_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing, task_table
 
     def pages(token: str, limit: int) -> tuple[list[ShownTask], str]:
         query = TaskSelection(
             queue=queue, type=type_name, state=state or "", limit=limit, page_token=token
         )
-        return call.client.list_tasks(query)
+        return call.client.tasks.list_tasks(query)
 
     shown = listing.Listing("tasks", "tenure tasks ls", pages)
     listing.show(call.output, shown, page, lambda: task_table.columns(call.client.now_ms()))
@@ -185,8 +185,8 @@ def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, htt
     A task that changes faster than it can be read is shown as it is then. After a break everything
     that changed meanwhile is shown once, as far as it is among the newest 500 tasks.
     """
-    from tenure.cli.client import event_stream  # noqa: PLC0415 (not for --help)
-    from tenure.cli.command import tail as following  # noqa: PLC0415
+    from tenure.cli.client import event_stream
+    from tenure.cli.command import tail as following
 
     if call.form == "json":
         raise click.UsageError("-o json would never end; -o jsonl prints one change per line.")
@@ -202,10 +202,10 @@ def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, htt
 @with_server
 def show(call: Invocation, *, task_id: str) -> None:
     """Show a task: where it stands, why, its payloads and its attempts."""
-    from tenure.cli.show import task_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import task_table
 
-    task = call.client.get_task(task_id)
-    attempts = call.client.list_attempts(task_id)
+    task = call.client.tasks.get_task(task_id)
+    attempts = call.client.tasks.list_attempts(task_id)
     if not call.output.is_table:
         call.output.write(task_table.WithAttempts.of(task, attempts))
         return
@@ -227,9 +227,9 @@ def explain(call: Invocation, *, task_id: str) -> None:
 
     The first reason alone keeps it from running; the others are what it will meet next.
     """
-    from tenure.cli.show import explain as explanation  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import explain as explanation
 
-    explanation.show(call.output, call.client.explain_task(task_id))
+    explanation.show(call.output, call.client.tasks.explain_task(task_id))
 
 
 @tasks.command(
@@ -240,9 +240,9 @@ def explain(call: Invocation, *, task_id: str) -> None:
 @with_server
 def attempts(call: Invocation, *, task_id: str) -> None:
     """List the attempts of a task: who held it, how long, and how each ended."""
-    from tenure.cli.show import task_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import task_table
 
-    found = call.client.list_attempts(task_id)
+    found = call.client.tasks.list_attempts(task_id)
     if call.output.form == "jsonl":
         for attempt in found:
             call.output.write(attempt)
@@ -269,7 +269,7 @@ def cancel(
     clean-up. With --wait the exit code is 0 if it was cancelled or succeeded before, else 1.
     """
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
-    state = call.client.cancel_task(task_id, reason)
+    state = call.client.tasks.cancel_task(task_id, reason)
     if is_waited:
         _wait(call, task_id, timeout_ms, is_cancel_wanted=True)
     else:
@@ -288,7 +288,7 @@ def _show_state(call: Invocation, task_id: str, state: str) -> None:
 @with_server
 def pause(call: Invocation, *, task_id: str) -> None:
     """Hold a task until it is resumed; one that runs is held when its attempt ends."""
-    state = call.client.pause_task(task_id)
+    state = call.client.tasks.pause_task(task_id)
     _show_state(call, task_id, state)
     if state != "PAUSED":
         call.output.note("It will be held when its present attempt ends.")
@@ -299,7 +299,7 @@ def pause(call: Invocation, *, task_id: str) -> None:
 @with_server
 def resume(call: Invocation, *, task_id: str) -> None:
     """Let a paused task go on."""
-    _show_state(call, task_id, call.client.resume_task(task_id))
+    _show_state(call, task_id, call.client.tasks.resume_task(task_id))
 
 
 @tasks.command(
@@ -313,7 +313,7 @@ def terminate(call: Invocation, *, task_id: str) -> None:
 
     The worker is told to stop, but nobody waits for its clean-up. Prefer cancel.
     """
-    _show_state(call, task_id, call.client.terminate_task(task_id))
+    _show_state(call, task_id, call.client.tasks.terminate_task(task_id))
 
 
 @tasks.command(
@@ -326,7 +326,7 @@ def terminate(call: Invocation, *, task_id: str) -> None:
 def retry(call: Invocation, *, task_id: str, is_waited: bool, timeout_ms: int | None) -> None:
     """Make a new task from one that has ended and print its id."""
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
-    new_id = call.client.retry_task(task_id)
+    new_id = call.client.tasks.retry_task(task_id)
     if is_waited:
         _wait(call, new_id, timeout_ms)
     elif call.output.is_table:
@@ -358,7 +358,7 @@ def wait_(call: Invocation, *, task_ids: tuple[str, ...], timeout_ms: int | None
 
     The exit code is 0 if all succeeded and 1 if one failed or was cancelled.
     """
-    from tenure.cli.client import wait  # noqa: PLC0415 (loads threads and the screen)
+    from tenure.cli.client import wait
 
     ended = wait.for_tasks(call, list(dict.fromkeys(task_ids)), timeout_ms)
     wait.show_results(call, ended)
@@ -394,4 +394,4 @@ def complete(call: Invocation, *, task_id: str, **completion: Unpack[CompletionR
         raise click.UsageError("Give --output or --error.")
     if (completion["error_type"] or completion["is_final"]) and not is_failed:
         raise click.UsageError("--error-type and --final need --error.")
-    _show_state(call, task_id, call.client.complete_task(task_id, completion))
+    _show_state(call, task_id, call.client.tasks.complete_task(task_id, completion))

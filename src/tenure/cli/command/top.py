@@ -10,7 +10,7 @@ import click
 from tenure.cli import parameter
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.failure import CliError
-from tenure.cli.parameter import examples
+from tenure.cli.parameter import examples, option
 
 if TYPE_CHECKING:
     from tenure.cli.client.event_stream import EventStream
@@ -35,13 +35,12 @@ _DRAW_SECONDS: Final = 0.25
         "tenure top --once -o json | jq .liveCount",
     ),
 )
-@click.option(
+@option(
     "--interval",
     "interval_ms",
     metavar="DURATION",
     type=parameter.duration_ms,
     default=f"{_INTERVAL_MS // 1000}s",
-    show_default=True,
     help="How long a look may be old; what changes is shown sooner.",
 )
 @click.option("--once", "is_once", is_flag=True, help="Print one look and exit.")
@@ -53,9 +52,9 @@ def top(call: Invocation, *, interval_ms: int, is_once: bool, http: str) -> None
     Without a terminal each look is printed. Rates come from the metrics of the one server that is
     asked, over HTTP. Ctrl-C ends it.
     """
-    from tenure.cli.client.event_stream import EventStream, HttpEdge  # noqa: PLC0415 (not for --help)
-    from tenure.cli.show.top_look import Looker  # noqa: PLC0415
-    from tenure.cli.show.top_screen import Printer, make_screen  # noqa: PLC0415
+    from tenure.cli.client.event_stream import EventStream, HttpEdge
+    from tenure.cli.show.top_look import Looker
+    from tenure.cli.show.top_screen import Printer, make_screen
 
     if interval_ms < _INTERVAL_MS_MIN:
         raise click.UsageError(f"--interval must be at least {_INTERVAL_MS_MIN}ms.")

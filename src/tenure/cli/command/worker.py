@@ -66,7 +66,7 @@ def list_(
     STOP says "yes" when the worker can be stopped now and no work is interrupted. Otherwise it
     says what is in the way: an online worker has to be drained first.
     """
-    from tenure.cli.show import listing, worker_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import listing, worker_table
 
     def pages(token: str, limit: int) -> tuple[list[ShownWorker], str]:
         query = WorkerQuery(
@@ -77,7 +77,7 @@ def list_(
             limit=limit,
             page_token=token,
         )
-        return call.client.list_workers(query)
+        return call.client.workers.list_workers(query)
 
     shown = listing.Listing("workers", "tenure workers ls", pages)
     page = parameter.PageOptions(limit=limit, page_token=page_token, is_all=is_all)
@@ -97,11 +97,11 @@ def list_(
 @with_server
 def show(call: Invocation, *, worker_id: str) -> None:
     """Show a worker: its identity, lease and health, and how much it holds."""
-    _show(call, call.client.get_worker(worker_id))
+    _show(call, call.client.workers.get_worker(worker_id))
 
 
 def _show(call: Invocation, worker: ShownWorker) -> None:
-    from tenure.cli.show import worker_table  # noqa: PLC0415 (not for --help)
+    from tenure.cli.show import worker_table
 
     if call.output.is_table:
         call.output.facts(worker_table.facts(worker, call.client.now_ms()))
@@ -141,12 +141,12 @@ def drain(
     When this command ends, none of them gets anything new. They finish what they hold and leave;
     with --wait the command stays until they have left, and shows what is left.
     """
-    from tenure.cli.client import drain as draining  # noqa: PLC0415 (not for --help)
+    from tenure.cli.client import drain as draining
 
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     if (choice["worker_id"] is not None) == bool(choice["labels"] or choice["version"]):
         raise click.UsageError("Name one worker by its ID, or several with --label or --version.")
-    ids = call.client.drain(choice)
+    ids = call.client.workers.drain(choice)
     if is_waited:
         draining.wait_until_offline(call, ids, timeout_ms)
     else:
@@ -171,7 +171,7 @@ def evict(call: Invocation, *, worker_id: str, is_sure: bool) -> None:
             raise click.UsageError(
                 "Evicting interrupts work. Say --yes to do it without a question."
             )
-        worker = call.client.get_worker(worker_id)
+        worker = call.client.workers.get_worker(worker_id)
         held = f"It holds {worker.held_count} tasks, which will start again elsewhere."
         click.confirm(f"Evict worker {worker_id}? {held}", abort=True, err=True)
-    _show(call, call.client.evict_worker(worker_id))
+    _show(call, call.client.workers.evict_worker(worker_id))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 from click.core import ParameterSource
 
-from tenure.cli.client.invocation import DEFAULT_NAMESPACE, target_option
+from tenure.cli.client.invocation import namespace_option, target_option
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError, refused
-from tenure.cli.parameter import duration_ms, examples, label_option
+from tenure.cli.parameter import duration_ms, examples, label_option, option
 
 if TYPE_CHECKING:
     from tenure.sdk.transport.tls import TLS
@@ -73,30 +73,20 @@ class _Options(TypedDict):
     ),
 )
 @click.argument("module", metavar="MODULE")
-@click.option("--queue", default="default", show_default=True, help="Whose tasks are run.")
-@click.option(
-    "--namespace",
-    envvar="TENURE_NAMESPACE",
-    show_envvar=True,
-    default=DEFAULT_NAMESPACE,
-    show_default=True,
-    metavar="NAME",
-    help="The namespace, as NAME or TENANT/WORKSPACE.",
-)
+@option("--queue", default="default", help="Whose tasks are run.")
+@namespace_option
 @target_option
-@click.option(
+@option(
     "--api-key-file",
     envvar="TENURE_API_KEY_FILE",
-    show_envvar=True,
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="A file with the API key; another key that is written into it is used from then on.",
 )
-@click.option(
+@option(
     "--max-concurrent",
     type=click.IntRange(1),
     default=100,
-    show_default=True,
     help="How many tasks run at a time.",
 )
 @click.option(
@@ -104,36 +94,32 @@ class _Options(TypedDict):
 )
 @click.option("--version", default="", help="The version of your code, shown and drained by.")
 @label_option("A label of this worker; may be repeated.")
-@click.option(
+@option(
     "--mode",
     type=click.Choice(["session", "poll"]),
     default="session",
-    show_default=True,
     help="One stream, or calls that wait for tasks.",
 )
-@click.option(
+@option(
     "--health",
     envvar="TENURE_WORKER_HEALTH",
-    show_envvar=True,
     metavar="HOST:PORT",
     help="Where probes find /livez and /readyz.",
 )
-@click.option(
+@option(
     "--drain-deadline",
     "drain_deadline_ms",
     metavar="DURATION",
     type=duration_ms,
     default="5m",
-    show_default=True,
     help="How long running tasks may take after the worker was told to stop.",
 )
-@click.option(
+@option(
     "--wait",
     "wait_ms",
     metavar="DURATION",
     type=duration_ms,
     default="30s",
-    show_default=True,
     help="How long to try to reach the server at the start.",
 )
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
@@ -151,8 +137,8 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
     """
     # gRPC's C core would write its own account of every failed connection.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from tenure.cli import module as source  # noqa: PLC0415 (not for --help)
-    from tenure.cli.worker_log import configure  # noqa: PLC0415
+    from tenure.cli import module as source
+    from tenure.cli.worker_log import configure
 
     source.add_folder()
     source.split(module)
@@ -165,7 +151,7 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
 
 
 def _made(module: str, activities: list[object], options: _Options) -> Worker:
-    from tenure.sdk.worker.worker import Worker  # noqa: PLC0415 (gRPC takes long to load)
+    from tenure.sdk.worker.worker import Worker
 
     try:
         return Worker(
@@ -201,10 +187,10 @@ def _refuse_options(ctx: click.Context, module: str) -> None:
 
 
 def _run(worker: Worker, options: _Options) -> None:
-    import asyncio  # noqa: PLC0415 (not for --help)
+    import asyncio
 
-    from tenure.errors import TenureError  # noqa: PLC0415
-    from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded  # noqa: PLC0415
+    from tenure.errors import TenureError
+    from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 
     try:
         asyncio.run(_serve(worker, options["wait_ms"] / 1_000))
@@ -219,7 +205,7 @@ def _run(worker: Worker, options: _Options) -> None:
 
 async def _serve(worker: Worker, wait_s: float) -> None:
     """Run the worker, and give up if no server takes it within the time."""
-    import asyncio  # noqa: PLC0415 (not for --help)
+    import asyncio
 
     running = asyncio.ensure_future(worker.run())
     greeting = asyncio.ensure_future(_greet(worker, wait_s))
@@ -236,7 +222,7 @@ async def _serve(worker: Worker, wait_s: float) -> None:
 
 async def _greet(worker: Worker, wait_s: float) -> bool:
     """Say that the worker is registered; False if that takes too long."""
-    import asyncio  # noqa: PLC0415 (not for --help)
+    import asyncio
 
     try:
         async with asyncio.timeout(wait_s):

@@ -94,7 +94,7 @@ class SqliteReader:
         self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         self._connection.set_busy_timeout(SQLITE_BUSY_MS)
 
-    async def rows(self, name: str, *parameters: Any) -> Sequence[Sequence[object]]:  # noqa: ANN401 (apsw's own type for values)
+    async def rows(self, name: str, *parameters: apsw.SQLiteValue) -> Sequence[Sequence[Any]]:
         """Return the rows of a statement."""
         (part,) = self._statements[name].parts
         try:
@@ -113,8 +113,8 @@ class SqliteReader:
         self._connection.close()
 
 
-def _applied(rows: Sequence[Sequence[object]]) -> list[Applied]:
-    return [Applied(*row) for row in rows]  # type: ignore[arg-type]  # columns of our own table
+def _applied(rows: Sequence[Sequence[Any]]) -> list[Applied]:
+    return [Applied(*row) for row in rows]
 
 
 class PostgresReader:
@@ -127,7 +127,7 @@ class PostgresReader:
 
     async def open(self) -> None:
         """Connect."""
-        import asyncpg  # noqa: PLC0415 (an extra)
+        import asyncpg
 
         self._connection = await asyncpg.connect(
             self._url,
@@ -144,7 +144,7 @@ class PostgresReader:
 
     async def applied(self) -> list[Applied]:
         """Return the migrations that the database has."""
-        import asyncpg  # noqa: PLC0415 (an extra)
+        import asyncpg
 
         try:
             return _applied(await self.rows("list_migrations"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import apsw
 
@@ -28,32 +29,49 @@ def failure_of(error: Exception, url: str) -> CliError | None:
     if isinstance(error, CliError):
         return error
     where = shown(url)
-    if isinstance(error, TenureError):
-        field = error.fields.get("field", "")
-        return CliError(
-            error.message,
-            hint=f"Change --{field}." if field else "",
-            exit_code=EXIT_CODES[error.code],
-            code=error.code,
-        )
-    if isinstance(error, StoreInUseError | SchemaError):
-        return CliError(str(error), why=f"The store is {where}.", exit_code=ExitCode.CONFLICT)
-    if isinstance(error, Lost) and error.reason == MISCONFIGURED:
-        return _unreachable(where, str(error), _POOLED)
-    if isinstance(error, StoreDamagedError):
-        return CliError(str(error), why=f"The store is {where}.", exit_code=ExitCode.UNREACHABLE)
-    if isinstance(error, StoreError):
-        return _unreachable(where, str(error))
-    if isinstance(error, apsw.Error):
-        return _unreachable(where, f"SQLite: {error}")
-    if isinstance(error, OSError):
-        return _unreachable(where, error.strerror or type(error).__name__)
+    for kind, explain in _EXPLAINED:
+        if isinstance(error, kind):
+            return explain(error, where)
     return _of_postgres(error, where)
+
+
+def _refused(error: TenureError, _where: str) -> CliError:
+    field = error.fields.get("field", "")
+    return CliError(
+        error.message,
+        hint=f"Change --{field}." if field else "",
+        exit_code=EXIT_CODES[error.code],
+        code=error.code,
+    )
+
+
+def _named(error: StoreError, where: str) -> CliError:
+    """The failure says itself what is wrong."""
+    is_damaged = isinstance(error, StoreDamagedError)
+    exit_code = ExitCode.UNREACHABLE if is_damaged else ExitCode.CONFLICT
+    return CliError(str(error), why=f"The store is {where}.", exit_code=exit_code)
+
+
+def _lost(error: Lost, where: str) -> CliError:
+    return _unreachable(where, str(error), _POOLED if error.reason == MISCONFIGURED else _LOOK)
+
+
+# The first that fits; each takes the error beside it, which a table cannot say to mypy.
+_EXPLAINED: Final[tuple[tuple[type[Exception], Callable[[Any, str], CliError]], ...]] = (
+    (TenureError, _refused),
+    (StoreInUseError, _named),
+    (SchemaError, _named),
+    (StoreDamagedError, _named),
+    (Lost, _lost),
+    (StoreError, lambda error, where: _unreachable(where, str(error))),
+    (apsw.Error, lambda error, where: _unreachable(where, f"SQLite: {error}")),
+    (OSError, lambda error, where: _unreachable(where, error.strerror or type(error).__name__)),
+)
 
 
 def _of_postgres(error: Exception, where: str) -> CliError | None:
     try:
-        import asyncpg  # noqa: PLC0415 (an extra)
+        import asyncpg
     except ImportError:
         return None
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):

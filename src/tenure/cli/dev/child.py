@@ -31,7 +31,7 @@ class CommandProcess:
         command = [sys.executable, "-m", "tenure.cli", *arguments]
         # In a session of its own: Ctrl-C at the terminal reaches nobody but us, so that we can
         # end one after the other.
-        self._process: subprocess.Popen[str] = subprocess.Popen(  # noqa: S603 (our own command)
+        self._process: subprocess.Popen[str] = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if is_read else None,

@@ -17,7 +17,7 @@ from tenure.cli.client.invocation import DEFAULT_TARGET
 from tenure.cli.command.server import LISTENING
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
-from tenure.cli.parameter import duration_ms, examples
+from tenure.cli.parameter import duration_ms, examples, option
 
 if TYPE_CHECKING:
     from tenure.cli.dev.child import CommandProcess
@@ -59,35 +59,31 @@ class _Options(TypedDict):
     metavar="URL",
     help="Keep everything in this database, such as sqlite:///dev.db; unset, it is forgotten.",
 )
-@click.option(
+@option(
     "--http",
     default="127.0.0.1:7300",
-    show_default=True,
     metavar="HOST:PORT",
     help="Where to listen for HTTP; port 0 takes a free one.",
 )
-@click.option(
+@option(
     "--grpc",
     default=DEFAULT_TARGET,
-    show_default=True,
     metavar="HOST:PORT",
     help="Where to listen for gRPC; port 0 takes a free one.",
 )
-@click.option("--queue", default="default", show_default=True, help="Whose tasks are run.")
-@click.option(
+@option("--queue", default="default", help="Whose tasks are run.")
+@option(
     "--drain-deadline",
     "drain_deadline_ms",
     metavar="DURATION",
     type=duration_ms,
     default="5s",
-    show_default=True,
     help="How long running tasks may take at a reload or at the end.",
 )
-@click.option(
+@option(
     "--reload/--no-reload",
     "is_reloaded",
     default=True,
-    show_default=True,
     help="Start the worker again when a Python file changes.",
 )
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
@@ -99,7 +95,7 @@ def dev(module: str | None, **options: Unpack[_Options]) -> None:
     changes, the worker finishes what it runs and a new one starts. Code that cannot be imported is
     told, and tried again after the next change. Without MODULE there is only the server.
     """
-    from tenure.cli import module as source  # noqa: PLC0415 (not for --help)
+    from tenure.cli import module as source
 
     if module is not None:
         source.add_folder()
@@ -173,7 +169,7 @@ class DevSession:
         click.echo("Stopped.")
 
     def _start_server(self) -> CommandProcess:
-        from tenure.cli.dev.child import CommandProcess  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev.child import CommandProcess
 
         options = self._options
         level = "info" if options["is_verbose"] else "warning"
@@ -214,7 +210,7 @@ class DevSession:
     # -- The worker
 
     def _start_worker(self) -> None:
-        from tenure.cli.dev.child import CommandProcess  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev.child import CommandProcess
 
         assert self._module is not None
         options = self._options
@@ -251,7 +247,7 @@ class DevSession:
     # -- The files
 
     def _watch(self, server: CommandProcess) -> None:
-        from tenure.cli.dev import file_watch  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev import file_watch
 
         is_watched = self._module is not None and self._options["is_reloaded"]
         root = file_watch.root_of(self._module) if self._module is not None else Path.cwd()
@@ -273,7 +269,7 @@ class DevSession:
             click.echo(f"The worker has ended with exit code {code}.{then}", err=True)
 
     def _reload_if_changed(self, root: Path, seen: Snapshot) -> Snapshot:
-        from tenure.cli.dev import file_watch  # noqa: PLC0415 (not for --help)
+        from tenure.cli.dev import file_watch
 
         now = file_watch.take(root)
         changed = file_watch.changed(seen, now)
@@ -295,6 +291,6 @@ class DevSession:
 
 
 def _shown(url: str) -> str:
-    from tenure.store.location import shown  # noqa: PLC0415 (not for --help)
+    from tenure.store.location import shown
 
     return shown(url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.cli.show.text import instant_text
-from tenure.cli.show.view import Shown
+from tenure.cli.show.view import Shown, copied
 from tenure.v1 import admin_service_pb2 as pb
 
 
@@ -62,16 +62,9 @@ def new_key(message: pb.ApiKey, secret: str, now_ms: int) -> ShownNewKey:
 
 def _key_fields(message: pb.ApiKey, now_ms: int) -> dict[str, Any]:
     return {
-        "key_id": message.key_id,
-        "name": message.name,
+        **copied(ShownKey, message),
         "role": pb.Role.Name(message.role).removeprefix("ROLE_").lower(),
         "state": _key_state(message, now_ms),
-        "namespaces": list(message.namespaces),
-        "created_at": instant_text(message.created_at_ms),
-        "created_by": message.created_by or None,
-        "expires_at": _instant(message.expires_at_ms),
-        "revoked_at": _instant(message.revoked_at_ms),
-        "last_used_at": _instant(message.last_used_at_ms),
     }
 
 
@@ -90,16 +83,9 @@ def namespace(message: pb.Namespace) -> ShownNamespace:
 
 def audit(message: pb.AuditRecord) -> ShownAudit:
     """Show an administrative action."""
-    return ShownAudit(
-        audit_id=message.audit_id,
-        at=instant_text(message.at_ms),
-        action=message.action,
-        target=message.target,
-        actor=message.actor or None,
-        namespace=message.namespace_id or None,
-        detail=message.detail or None,
-    )
-
-
-def _instant(at_ms: int) -> str | None:
-    return instant_text(at_ms) if at_ms else None
+    fields = {
+        **copied(ShownAudit, message),
+        "at": instant_text(message.at_ms),
+        "namespace": message.namespace_id or None,
+    }
+    return ShownAudit(**fields)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Format = Literal["table", "json", "jsonl"]
-FORMATS: Final[tuple[Format, ...]] = ("table", "json", "jsonl")
 NOTHING: Final = "-"
 # Without a terminal nothing is cut: whoever reads the file or the pipe wants all of it.
 _WIDE: Final = 100_000
@@ -130,8 +129,8 @@ def encoded(item: object, *, indent: int) -> bytes:
 
 def table(columns: Sequence[Column[T]], items: Iterable[T]) -> RenderableType:
     """Return a table without lines, which reads well and is easy to cut."""
-    from rich.table import Table  # noqa: PLC0415 (only who shows a table waits for rich)
-    from rich.text import Text  # noqa: PLC0415
+    from rich.table import Table
+    from rich.text import Text
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
@@ -149,7 +148,7 @@ def table(columns: Sequence[Column[T]], items: Iterable[T]) -> RenderableType:
 
 def console(file: IO[str]) -> Console:
     """Return rich's console on a stream; nothing in a text is taken for markup."""
-    from rich.console import Console  # noqa: PLC0415 (only who shows a table waits for rich)
+    from rich.console import Console
 
     width = None if file.isatty() else _WIDE
     return Console(file=file, markup=False, emoji=False, highlight=False, width=width)

@@ -110,7 +110,7 @@ class LiveProgress:
 
     def __init__(self, now_ms: int) -> None:
         """Measure from ``now_ms``, the server's time."""
-        from rich.live import Live  # noqa: PLC0415 (only for a terminal)
+        from rich.live import Live
 
         self._now_ms = now_ms
         self._frame = 0
@@ -133,7 +133,7 @@ class LiveProgress:
         self._trouble = ""
 
     def _drawn(self, tasks: Sequence[ShownTask], waited_ms: int) -> Text:
-        from rich.text import Text  # noqa: PLC0415 (only for a terminal)
+        from rich.text import Text
 
         drawn = Text(no_wrap=True, overflow="ellipsis")
         live = [task for task in tasks if not task.is_ended]

@@ -98,7 +98,7 @@ class Looker:
     def look(self) -> TopFrame:
         """Return what is there now; without the metrics there are no rates."""
         client = self._call.client
-        queues, queue_token = client.list_queues("", PAGE_SIZE_MAX)
+        queues, queue_token = client.queues.list_queues("", PAGE_SIZE_MAX)
         workers, has_more = self._workers()
         now_ms = client.now_ms()
         counted = self._count()
@@ -123,7 +123,7 @@ class Looker:
         has_more = False
         for status in ("DRAINING", "ONLINE"):
             query = WorkerQuery(status=status, limit=PAGE_SIZE_MAX)
-            workers, token = self._call.client.list_workers(query)
+            workers, token = self._call.client.workers.list_workers(query)
             found += workers
             has_more |= bool(token)
         return found, has_more

@@ -86,7 +86,7 @@ class LiveScreen:
 
     def __init__(self) -> None:
         """Prepare the screen."""
-        from rich.live import Live  # noqa: PLC0415 (only for a terminal)
+        from rich.live import Live
 
         self._console = console(sys.stdout)
         self._live = Live(console=self._console, auto_refresh=False, screen=True)
@@ -111,8 +111,8 @@ def drawn(
     frame: TopFrame, *, passed_ms: int = 0, trouble: str = "", rows: int | None = None
 ) -> RenderableType:
     """Return a frame for people, in so many rows of both tables together."""
-    from rich.console import Group  # noqa: PLC0415 (only who shows a table waits for rich)
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Group
+    from rich.text import Text
 
     queue_rows = len(frame.queues) if rows is None else max(rows // 2, rows - len(frame.workers))
     queues = frame.queues[:queue_rows]
@@ -129,7 +129,7 @@ def drawn(
 
 
 def _head(frame: TopFrame) -> RenderableType:
-    from rich.text import Text  # noqa: PLC0415 (only who shows a table waits for rich)
+    from rich.text import Text
 
     head = Text(no_wrap=True, overflow="ellipsis")
     head.append("tenure top", style="bold")
@@ -151,7 +151,7 @@ def _rate(value: float | None) -> str:
 
 
 def _more(count: int, what: str, *, has_more: bool) -> list[RenderableType]:
-    from rich.text import Text  # noqa: PLC0415 (only who shows a table waits for rich)
+    from rich.text import Text
 
     if not count and not has_more:
         return []

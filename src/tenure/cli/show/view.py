@@ -6,9 +6,12 @@ What is not there is left out. Payloads are shown as JSON where they are JSON, e
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tenure.cli.show.text import instant_text
@@ -166,53 +169,59 @@ class ShownQueue(Shown, frozen=True):
     is_count_exact: bool
 
 
+def copied(kind: type[Shown], message: Message) -> dict[str, Any]:
+    """Return the fields of a message that a record has too; an instant ``x_at`` is ``x_at_ms``.
+
+    What is empty is None where the record can do without it.
+    """
+    known = message.DESCRIPTOR.fields_by_name
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        name = field.name
+        if name in known:
+            is_shown = field.required or _is_there(message, known[name])
+            found[name] = _plain(getattr(message, name)) if is_shown else None
+        elif f"{name}_ms" in known and name.endswith("_at"):
+            at_ms = getattr(message, f"{name}_ms")
+            found[name] = instant_text(at_ms) if at_ms or field.required else None
+    return found
+
+
+def _is_there(message: Message, field: FieldDescriptor) -> bool:
+    """Tell whether a field says something; a number may be said to be 0."""
+    value = getattr(message, field.name)
+    if isinstance(value, int | float) and field.has_presence:
+        return message.HasField(field.name)
+    return bool(value)
+
+
+def _plain(value: object) -> object:
+    """Return a map or a list of protobuf as one of Python."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return list(value)
+    return value
+
+
 def task(message: task_pb2.Task) -> ShownTask:
     """Show a task."""
     options = message.options
-    return ShownTask(
-        task_id=message.task_id,
-        namespace=message.namespace_id,
-        queue=message.task_queue,
-        type=message.type,
-        kind=task_pb2.TaskKind.Name(options.kind).removeprefix("TASK_KIND_"),
-        state=task_state(message.state),
-        priority=message.priority,
-        attempt=message.attempt,
-        version=message.version,
-        failure_count=message.failure_count,
-        interruption_count=message.interruption_count,
-        labels=dict(message.labels),
-        **_asked(options),
-        **_happened(message),
-        **_relations(message),
-        **_instants(message),
-        **_payload("input", message.input, options.encoding),
+    encoding = options.encoding
+    fields = {
+        **copied(ShownTask, options),
+        **copied(ShownTask, message),
+        **_payload("input", message.input, encoding),
         **_output(message),
-        damaged=list(message.damaged) or None,
-        **_payload("heartbeat_details", message.heartbeat_details, options.encoding),
-    )
-
-
-def _happened(message: task_pb2.Task) -> dict[str, Any]:
-    encoding = message.options.encoding
-    percent = message.progress_percent if message.HasField("progress_percent") else None
-    return {
-        "failure_reason": message.failure_reason or None,
+        **_payload("heartbeat_details", message.heartbeat_details, encoding),
+        "namespace": message.namespace_id,
+        "queue": message.task_queue,
+        "kind": task_pb2.TaskKind.Name(options.kind).removeprefix("TASK_KIND_"),
+        "state": task_state(message.state),
+        "retry": ShownRetry(**copied(ShownRetry, options.retry)),
         "error": _failure(message.error, encoding) if message.HasField("error") else None,
-        "progress_percent": percent,
-        "progress_message": message.progress_message or None,
-        "cancel_reason": message.cancel_reason or None,
     }
-
-
-def _relations(message: task_pb2.Task) -> dict[str, Any]:
-    return {
-        "worker_id": message.worker_id or None,
-        "idempotency_key": message.idempotency_key or None,
-        "run_id": message.run_id or None,
-        "parent_id": message.parent_id or None,
-        "retry_of": message.retry_of or None,
-    }
+    return ShownTask(**fields)
 
 
 def enqueued(message: task_service_pb2.EnqueueResult) -> ShownEnqueued:
@@ -222,60 +231,25 @@ def enqueued(message: task_service_pb2.EnqueueResult) -> ShownEnqueued:
     )
 
 
-def _asked(options: task_pb2.TaskOptions) -> dict[str, Any]:
-    retry = options.retry
-    return {
-        "encoding": options.encoding,
-        "schedule_to_start_ms": options.schedule_to_start_ms or None,
-        "schedule_to_close_ms": options.schedule_to_close_ms or None,
-        "start_to_close_ms": options.start_to_close_ms or None,
-        "heartbeat_timeout_ms": options.heartbeat_timeout_ms or None,
-        "retry": ShownRetry(
-            initial_interval_ms=retry.initial_interval_ms,
-            backoff_coefficient=retry.backoff_coefficient,
-            maximum_interval_ms=retry.maximum_interval_ms,
-            maximum_attempts=retry.maximum_attempts,
-            non_retryable_error_types=list(retry.non_retryable_error_types),
-        ),
-    }
-
-
-def _instants(message: task_pb2.Task) -> dict[str, Any]:
-    return {
-        "created_at": instant_text(message.created_at_ms),
-        "run_at": instant_text(message.run_at_ms),
-        "handed_at": _instant(message.handed_at_ms),
-        "started_at": _instant(message.started_at_ms),
-        "heartbeat_at": _instant(message.heartbeat_at_ms),
-        "finished_at": _instant(message.finished_at_ms),
-        "cancel_requested_at": _instant(message.cancel_requested_at_ms),
-    }
-
-
 def task_state(number: task_pb2.TaskState.ValueType) -> str:
     """Return the name of a state."""
     return task_pb2.TaskState.Name(number).removeprefix("TASK_STATE_")
 
 
-def _instant(at_ms: int) -> str | None:
-    return instant_text(at_ms) if at_ms else None
-
-
 def _payload(name: str, data: bytes, encoding: str) -> dict[str, Any]:
     """Return the field that shows a payload, if there is one."""
     if not data:
-        return {}
+        return {name: None}
     if encoding == _JSON and _is_json(data):
         return {name: msgspec.Raw(data)}
-    return {f"{name}_base64": base64.b64encode(data).decode()}
+    return {name: None, f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def _output(message: task_pb2.Task) -> dict[str, Any]:
     """Return the output; bytes come with their encoding, JSON speaks for itself."""
     fields = _payload("output", message.output, message.output_encoding)
-    if "output_base64" in fields:
-        fields["output_encoding"] = message.output_encoding or None
-    return fields
+    is_bytes = "output_base64" in fields
+    return {**fields, "output_encoding": (message.output_encoding or None) if is_bytes else None}
 
 
 def _is_json(data: bytes) -> bool:
@@ -287,28 +261,20 @@ def _is_json(data: bytes) -> bool:
 
 
 def _failure(error: task_pb2.TaskError, encoding: str) -> ShownFailure:
-    delay = error.next_retry_delay_ms if error.HasField("next_retry_delay_ms") else None
-    return ShownFailure(
-        message=error.message,
-        category=task_pb2.ErrorCategory.Name(error.category).removeprefix("ERROR_CATEGORY_"),
-        type=error.type or None,
-        retryable=error.retryable if error.HasField("retryable") else None,
-        next_retry_delay_ms=delay,
-        stack_trace=error.stack_trace or None,
-        **_payload("details", error.details, encoding),
-    )
+    category = task_pb2.ErrorCategory.Name(error.category).removeprefix("ERROR_CATEGORY_")
+    fields = copied(ShownFailure, error) | _payload("details", error.details, encoding)
+    return ShownFailure(**{**fields, "category": category})
 
 
 def attempt(message: task_pb2.Attempt) -> ShownAttempt:
     """Show one hand-out of a task."""
-    return ShownAttempt(
-        attempt=message.number,
-        handed_at=instant_text(message.handed_at_ms),
-        worker_id=message.worker_id or None,
-        ended_at=_instant(message.ended_at_ms),
-        outcome=message.outcome.upper() or None,
-        error=_failure(message.error, _JSON) if message.HasField("error") else None,
-    )
+    fields = {
+        **copied(ShownAttempt, message),
+        "attempt": message.number,
+        "outcome": message.outcome.upper() or None,
+        "error": _failure(message.error, _JSON) if message.HasField("error") else None,
+    }
+    return ShownAttempt(**fields)
 
 
 def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
@@ -316,38 +282,21 @@ def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
     status = worker_pb2.WorkerStatus.Name(message.status).removeprefix("WORKER_STATUS_")
     health = worker_pb2.WorkerHealth.Name(message.health).removeprefix("WORKER_HEALTH_")
     held = message.held_count if message.HasField("held_count") else message.active_count
-    return ShownWorker(
-        worker_id=message.worker_id,
-        namespace=message.namespace_id,
-        queue=message.task_queue,
-        status=status,
-        mode=worker_pb2.WorkerMode.Name(message.mode).removeprefix("WORKER_MODE_"),
-        types=list(message.workflow_types),
-        max_concurrent=message.max_concurrent,
-        registered_at=_timestamp(message.registered_at),
-        health=None if health == "UNSPECIFIED" else health,
-        held_count=held,
-        lease=_lease(message),
-        lease_left_ms=message.lease_until_ms - now_ms if message.lease_until_ms else None,
-        may_stop=status == "OFFLINE" or (status == "DRAINING" and not held),
-        total_completed=message.total_completed,
-        total_failed=message.total_failed,
-        labels=dict(message.labels),
-        session_no=message.session_no,
-        drain_deadline_at=_instant(message.drain_deadline_at_ms),
-        ended_at=_instant(message.ended_at_ms),
-        end_reason=message.end_reason or None,
-        **_identity(message),
-    )
-
-
-def _identity(message: worker_pb2.Worker) -> dict[str, Any]:
-    return {
-        "name": message.name or None,
-        "hostname": message.hostname or None,
-        "pid": message.pid or None,
-        "version": message.version or None,
+    fields = {
+        **copied(ShownWorker, message),
+        "namespace": message.namespace_id,
+        "queue": message.task_queue,
+        "status": status,
+        "mode": worker_pb2.WorkerMode.Name(message.mode).removeprefix("WORKER_MODE_"),
+        "types": list(message.workflow_types),
+        "registered_at": _timestamp(message.registered_at),
+        "health": None if health == "UNSPECIFIED" else health,
+        "held_count": held,
+        "lease": _lease(message),
+        "lease_left_ms": message.lease_until_ms - now_ms if message.lease_until_ms else None,
+        "may_stop": status == "OFFLINE" or (status == "DRAINING" and not held),
     }
+    return ShownWorker(**fields)
 
 
 def _lease(message: worker_pb2.Worker) -> ShownLease | None:

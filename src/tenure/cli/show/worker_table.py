@@ -112,7 +112,7 @@ def lasting(worker: ShownWorker) -> ShownWorker:
 
 
 def _watch_live(call: Invocation, shown: Listing[ShownWorker], options: PageOptions) -> None:
-    from rich.live import Live  # noqa: PLC0415 (only for a terminal)
+    from rich.live import Live
 
     with Live(console=console(sys.stdout), auto_refresh=False, screen=False) as live:
         while True:

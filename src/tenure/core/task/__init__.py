@@ -1,7 +1,8 @@
 """The task machine: what a task is, what can happen to it, and what follows.
 
 ``record`` says what is stored, ``event`` what can happen, ``rule`` in which states, ``decide`` what
-follows; ``effect`` and ``refusal`` are its answers, ``deadline`` its timers. The rest are rules of
-their own that ``decide`` goes by: ``attempt``, ``retry``, ``crash_guard``, ``exclusive``,
-``damage``, and ``enqueue`` with its ``enqueue_window``. Nobody else changes the state of a task.
+follows. ``refusal`` says no, ``confirmation`` goes on, ``attempt_end`` and ``attempt_failure`` end
+an attempt, ``due`` answers a timer of ``deadline``; ``effect`` is what happens outside. The rest
+are rules of their own: ``attempt``, ``retry``, ``crash_guard``, ``exclusive``, ``damage``, and
+``enqueue`` with its ``enqueue_window``. Nobody else changes the state of a task.
 """

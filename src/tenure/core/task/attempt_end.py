@@ -1,13 +1,20 @@
-"""What the end of an attempt leaves on its task, and the record that is kept of it."""
+"""Where the end of an attempt leaves its task, and the record that is kept of it."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
-from tenure.core.task import crash_guard
+from tenure.core.task import crash_guard, deadline
 from tenure.core.task.attempt import CHARGES, Attempt, Charge, Outcome
-from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Task
+from tenure.core.task.effect import Decision, Effect, FollowUp, TellStop, WakeQueue
+from tenure.core.task.event import Woken
+from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Reason, Task, TaskState
 from tenure.core.task.retry import ErrorInfo
+
+_NO_LINE: Final = Line.NONE  # a global is found faster than a member of an enum
+_REPORTED: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RELEASED})
 
 
 def end_attempt(task: Task, outcome: Outcome) -> Task:
@@ -54,3 +61,111 @@ def record(
         state_after=after.state,
         error=error,
     )
+
+
+def release(task: Task, now_ms: int) -> Decision:
+    """End the live attempt without charge; the task is pending again at once."""
+    if task.is_cancel_requested:
+        return finish(task, TaskState.CANCELLED, now_ms, Outcome.RELEASED)
+    return give_back(task, Outcome.RELEASED, now_ms, now_ms)
+
+
+def give_back(
+    task: Task,
+    outcome: Outcome,
+    run_at_ms: int,
+    now_ms: int,
+    error: ErrorInfo | None = None,
+) -> Decision:
+    """End the live attempt and let the task wait for its next one."""
+    ended = end_attempt(task, outcome)
+    if task.progress.pause_wanted:
+        progress = replace(ended.progress, pause_wanted=False)
+        paused = deadline.armed(
+            replace(
+                ended,
+                state=TaskState.PAUSED,
+                worker_id=None,
+                run_at_ms=run_at_ms,
+                progress=progress,
+            ),
+        )
+        return Decision(paused, ended=record(task, paused, outcome, error, now_ms))
+    back = ready(ended, run_at_ms, now_ms=now_ms, keep_order=run_at_ms <= now_ms)
+    effects = back.effects
+    if outcome is Outcome.TIMED_OUT and task.worker_id is not None:
+        effects = (*effects, TellStop(task.worker_id, task.id, task.attempt))
+    return Decision(
+        back.task, ended=record(task, back.task, outcome, error, now_ms), effects=effects
+    )
+
+
+def ready(
+    task: Task,
+    run_at_ms: int,
+    *,
+    now_ms: int | None = None,
+    keep_order: bool = False,
+) -> Decision:
+    """Make the task pending: claimable at once, or armed for ``run_at_ms``.
+
+    ``keep_order`` leaves ``run_at_ms`` as it was, so that a task that was taken away from its
+    worker keeps its place in the line.
+    """
+    now_ms = run_at_ms if now_ms is None else now_ms
+    is_ready = run_at_ms <= now_ms
+    is_guarded = crash_guard.is_suspect(task.progress)
+    line = Line.SUSPECT if is_guarded else Line.RETURNED
+    pending = deadline.armed(
+        replace(
+            task,
+            state=TaskState.PENDING,
+            worker_id=None,
+            line=line if is_ready else Line.NONE,
+            run_at_ms=task.run_at_ms if keep_order else run_at_ms,
+            is_guarded=is_guarded,
+            progress=replace(task.progress, ready_at_ms=run_at_ms, wake_at_ms=0),
+        ),
+    )
+    effects = (WakeQueue(task.namespace, task.queue),) if is_ready else ()
+    return Decision(pending, effects=effects)
+
+
+def fail(
+    task: Task,
+    reason: Reason,
+    outcome: Outcome,
+    error: ErrorInfo,
+    now_ms: int,
+) -> Decision:
+    """Let the task fail for good."""
+    failed = replace(task, progress=replace(task.progress, reason=reason, error=error))
+    return finish(failed, TaskState.FAILED, now_ms, outcome)
+
+
+def finish(
+    task: Task,
+    state: TaskState,
+    now_ms: int,
+    outcome: Outcome,
+    output: bytes | None = None,
+) -> Decision:
+    """Give the task its one terminal outcome."""
+    was_live = task.is_attempt_live
+    finished = replace(
+        task,
+        state=state,
+        line=_NO_LINE,
+        last_outcome=outcome if was_live else task.last_outcome,
+        due_at_ms=None,
+        is_guarded=False,
+        output=output,
+        finished_at_ms=now_ms,
+        progress=ended_progress(task, outcome) if was_live else task.progress,
+    )
+    effects: tuple[Effect, ...] = ()
+    if task.worker_id is not None and outcome not in _REPORTED:
+        effects = (TellStop(task.worker_id, task.id, task.attempt),)
+    parent = task.spec.parent_id
+    follow_ups = (FollowUp(task.namespace, parent, Woken()),) if parent else ()
+    return Decision(finished, effects=effects, follow_ups=follow_ups)

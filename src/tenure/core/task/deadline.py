@@ -10,6 +10,7 @@ import enum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core.task import exclusive
 from tenure.core.task.record import AttemptProgress, Line, Spec, Task, TaskState
@@ -179,3 +180,15 @@ def first_expired(task: Task, *, now_ms: int, sighted_ms: int) -> DeadlineKind |
 def is_after_close(task: Task, at_ms: int) -> bool:
     """Tell whether something at ``at_ms`` would come after the end of everything."""
     return 0 < task.spec.close_at_ms <= at_ms
+
+
+def armed(task: Task) -> Task:
+    """Return the task with the earliest deadline of its state."""
+    due_at_ms = next_due_ms(task)
+    return task if due_at_ms == task.due_at_ms else replace(task, due_at_ms=due_at_ms)
+
+
+def rearmed(task: Task, now_ms: int, sighted_ms: int) -> Task:
+    """Arm an early timer again; what may not be judged yet is looked at once that is possible."""
+    due_at_ms = next_due_ms(task, now_ms=now_ms, sighted_ms=sighted_ms)
+    return task if due_at_ms == task.due_at_ms else replace(task, due_at_ms=due_at_ms)

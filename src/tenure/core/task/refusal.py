@@ -1,9 +1,81 @@
-"""The ways in which the task machine says no."""
+"""The ways in which the task machine says no, and who may report on an attempt."""
 
 from __future__ import annotations
 
-from tenure.core.task.record import Task
+from typing import Final
+
+from tenure.core.task.attempt import EXPIRED
+from tenure.core.task.event import (
+    AttemptDeferred,
+    AttemptReport,
+    AttemptYielded,
+    CancelRequested,
+    HandedOut,
+    Heartbeaten,
+    ResumeRequested,
+    TaskEvent,
+    Terminated,
+    WorkerLost,
+)
+from tenure.core.task.record import TERMINAL, Task, TaskKind, TaskState
+from tenure.core.task.rule import Rule
 from tenure.errors import Rejection
+
+# Every report meets them, and a global is found faster than a member of an enum.
+_DISPATCHED: Final = TaskState.DISPATCHED
+_ACTIVITY: Final = TaskKind.ACTIVITY
+
+
+def of_event(task: Task, event: TaskEvent, rule: Rule) -> Rejection | None:
+    """Return why something that is not a report is not possible."""
+    if task.state not in rule.sources:
+        return _impossible(task, event)
+    match event:
+        case HandedOut():
+            return None if task.line else wrong_state(task)
+        case WorkerLost(worker_id=worker_id):
+            return None if task.worker_id == worker_id else attempt_mismatch(task, task.attempt)
+        case ResumeRequested():
+            resumable = task.state is TaskState.PAUSED or task.progress.pause_wanted
+            return None if resumable else wrong_state(task)
+        case _:
+            return None
+
+
+def _impossible(task: Task, event: TaskEvent) -> Rejection:
+    if task.state in TERMINAL and isinstance(event, CancelRequested | Terminated):
+        return already_terminal(task)
+    return wrong_state(task)
+
+
+def of_report(task: Task, event: AttemptReport, rule: Rule) -> Rejection | None:
+    """Check a report against the live attempt: the one place where attempts are compared.
+
+    Without a worker's name it is a token's or a key's word.
+    """
+    is_holder = event.worker_id is None or event.worker_id == task.worker_id
+    if not (is_holder and event.attempt == task.attempt and task.is_attempt_live):
+        return _stale(task, event)
+    state = task.state
+    foreign = AttemptYielded if task.spec.kind is _ACTIVITY else AttemptDeferred
+    is_early = event.needs_confirmed and state is _DISPATCHED
+    if is_early or type(event) is foreign or state not in rule.sources:
+        return wrong_state(task)
+    return None
+
+
+def _stale(task: Task, event: AttemptReport) -> Rejection:
+    if event.attempt == task.attempt and task.last_outcome in EXPIRED:
+        if isinstance(event, Heartbeaten):
+            return Rejection("task_expired", f"Attempt {event.attempt} of {task.id} is over.")
+    elif task.state in TERMINAL and event.attempt >= task.attempt:
+        return already_terminal(task)
+    return attempt_mismatch(task, event.attempt)
+
+
+def is_live(task: Task, attempt: int) -> bool:
+    """Tell whether ``attempt`` is the one that may still report."""
+    return attempt == task.attempt and task.is_attempt_live
 
 
 def attempt_mismatch(task: Task, received: int) -> Rejection:

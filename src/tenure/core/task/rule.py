@@ -6,29 +6,8 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.task.event import (
-    AttemptCancelled,
-    AttemptDeferred,
-    AttemptFailed,
-    AttemptReleased,
-    AttemptSucceeded,
-    AttemptYielded,
-    CancelRequested,
-    CancelSignalled,
-    Confirmed,
-    DamageFound,
-    DeliveryMissed,
-    Due,
-    HandedOut,
-    Heartbeaten,
-    PauseRequested,
-    ResumeRequested,
-    TaskEvent,
-    TaskLost,
-    Terminated,
-    Woken,
-    WorkerLost,
-)
+from tenure.core.task import event as task_event
+from tenure.core.task.event import TaskEvent
 from tenure.core.task.record import TaskState
 
 
@@ -50,24 +29,24 @@ def _rule(sources: frozenset[TaskState], *targets: TaskState) -> Rule:
 
 
 RULES: Final[dict[type[TaskEvent], Rule]] = {
-    HandedOut: _rule(frozenset({_P}), _D),
-    Confirmed: _rule(_LIVE, _R, _C, _W),
-    Heartbeaten: _rule(_LIVE, _R, _C, _W),
-    AttemptSucceeded: _rule(_LIVE, _S),
-    AttemptFailed: _rule(_LIVE, _P, _H, _F, _X),
-    AttemptCancelled: _rule(_LIVE, _X),
-    AttemptReleased: _rule(_LIVE, _P, _H, _X),
-    AttemptDeferred: _rule(_LIVE, _W, _C),
-    AttemptYielded: _rule(frozenset({_D, _R, _C}), _P, _W, _H),
-    DeliveryMissed: _rule(frozenset({_D}), _P, _H),
-    TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
-    WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _R, _C, _H, _F, _X),
-    CancelRequested: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _C, _W, _H, _X),
-    CancelSignalled: _rule(frozenset({_C}), _C),
-    PauseRequested: _rule(frozenset({_P, _D, _R, _W, _H}), _D, _R, _W, _H),
-    ResumeRequested: _rule(frozenset({_H, _D, _R, _W}), _P, _D, _R, _W),
-    Woken: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H),
-    Terminated: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
-    DamageFound: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
-    Due: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H, _F, _X),
+    task_event.HandedOut: _rule(frozenset({_P}), _D),
+    task_event.Confirmed: _rule(_LIVE, _R, _C, _W),
+    task_event.Heartbeaten: _rule(_LIVE, _R, _C, _W),
+    task_event.AttemptSucceeded: _rule(_LIVE, _S),
+    task_event.AttemptFailed: _rule(_LIVE, _P, _H, _F, _X),
+    task_event.AttemptCancelled: _rule(_LIVE, _X),
+    task_event.AttemptReleased: _rule(_LIVE, _P, _H, _X),
+    task_event.AttemptDeferred: _rule(_LIVE, _W, _C),
+    task_event.AttemptYielded: _rule(frozenset({_D, _R, _C}), _P, _W, _H),
+    task_event.DeliveryMissed: _rule(frozenset({_D}), _P, _H),
+    task_event.TaskLost: _rule(frozenset({_D, _R, _C}), _P, _H, _F, _X),
+    task_event.WorkerLost: _rule(frozenset({_D, _R, _C}), _P, _R, _C, _H, _F, _X),
+    task_event.CancelRequested: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _C, _W, _H, _X),
+    task_event.CancelSignalled: _rule(frozenset({_C}), _C),
+    task_event.PauseRequested: _rule(frozenset({_P, _D, _R, _W, _H}), _D, _R, _W, _H),
+    task_event.ResumeRequested: _rule(frozenset({_H, _D, _R, _W}), _P, _D, _R, _W),
+    task_event.Woken: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H),
+    task_event.Terminated: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
+    task_event.DamageFound: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _F),
+    task_event.Due: _rule(frozenset({_P, _D, _R, _C, _W, _H}), _P, _D, _R, _C, _W, _H, _F, _X),
 }

@@ -12,16 +12,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.limits import (
-    MASS_CLOSE_SESSIONS_MIN,
-    MASS_CLOSE_SHARE,
-    RETURN_ELSEWHERE_MS,
-    SERVED_FAILURES_MAX,
-    SIGHT_STALL_MS,
-    STALE_SERVER_MS,
-    SUSPECT_GRACE_MS,
-)
-from tenure.core.worker.record import EndReason, WorkerMode
+from tenure.core.limits import SUSPECT_GRACE_MS
 from tenure.errors import Rejection
 
 
@@ -48,22 +39,6 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
         """Assert what holds for every lease."""
         assert self.token >= 1
         assert self.lease_ms > 0
-
-
-class StaleServer(msgspec.Struct, frozen=True, gc=False):
-    """A server that no longer touches its row: when it did, and its leases then and now."""
-
-    seen_at_ms: int
-    lease_count: int = 0
-    left_count: int = 0
-
-    def spared_until_ms(self, lease_ms: int) -> int:
-        """Return until when its workers are spared: they had nobody to talk to."""
-        spared_ms = max(lease_ms, STALE_SERVER_MS)
-        if 2 * self.left_count < self.lease_count:
-            # Most have found another server; who has not is probably dead as well.
-            spared_ms = min(spared_ms, lease_ms + RETURN_ELSEWHERE_MS)
-        return self.seen_at_ms + spared_ms
 
 
 class Beat(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -156,40 +131,6 @@ def token_mismatch(worker_id: str, current: int) -> Rejection:
     )
 
 
-def judge(
-    lease: Lease,
-    *,
-    mode: WorkerMode,
-    now_ms: int,
-    sighted_ms: int,
-    server: StaleServer | None,
-    suspect_grace_ms: int = SUSPECT_GRACE_MS,
-) -> EndReason | None:
-    """Return why the worker is to be taken offline now, or ``None``.
-
-    ``server`` is the one that heard it last, if that went stale: its workers get time to find
-    another one.
-    """
-    if server is not None and now_ms < server.spared_until_ms(lease.lease_ms):
-        return None
-    is_suspect = lease.suspect_until_ms is not None and now_ms >= lease.suspect_until_ms
-    if is_suspect and sighted_ms >= suspect_grace_ms:
-        return EndReason.LEASE_EXPIRED
-    if now_ms < lease.lease_until_ms or sighted_ms < lease.lease_ms:
-        return None
-    if mode is not WorkerMode.SERVED:
-        return EndReason.LEASE_EXPIRED
-    return EndReason.UNREACHABLE if lease.failures >= SERVED_FAILURES_MAX else None
-
-
-def is_silent(*, seen_at_ms: int | None, now_ms: int) -> bool:
-    """Tell whether a server has stopped touching its row; another one hears its workers.
-
-    One that was seen in the future has not touched its row since the clock went back.
-    """
-    return seen_at_ms is not None and not 0 <= now_ms - seen_at_ms <= SIGHT_STALL_MS
-
-
 def is_late(*, beat_at_ms: int, lease_ms: int, now_ms: int) -> bool:
     """Tell whether a heartbeat was missed: such a worker keeps its work and gets none."""
     return beat_at_ms <= late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
@@ -198,12 +139,6 @@ def is_late(*, beat_at_ms: int, lease_ms: int, now_ms: int) -> bool:
 def late_since_ms(*, lease_ms: int, now_ms: int) -> int:
     """Return the instant since which a heartbeat must have come for its worker not to be late."""
     return now_ms - 2 * interval_ms(lease_ms)
-
-
-def is_mass_close(*, closed_count: int, open_count: int) -> bool:
-    """Tell whether so many sessions ended together that the fault is not the workers'."""
-    limit = max(MASS_CLOSE_SESSIONS_MIN, MASS_CLOSE_SHARE * (open_count + closed_count))
-    return closed_count > limit
 
 
 def granted_lease_ms(asked_ms: int, *, default_ms: int, least_ms: int, most_ms: int) -> int:

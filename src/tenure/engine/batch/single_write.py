@@ -28,7 +28,7 @@ from tenure.store.table import codec
 from tenure.store.transaction import Row, Store
 
 
-class _Unsuited(Exception):  # noqa: N818 (not an error: the batch takes the ordinary way)
+class _Unsuited(Exception):
     """The batch needs more than one write."""
 
 

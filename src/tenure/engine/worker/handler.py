@@ -8,13 +8,14 @@ from tenure.core.access.audit import AuditAction
 from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
-from tenure.core.task.decide import is_live
 from tenure.core.task.record import TaskState
+from tenure.core.task.refusal import is_live
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import reconcile as reconcile_rules
 from tenure.core.worker import record as worker_record
-from tenure.core.worker.lease import Lease, StaleServer
+from tenure.core.worker.judge import StaleServer, judge
+from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import TaskRef, WorkDone
@@ -325,7 +326,7 @@ def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> WorkDone:
         if worker is None or worker_id not in ws.leases or worker_id in ws.leases.wanted:
             # Who opens a session in this very batch is heard before it is judged.
             continue
-        reason = lease_rules.judge(
+        reason = judge(
             lapsed.lease,
             mode=worker.mode,
             now_ms=ws.now_ms,

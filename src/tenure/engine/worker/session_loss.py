@@ -7,7 +7,7 @@ from collections import deque
 from msgspec.structs import replace
 
 from tenure.core.limits import SUSPECT_GRACE_MS
-from tenure.core.worker.lease import is_mass_close
+from tenure.core.worker.judge import is_mass_close
 from tenure.engine.command import AnyCommand
 from tenure.engine.worker import command as c
 

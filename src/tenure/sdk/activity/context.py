@@ -5,11 +5,10 @@ from __future__ import annotations
 import enum
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any
 
 import msgspec
 
-from tenure.sdk.payload import Converter
+from tenure.sdk.payload import Converter, UserValue
 
 _current: ContextVar[ActivityContext] = ContextVar("tenure_activity")
 
@@ -86,7 +85,7 @@ class Stopped(BaseException):
     """
 
 
-class CompletesLater(Exception):  # noqa: N818 (a signal, not an error)
+class CompletesLater(Exception):
     """Raised by ``complete_later`` to leave the activity; never seen by a caller."""
 
 
@@ -147,7 +146,7 @@ def current() -> ActivityContext:
     return context
 
 
-def heartbeat_details(*types: Any) -> Any:  # noqa: ANN401 (any types of a user)
+def heartbeat_details(*types: UserValue) -> UserValue:
     """Return what the last heartbeat of an earlier attempt carried, as the given types.
 
     One type gives one value, several give a tuple; without any, everything is a plain value.

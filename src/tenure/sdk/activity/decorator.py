@@ -10,6 +10,7 @@ from tenure.sdk.activity import context
 from tenure.sdk.activity.context import CompletesLater, Info, StopReason
 from tenure.sdk.activity.definition import AsyncActivity, SyncActivity, declare
 from tenure.sdk.activity.option import ActivitySettings
+from tenure.sdk.payload import UserValue
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,7 +73,7 @@ class _ActivityModule:
     def heartbeat_details(type: type[T], /) -> T: ...
     @overload
     @staticmethod
-    def heartbeat_details(*types: Any) -> Any: ...  # noqa: ANN401 (any types of a user)
+    def heartbeat_details(*types: UserValue) -> UserValue: ...
     @staticmethod
     def heartbeat_details(*types: Any) -> Any:
         """Return the details of the last heartbeat of an earlier attempt, as the given types."""

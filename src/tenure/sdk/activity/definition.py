@@ -38,7 +38,7 @@ class Activity(Generic[P, R_co]):
 
     def __init__(
         self,
-        function: Callable[..., object],
+        function: Callable[..., Any],
         traits: Traits,
         options: Options,
         instance: object = None,
@@ -124,8 +124,8 @@ class AsyncActivity(Activity[P, R_co]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here, as a plain call."""
-        result: Any = self.function(*_with_self(self, args), **kwargs)
-        return await result  # type: ignore[no-any-return]
+        result: R_co = await self.function(*_with_self(self, args), **kwargs)
+        return result
 
     def __get__(
         self: AsyncActivity[Concatenate[Any, Q], S], instance: object, owner: type
@@ -140,8 +140,8 @@ class SyncActivity(Activity[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here, as a plain call."""
-        result: Any = self.function(*_with_self(self, args), **kwargs)
-        return result  # type: ignore[no-any-return]
+        result: R_co = self.function(*_with_self(self, args), **kwargs)
+        return result
 
     def __get__(
         self: SyncActivity[Concatenate[Any, Q], S], instance: object, owner: type

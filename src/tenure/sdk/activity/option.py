@@ -33,9 +33,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_wire(self) -> task_pb2.RetryPolicy:
         """Return the message of the protocol; raise ``ValueError`` for what contradicts itself."""
-        initial_ms = _duration(self.initial_interval, "initial_interval")
+        initial_ms = duration_ms(self.initial_interval, "initial_interval")
         longest = self.maximum_interval
-        maximum_ms = 0 if longest is None else _duration(longest, "maximum_interval")
+        maximum_ms = 0 if longest is None else duration_ms(longest, "maximum_interval")
         if 0 < maximum_ms < initial_ms:
             raise ValueError("maximum_interval must not be below initial_interval")
         if not self.backoff_coefficient >= 1:
@@ -116,9 +116,9 @@ class Options(msgspec.Struct, frozen=True):
         values = dict(settings)
         for name in _TIMEOUTS:
             if name in values:
-                values[f"{name}_ms"] = _duration(values.pop(name), name)
+                values[f"{name}_ms"] = duration_ms(values.pop(name), name)
         if "delay" in values:
-            values["delay_ms"] = _duration(values.pop("delay"), "delay")
+            values["delay_ms"] = duration_ms(values.pop("delay"), "delay")
         if "run_at" in values:
             values["run_at_ms"] = _instant(values.pop("run_at"))
         if "labels" in values:
@@ -168,13 +168,6 @@ class Options(msgspec.Struct, frozen=True):
             retry=self.retry.to_wire(),
             encoding=encoding,
         )
-
-
-def _duration(value: Duration, name: str) -> int:
-    try:
-        return duration_ms(value)
-    except ValueError as error:
-        raise ValueError(f"{name} {error}") from None
 
 
 def _instant(value: datetime) -> int:

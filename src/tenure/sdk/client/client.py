@@ -23,7 +23,7 @@ from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
 from tenure.sdk.client.task_stream import Waiter
 from tenure.sdk.client.view import TaskInfo
 from tenure.sdk.duration import Duration
-from tenure.sdk.payload import Codec, Converter
+from tenure.sdk.payload import Codec, Converter, UserValue
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.target import check_client
 from tenure.sdk.transport.tls import TLS, resolve
@@ -215,7 +215,7 @@ class Client:
         shared: bytes,
         data: bytes,
         options: Options,
-        result: Any,  # noqa: ANN401 (an activity or any type of a user)
+        result: UserValue,
         waiter: Waiter | None = None,
     ) -> Handle[Any]:
         state, run_at_ms = self._state, options.run_at_ms

@@ -137,7 +137,4 @@ def new_task_id() -> str:
 
 def seconds(value: Duration, name: str) -> float:
     """Return a duration in seconds; a ``ValueError`` names the parameter."""
-    try:
-        return duration_ms(value) / 1_000
-    except ValueError as error:
-        raise ValueError(f"{name} {error}") from None
+    return duration_ms(value, name) / 1_000

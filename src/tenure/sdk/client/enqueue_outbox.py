@@ -77,6 +77,11 @@ class EnqueueOutbox:
         _fail(list(self._waiting), Unavailable("The client was closed.", reason="closed"))
         self._waiting.clear()
 
+    def next_turn(self) -> None:
+        """Let the next request go: the one in flight has ended, or is repeated."""
+        self._is_sending = False
+        self._go_on()
+
     def _go_on(self) -> None:
         is_free = not self._is_sending and len(self._requests) < _REQUESTS_MAX
         if self._waiting and is_free and not self._is_closed:
@@ -192,8 +197,7 @@ class _Turn:
     def give(self) -> None:
         if not self._is_given:
             self._is_given = True
-            self._outbox._is_sending = False  # noqa: SLF001 (a part of it)
-            self._outbox._go_on()  # noqa: SLF001 (a part of it)
+            self._outbox.next_turn()
 
 
 def check_size(body: bytes) -> None:

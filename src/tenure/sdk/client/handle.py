@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
@@ -17,7 +17,7 @@ from tenure.sdk.client import view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
 from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo, TaskProgress
 from tenure.sdk.duration import Duration
-from tenure.sdk.payload import BYTES, Payload, PayloadError
+from tenure.sdk.payload import BYTES, Payload, PayloadError, UserValue
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 
@@ -41,7 +41,7 @@ class Handle(Generic[R_co]):
     task_id: str
     """The id of the task."""
 
-    def __init__(self, state: ClientState, task_id: str, result: Any) -> None:  # noqa: ANN401 (any type)
+    def __init__(self, state: ClientState, task_id: str, result: UserValue) -> None:
         """Use ``Client.enqueue`` or ``Client.handle``; ``result`` is an activity or a type."""
         self._state = state
         self._result = result

@@ -34,7 +34,7 @@ _Asker = asyncio.Future[pb.EnqueueTasksResponse]
 _Wire = Stream[bytes, pb.WatchTasksResponse]
 
 
-class StreamBroken(Exception):  # noqa: N818 (it is no error: the request goes another way)
+class StreamBroken(Exception):
     """The stream has no answer to a request; a call of its own will have one."""
 
     def __init__(self, *, is_unsent: bool) -> None:

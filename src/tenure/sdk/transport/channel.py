@@ -21,6 +21,7 @@ from tenure import __version__
 from tenure.errors import ERRORS, TenureError, Unauthenticated, Unavailable
 from tenure.sdk.transport import fork_guard, refusal
 from tenure.sdk.transport.api_key import ApiKeySource
+from tenure.sdk.transport.relay import GrpcValue
 from tenure.sdk.transport.relayed import RelayedConnection, RelayProcess
 from tenure.sdk.transport.target import split_targets
 from tenure.sdk.transport.tls import TLS, credentials, is_exposed
@@ -92,7 +93,7 @@ class TargetConnection:
         # Some stubs of gRPC know an asynchronous channel only by its types.
         self._unary: dict[str, Any] = {}
 
-    def unary(self, method: Method[Request, Response]) -> Any:  # noqa: ANN401 (gRPC's types say no more)
+    def unary(self, method: Method[Request, Response]) -> GrpcValue:
         """Return the callable of a unary method; it is made once."""
         known = self._unary.get(method.path)
         if known is None:
@@ -103,7 +104,7 @@ class TargetConnection:
             )
         return known
 
-    def stream(self, method: Method[Request, Response]) -> Any:  # noqa: ANN401 (gRPC's types say no more)
+    def stream(self, method: Method[Request, Response]) -> GrpcValue:
         """Return the callable of a method with streams in both directions."""
         return self._channel.stream_stream(
             method.path, request_serializer=method.write, response_deserializer=method.read
@@ -291,7 +292,7 @@ class Channel:
 class Stream(Generic[Request, Response]):
     """One stream in both directions; its errors are those of ``tenure.errors``."""
 
-    def __init__(self, channel: Channel, connection: AnyConnection, call: Any) -> None:  # noqa: ANN401
+    def __init__(self, channel: Channel, connection: AnyConnection, call: GrpcValue) -> None:
         """Use ``Channel.stream`` instead."""
         self._channel = channel
         self._connection = connection

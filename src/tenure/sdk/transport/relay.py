@@ -21,6 +21,10 @@ from tenure.transport import grpc
 _LENGTH_BYTES: Final = 4
 
 
+GrpcValue = Any
+"""A message, a call or metadata of gRPC, whose types say no more."""
+
+
 class Frame(msgspec.Struct, array_like=True, gc=False):
     """What the two sides say to each other.
 
@@ -150,7 +154,7 @@ class Relay:
             await asyncio.gather(writer, return_exceptions=True)
 
 
-async def _write(stream: Any, queue: asyncio.Queue[bytes | None]) -> None:  # noqa: ANN401
+async def _write(stream: GrpcValue, queue: asyncio.Queue[bytes | None]) -> None:
     while (data := await queue.get()) is not None:
         # When it fails, whoever reads the stream is told why.
         await stream.write(data)

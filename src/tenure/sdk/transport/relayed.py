@@ -12,11 +12,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from tenure.sdk.transport.relay import Frame, Framing
+from tenure.sdk.transport.relay import Frame, Framing, GrpcValue
 from tenure.sdk.transport.tls import TLS, checked
 from tenure.transport import grpc
 
@@ -73,7 +73,7 @@ class RelayProcess:
         await self._reap()
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: ASYNC220, S603 (ours, and it does not wait)
+            self._process = subprocess.Popen(  # noqa: ASYNC220 (ours, and it does not wait)
                 [sys.executable, "-P", "-m", "tenure.sdk.transport.relay", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -125,10 +125,10 @@ class RelayedConnection:
         # Files that cannot be used are a matter of this process, and the relay reads them again.
         self._tls = None if tls is None else checked(tls).paths
 
-    def unary(self, method: Any) -> Callable[..., Awaitable[Any]]:  # noqa: ANN401 (any messages)
+    def unary(self, method: GrpcValue) -> Callable[..., Awaitable[GrpcValue]]:
         """Return a function that calls a unary method."""
 
-        async def call(request: Any, *, timeout: float, metadata: Any) -> Any:  # noqa: ANN401, ASYNC109
+        async def call(request: GrpcValue, *, timeout: float, metadata: GrpcValue) -> GrpcValue:  # noqa: ASYNC109
             frame = self._frame("ask", method.path, metadata)
             frame.data, frame.timeout_s = method.write(request), timeout
             inbox = await self._relay.begin(frame)
@@ -145,10 +145,10 @@ class RelayedConnection:
 
         return call
 
-    def stream(self, method: Any) -> Callable[..., RelayedStream]:  # noqa: ANN401 (any messages)
+    def stream(self, method: GrpcValue) -> Callable[..., RelayedStream]:
         """Return a function that opens a stream."""
 
-        def call(*, metadata: Any) -> RelayedStream:  # noqa: ANN401 (gRPC's type)
+        def call(*, metadata: GrpcValue) -> RelayedStream:
             return RelayedStream(self._relay, self._frame("open", method.path, metadata), method)
 
         return call
@@ -157,7 +157,7 @@ class RelayedConnection:
         """End the channel."""
         self._relay.send(Frame("close", 0, channel=self._channel))
 
-    def _frame(self, kind: str, path: str, metadata: Any) -> Frame:  # noqa: ANN401 (gRPC's type)
+    def _frame(self, kind: str, path: str, metadata: GrpcValue) -> Frame:
         return Frame(
             kind,
             self._relay.new_number(),
@@ -173,7 +173,7 @@ class RelayedConnection:
 class RelayedStream:
     """A stream through the relay, with the methods of one of gRPC."""
 
-    def __init__(self, relay: RelayProcess, frame: Frame, method: Any) -> None:  # noqa: ANN401
+    def __init__(self, relay: RelayProcess, frame: Frame, method: GrpcValue) -> None:
         self._relay = relay
         self._opening = frame
         self._method = method
@@ -181,14 +181,14 @@ class RelayedStream:
         self._begun = asyncio.Lock()
         self._end: Frame | None = None
 
-    async def write(self, message: Any) -> None:  # noqa: ANN401 (any message)
+    async def write(self, message: GrpcValue) -> None:
         """Send a message."""
         await self._begin()
         if self._end is not None:
             raise asyncio.InvalidStateError("the stream has ended")
         self._relay.send(Frame("write", self._opening.call, self._method.write(message)))
 
-    async def read(self) -> Any:  # noqa: ANN401 (any message)
+    async def read(self) -> GrpcValue:
         """Return the next message, or the end of gRPC."""
         news = await self._begin()
         while self._end is None:
@@ -225,11 +225,11 @@ class RelayedStream:
         """Return what was said about its end."""
         return self._end.text if self._end else ""
 
-    async def initial_metadata(self) -> Any:  # noqa: ANN401 (gRPC's type)
+    async def initial_metadata(self) -> GrpcValue:
         """Return nothing: nobody asks for it."""
         return grpc.aio.Metadata()
 
-    async def trailing_metadata(self) -> Any:  # noqa: ANN401 (gRPC's type)
+    async def trailing_metadata(self) -> GrpcValue:
         """Return what came with its end."""
         return _metadata(self._end)
 

@@ -44,7 +44,4 @@ def check_client(target: str | Sequence[str] | None, namespace: str, timeout: Du
         check.namespace(namespace)
     except InvalidArgument as error:
         raise ValueError(error.message) from None
-    try:
-        duration_ms(timeout)
-    except ValueError as error:
-        raise ValueError(f"timeout {error}") from None
+    duration_ms(timeout, "timeout")

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextvars import Context, copy_context
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from tenure.core import check
 from tenure.core.limits import WORKER_SLOTS_MAX
@@ -36,6 +36,25 @@ _ECHO_S: Final = 0.5
 _PORT_MAX: Final = 65_535
 
 
+class WorkerOptions(TypedDict, total=False):
+    """What can be set for a worker; ``Worker`` says what each means."""
+
+    queue: str  # "default"
+    max_concurrent: int  # 100
+    max_processes: int | None
+    namespace: str  # "default"
+    version: str
+    labels: Mapping[str, str] | None
+    name: str
+    mode: Mode  # "session"
+    lease: Duration | None
+    drain_deadline: Duration  # "5m"
+    health: str | None
+    codec: Codec | None
+    api_key: str | Path | None
+    tls: TLS | bool | None
+
+
 class Worker:
     """Runs activities for a queue until it is drained.
 
@@ -57,50 +76,46 @@ class Worker:
     say it.
     """
 
-    def __init__(  # noqa: PLR0913 (each has a good default; a settings object would hide them)
+    def __init__(
         self,
         target: str | Sequence[str] | None = None,
         *,
         activities: Iterable[object],
-        queue: str = "default",
-        max_concurrent: int = 100,
-        max_processes: int | None = None,
-        namespace: str = "default",
-        version: str = "",
-        labels: Mapping[str, str] | None = None,
-        name: str = "",
-        mode: Mode = "session",
-        lease: Duration | None = None,
-        drain_deadline: Duration = "5m",
-        health: str | None = None,
-        codec: Codec | None = None,
-        api_key: str | Path | None = None,
-        tls: TLS | bool | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         """Check everything that can be checked here; ``run`` connects.
 
         Raises ``ValueError`` or ``TypeError`` that says what is wrong.
         """
+        for name in options.keys() - WorkerOptions.__annotations__.keys():
+            raise TypeError(f"Worker.__init__() got an unexpected keyword argument {name!r}")
         self._registry = Registry(activities)
-        self._converter = Converter(codec)
-        self._channel = Channel(target, api_key=api_key, tls=resolve(tls))
+        self._converter = Converter(options.get("codec"))
+        self._channel = Channel(
+            target, api_key=options.get("api_key"), tls=resolve(options.get("tls"))
+        )
+        lease = options.get("lease")
         self._setup = _checked(
             Setup(
-                namespace=namespace,
-                queue=queue,
+                namespace=options.get("namespace", "default"),
+                queue=options.get("queue", "default"),
                 types=tuple(self._registry.types),
-                max_concurrent=max_concurrent,
-                mode=mode,
-                version=version,
-                labels=dict(labels or {}),
-                name=name,
-                lease_ms=0 if lease is None else _milliseconds(lease, "lease"),
-                drain_deadline_ms=_milliseconds(drain_deadline, "drain_deadline"),
+                max_concurrent=options.get("max_concurrent", 100),
+                mode=options.get("mode", "session"),
+                version=options.get("version", ""),
+                labels=dict(options.get("labels") or {}),
+                name=options.get("name", ""),
+                lease_ms=0 if lease is None else duration_ms(lease, "lease"),
+                drain_deadline_ms=duration_ms(
+                    options.get("drain_deadline", "5m"), "drain_deadline"
+                ),
                 wants_tokens=any(each.traits.completes_later for each in self._registry.activities),
             )
         )
+        max_processes = options.get("max_processes")
         if max_processes is not None and not 1 <= max_processes <= WORKER_SLOTS_MAX:
             raise ValueError(f"max_processes must be 1 to {WORKER_SLOTS_MAX}")
+        health = options.get("health")
         self._max_processes = max_processes or 0
         self._health = None if health is None else _address(health)
         self._user_loop: asyncio.AbstractEventLoop | None = None
@@ -153,7 +168,7 @@ class Worker:
     def request_shutdown(self, deadline: Duration | None = None) -> None:
         """Begin a drain without waiting for its end; from any thread, and inside activities."""
         self._connection.shut_down(
-            None if deadline is None else _milliseconds(deadline, "deadline") / 1_000
+            None if deadline is None else duration_ms(deadline, "deadline") / 1_000
         )
 
     @property
@@ -259,13 +274,6 @@ def _checked(setup: Setup) -> Setup:
     except InvalidArgument as error:
         raise ValueError(error.message) from None
     return setup
-
-
-def _milliseconds(value: Duration, name: str) -> int:
-    try:
-        return duration_ms(value)
-    except ValueError as error:
-        raise ValueError(f"{name} {error}") from None
 
 
 def _address(text: str) -> tuple[str, int]:

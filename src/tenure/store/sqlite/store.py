@@ -182,7 +182,7 @@ def _bind(parameters: Sequence[object]) -> Any:  # noqa: ANN401 (apsw's own type
     return parameters
 
 
-class _NotWritten(Exception):  # noqa: N818 (takes back what was written so far)
+class _NotWritten(Exception):
     """A fence did not hold."""
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.worker.lease import Beat, Lease, is_silent
+from tenure.core.worker.judge import is_silent
+from tenure.core.worker.lease import Beat, Lease
 from tenure.store.table import codec
 from tenure.store.table.row_set import RowSet, Table
 from tenure.store.transaction import Tx

@@ -34,7 +34,7 @@ PARAMETERS_MAX: Final = 100
 _ONCE: Final = ("content-type", "content-encoding", "origin")
 
 
-class ClientGone(Exception):  # noqa: N818 (it is an event, not a mistake)
+class ClientGone(Exception):
     """The client closed its connection: nobody is left to answer."""
 
 

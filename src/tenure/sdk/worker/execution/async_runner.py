@@ -12,6 +12,7 @@ from typing import Any
 
 from tenure.sdk.activity.context import StopReason, enter
 from tenure.sdk.activity.definition import Activity
+from tenure.sdk.payload import UserValue
 from tenure.sdk.worker.execution import attempt
 from tenure.sdk.worker.execution.attempt import Ending
 from tenure.sdk.worker.execution.execution import Execution, Site
@@ -87,14 +88,14 @@ class AsyncExecution(Execution):
         except GeneratorExit:
             # The loop is gone, and with it everybody who could be told.
             raise
-        except BaseException as error:  # noqa: BLE001 (also SystemExit is the activity's own end)
+        except BaseException as error:
             ending = attempt.ended_by(self.task, error, self.converter)
         self._task = None
         self.end(ending)
 
 
 @types.coroutine
-def _guarded(execution: AsyncExecution, called: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401
+def _guarded(execution: AsyncExecution, called: UserValue) -> Generator[Any, Any, Any]:
     """Run exclusive code; before each step look whether it may: the process may have stood still.
 
     Its connection would tell it a moment later, and one step too late.
@@ -113,7 +114,7 @@ def _guarded(execution: AsyncExecution, called: Any) -> Generator[Any, Any, Any]
         try:
             value = yield awaited
             step = steps.send
-        except BaseException as error:  # noqa: BLE001 (whatever it is, it is for that code)
+        except BaseException as error:
             step, value = steps.throw, error
 
 

@@ -113,7 +113,7 @@ def returned(
         problem = BadResultError(f"The activity ran, but its result cannot be sent. {error}")
         problem.__cause__ = error
         return ended_by(task, problem, converter)
-    except Exception as error:  # noqa: BLE001 (a codec of a user may raise anything)
+    except Exception as error:
         return ended_by(task, error, converter)
     finish = task_pb2.TaskFinish(
         task_id=task.task_id, attempt=task.attempt, kind=SUCCEEDED, output=payload.data
@@ -132,7 +132,7 @@ def ended_by(
     _skip_own_frames(error)
     try:
         wire = failure.to_wire(error, converter)
-    except Exception as problem:  # noqa: BLE001 (what it carries may be anything)
+    except Exception as problem:
         message = f"The failure itself cannot be shown: {type(problem).__name__}"
         wire = failure.make_error(message, "Unspeakable", ErrorCategory.USER_CODE)
     category = _OURS.get(type(error))

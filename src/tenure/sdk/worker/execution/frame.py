@@ -67,7 +67,7 @@ Report = Taken | ChildBeat | Done
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-class BrokenFrame(Exception):  # noqa: N818 (it says what happened)
+class BrokenFrame(Exception):
     """The other side sent what is no frame: one of its own has overwritten it."""
 
 

@@ -108,7 +108,7 @@ class ChildProcess:
         path = [str(each) or os.getcwd() for each in sys.path]  # noqa: PTH109 (as the path has it)
         command = (sys.executable, "-P", "-m", "tenure.sdk.worker.execution.child")
         try:
-            self._process = subprocess.Popen(  # noqa: S603 (ourselves)
+            self._process = subprocess.Popen(
                 (*command, str(theirs.fileno()), str(pipe), str(os.getpid())),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), pipe),
@@ -212,7 +212,7 @@ class ChildProcess:
             os.close(pipe)
 
 
-class _NotTaken(Exception):  # noqa: N818 (it says what happened)
+class _NotTaken(Exception):
     """A child had died while it was idle; the attempt has not begun."""
 
 
@@ -276,7 +276,7 @@ class ProcessRunner:
                 child.kill()
                 message = f"The process of activity {name} sent what is no report: {error}"
                 return _lost(execution, message, "ProcessBroken")
-            except Exception as error:  # noqa: BLE001 (a codec of a user may raise anything)
+            except Exception as error:
                 child.kill()
                 return attempt.ended_by(execution.task, error, execution.converter)
             finally:

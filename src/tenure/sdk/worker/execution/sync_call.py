@@ -68,5 +68,5 @@ def _invoke(execution: Interruptible, result: _Result) -> None:
         arguments = attempt.arguments_of(execution.task, execution.activity, execution.converter)
         result.value = execution.activity.invoke(arguments)
         result.is_returned = True
-    except BaseException as error:  # noqa: BLE001 (also SystemExit is the activity's own end)
+    except BaseException as error:
         result.error = error

@@ -70,25 +70,25 @@ class TaskHeartbeat:
             due_at_s = self._sent_at_s + interval_s
             self._next_at_s = min(self._next_at_s, due_at_s) if self._is_waiting else due_at_s
             self._is_waiting = True
-            self._send_if(self._clock() >= self._next_at_s)
+            self._send_if(is_due=self._clock() >= self._next_at_s)
 
     def tick(self) -> None:
         """Send what waits if its time has come."""
         if self._is_waiting:
             with self._lock:
-                self._send_if(self._clock() >= self._next_at_s)
+                self._send_if(is_due=self._clock() >= self._next_at_s)
 
     def flush(self) -> None:
         """Send what waits: the attempt is about to end."""
         with self._lock:
-            self._send_if(True)  # noqa: FBT003 (the condition itself)
+            self._send_if(is_due=True)
 
     def flush_progress(self) -> None:
         """Send what waits if it shows progress: nobody resumes, but somebody may still look."""
         with self._lock:
-            self._send_if(self._is_progress_waiting)
+            self._send_if(is_due=self._is_progress_waiting)
 
-    def _send_if(self, is_due: bool) -> None:  # noqa: FBT001 (the condition itself)
+    def _send_if(self, *, is_due: bool) -> None:
         if not (is_due and self._is_waiting):
             return
         self._is_waiting = self._is_progress_waiting = False

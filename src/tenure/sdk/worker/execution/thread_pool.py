@@ -96,7 +96,7 @@ class Pool(Generic[T]):
                 self._wake()
             try:
                 self._serve(item)
-            except Exception:  # noqa: BLE001 (the boundary of a thread)
+            except Exception:
                 # A mistake of ours; the thread goes on with the next one.
                 _log.exception("an activity thread has failed")
             # What it was may be large, and the next one may come late.

@@ -214,7 +214,7 @@ def _keep_stops() -> None:
     """
     before = sys.unraisablehook
 
-    def hook(unraisable: Any) -> None:  # noqa: ANN401 (only the stubs of Python have its type)
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
         execution = _at_work.get(threading.get_ident())
         if execution is not None and issubclass(unraisable.exc_type, _Stop):
             execution.lose_stop()

@@ -28,7 +28,7 @@ GOODBYE_S: Final = 5.0
 GUARD_S: Final = 1.0
 
 
-class _KeyReplaced(Exception):  # noqa: N818 (not an error: the session is opened again)
+class _KeyReplaced(Exception):
     """There is a new API key, and the session was opened with the old one."""
 
 

@@ -37,22 +37,22 @@ FORBIDDEN: Final = {
 }
 
 
-class Deadlocked(RuntimeError):  # noqa: N818 -- the state it reports.
+class Deadlocked(RuntimeError):
     """Nothing is scheduled, so what the loop runs for can never be done."""
 
 
-class Stuck(RuntimeError):  # noqa: N818 -- the state it reports.
+class Stuck(RuntimeError):
     """The program keeps running at one instant and lets no time pass."""
 
 
-class Forbidden(RuntimeError):  # noqa: N818 -- the state it reports.
+class Forbidden(RuntimeError):
     """The program asked for something that a simulation cannot repeat."""
 
 
 class _Task(asyncio.Task[Any]):
     """Hashed by number, not address: a `TaskGroup` cancels its tasks in the order of a set."""
 
-    def __init__(self, number: int, *args: Any, **options: Any) -> None:  # noqa: ANN401 -- asyncio's.
+    def __init__(self, number: int, *args: Any, **options: Any) -> None:
         self._number = number  # First, because asyncio puts the new task into a set.
         super().__init__(*args, **options)
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from tenure.testing.loop import FORBIDDEN, Deadlocked, Forbidden, SimulatedLoop, Stuck, run
+from tests.sim.loop import FORBIDDEN, Deadlocked, Forbidden, SimulatedLoop, Stuck, run
 
 YEAR_S = 365 * 86_400
 

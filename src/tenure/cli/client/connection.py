@@ -1,0 +1,101 @@
+"""The connection to a server: one channel, and calls whose failures people understand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from tenure.cli.client.rpc_failure import failure_of
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError
+from tenure.engine.clock import SystemClock
+from tenure.sdk.transport.api_key import find_api_key
+from tenure.sdk.transport.tls import TLS, credentials
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+
+Response = TypeVar("Response", bound=Message)
+# Who waits longer at a prompt believes that it hangs.
+CALL_SECONDS_MAX: Final = 10.0
+
+
+class ServerConnection:
+    """One channel to a server, in one namespace."""
+
+    def __init__(
+        self, target: str, namespace: str, *, api_key: str = "", tls: TLS | None = None
+    ) -> None:
+        """Prepare the channel; it connects with the first call."""
+        self.target = target
+        self.namespace = namespace
+        self.clock = SystemClock()
+        self.metadata = _metadata(api_key)
+        self.channel = _channel(target, tls)
+        self._is_tls = tls is not None
+        self._health = WorkflowServiceStub(self.channel)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.channel.close()
+
+    def monotonic_ms(self) -> int:
+        """Return time for waiting."""
+        return self.clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        """Return the server's time, because every instant that it tells is of its clock."""
+        answer = self.call(
+            self._health.HealthCheck,
+            workflow_pb.HealthCheckRequest(),
+            workflow_pb.HealthCheckResponse,
+        )
+        stamp = answer.timestamp
+        return stamp.ToMilliseconds() if answer.HasField("timestamp") else self.clock.now_ms()
+
+    def call(
+        self, method: Callable[..., object], request: Message, kind: type[Response]
+    ) -> Response:
+        """Call and return the answer, of whose type the generated stubs say nothing."""
+        with self.failures():
+            answer = method(request, timeout=CALL_SECONDS_MAX, metadata=self.metadata)
+        assert isinstance(answer, kind)
+        return answer
+
+    @contextlib.contextmanager
+    def failures(self) -> Iterator[None]:
+        """Raise what a failed call means for people."""
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise failure_of(error, self.target, is_tls=self._is_tls) from error
+
+
+def _metadata(api_key: str) -> tuple[tuple[str, str], ...] | None:
+    """Return what says who calls, if anything is to."""
+    try:
+        key = find_api_key(api_key)
+    except ValueError:
+        what = "The API key is none: it must be as the server gave it, tnr_, an id and a secret."
+        hint = "Look at --api-key or TENURE_API_KEY."
+        raise CliError(what, hint=hint, exit_code=ExitCode.USAGE) from None
+    return (("authorization", f"Bearer {key}"),) if key else None
+
+
+def _channel(target: str, tls: TLS | None) -> grpc.Channel:
+    if tls is None:
+        return grpc.insecure_channel(target, options=_options(target))
+    return grpc.secure_channel(target, credentials(tls), options=_options(target))
+
+
+def _options(target: str) -> list[tuple[str, int]]:
+    """Return the options of the channel."""
+    # Who waits over a restart of the server sees it back within a second.
+    options = [("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 1_000)]
+    # What is on this machine is never behind a proxy.
+    host = target.rpartition(":")[0].strip("[]")
+    is_local = host in {"localhost", "::1"} or host.startswith("127.")
+    return [*options, ("grpc.enable_http_proxy", 0)] if is_local else options

@@ -1,0 +1,98 @@
+"""The part of the way to a server that is about workers."""
+
+from __future__ import annotations
+
+from google.protobuf.duration_pb2 import Duration
+
+from tenure.cli.client.connection import ServerConnection
+from tenure.cli.client.request import DrainChoice, WorkerQuery
+from tenure.cli.show import view
+from tenure.core.limits import PAGE_SIZE_MAX
+from tenure.v1 import admin_service_pb2 as admin_pb
+from tenure.v1 import worker_pb2
+from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
+from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+
+
+class WorkerClient:
+    """Speaks of workers over the channel of a client."""
+
+    def __init__(self, server: ServerConnection) -> None:
+        self._call = server.call
+        self._namespace = server.namespace
+        self._now_ms = server.now_ms
+        self._stub = WorkflowServiceStub(server.channel)
+        self._admin = AdminServiceStub(server.channel)
+
+    def get_worker(self, worker_id: str) -> view.ShownWorker:
+        """Return a worker, with the number of tasks that the server knows it to hold."""
+        return view.worker(self._worker(worker_id), self._now_ms())
+
+    def _worker(self, worker_id: str) -> worker_pb2.Worker:
+        request = workflow_pb.GetWorkerRequest(namespace_id=self._namespace, worker_id=worker_id)
+        return self._call(self._stub.GetWorker, request, workflow_pb.GetWorkerResponse).worker
+
+    def list_workers(self, query: WorkerQuery) -> tuple[list[view.ShownWorker], str]:
+        """Return a page of workers and the token of the next one."""
+        request = workflow_pb.ListWorkersRequest(
+            namespace_id=self._namespace,
+            task_queue=query.queue,
+            filter_status=query.status,
+            labels=query.labels,
+            version=query.version,
+            page_size=min(query.limit, PAGE_SIZE_MAX),
+            page_token=query.page_token,
+        )
+        answer = self._call(self._stub.ListWorkers, request, workflow_pb.ListWorkersResponse)
+        now_ms = self._now_ms()
+        shown = [view.worker(self._exact(each), now_ms) for each in answer.workers]
+        return shown, answer.next_page_token
+
+    def _exact(self, worker: worker_pb2.Worker) -> worker_pb2.Worker:
+        """Ask again for a worker of a list that looks as if it might be stopped now.
+
+        Lists show what the worker said with its last heartbeat; only the server knows what it has
+        handed out since, and whoever stops the worker because of our word must not lose it.
+        """
+        is_draining = worker.status == worker_pb2.WORKER_STATUS_DRAINING
+        return self._worker(worker.worker_id) if is_draining and not worker.active_count else worker
+
+    def drain(self, choice: DrainChoice) -> list[str]:
+        """Let workers finish what they hold and give them nothing new; return their ids."""
+        deadline = _duration(choice["deadline_ms"])
+        worker_id = choice["worker_id"]
+        if worker_id is not None:
+            one = admin_pb.DrainWorkerRequest(
+                namespace_id=self._namespace, worker_id=worker_id, deadline=deadline
+            )
+            return [
+                self._call(
+                    self._admin.DrainWorker, one, admin_pb.DrainWorkerResponse
+                ).worker.worker_id
+            ]
+        several = admin_pb.DrainWorkersRequest(
+            namespace_id=self._namespace,
+            labels=dict(choice["labels"]),
+            version=choice["version"],
+            deadline=deadline,
+        )
+        return list(
+            self._call(self._admin.DrainWorkers, several, admin_pb.DrainWorkersResponse).worker_ids
+        )
+
+    def evict_worker(self, worker_id: str) -> view.ShownWorker:
+        """Take a worker offline, whatever it does."""
+        request = admin_pb.EvictWorkerRequest(namespace_id=self._namespace, worker_id=worker_id)
+        return view.worker(
+            self._call(self._admin.EvictWorker, request, admin_pb.EvictWorkerResponse).worker,
+            self._now_ms(),
+        )
+
+
+def _duration(milliseconds: int | None) -> Duration | None:
+    if milliseconds is None:
+        return None
+    duration = Duration()
+    duration.FromMilliseconds(milliseconds)
+    return duration

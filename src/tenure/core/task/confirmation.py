@@ -1,0 +1,68 @@
+"""What a live attempt tells while it goes on: that it is held, how far it is, what it heard."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tenure.core.task import deadline, exclusive
+from tenure.core.task.effect import Decision
+from tenure.core.task.event import Confirmed, Heartbeaten
+from tenure.core.task.record import Task, TaskState
+
+
+def confirm(task: Task, now_ms: int) -> Task:
+    """Note that the worker really holds the live attempt; it runs now, or is cancelled."""
+    if task.state is TaskState.CANCELLING:
+        # The answer to this report carries the signal.
+        return signal(task, now_ms)
+    if task.state is not TaskState.DISPATCHED:
+        return task
+    is_cancelled = task.is_cancel_requested
+    progress = replace(task.progress, confirmed_at_ms=now_ms, undelivered_count=0)
+    if is_cancelled:
+        # The hand-out itself carried the signal, so the grace runs from here.
+        progress = replace(progress, grace_at_ms=now_ms)
+    state = TaskState.CANCELLING if is_cancelled else TaskState.RUNNING
+    return deadline.armed(replace(task, state=state, progress=progress))
+
+
+def confirmed(task: Task, event: Confirmed, now_ms: int) -> Decision:
+    """Take the word of a worker that it holds the attempt."""
+    confirmed = confirm(task, now_ms)
+    if event.is_exclusive and confirmed.worker_id is not None:
+        confirmed = deadline.armed(exclusive.confirmed(confirmed, now_ms))
+    return Decision(confirmed)
+
+
+def heartbeat(task: Task, event: Heartbeaten, now_ms: int) -> Task:
+    """Note what the live attempt says of its progress."""
+    confirmed = confirm(task, now_ms)
+    old = confirmed.progress
+    progress = replace(
+        old,
+        beat_at_ms=now_ms,
+        details=old.details if event.details is None else event.details,
+        percent=old.percent if event.percent is None else event.percent,
+        message=old.message if event.message is None else event.message,
+    )
+    return replace(confirmed, progress=progress)
+
+
+def defer(task: Task, now_ms: int) -> Task:
+    """Let the live attempt be completed from elsewhere; its worker is free."""
+    confirmed = confirm(task, now_ms)
+    is_cancelling = confirmed.state is TaskState.CANCELLING
+    deferred = replace(
+        confirmed,
+        state=TaskState.CANCELLING if is_cancelling else TaskState.WAITING,
+        worker_id=None,
+        progress=replace(confirmed.progress, is_async=True),
+    )
+    return deadline.armed(deferred)
+
+
+def signal(task: Task, now_ms: int) -> Task:
+    """Note that the worker knows of the cancel request; its grace runs from here."""
+    if task.progress.grace_at_ms:
+        return task
+    return deadline.armed(replace(task, progress=replace(task.progress, grace_at_ms=now_ms)))

@@ -1,0 +1,72 @@
+"""What a timer leads to: a deadline of the task, or nothing because the task has moved on."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from msgspec.structs import replace
+
+from tenure.core.task import attempt_end, attempt_failure, deadline
+from tenure.core.task.attempt import Outcome
+from tenure.core.task.deadline import DeadlineKind
+from tenure.core.task.effect import Decision
+from tenure.core.task.event import Due
+from tenure.core.task.record import Reason, Task, TaskState
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
+
+_TIMEOUT_MESSAGES: Final = {
+    DeadlineKind.START_TO_CLOSE: "The attempt ran longer than startToClose.",
+    DeadlineKind.HEARTBEAT: "No heartbeat arrived within heartbeatTimeout.",
+}
+
+
+def due(task: Task, event: Due, now_ms: int) -> Decision:
+    """Look at the row again: a timer is never authoritative."""
+    expired = deadline.first_expired(task, now_ms=now_ms, sighted_ms=event.sighted_ms)
+    match expired:
+        case None:
+            return Decision(deadline.rearmed(task, now_ms, event.sighted_ms))
+        case DeadlineKind.START:
+            return attempt_end.ready(task, task.run_at_ms, now_ms=now_ms)
+        case DeadlineKind.WAKE:
+            return wake(task, now_ms)
+        case DeadlineKind.DELIVERY:
+            return attempt_failure.undelivered(task, now_ms)
+        case DeadlineKind.RELEASE:
+            # What the loss means for the crash guard was noted when its worker was lost.
+            return attempt_failure.lose(task, Outcome.WORKER_LOST, None, now_ms)
+        case DeadlineKind.CANCEL_GRACE:
+            return _cancel_overdue(task, now_ms)
+        case DeadlineKind.SCHEDULE_TO_START | DeadlineKind.SCHEDULE_TO_CLOSE:
+            return _overdue(task, Reason(expired.name), now_ms)
+        case DeadlineKind.START_TO_CLOSE | DeadlineKind.HEARTBEAT:
+            error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
+            return attempt_failure.fail_attempt(
+                task, error, Outcome.TIMED_OUT, event.jitter, now_ms, expired
+            )
+        case _:
+            assert_never(expired)
+
+
+def _cancel_overdue(task: Task, now_ms: int) -> Decision:
+    if task.worker_id is None:
+        # Nobody holds what is completed from elsewhere, so nobody failed to stop.
+        return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
+    error = ErrorInfo(ErrorCategory.CANCELLED, "The cancel grace period is over.")
+    return attempt_end.fail(task, Reason.CANCEL_TIMEOUT, Outcome.CANCEL_TIMEOUT, error, now_ms)
+
+
+def _overdue(task: Task, reason: Reason, now_ms: int) -> Decision:
+    if task.is_cancel_requested:
+        return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
+    error = ErrorInfo(ErrorCategory.TIMEOUT, f"{reason.value} is over.")
+    return attempt_end.fail(task, reason, Outcome.TIMED_OUT, error, now_ms)
+
+
+def wake(task: Task, now_ms: int) -> Decision:
+    """Note that a run is wanted; one that waits is pending at once."""
+    progress = replace(task.progress, wake_seq=task.progress.wake_seq + 1)
+    woken = replace(task, progress=progress)
+    if task.state is TaskState.WAITING and not task.progress.is_async:
+        return attempt_end.ready(woken, now_ms)
+    return Decision(woken)
