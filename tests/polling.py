@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from tests.bounds import WAIT_S
 
@@ -17,35 +17,19 @@ LAST_LOOK_S: Final = 5.0
 _VALUE_CHARS_MAX: Final = 500
 
 
-@overload
-async def eventually(
-    look: Callable[[], Awaitable[T]],
-    *,
-    what: str = ...,
-    within_s: float = ...,
-    every_s: float = ...,
-) -> T: ...
-@overload
-async def eventually(
-    look: Callable[[], T],
-    *,
-    what: str = ...,
-    within_s: float = ...,
-    every_s: float = ...,
-) -> T: ...
 async def eventually(
     look: Callable[[], object],
-    *,
     what: str = "",
+    *,
     within_s: float = WAIT_S,
     every_s: float = EVERY_S,
-) -> object:
+) -> Any:
     """Wait until a look finds something, and return it.
 
     ``look`` may be a coroutine function. What it raises is a failure, not something to wait out. It
     looks once more after the time is over: the time may have passed while the machine slept.
 
-    >>> await eventually(lambda: journal.lines, what="a line in the journal")
+    >>> await eventually(lambda: journal.lines, "a line in the journal")
     """
     waiting = _Waiting(look, what, within_s, asyncio.get_running_loop().time)
     limit = asyncio.timeout(within_s + LAST_LOOK_S)
@@ -67,8 +51,8 @@ async def eventually(
 
 def eventually_sync(
     look: Callable[[], T],
-    *,
     what: str = "",
+    *,
     within_s: float = WAIT_S,
     every_s: float = EVERY_S,
 ) -> T:

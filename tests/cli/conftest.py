@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -65,14 +64,6 @@ def read(result: Result) -> Any:
     """Return what a command wrote as JSON, after it ended well."""
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < deadline, f"in vain waited for: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture

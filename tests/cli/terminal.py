@@ -11,11 +11,11 @@ import struct
 import subprocess
 import termios
 import threading
-import time
 from collections.abc import Mapping
 from typing import Final, Self
 
 from tests.cli.server import CLI
+from tests.polling import eventually_sync
 
 WAIT_SECONDS_MAX: Final = 30.0
 _CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -73,10 +73,11 @@ class Terminal:
 
     def until(self, *texts: str, after: int = 0) -> int:
         """Wait until all texts stand behind a place; return the place where they end."""
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while not all(text in self.said[after:] for text in texts):
-            assert time.monotonic() < deadline, (texts, self.said[after:])
-            time.sleep(0.02)
+        try:
+            eventually_sync(lambda: all(text in self.said[after:] for text in texts), str(texts))
+        except AssertionError as failure:
+            failure.add_note(self.said[after:])
+            raise
         return len(self.said)
 
     def interrupt(self) -> int:

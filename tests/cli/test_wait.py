@@ -13,9 +13,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.cli.conftest import Run, eventually, read
+from tests.cli.conftest import Run, read
 from tests.cli.server import CLI, ServerProcess
 from tests.cli.worker import SmallWorker
+from tests.polling import eventually_sync
 
 END_SECONDS_MAX = 30.0
 
@@ -154,7 +155,7 @@ def _wait_until_half_way(run: Run, task_id: str) -> None:
         task = read(run("tasks", "show", task_id, "-o", "json"))
         return bool(task.get("progressMessage") == "half-way")
 
-    eventually(is_half_way, "the worker tells its progress")
+    eventually_sync(is_half_way, "the worker tells its progress")
 
 
 def test_progress_is_written_line_by_line_without_a_terminal(

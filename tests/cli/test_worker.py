@@ -11,10 +11,11 @@ import pytest
 
 from tenure.api.http.view import WorkerItem
 from tenure.cli.show.view import ShownWorker
-from tests.cli.conftest import Run, eventually, read
+from tests.cli.conftest import Run, read
 from tests.cli.server import ServerProcess
 from tests.cli.test_wait import END_SECONDS_MAX, start
 from tests.cli.worker import SmallWorker
+from tests.polling import eventually_sync
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 
@@ -27,7 +28,9 @@ def show(run: Run, worker_id: str) -> Any:
 def hold(run: Run, worker: SmallWorker, queue: str) -> str:
     """Let the worker hold a task until its gate opens."""
     task_id = run("tasks", "enqueue", "gate", "--queue", queue).stdout.strip()
-    eventually(lambda: show(run, worker.worker_id)["heldCount"] == 1, "the worker holds a task")
+    eventually_sync(
+        lambda: show(run, worker.worker_id)["heldCount"] == 1, "the worker holds a task"
+    )
     return task_id
 
 
@@ -87,8 +90,8 @@ def test_a_drained_worker_may_be_stopped_as_soon_as_it_holds_nothing(
         assert "drain deadline: " in run("workers", "show", worker.worker_id).stdout
         worker.gate.set()
         assert run("tasks", "wait", task_id).exit_code == 0
-        eventually(lambda: show(run, worker.worker_id)["mayStop"], "the worker may be stopped")
-        eventually(lambda: show(run, worker.worker_id)["status"] == "OFFLINE", "it has left")
+        eventually_sync(lambda: show(run, worker.worker_id)["mayStop"], "the worker may be stopped")
+        eventually_sync(lambda: show(run, worker.worker_id)["status"] == "OFFLINE", "it has left")
     again = run("workers", "drain", worker.worker_id)
     assert again.exit_code == 4
     (row,) = run("workers", "ls", "--queue", queue).stdout.splitlines()[1:]
@@ -103,7 +106,7 @@ def test_draining_by_label_waits_until_all_have_left(
         SmallWorker(server.grpc, queue, group=queue) as second,
     ):
         run("tasks", "enqueue", "gate", "--queue", queue)
-        eventually(
+        eventually_sync(
             lambda: any(show(run, each.worker_id)["heldCount"] for each in (first, second)),
             "one of them holds a task",
         )

@@ -544,13 +544,6 @@ class World:
         return await self.database.dump(*tables)
 
 
-async def until(is_so: Callable[[], object]) -> None:
-    """Wait for something that happens by itself, on the real clock."""
-    async with asyncio.timeout(UNTIL_SECONDS_MAX):
-        while not is_so():  # noqa: ASYNC110 (what it waits for rings no bell)
-            await asyncio.sleep(0.005)
-
-
 def ref(task: Task) -> c.TaskRef:
     return c.TaskRef(task.id, task.attempt)
 

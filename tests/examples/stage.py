@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
@@ -71,11 +70,3 @@ class Stage:
         process = CommandProcess(self.folder, "worker", module, "--target", self.target)
         process.until("Tenure worker is registered")
         return process
-
-
-def eventually(is_so: Callable[[], object]) -> None:
-    """Wait for something that rings no bell."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(_LOOK_SECONDS)

@@ -13,7 +13,8 @@ from tenure import Client, SyncClient, Worker, activity
 from tenure.core.access.api_key import Role
 from tenure.engine.read import query
 from tenure.sdk.transport.api_key import ApiKeySource
-from tests.sdk.transport.test_api_key import House, double, house, until, working
+from tests.polling import eventually
+from tests.sdk.transport.test_api_key import House, double, house, working
 
 __all__ = ["house"]
 SECONDS_MAX: Final = 30.0
@@ -36,9 +37,10 @@ async def key_of(house: House, worker: Worker) -> str:
 
 
 async def until_it_belongs_to(house: House, worker: Worker, key: str) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
-        while await key_of(house, worker) != key.split("_")[1]:  # noqa: ASYNC110 (no bell)
-            await asyncio.sleep(0.02)
+    async def has_the_key() -> bool:
+        return await key_of(house, worker) == key.split("_")[1]
+
+    await eventually(has_the_key)
 
 
 class Gate:
@@ -112,7 +114,7 @@ async def test_a_session_goes_on_with_the_old_key_while_the_new_one_is_refused(
     async with working(worker), Client(house.target, api_key=client_key) as client:
         assert await client.run(double, 1) == 2
         key_file(tmp_path, old[:-4] + "nope")
-        await until(lambda: "goes on with the old API key" in caplog.text)
+        await eventually(lambda: "goes on with the old API key" in caplog.text)
         assert await client.run(double, 2) == 4
         good = await house.make_key(Role.WORKER)
         key_file(tmp_path, good)

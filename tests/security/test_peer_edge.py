@@ -13,9 +13,10 @@ from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import Lobby, bearer, ended, shown
-from tests.api.http.site import TASK, UNKNOWN_ID, until
+from tests.api.http.site import TASK, UNKNOWN_ID
 from tests.api.rpc.wire import Stream, succeeded
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
+from tests.polling import eventually
 
 ORIGIN: Final = {"origin": "https://evil.example"}
 UNAUTHENTICATED: Final = ("UNAUTHENTICATED", "unauthenticated")
@@ -267,7 +268,7 @@ async def test_weakness_streams_that_outlive_their_key(lobby: Lobby) -> None:
         for path in (f"/v1/tasks/{task_id}/watch", "/v1/events")
     ]
     waiting = asyncio.create_task(lobby.http("GET", f"/v1/tasks/{task_id}?wait=60s", ending))
-    await until(lambda: len(lobby.engine.results) == 1 and lobby.engine.events.is_wanted)
+    await eventually(lambda: len(lobby.engine.results) == 1 and lobby.engine.events.is_wanted)
     await lobby.revoke(ending)
     assert (await ended(session.call))[0] == "UNAUTHENTICATED"
     assert (await ended(watch))[0] == "UNAUTHENTICATED"

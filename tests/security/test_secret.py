@@ -21,8 +21,9 @@ from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import bearer, shown
 from tests.api.rpc.wire import Wire
-from tests.cli.conftest import eventually, invoke
+from tests.cli.conftest import invoke
 from tests.cli.server import CLI
+from tests.polling import eventually_sync
 from tests.sdk.client.stage import double
 from tests.secret_scan import CANARY, leaks
 
@@ -56,7 +57,7 @@ class Ear:
                 stderr=errors,
                 text=True,
             )
-        eventually(lambda: "server.started" in self.log.read_text(), "a server that listens")
+        eventually_sync(lambda: "server.started" in self.log.read_text(), "a server that listens")
         self.http, self.grpc = (self._address(edge) for edge in ("http", "grpc"))
 
     def _address(self, edge: str) -> str:

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from tenure import Client, Handle, TaskFailed, TaskPoisoned
+from tests.polling import eventually
 from tests.soak import sdk_activity
 from tests.soak.result import Result
 from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.stage import Stage
 
 POLL_S: Final = 0.2
@@ -121,8 +121,10 @@ class _Play:
     async def _worker(self, started: int = 0) -> SdkWorker:
         slots = self._size.suspects
         worker = await SdkWorker.start(self._stage, self._target, slots=slots)
-        await wait_for(
-            lambda: len(worker.tail.of("start")) >= (started or slots), PATIENCE_S, "the starts"
+        await eventually(
+            lambda: len(worker.tail.of("start")) >= (started or slots),
+            "the starts",
+            within_s=PATIENCE_S,
         )
         return worker
 

@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+from tests.polling import eventually
 from tests.soak.result import Result
 from tests.soak.scene import PATIENCE_S, SCALES, on_both_stores
 from tests.wire.server import ServerProcess
@@ -106,9 +107,11 @@ async def _watch_and_cancel(server: ServerProcess, dialect: str) -> Result:
     task_id = await _enqueue(server, LONG_MS)
     url = f"http://{server.http}/v1/tasks/{task_id}"
     watch = asyncio.ensure_future(_curl(f"{url}/watch"))
-    async with asyncio.timeout(PATIENCE_S):
-        while json.loads(await _curl(url))["state"] != "RUNNING":  # noqa: ASYNC110 (of a server)
-            await asyncio.sleep(0.05)
+
+    async def is_running() -> bool:
+        return bool(json.loads(await _curl(url))["state"] == "RUNNING")
+
+    await eventually(is_running, within_s=PATIENCE_S, every_s=0.05)
     answer = await _post(f"{url}/cancel", {"reason": "not needed"})
     events = _events(await watch)
     state = events[-1][1]["state"]

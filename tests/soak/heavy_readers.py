@@ -22,10 +22,10 @@ import apsw
 import asyncpg
 import msgspec
 
+from tests.polling import eventually
 from tests.soak.result import Result
 from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores
 from tests.wire.client import Client, make_task
-from tests.wire.journal import wait_for
 from tests.wire.process import Process
 from tests.wire.stage import Stage
 
@@ -102,7 +102,7 @@ async def _play(stage: Stage, dialect: str, size: Size, *, small: bool) -> list[
         stage.folder / "readers.log",
     )
     stage.adopt(readers)
-    await wait_for(found.exists, PATIENCE_S, "the readers")
+    await eventually(found.exists, "the readers", within_s=PATIENCE_S)
     beside_ms = await _measure(client, size.tasks)
     stop.touch()
     code = await readers.wait(PATIENCE_S)

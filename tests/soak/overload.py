@@ -13,11 +13,12 @@ from typing import Final
 
 import msgspec
 
+from tests.polling import eventually
 from tests.soak.offer import ACCEPTED, REFUSED, Offered
 from tests.soak.result import Result
 from tests.soak.scene import SCALES, Scale, on_both_stores
 from tests.wire import checker
-from tests.wire.journal import Tail, wait_for
+from tests.wire.journal import Tail
 from tests.wire.process import Process
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -104,8 +105,10 @@ class _Scene:
         )
         self._stage.adopt(process)
         tail = Tail(journal)
-        await wait_for(
-            lambda: len(tail.of("welcomed")) >= self._size.workers, PATIENCE_S, "all sessions"
+        await eventually(
+            lambda: len(tail.of("welcomed")) >= self._size.workers,
+            "all sessions",
+            within_s=PATIENCE_S,
         )
         return tail
 

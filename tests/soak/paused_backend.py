@@ -11,12 +11,13 @@ from typing import Final
 import asyncpg
 import msgspec
 
+from tests.polling import eventually
 from tests.soak.result import Result
 from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_stores, spotless
 from tests.wire import checker
 from tests.wire.call import NoAnswer
 from tests.wire.client import Client, make_task
-from tests.wire.journal import merge, wait_for
+from tests.wire.journal import merge
 from tests.wire.load import Load
 from tests.wire.stage import Stage
 
@@ -68,10 +69,10 @@ class _Pause:
         tails = [each.tail for each in workers]
         long = [make_task(round(size.paused_s * 1_200)) for _ in range(size.tasks)]
         ids = await client.enqueue(long)
-        await wait_for(
+        await eventually(
             lambda: sum(len(tail.of("start")) for tail in tails) >= size.tasks,
-            PATIENCE_S,
             "the start of all tasks",
+            within_s=PATIENCE_S,
         )
         load = Load(await stage.client(server.grpc), sleep_ms=20, batch=1)
         async with load.running():
@@ -121,12 +122,13 @@ class _Pause:
         """Find the backend that wrote a task last; a lane that is cut off has another one then."""
         connection = await asyncpg.connect(self._stage.store)
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                while (pid := await connection.fetchval(LANE_SQL)) is None:  # noqa: ASYNC110 (of a database)
-                    await asyncio.sleep(0.01)
+            return int(
+                await eventually(
+                    lambda: connection.fetchval(LANE_SQL), "a backend", within_s=PATIENCE_S
+                )
+            )
         finally:
             await connection.close()
-        return int(pid)
 
     async def _ask(self, target: str, until_s: float) -> None:
         """Enqueue until the time is over, each time once, beside whoever still waits."""

@@ -13,13 +13,13 @@ import msgspec
 
 from tenure import TLS, Client, Handle
 from tests.api.tls.authority import Authority, Pair
+from tests.polling import eventually
 from tests.soak import sdk_activity
 from tests.soak.keyed_stream import KINDS, Door, KeyedStream
 from tests.soak.result import Result
 from tests.soak.rolling import judge
 from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.process import Process
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -224,12 +224,14 @@ class _Rotation:
         old, told = self._key_file.read_text(), [each.log.count(_NEW_KEY) for each in workers]
         began_s = time.monotonic()
         self._write_key(await door.new_key("worker"))
-        for worker, count in zip(workers, told, strict=True):
-            await wait_for(
-                lambda worker=worker, count=count: worker.log.count(_NEW_KEY) > count,  # type: ignore[misc]  # the defaults bind these
-                PATIENCE_S,
-                "a worker with its new key",
-            )
+        await eventually(
+            lambda: all(
+                worker.log.count(_NEW_KEY) > count
+                for worker, count in zip(workers, told, strict=True)
+            ),
+            "all workers with their new key",
+            within_s=PATIENCE_S,
+        )
         self._keys_s.append(time.monotonic() - began_s)
         await door.revoke(old)
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.wire.journal import Tail, wait_for
+from tests.polling import eventually
+from tests.wire.journal import Tail
 from tests.wire.process import Process
 from tests.wire.stage import Stage
 
@@ -39,7 +40,9 @@ class SdkWorker:
     ) -> SdkWorker:
         """Start one and wait until it is registered."""
         made = await cls.spawn(stage, target, mode=mode, slots=slots, options=options)
-        await wait_for(lambda: "Registered as" in made.log, READY_S, "a worker registered")
+        await eventually(
+            lambda: "Registered as" in made.log, "a worker registered", within_s=READY_S
+        )
         return made
 
     @classmethod

@@ -12,6 +12,7 @@ import msgspec
 
 from tests.chaos import checker, journal
 from tests.chaos.process import EngineProcess
+from tests.polling import eventually
 from tests.soak.result import Result
 
 
@@ -75,7 +76,9 @@ async def run(small: bool) -> list[Result]:
 
 async def wait_for_lines(engine: EngineProcess, count: int) -> None:
     """Wait until a process has logged so many operations."""
-    async with asyncio.timeout(PROGRESS_SECONDS_MAX):
-        while journal.count_lines(engine.journal) < count:
-            assert engine.is_running
-            await asyncio.sleep(0.02)
+
+    def is_logged() -> bool:
+        assert engine.is_running
+        return journal.count_lines(engine.journal) >= count
+
+    await eventually(is_logged, f"{count} lines", within_s=PROGRESS_SECONDS_MAX)

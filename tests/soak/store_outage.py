@@ -11,13 +11,14 @@ from typing import Final
 import httpx
 import msgspec
 
+from tests.polling import eventually
 from tests.postgres import PostgresServer
 from tests.soak.result import Result
 from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, spotless
 from tests.wire import checker
 from tests.wire.call import NoAnswer
 from tests.wire.client import Client, make_task
-from tests.wire.journal import merge, wait_for
+from tests.wire.journal import merge
 from tests.wire.load import Load
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -76,10 +77,10 @@ class _Outage:
         lengths_s = [size.away_s / 2, size.away_s * 1.5]
         long = [make_task(round(lengths_s[n % 2] * 1_000)) for n in range(size.tasks)]
         ids = await client.enqueue(long)
-        await wait_for(
+        await eventually(
             lambda: sum(len(tail.of("start")) for tail in tails) >= size.tasks,
-            PATIENCE_S,
             "the start of all tasks",
+            within_s=PATIENCE_S,
         )
         loader = await self._stage.client(server.grpc)
         load = Load(loader, sleep_ms=20, batch=2)
@@ -144,9 +145,7 @@ class _Outage:
 
     async def _wait_ready(self, server: ServerProcess, up_at_s: float) -> float:
         async with httpx.AsyncClient(base_url=f"http://{server.http}", timeout=5.0) as http:
-            async with asyncio.timeout(PATIENCE_S):
-                while not await self._is_ready(http):  # noqa: ASYNC110 (of a server)
-                    await asyncio.sleep(0.05)
+            await eventually(lambda: self._is_ready(http), "/readyz", within_s=PATIENCE_S)
         return time.monotonic() - up_at_s
 
     async def _is_ready(self, http: httpx.AsyncClient) -> bool:

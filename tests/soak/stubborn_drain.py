@@ -8,11 +8,11 @@ import time
 from typing import Final
 
 from tenure import Client
+from tests.polling import eventually
 from tests.soak import sdk_activity
 from tests.soak.result import Result
 from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.stage import Stage
 
 DEADLINE_S: Final = 1.0
@@ -34,8 +34,10 @@ async def run(small: bool) -> list[Result]:
         async with Client(server.grpc) as client:
             handles = [await client.enqueue(each, BLOCKED_S) for each in sdk_activity.STUBBORN]
             ids = {each.task_id for each in handles}
-            await wait_for(lambda: _begun(worker) == ids, PATIENCE_S, "all activities")
-            await wait_for(lambda: bool(worker.tail.of("below")), PATIENCE_S, "a process below")
+            await eventually(lambda: _begun(worker) == ids, "all activities", within_s=PATIENCE_S)
+            await eventually(
+                lambda: bool(worker.tail.of("below")), "a process below", within_s=PATIENCE_S
+            )
             other = await SdkWorker.start(stage, server.grpc)
             began_s = time.monotonic()
             worker.process.signal(signal.SIGTERM)

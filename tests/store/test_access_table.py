@@ -17,6 +17,7 @@ from tenure.store.postgres import PostgresStore
 from tenure.store.table import access as access_table
 from tenure.store.table.access import KeyPlace
 from tenure.store.transaction import Store, Tx
+from tests.polling import eventually
 from tests.store.rows import NOW
 
 LAST = KeyPlace(2**60, "", 100)
@@ -142,8 +143,7 @@ async def test_servers_change_access_one_after_the_other(
     async def first(tx: Tx) -> int:
         await access_table.lock_version(tx)
         is_locked.set()
-        while not await watcher.fetchval(WAITING_SQL):  # noqa: ASYNC110 (a lock rings no bell)
-            await asyncio.sleep(0.005)
+        await eventually(lambda: watcher.fetchval(WAITING_SQL), "somebody who waits")
         order.append("first")
         return await access_table.raise_version(tx)
 

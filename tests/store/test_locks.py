@@ -23,6 +23,7 @@ from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
 from tenure.store.transaction import Tx
+from tests.polling import eventually
 from tests.store.rows import (
     NAMESPACE,
     NOW,
@@ -90,11 +91,11 @@ class Two:
         return one.result(), two.result()
 
     async def _until_somebody_waits(self) -> None:
-        while not await self._watcher.fetchval(  # noqa: ASYNC110 (the event is the database's)
+        sql = (
             "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0",
-        ):
-            await asyncio.sleep(0)
+            "WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
+        )
+        await eventually(lambda: self._watcher.fetchval(sql), "somebody who waits")
 
 
 async def _outcome(result: Awaitable[T]) -> T | Exception:

@@ -15,6 +15,7 @@ from tenure.store.failure import Blocked, Lost
 from tenure.store.postgres import PostgresStore
 from tenure.store.table import task as task_table
 from tenure.store.transaction import LaneName, Tx
+from tests.polling import eventually
 from tests.postgres import PostgresServer
 from tests.store.rows import insert, live, pending
 
@@ -92,9 +93,11 @@ async def stuck(store: PostgresStore, admin: asyncpg.Connection) -> AsyncIterato
 
 async def gone(admin: asyncpg.Connection, pids: list[int]) -> None:
     """Wait until backends have ended."""
-    async with asyncio.timeout(PATIENCE_S):
-        while set(pids) & set(await pids_of(admin, LANES)):  # noqa: ASYNC110 (of a database)
-            await asyncio.sleep(0.02)
+
+    async def are_gone() -> bool:
+        return not set(pids) & set(await pids_of(admin, LANES))
+
+    await eventually(are_gone)
 
 
 async def test_a_lane_goes_on_with_a_new_connection_when_its_backend_stands_still(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import pytest
 from tenure import RetryPolicy, SyncClient, SyncHandle, TaskFailed, activity
 from tenure.core.task.record import TaskState
 from tenure.testing import SyncTestEngine, open_sync_engine
+from tests.polling import eventually_sync
 
 WAIT_SECONDS_MAX: Final = 20.0
 
@@ -47,10 +47,7 @@ def diary() -> Diary:
 
 
 def until_running(handle: SyncHandle[Any]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while handle.describe().state is not TaskState.RUNNING:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually_sync(lambda: handle.describe().state is TaskState.RUNNING, "a running task")
 
 
 def test_time_passes_without_an_event_loop(

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests import postgres
+from tests.polling import eventually
 from tests.secret_scan import check_logs
 from tests.wire.client import Client
-from tests.wire.journal import Tail, wait_for
+from tests.wire.journal import Tail
 from tests.wire.process import Process
 from tests.wire.proxy import Proxy
 from tests.wire.server import ServerProcess
@@ -39,7 +40,9 @@ class WorkerProcess:
         return self.tail.of("registered")[-1].worker_id
 
     async def wait_until(self, event: str) -> None:
-        await wait_for(lambda: bool(self.tail.of(event)), READY_SECONDS_MAX, f"a worker {event}")
+        await eventually(
+            lambda: bool(self.tail.of(event)), f"a worker {event}", within_s=READY_SECONDS_MAX
+        )
 
     async def enter(self) -> None:
         """Let a gated worker register, and wait until it can be given work."""

@@ -17,8 +17,9 @@ from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import worker_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tests.api.access.lobby import Lobby, ended, key_id, open_lobby, shown
-from tests.api.rpc.wire import Stream, eventually, refused
+from tests.api.rpc.wire import Stream, refused
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World
+from tests.polling import eventually
 
 UNAUTHENTICATED = ("UNAUTHENTICATED", "unauthenticated")
 LIST = pb.ListTasksRequest(namespace_id=NAMESPACE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -104,13 +104,3 @@ async def site_of(
         client_of(port, **{"tenure-namespace": NAMESPACE}) as client,
     ):
         yield Site(world, engine, client, port)
-
-
-async def until(condition: Callable[[], Awaitable[bool] | bool]) -> None:
-    """Wait for something to become true that nobody tells of."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            found = condition()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.005)

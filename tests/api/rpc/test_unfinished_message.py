@@ -17,8 +17,8 @@ from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import RateLimited
 from tenure.v1 import workflow_service_pb2 as pb
-from tests.api.http.site import until
 from tests.api.rpc.wire import SECONDS_MAX, Wire, detail, refused
+from tests.polling import eventually
 from tests.wire.http2 import Call, RawConnection
 
 ENQUEUE: Final = "/tenure.v1.TaskService/EnqueueTasks"
@@ -125,7 +125,7 @@ async def test_few_unfinished_messages_of_strangers_are_read_at_a_time(
         def large_count() -> int:
             return sum(each.sent > limits.STREAM_WINDOW_BYTES for each in calls)
 
-        await until(lambda: large_count() == limits.STRANGER_MESSAGES_MAX)
+        await eventually(lambda: large_count() == limits.STRANGER_MESSAGES_MAX)
         # Time for others to send more than their windows, if the server let them.
         await asyncio.sleep(0.2)
         assert large_count() == limits.STRANGER_MESSAGES_MAX
@@ -153,7 +153,7 @@ async def test_a_message_that_comes_slowly_makes_room_for_others(
     monkeypatch.setattr(limits, "MESSAGE_MS", AGES_MS)
     async with stranger(wire) as connection:
         calls, sending = begin(connection, ENQUEUE, 40)
-        await until(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
+        await eventually(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
         async with asyncio.timeout(SECONDS_MAX):
             await wire.enqueue()
         assert any(each.is_over.is_set() for each in calls)
@@ -168,7 +168,7 @@ async def test_messages_of_strangers_do_not_keep_callers_with_a_key_waiting(
     metadata = await make_key(engine)
     async with stranger(wire) as connection:
         calls, sending = begin(connection, HEALTH, 40)
-        await until(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
+        await eventually(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
         async with asyncio.timeout(SECONDS_MAX):
             await wire.workflows.ListWorkers(pb.ListWorkersRequest(), metadata=metadata)
         assert not any(each.is_over.is_set() for each in calls)

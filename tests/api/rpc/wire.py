@@ -29,6 +29,7 @@ from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tests.engine.world import NAMESPACE, QUEUE
+from tests.polling import eventually
 from tests.secret_scan import CANARY
 
 T = TypeVar("T")
@@ -233,13 +234,6 @@ async def refused(call: Awaitable[object]) -> tuple[str, error_pb2.ErrorDetail]:
     except grpc.aio.AioRpcError as failure:
         return failure.code().name, detail(failure)
     raise AssertionError(answer)
-
-
-async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that only shows when it is asked for."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while not await is_so():  # noqa: ASYNC110 (what it waits for rings no bell)
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

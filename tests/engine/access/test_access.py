@@ -37,8 +37,8 @@ from tests.engine.world import (
     QUEUE,
     Faults,
     World,
-    until,
 )
+from tests.polling import eventually
 
 UNKNOWN_KEY = "a" * 16
 HOUR_MS = 3_600_000
@@ -562,7 +562,7 @@ class TestBootstrap:
         command = c.CreateKey(name="root", role=Role.ADMIN)
         store = world.database.store(Faults())
         made = await first_key.create_key(store, command, clock=world.clock)
-        await until(lambda: engine.access_cache.find(made.key.id))
+        await eventually(lambda: engine.access_cache.find(made.key.id))
 
     async def test_a_refusal_changes_nothing(self, world: World) -> None:
         command = c.CreateKey(name="root", role=Role.ADMIN, namespaces=("no/such",))

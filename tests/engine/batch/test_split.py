@@ -13,7 +13,8 @@ from tenure.core.task.record import TaskState
 from tenure.core.worker.record import WorkerMode
 from tenure.engine import command as c
 from tenure.errors import Unavailable
-from tests.engine.world import NAMESPACE, PostgresDatabase, World, heartbeat, until
+from tests.engine.world import NAMESPACE, PostgresDatabase, World, heartbeat
+from tests.polling import eventually
 
 PATIENCE_S = 30
 
@@ -87,10 +88,10 @@ async def test_a_kept_worker_delays_only_its_own_hand_outs(world: World) -> None
     sql = f"SELECT id FROM workers WHERE id = '{locked}' FOR UPDATE"
     async with kept(world, sql), asyncio.timeout(PATIENCE_S):
         ids = await world.add(engine, 5)
-        await until(lambda: all(sinks[each].given for each in workers if each != locked))
+        await eventually(lambda: all(sinks[each].given for each in workers if each != locked))
         assert not sinks[locked].given
     engine.look_for_work()
-    await until(lambda: sinks[locked].given)
+    await eventually(lambda: sinks[locked].given)
     given = [task.id for sink in sinks.values() for task in sink.given]
     assert len(given) == len(set(given)) == 4
     assert set(given) < set(ids)

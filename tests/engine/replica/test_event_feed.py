@@ -16,7 +16,8 @@ from tenure.engine.read import query
 from tenure.engine.replica.event_feed import EventFeed, HintPage, Subscription
 from tenure.engine.replica.replica_hints import HintKind, ReplicaHints, heard, pack
 from tenure.engine.settings import Settings
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref, until
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref
+from tests.polling import eventually
 
 HERE = EventFilter(NAMESPACE)
 LONG_MS = 30_000
@@ -140,7 +141,7 @@ async def test_nothing_is_kept_while_nobody_listens(world: World, engine: Engine
     await world.add(engine, 1)
     assert len(engine.events) == 4
     await world.advance(EVENTS_KEPT_MS)
-    await until(lambda: not engine.events.is_on)
+    await eventually(lambda: not engine.events.is_on)
     await world.add(engine, 1)
     assert len(engine.events) == 0
 
@@ -195,7 +196,7 @@ async def test_an_id_from_before_a_time_without_listeners_is_too_old(
         await everything(first)
         last_id = first.position
     await world.advance(EVENTS_KEPT_MS)
-    await until(lambda: not engine.events.is_on)
+    await eventually(lambda: not engine.events.is_on)
     await world.add(engine)
     with engine.events.subscribe(HERE, last_id) as again:
         assert (await reset(again)).reason == "too_old"
@@ -324,7 +325,7 @@ async def test_others_are_told_of_each_thing_only_the_last_word(world: World) ->
     (task_id,) = await world.add(there)
     (task,) = await world.claim(there, worker_id)
     await there.submit(c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=(ref(task),)))
-    await until(lambda: any("RUNNING" in each for each in told))
+    await eventually(lambda: any("RUNNING" in each for each in told))
     lines = [line for each in told for line in each.splitlines() if task_id in line]
     versions = [hint.version for hint in heard("\n".join(lines)).events]
     assert versions == sorted(set(versions))

@@ -24,8 +24,8 @@ from tests.engine.world import (
     SPEC,
     Faults,
     World,
-    until,
 )
+from tests.polling import eventually
 
 DEADLINE_SECONDS = 30
 
@@ -191,13 +191,13 @@ async def test_a_hint_is_enough(world: World) -> None:
     (waiting,) = await world.add(first, queue="unserved")
     second.results.watch((NAMESPACE, waiting), results)
     # After the second read it looks at nothing that it was not told of.
-    await until(lambda: faults.points.count("find_tasks") > 1)
+    await eventually(lambda: faults.points.count("find_tasks") > 1)
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not results.found:
             (task_id,) = await world.add(first)
             reads = faults.points.count("find_tasks")
             second.results.watch((NAMESPACE, task_id), results)
-            await until(lambda reads=reads: faults.points.count("find_tasks") > reads)  # type: ignore[misc]  # bound early
+            await eventually(lambda reads=reads: faults.points.count("find_tasks") > reads)  # type: ignore[misc]  # bound early
             await finish(world, first)
             await asyncio.sleep(0.05)
 
@@ -223,7 +223,7 @@ async def test_a_server_tells_of_results_only_while_another_one_waits(world: Wor
     await finished(world, first)
     # What is told later comes later, so that silence can be heard.
     await world.add(first, queue="unserved")
-    await until(lambda: f"queue {NAMESPACE} unserved" in heard)
+    await eventually(lambda: f"queue {NAMESPACE} unserved" in heard)
     assert not [line for line in heard if line.startswith("result")]
     await second.store.notify("want results")
     told: set[str] = set()

@@ -15,16 +15,8 @@ from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
 from tenure.errors import NotFound, WorkerInactive, WrongState
-from tests.engine.world import (
-    NAMESPACE,
-    OTHER_NAMESPACE,
-    Sink,
-    World,
-    codes,
-    heartbeat,
-    ref,
-    until,
-)
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Sink, World, codes, heartbeat, ref
+from tests.polling import eventually
 
 
 async def drain(engine: Engine, worker: str, **fields: Any) -> Any:
@@ -486,7 +478,7 @@ class TestSessions:
         assert [task.id for task in sink.take()] == [first]
         await other.submit(c.TerminateTask(namespace=NAMESPACE, task_id=first))
         await engine.heartbeat(heartbeat(engine, worker, 1, active_count=0))
-        await until(lambda: sink.given)
+        await eventually(lambda: sink.given)
         assert [task.id for task in sink.take()] == [second]
         assert sink.stopped == [c.TaskRef(first, 1)]
 

@@ -20,7 +20,8 @@ from tenure import Client, Completion, Handle, SyncClient, SyncCompletion, SyncH
 from tenure.core.task.record import TaskState
 from tenure.sdk.client import TaskProgress
 from tenure.sdk.transport.connection_thread import CallInbox
-from tests.sdk.client.stage import RawWorker, ServerStage, double, hold, shout, until
+from tests.polling import eventually
+from tests.sdk.client.stage import RawWorker, ServerStage, double, hold, shout
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[3]
@@ -106,7 +107,7 @@ async def test_progress_is_told_in_the_thread_that_waits(stage: ServerStage) -> 
         waiting = asyncio.ensure_future(apart(wait))
         await worker.holds(1)
         await worker.beat(handle.task_id, progress_percent=1.0)
-        await until(lambda: len(seen) == 1)
+        await eventually(lambda: len(seen) == 1)
         await worker.beat(handle.task_id, progress_percent=2.0)
         thread = await waiting
         assert seen == [(TaskProgress(1.0), thread), (TaskProgress(2.0), thread)]

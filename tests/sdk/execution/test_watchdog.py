@@ -8,7 +8,8 @@ import time
 import pytest
 
 from tenure import activity
-from tests.sdk.execution.rig import PATIENCE_S, Rig, until
+from tests.polling import eventually
+from tests.sdk.execution.rig import PATIENCE_S, Rig
 
 
 @activity(start_to_close="30s")
@@ -33,8 +34,8 @@ async def test_a_blocked_loop_is_reported_with_its_stack_and_its_end(
         RIGS[:] = [rig]
         await rig.run(block_the_loop)
         assert rig.reporter.lags[0] >= 1_000
-        await until(lambda: rig.reporter.lags[-1] == 0)
-        await until(lambda: "goes on again" in caplog.text)
+        await eventually(lambda: rig.reporter.lags[-1] == 0)
+        await eventually(lambda: "goes on again" in caplog.text)
         (record,) = [each for each in caplog.records if "is blocked" in each.message]
         assert "Running: block_the_loop" in record.message
         assert "block_until_it_was_noticed" in record.message

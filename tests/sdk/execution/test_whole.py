@@ -23,9 +23,10 @@ from tenure import (
     activity,
 )
 from tenure.v1 import worker_pb2
+from tests.polling import eventually
 from tests.sdk.execution import whole_activities as on
 from tests.sdk.execution.rig import PATIENCE_S
-from tests.sdk.worker.rig import Rig, eventually, open_rig
+from tests.sdk.worker.rig import Rig, open_rig
 
 LEAVE = threading.Event()
 SEEN: list[Any] = []

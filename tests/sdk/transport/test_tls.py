@@ -18,6 +18,7 @@ from tenure.sdk.transport.tls import is_exposed, resolve, system_roots
 from tenure.v1 import workflow_service_pb2 as pb
 from tests.api.tls.authority import Authority, Pair, files_of, replace, trust
 from tests.api.tls.running import Running, running
+from tests.polling import eventually
 
 _VARIABLES = ("TENURE_TLS", "TENURE_TLS_CA", "TENURE_TLS_CERT", "TENURE_TLS_KEY", "SSL_CERT_FILE")
 _SECONDS_MAX = 30.0
@@ -282,10 +283,8 @@ async def test_a_worker_says_in_its_log_why_it_cannot_connect_and_goes_on_trying
     with caplog.at_level(logging.WARNING, "tenure.worker"):
         async with asyncio.timeout(_SECONDS_MAX), asyncio.TaskGroup() as group:
             group.create_task(worker.run(handle_signals=False))
-            while "is not trusted" not in caplog.text:  # noqa: ASYNC110 (a log rings no bell)
-                await asyncio.sleep(0.01)
+            await eventually(lambda: "is not trusted" in caplog.text, "the line in the log")
             # Once its file is right, it needs no restart.
             replace(file, authority.pem)
-            while not worker.is_registered:  # noqa: ASYNC110 (it rings no bell)
-                await asyncio.sleep(0.01)
+            await eventually(lambda: worker.is_registered, "the registration")
             worker.request_shutdown()

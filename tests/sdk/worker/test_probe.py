@@ -8,7 +8,8 @@ import json
 import pytest
 
 from tenure.v1.worker_pb2 import WORKER_HEALTH_BLOCKED
-from tests.sdk.worker.rig import Rig, eventually
+from tests.polling import eventually
+from tests.sdk.worker.rig import Rig
 
 ANY_PORT = ("127.0.0.1", 0)
 

@@ -25,7 +25,8 @@ from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
-from tests.sdk.worker.rig import QUEUE, TYPE, FakeExecutor, eventually, finish, messages
+from tests.polling import eventually
+from tests.sdk.worker.rig import QUEUE, TYPE, FakeExecutor, finish, messages
 from tests.sdk.worker.scripted import Script, Session, open_script
 
 SUCCEEDED = task_pb2.FINISH_KIND_SUCCEEDED
