@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-# Something comes within the running processes: a state, a frame, an answer, a line in a log.
+# One answer or frame of a process that runs: less than the 30 s after which callers give up.
+ANSWER_S: Final = 20.0
+# Something comes within the running processes: a state, a lock, a line in a log.
 WAIT_S: Final = 30.0
 # A program is up: it imports, opens its store, and says that it is ready.
 START_S: Final = 60.0

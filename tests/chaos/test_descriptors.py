@@ -16,10 +16,10 @@ import pytest
 
 from tenure.v1.workflow_service_pb2 import HealthCheckRequest
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.bounds import WORK_S
 from tests.cli.server import CLI, ServerProcess
 from tests.polling import eventually_sync
 
-WAIT_S: Final = 60.0
 SPARE: Final = 8
 OUT: Final = "server.out_of_descriptors"
 FREE: Final = "server.descriptors_free"
@@ -57,7 +57,7 @@ class Starved:
 
             def knock() -> None:
                 for _ in range(2 * SPARE):
-                    stack.enter_context(socket.create_connection((host, int(port)), WAIT_S))
+                    stack.enter_context(socket.create_connection((host, int(port)), WORK_S))
 
             def is_out() -> bool:
                 knock()

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +15,6 @@ from tenure.cli.main import tenure
 from tests.cli.server import ServerProcess
 from tests.logs import logging_left_as_it_was
 
-WAIT_SECONDS_MAX: Final = 20.0
 Run = Callable[..., Result]
 _numbers = itertools.count(1)
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, invoke
 from tests.cli.server import CLI, ServerProcess
-from tests.cli.test_wait import END_SECONDS_MAX
 from tests.cli.worker import SmallWorker
 from tests.polling import eventually_sync
 
@@ -41,9 +41,9 @@ class Following:
         return self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(END_SECONDS_MAX)
+        code = self.process.wait(WAIT_S)
         for each in self._threads:
-            each.join(END_SECONDS_MAX)
+            each.join(WAIT_S)
         return code
 
     def changes(self, task_id: str) -> list[tuple[int, str]]:

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from tenure.cli.show.top_look import TopFrame, TopQueue, TopWorker, read_metrics
 from tenure.cli.show.top_screen import drawn
+from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, invoke, read
 from tests.cli.server import CLI, ServerProcess
 from tests.cli.terminal import Terminal
-from tests.cli.test_wait import END_SECONDS_MAX
 from tests.cli.worker import SmallWorker
 from tests.polling import eventually_sync
 
@@ -81,7 +81,7 @@ def test_without_a_terminal_each_look_is_printed(server: ServerProcess) -> None:
         assert process.stdout is not None
         frames = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=END_SECONDS_MAX)
+        process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     assert "enqueuedPerS" not in frames[0]
     assert frames[2]["enqueuedPerS"] >= 0

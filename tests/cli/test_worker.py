@@ -11,9 +11,10 @@ import pytest
 
 from tenure.api.http.view import WorkerItem
 from tenure.cli.show.view import ShownWorker
+from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, read
 from tests.cli.server import ServerProcess
-from tests.cli.test_wait import END_SECONDS_MAX, start
+from tests.cli.test_wait import start
 from tests.cli.worker import SmallWorker
 from tests.polling import eventually_sync
 
@@ -117,7 +118,7 @@ def test_draining_by_label_waits_until_all_have_left(
         with start(server, *arguments) as draining:
             first.gate.set()
             second.gate.set()
-            assert draining.wait(END_SECONDS_MAX) == 0
+            assert draining.wait(WAIT_S) == 0
             assert draining.stdout is not None
             drained = json.loads(draining.stdout.read())["workerIds"]
     assert set(drained) <= {first.worker_id, second.worker_id}
@@ -152,7 +153,7 @@ def test_a_person_is_asked_before_an_eviction(run: Run, server: ServerProcess, q
         ours, theirs = os.openpty()
         with start(server, "workers", "evict", worker.worker_id, stdin=theirs) as asking:
             os.write(ours, answer)
-            assert asking.wait(END_SECONDS_MAX) == exit_code
+            assert asking.wait(WAIT_S) == exit_code
             assert asking.stderr is not None
             assert "It holds 0 tasks" in asking.stderr.read()
         os.close(ours)
@@ -169,7 +170,7 @@ def test_a_watched_list_is_redrawn_on_a_terminal(server: ServerProcess, queue: s
         while seen.count(worker.worker_id.encode()) < 2:
             seen += os.read(ours, 4096)
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(END_SECONDS_MAX) == 130
+        assert watching.wait(WAIT_S) == 130
     os.close(ours)
 
 
@@ -183,7 +184,7 @@ def test_a_watched_list_tells_each_change(run: Run, server: ServerProcess, queue
         run("workers", "drain", worker.worker_id)
         assert json.loads(watching.stdout.readline())["status"] in {"DRAINING", "OFFLINE"}
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(END_SECONDS_MAX) == 130
+        assert watching.wait(WAIT_S) == 130
     assert run("workers", "ls", "--watch", "-o", "json").exit_code == 2
 
 

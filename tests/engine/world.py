@@ -44,7 +44,6 @@ QUEUE: Final = "default"
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 NEVER_MS: Final = 10**9
-UNTIL_SECONDS_MAX: Final = 30
 SPEC: Final = Spec(start_to_close_ms=600_000)
 RUN_SPEC: Final = Spec(kind=TaskKind.WORKFLOW)
 FAULT: Final = ErrorInfo(ErrorCategory.USER_CODE, "boom", type="ValueError")

@@ -13,11 +13,11 @@ from tenure import Client, SyncClient, Worker, activity
 from tenure.core.access.api_key import Role
 from tenure.engine.read import query
 from tenure.sdk.transport.api_key import ApiKeySource
+from tests.bounds import WAIT_S
 from tests.polling import eventually
 from tests.sdk.transport.test_api_key import House, double, house, working
 
 __all__ = ["house"]
-SECONDS_MAX: Final = 30.0
 BOTH: Final = pytest.mark.parametrize("mode", ["session", "poll"])
 
 
@@ -69,7 +69,7 @@ async def test_a_worker_takes_a_new_key_from_its_file_and_keeps_its_tasks(
     )
     async with working(worker), Client(house.target, api_key=client_key) as client:
         handle = await client.enqueue(Gate.wait)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(WAIT_S):
             await gate.begun.wait()
         worker_id = worker.worker_id
         key_file(tmp_path, new)
@@ -77,7 +77,7 @@ async def test_a_worker_takes_a_new_key_from_its_file_and_keeps_its_tasks(
         await house.revoke(old)
         assert await client.run(double, 21) == 42
         gate.go_on.set()
-        assert await handle.result(timeout=SECONDS_MAX) == "done"
+        assert await handle.result(timeout=WAIT_S) == "done"
         assert (await handle.describe()).attempt == 1
         assert worker.worker_id == worker_id
     # A poll that waits with the old key is told of its end, and asked for again.
@@ -95,13 +95,13 @@ async def test_a_key_that_is_revoked_first_costs_no_task_either(
     worker = Worker(house.target, activities=[gate], api_key=key_file(tmp_path, old), mode=mode)
     async with working(worker), Client(house.target, api_key=client_key) as client:
         handle = await client.enqueue(Gate.wait)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(WAIT_S):
             await gate.begun.wait()
         key_file(tmp_path, new)
         await house.revoke(old)
         await until_it_belongs_to(house, worker, new)
         gate.go_on.set()
-        assert await handle.result(timeout=SECONDS_MAX) == "done"
+        assert await handle.result(timeout=WAIT_S) == "done"
         assert (await handle.describe()).attempt == 1
 
 

@@ -15,6 +15,7 @@ from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import Lobby, bearer, ended, shown
 from tests.api.http.site import TASK, UNKNOWN_ID
 from tests.api.rpc.wire import Stream, succeeded
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
 from tests.polling import eventually
 
@@ -97,7 +98,7 @@ async def test_weakness_inner_namespace_differs_on_a_stream_of_results(lobby: Lo
     for each in (key, whole):
         call = lobby.wire.tasks.WatchTasks(metadata=shown(each))
         await call.write(task_pb.WatchTasksRequest(namespace_id=NAMESPACE, add=[UNKNOWN_ID]))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ANSWER_S):
             assert (await call.read()).results[0].refusal.code == "not_found"
         await call.write(task_pb.WatchTasksRequest(namespace_id=OTHER_NAMESPACE, add=[UNKNOWN_ID]))
         assert (await ended(call))[0] == "INVALID_ARGUMENT"
@@ -248,7 +249,7 @@ async def test_weakness_streams_without_authentication_by_websocket(lobby: Lobby
             head = "\r\n".join([f"GET {path} HTTP/1.1", "host: localhost", *upgrade, *more, "", ""])
             reader, writer = await asyncio.open_connection("127.0.0.1", lobby.site.port)
             writer.write(head.encode())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(ANSWER_S):
                 line = await reader.readline()
             writer.close()
             await writer.wait_closed()

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from tenure.v1.task_pb2 import TASK_STATE_RUNNING
+from tests.bounds import WORK_S
 from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores, spotless
 from tests.wire import checker
 from tests.wire.client import Client, make_task
 from tests.wire.journal import merge
@@ -91,7 +92,7 @@ class _Loss:
         # Its activities must be over when it goes on, so that it has results to report.
         over_at_s = lost.tail.of("start")[-1].mono_s + sleep_ms / 1_000
         await eventually(
-            lambda: time.monotonic() > over_at_s, "the end of the sleep", within_s=PATIENCE_S
+            lambda: time.monotonic() > over_at_s, "the end of the sleep", within_s=WORK_S
         )
         lost.process.go_on()
         resumed_at_s = time.monotonic()
@@ -117,7 +118,7 @@ class _Loss:
         tasks = [make_task([sleep_ms, 10], queue=self._queue) for _ in range(slots)]
         self._ids = await self._client.enqueue(tasks)
         # Confirmed: from here on the lease decides, and not the delivery timeout.
-        await self._client.wait_state(self._ids, TASK_STATE_RUNNING, PATIENCE_S)
+        await self._client.wait_state(self._ids, TASK_STATE_RUNNING, WORK_S)
         await heir.enter()
         return lost, heir
 
@@ -136,7 +137,7 @@ class _Loss:
         return heir.tail.of("start")[-1].mono_s
 
     async def _judge(self, name: str, lost: WorkerProcess, heir: WorkerProcess) -> Result:
-        await self._client.wait_all(self._ids, PATIENCE_S)
+        await self._client.wait_all(self._ids, WORK_S)
         tasks = await self._client.get_all(self._ids)
         lines = merge([lost.tail, heir.tail])
         complaints = checker.check_succeeded(tasks, attempt=2)

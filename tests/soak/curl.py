@@ -13,9 +13,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+from tests.bounds import WORK_S
 from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, on_both_stores
+from tests.soak.scene import SCALES, on_both_stores
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
 
@@ -51,7 +52,7 @@ async def _curl(*arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         "curl",
         *("--silent", "--show-error", "--fail-with-body", "--no-buffer", "--noproxy", "*"),
-        *("--max-time", f"{PATIENCE_S:.0f}", *arguments),
+        *("--max-time", f"{WORK_S:.0f}", *arguments),
         stdout=asyncio.subprocess.PIPE,
     )
     said, _ = await process.communicate()
@@ -111,7 +112,7 @@ async def _watch_and_cancel(server: ServerProcess, dialect: str) -> Result:
     async def is_running() -> bool:
         return bool(json.loads(await _curl(url))["state"] == "RUNNING")
 
-    await eventually(is_running, within_s=PATIENCE_S, every_s=0.05)
+    await eventually(is_running, within_s=WORK_S, every_s=0.05)
     answer = await _post(f"{url}/cancel", {"reason": "not needed"})
     events = _events(await watch)
     state = events[-1][1]["state"]

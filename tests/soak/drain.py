@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tests.bounds import WORK_S
 from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, on_both_stores, spotless
 from tests.wire import checker
 from tests.wire.client import Client, make_task
 from tests.wire.journal import merge
@@ -79,14 +80,14 @@ class _Drain:
         async with self._load.running():
             count = len(drained.tail.of("start")) + 2
             await eventually(
-                lambda: len(drained.tail.of("start")) >= count, "work for both", within_s=PATIENCE_S
+                lambda: len(drained.tail.of("start")) >= count, "work for both", within_s=WORK_S
             )
             await self._client.drain(drained_id)
             acknowledged_at_ms = time.time_ns() // 1_000_000
-            code = await drained.process.wait(busy_s + PATIENCE_S)
+            code = await drained.process.wait(busy_s + WORK_S)
         took_s = drained.tail.lines[-1].mono_s - drained.tail.of("start")[0].mono_s
         ids = long_ids + self._load.ids
-        await self._client.wait_all(ids, PATIENCE_S)
+        await self._client.wait_all(ids, WORK_S)
         late = await self._late(ids, drained_id, acknowledged_at_ms)
         name = f"drain, {dialect}: {mode} mode"
         return [

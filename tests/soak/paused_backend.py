@@ -11,9 +11,10 @@ from typing import Final
 import asyncpg
 import msgspec
 
+from tests.bounds import WORK_S
 from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_stores, spotless
 from tests.wire import checker
 from tests.wire.call import NoAnswer
 from tests.wire.client import Client, make_task
@@ -23,7 +24,6 @@ from tests.wire.stage import Stage
 
 ANSWER_SECONDS: Final = 6.0
 SAMPLE_SECONDS: Final = 0.1
-CALL_SECONDS_MAX: Final = 60.0
 # A server in which work waits for seconds refuses new work besides.
 ANSWERS: Final = {"OK", "UNAVAILABLE", "RESOURCE_EXHAUSTED"}
 # Reads have backends of their own; the lane alone writes tasks.
@@ -72,12 +72,12 @@ class _Pause:
         await eventually(
             lambda: sum(len(tail.of("start")) for tail in tails) >= size.tasks,
             "the start of all tasks",
-            within_s=PATIENCE_S,
+            within_s=WORK_S,
         )
         load = Load(await stage.client(server.grpc), sleep_ms=20, batch=1)
         async with load.running():
             pauses_s = [await self._pause(client, server.grpc) for _ in range(size.pauses)]
-        await client.wait_all([*ids, *load.ids, *self._accepted], size.paused_s * 2 + PATIENCE_S)
+        await client.wait_all([*ids, *load.ids, *self._accepted], size.paused_s * 2 + WORK_S)
         lines = merge(tails)
         complaints = checker.check_once(lines, [*ids, *load.ids, *self._accepted])
         complaints += checker.check_calm(lines) + checker.check_accepted(lines)
@@ -110,7 +110,7 @@ class _Pause:
         asking = asyncio.create_task(self._ask(target, began_s + self._size.paused_s))
         try:
             ids = await client.enqueue([make_task()])
-            await client.wait_all(ids, PATIENCE_S)
+            await client.wait_all(ids, WORK_S)
             took_s = time.monotonic() - began_s
             await asking
         finally:
@@ -124,7 +124,7 @@ class _Pause:
         try:
             return int(
                 await eventually(
-                    lambda: connection.fetchval(LANE_SQL), "a backend", within_s=PATIENCE_S
+                    lambda: connection.fetchval(LANE_SQL), "a backend", within_s=WORK_S
                 )
             )
         finally:
@@ -142,7 +142,7 @@ class _Pause:
         task = make_task()
         began_s = time.monotonic()
         try:
-            await client.try_enqueue(task, timeout_s=CALL_SECONDS_MAX)
+            await client.try_enqueue(task, timeout_s=WORK_S)
         except NoAnswer as error:
             self._answers.add(error.status.name)
         else:

@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 
 from tenure import Client
+from tests.bounds import WORK_S
 from tests.soak import sdk_activity
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
 from tests.wire.stage import Stage
 
@@ -46,7 +47,7 @@ async def run(small: bool) -> list[Result]:
                 killed_at_s = time.monotonic()
                 await spare.tail.wait(1, "resumed", "start")
                 took.append(spare.tail.of("resumed", "start")[0].mono_s - killed_at_s)
-                result = await handle.result(timeout=PATIENCE_S)
+                result = await handle.result(timeout=WORK_S)
                 complaints += _judge(busy, spare, size, result)
         name = f"resume, {dialect}"
         return [

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
+from tests.bounds import START_S
 from tests.polling import eventually
 from tests.wire.journal import Tail
 from tests.wire.process import Process
 from tests.wire.stage import Stage
 
-READY_S: Final = 60.0
 _numbers = itertools.count(1)
 
 
@@ -41,7 +40,7 @@ class SdkWorker:
         """Start one and wait until it is registered."""
         made = await cls.spawn(stage, target, mode=mode, slots=slots, options=options)
         await eventually(
-            lambda: "Registered as" in made.log, "a worker registered", within_s=READY_S
+            lambda: "Registered as" in made.log, "a worker registered", within_s=START_S
         )
         return made
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tests.bounds import WORK_S
 from tests.chaos import checker, journal
 from tests.chaos.process import EngineProcess
 from tests.polling import eventually
@@ -25,7 +26,6 @@ class Size(msgspec.Struct, frozen=True):
 
 
 SIZES: Final = {False: Size(20, 3_000, 32), True: Size(2, 300, 8)}
-PROGRESS_SECONDS_MAX: Final = 60
 
 
 async def run(small: bool) -> list[Result]:
@@ -81,4 +81,4 @@ async def wait_for_lines(engine: EngineProcess, count: int) -> None:
         assert engine.is_running
         return journal.count_lines(engine.journal) >= count
 
-    await eventually(is_logged, f"{count} lines", within_s=PROGRESS_SECONDS_MAX)
+    await eventually(is_logged, f"{count} lines", within_s=WORK_S)

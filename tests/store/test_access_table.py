@@ -17,6 +17,7 @@ from tenure.store.postgres import PostgresStore
 from tenure.store.table import access as access_table
 from tenure.store.table.access import KeyPlace
 from tenure.store.transaction import Store, Tx
+from tests.bounds import WAIT_S
 from tests.polling import eventually
 from tests.store.rows import NOW
 
@@ -153,7 +154,7 @@ async def test_servers_change_access_one_after_the_other(
         return found
 
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             changing = asyncio.create_task(postgres_store.transaction(first))
             await is_locked.wait()
             seen = await other.transaction(second)

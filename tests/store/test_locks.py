@@ -23,6 +23,7 @@ from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
 from tenure.store.transaction import Tx
+from tests.bounds import WAIT_S
 from tests.polling import eventually
 from tests.store.rows import (
     NAMESPACE,
@@ -49,7 +50,6 @@ from tests.store.rows import (
 T = TypeVar("T")
 U = TypeVar("U")
 Act = Callable[[Tx], Awaitable[T]]
-SECONDS_MAX = 30
 KEY = (NAMESPACE, task_id(1))
 BEAT = Beat(token=1, server_id=server_id(2))
 
@@ -78,7 +78,7 @@ class Two:
             await go.wait()
             return result
 
-        async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
             one = group.create_task(self.first.transaction(pausing))
             await acted.wait()
             two = group.create_task(_outcome(self.second.transaction(second)))

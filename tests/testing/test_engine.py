@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -20,8 +20,6 @@ from tenure import (
 from tenure.core.task.record import TaskState
 from tenure.testing import TestEngine, open_engine
 from tests.polling import eventually
-
-WAIT_SECONDS_MAX: Final = 20.0
 
 
 class Diary:

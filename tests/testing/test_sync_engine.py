@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -12,8 +12,6 @@ from tenure import RetryPolicy, SyncClient, SyncHandle, TaskFailed, activity
 from tenure.core.task.record import TaskState
 from tenure.testing import SyncTestEngine, open_sync_engine
 from tests.polling import eventually_sync
-
-WAIT_SECONDS_MAX: Final = 20.0
 
 
 class Diary:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests import postgres
+from tests.bounds import START_S
 from tests.polling import eventually
 from tests.secret_scan import check_logs
 from tests.wire.client import Client
@@ -21,7 +22,6 @@ from tests.wire.proxy import Proxy
 from tests.wire.server import ServerProcess
 
 STORES: Final = ("sqlite", "postgres")
-READY_SECONDS_MAX: Final = 60.0
 LOG_CHARS_MAX: Final = 4_000
 
 
@@ -40,9 +40,7 @@ class WorkerProcess:
         return self.tail.of("registered")[-1].worker_id
 
     async def wait_until(self, event: str) -> None:
-        await eventually(
-            lambda: bool(self.tail.of(event)), f"a worker {event}", within_s=READY_SECONDS_MAX
-        )
+        await eventually(lambda: bool(self.tail.of(event)), f"a worker {event}", within_s=START_S)
 
     async def enter(self) -> None:
         """Let a gated worker register, and wait until it can be given work."""

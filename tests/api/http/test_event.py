@@ -20,7 +20,8 @@ from tenure.core.limits import CALLER_STREAMS_MAX, EVENT_GATHER_MS, EVENTS_KEPT_
 from tenure.engine import command as c
 from tenure.engine.replica.event_feed import HintPage
 from tests.api.access.lobby import bearer, open_lobby
-from tests.api.http.site import WAIT_S, Site, site_of
+from tests.api.http.site import Site, site_of
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 from tests.polling import eventually
 
@@ -47,7 +48,7 @@ async def events(answer: httpx.Response) -> AsyncIterator[Found]:
 async def some(answer: httpx.Response, count: int, kind: str = "task") -> list[Found]:
     """Return the first events of a kind."""
     found: list[Found] = []
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(ANSWER_S):
         async for each in events(answer):
             found += [each] if each[1] == kind else []
             if len(found) == count:
@@ -165,7 +166,7 @@ async def test_a_subscriber_that_reads_too_slowly_gets_a_reset_and_goes_on(
 async def _read_until(sock: socket.socket, text: bytes) -> None:
     """Read until a text has come."""
     found = b""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while text not in found:
             some = await asyncio.get_running_loop().sock_recv(sock, 2**20)
             assert some
@@ -263,7 +264,7 @@ class Listeners:
         lines = [f"GET {PATH} HTTP/1.1", "host: localhost", f"tenure-namespace: {NAMESPACE}"]
         lines += [f"authorization: Bearer {key}"] if key else []
         writer.write("\r\n".join([*lines, "", ""]).encode())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ANSWER_S):
             return await reader.read(4_096)
 
     def close(self) -> None:

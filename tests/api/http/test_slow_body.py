@@ -19,7 +19,8 @@ from tenure.core import limits
 from tenure.core.access.api_key import Role
 from tenure.engine import command as c
 from tenure.engine.engine import Engine
-from tests.api.http.site import TASK, WAIT_S, Site, site_of
+from tests.api.http.site import TASK, Site, site_of
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, World
 from tests.polling import eventually
 
@@ -62,7 +63,7 @@ async def make_key(engine: Engine, name: str) -> str:
 
 async def status_of(begun: Begun) -> list[bytes]:
     """Return the status of each answer."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(ANSWER_S):
         return [(await reader.readline()).split()[1] for reader, _ in begun]
 
 

@@ -17,7 +17,8 @@ from tenure.engine import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import RateLimited
 from tenure.v1 import workflow_service_pb2 as pb
-from tests.api.rpc.wire import SECONDS_MAX, Wire, detail, refused
+from tests.api.rpc.wire import Wire, detail, refused
+from tests.bounds import ANSWER_S
 from tests.polling import eventually
 from tests.wire.http2 import Call, RawConnection
 
@@ -51,7 +52,7 @@ async def make_key(engine: Engine) -> tuple[tuple[str, str], ...]:
 
 
 async def over(calls: list[Call]) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(ANSWER_S):
         await asyncio.gather(*(each.is_over.wait() for each in calls))
 
 
@@ -86,7 +87,7 @@ async def test_a_message_that_does_not_arrive_in_time_is_given_up(
     monkeypatch.setattr(limits, "MESSAGE_MS", 50)
     call: Any = wire.channel.stream_stream(path)()
     with pytest.raises(grpc.aio.AioRpcError) as failed:
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             await call.read()
     assert failed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert detail(failed.value).code == "deadline_exceeded"
@@ -154,7 +155,7 @@ async def test_a_message_that_comes_slowly_makes_room_for_others(
     async with stranger(wire) as connection:
         calls, sending = begin(connection, ENQUEUE, 40)
         await eventually(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             await wire.enqueue()
         assert any(each.is_over.is_set() for each in calls)
         sending.cancel()
@@ -169,7 +170,7 @@ async def test_messages_of_strangers_do_not_keep_callers_with_a_key_waiting(
     async with stranger(wire) as connection:
         calls, sending = begin(connection, HEALTH, 40)
         await eventually(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             await wire.workflows.ListWorkers(pb.ListWorkersRequest(), metadata=metadata)
         assert not any(each.is_over.is_set() for each in calls)
         sending.cancel()

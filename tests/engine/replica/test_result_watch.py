@@ -15,6 +15,7 @@ from tenure.errors import InvalidArgument, Rejection, Unavailable
 from tenure.store.failure import Conflict, Lost
 from tenure.store.sqlite import SqliteStore
 from tenure.testing.loop import SimulatedLoop, run
+from tests.bounds import WAIT_S
 from tests.engine.test_running import Clock as LoopClock
 from tests.engine.world import (
     DEFAULT_NAMESPACE,
@@ -26,8 +27,6 @@ from tests.engine.world import (
     World,
 )
 from tests.polling import eventually
-
-DEADLINE_SECONDS = 30
 
 
 class Results:
@@ -42,7 +41,7 @@ class Results:
         self._more.set()
 
     async def wait(self, count: int = 1) -> list[Result]:
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(WAIT_S):
             while len(self.found) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -192,7 +191,7 @@ async def test_a_hint_is_enough(world: World) -> None:
     second.results.watch((NAMESPACE, waiting), results)
     # After the second read it looks at nothing that it was not told of.
     await eventually(lambda: faults.points.count("find_tasks") > 1)
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with asyncio.timeout(WAIT_S):
         while not results.found:
             (task_id,) = await world.add(first)
             reads = faults.points.count("find_tasks")
@@ -227,7 +226,7 @@ async def test_a_server_tells_of_results_only_while_another_one_waits(world: Wor
     assert not [line for line in heard if line.startswith("result")]
     await second.store.notify("want results")
     told: set[str] = set()
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with asyncio.timeout(WAIT_S):
         while not told & set(heard):
             told.add(f"result {NAMESPACE} {await finished(world, first)}")
             await asyncio.sleep(0.01)

@@ -12,6 +12,7 @@ from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk.client.task_stream import STREAM_TASKS_MAX, TaskStreams
 from tenure.sdk.transport.channel import Channel
+from tests.bounds import WORK_S
 from tests.polling import eventually
 from tests.sdk.client.stage import RawWorker, ServerStage, double
 from tests.wire.proxy import Proxy
@@ -38,7 +39,7 @@ async def lose_first_answer(proxy: Proxy, work: Awaitable[object]) -> object:
     doing = asyncio.ensure_future(work)
     await eventually(lambda: proxy.lost_count > 0)
     proxy.loss = 0.0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WORK_S):
         return await doing
 
 
@@ -100,7 +101,7 @@ async def test_calls_go_on_over_a_restart_of_the_server(stage: ServerStage) -> N
         await stage.stop()
         second = asyncio.ensure_future(client.enqueue(double, 2))
         await stage.start()
-        async with RawWorker(stage.target), asyncio.timeout(60):
+        async with RawWorker(stage.target), asyncio.timeout(WORK_S):
             assert await waiting == 2
             assert await (await second).result() == 4
 
@@ -147,7 +148,7 @@ async def test_five_thousand_results_come_over_one_stream(stage: ServerStage) ->
         each.cancel()
     await eventually(lambda: stage.watched_count == STREAM_TASKS_MAX)
     assert streams.task_count == STREAM_TASKS_MAX
-    async with RawWorker(stage.target), asyncio.timeout(60):
+    async with RawWorker(stage.target), asyncio.timeout(WORK_S):
         results = await asyncio.gather(*waits[:STREAM_TASKS_MAX])
     assert [each.task_id for each in results] == ids[:STREAM_TASKS_MAX]
     assert (streams.task_count, stage.watched_count) == (0, 0)

@@ -13,6 +13,7 @@ import pytest
 from tenure import Client
 from tenure.errors import NotFound, Unavailable
 from tenure.sdk.transport import fork_guard
+from tests.bounds import WORK_S
 from tests.polling import eventually
 from tests.sdk.client.stage import RawWorker, ServerStage, double
 
@@ -68,7 +69,7 @@ async def test_a_server_that_is_away_is_named_and_found_again(
         await eventually(lambda: stage.watched_count == 1)
         await stage.stop()
         await stage.start()
-        async with RawWorker(stage.target), asyncio.timeout(60):
+        async with RawWorker(stage.target), asyncio.timeout(WORK_S):
             assert await waiting == 2
 
 
@@ -78,7 +79,7 @@ async def test_a_relay_that_died_is_started_again(client: Client, stage: ServerS
     await eventually(lambda: stage.watched_count == 1)
     (first,) = relays()
     os.kill(first, signal.SIGKILL)
-    async with RawWorker(stage.target), asyncio.timeout(60):
+    async with RawWorker(stage.target), asyncio.timeout(WORK_S):
         assert await waiting == 2
         assert await client.run(double, 2) == 4
     assert relays() != [first]

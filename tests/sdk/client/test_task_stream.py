@@ -15,6 +15,7 @@ from tenure.sdk.client.task_bytes import request_bytes
 from tenure.sdk.client.task_stream import StreamBroken, TaskStreams
 from tenure.sdk.transport.channel import Channel
 from tenure.v1 import task_service_pb2 as pb
+from tests.bounds import WORK_S
 from tests.polling import eventually
 from tests.sdk.client.stage import RawWorker, ServerStage, double, echo
 from tests.wire.proxy import Proxy
@@ -109,7 +110,7 @@ async def test_a_server_that_restarts_gets_nothing_twice(stage: ServerStage) -> 
         await stage.stop()
         later = asyncio.ensure_future(client.enqueue(double, 3))
         await stage.start()
-        async with RawWorker(stage.target), asyncio.timeout(60):
+        async with RawWorker(stage.target), asyncio.timeout(WORK_S):
             assert await (await later).result() == 6
         assert await stage.task_count() == 4
 
@@ -122,7 +123,7 @@ async def test_a_stream_that_falls_silent_is_left_for_a_call(stage: ServerStage)
         later = asyncio.ensure_future(client.enqueue(double, 3))
         await eventually(lambda: proxy.lost_count > 0)
         proxy.loss = 0.0
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WORK_S):
             await later
         assert await stage.task_count() == 4
 
@@ -132,7 +133,7 @@ async def test_a_result_is_waited_for_with_its_enqueue(stage: ServerStage) -> No
         assert [await client.run(double, number) for number in range(5)] == [0, 2, 4, 6, 8]
         many = [client.run(double, number) for number in range(300)]
         mixed = [client.enqueue(double, number) for number in range(3)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WORK_S):
             results, handles = await asyncio.gather(asyncio.gather(*many), asyncio.gather(*mixed))
             assert results == [2 * number for number in range(300)]
             assert [await handle.result() for handle in handles] == [0, 2, 4]

@@ -15,10 +15,10 @@ from tenure.sdk.activity.registry import Registry
 from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.worker.execution.executor import ExecutionSettings, TaskExecutor
 from tenure.v1 import task_pb2
+from tests.bounds import WAIT_S
 from tests.polling import eventually
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
 _numbers = itertools.count(1)
 
 
@@ -96,7 +96,7 @@ class Rig:
         await self.there(self.executor.close())
         await self.there(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.to_thread(self._thread.join, PATIENCE_S)
+        await asyncio.to_thread(self._thread.join, WAIT_S)
         self._loop.close()
 
     async def there(self, made: Coroutine[Any, Any, T]) -> T:
@@ -109,7 +109,7 @@ class Rig:
         async def made() -> T:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(made(), self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(made(), self._loop).result(WAIT_S)
 
     async def call(self, function: Callable[..., T], *args: object) -> T:
         """Call something on the connection's loop."""

@@ -19,8 +19,9 @@ from tenure import Stopped, StopReason, activity
 from tenure.sdk.worker.execution.executor import ExecutionSettings
 from tenure.sdk.worker.execution.thread_pool import Pool
 from tenure.v1 import task_pb2
+from tests.bounds import WAIT_S
 from tests.polling import eventually
-from tests.sdk.execution.rig import PATIENCE_S, Rig
+from tests.sdk.execution.rig import Rig
 
 GATES: dict[str, threading.Event] = {}
 SEEN: list[object] = []
@@ -36,7 +37,7 @@ def _fresh() -> None:
 
 def spin(is_done: Callable[[], object]) -> None:
     """Run bytecodes until something is true."""
-    ends_at_s = time.monotonic() + PATIENCE_S
+    ends_at_s = time.monotonic() + WAIT_S
     while not is_done():
         assert time.monotonic() < ends_at_s
 
@@ -59,7 +60,7 @@ def fail(kind: str) -> None:
 def block() -> str:
     """Wait where no bytecode runs."""
     GATES["entered"].set()
-    GATES["leave"].wait(PATIENCE_S)
+    GATES["leave"].wait(WAIT_S)
     return threading.current_thread().name
 
 
@@ -79,7 +80,7 @@ def loop(kind: str = "give way") -> str:
             case "fail":
                 raise ValueError("while cleaning up") from None
             case "stay":
-                GATES["leave"].wait(PATIENCE_S)
+                GATES["leave"].wait(WAIT_S)
                 return "late"
             case _:
                 pass
@@ -229,7 +230,7 @@ async def test_a_pool_never_has_more_threads_than_its_limit() -> None:
     leave, served = threading.Event(), list[int]()
 
     def serve(item: int) -> None:
-        leave.wait(PATIENCE_S)
+        leave.wait(WAIT_S)
         served.append(item)
 
     pool: Pool[int] = Pool("tests-pool", 3, serve)

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from tenure import activity
+from tests.bounds import WAIT_S
 from tests.polling import eventually
-from tests.sdk.execution.rig import PATIENCE_S, Rig
+from tests.sdk.execution.rig import Rig
 
 
 @activity(start_to_close="30s")
@@ -21,7 +22,7 @@ RIGS: list[Rig] = []
 
 
 def block_until_it_was_noticed() -> None:
-    ends_at_s = time.monotonic() + PATIENCE_S
+    ends_at_s = time.monotonic() + WAIT_S
     while not RIGS[0].reporter.lags and time.monotonic() < ends_at_s:
         time.sleep(0.01)
 
@@ -51,7 +52,7 @@ async def test_other_activities_go_on_while_the_loop_is_blocked() -> None:
     async with Rig(in_a_thread) as rig:
         task = rig.task(in_a_thread)
         rig.call_and_block(lambda: rig.executor.start(task))
-        ends_at_s = time.monotonic() + PATIENCE_S
+        ends_at_s = time.monotonic() + WAIT_S
         while not rig.reporter.finishes() and time.monotonic() < ends_at_s:
             time.sleep(0.001)  # noqa: ASYNC251 (the loop is to stand still)
         assert done == [True]

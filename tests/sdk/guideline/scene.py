@@ -10,7 +10,6 @@ from tenure import Handle
 from tenure.core.task.record import TaskState
 from tests.polling import eventually
 
-SECONDS_MAX: Final = 30.0
 LOOK_SECONDS: Final = 0.01
 
 

@@ -12,10 +12,11 @@ import pytest
 from tenure import Client, Handle, Info, activity
 from tenure.errors import IdempotencyConflict
 from tenure.testing import TestEngine, run_activity
+from tests.bounds import WAIT_S
 from tests.polling import eventually
 from tests.sdk.guideline import program
 from tests.sdk.guideline.ledger import Ledger
-from tests.sdk.guideline.scene import SECONDS_MAX, outcomes
+from tests.sdk.guideline.scene import outcomes
 from tests.sdk.guideline.world import open_world
 
 
@@ -49,7 +50,7 @@ async def _crash(folder: Path) -> Crash:
         await first.kill()
         return Crash(
             ledger,
-            {name: await each.result(timeout=SECONDS_MAX) for name, each in handles.items()},
+            {name: await each.result(timeout=WAIT_S) for name, each in handles.items()},
             {name: await outcomes(each) for name, each in handles.items()},
         )
 

@@ -21,9 +21,9 @@ from tenure.engine.read import query
 from tenure.engine.settings import Settings
 from tenure.errors import NotFound, PermissionDenied, Unauthenticated
 from tenure.store.sqlite import SqliteStore
+from tests.bounds import WAIT_S
 from tests.polling import eventually
 
-SECONDS_MAX = 30.0
 FAST = Settings(lease_least_ms=1, session_lease_ms=2_000, poll_lease_ms=2_000, judge_ms=50)
 
 
@@ -118,7 +118,7 @@ async def test_a_worker_whose_key_is_refused_at_its_start_fails(house: House, mo
     wrong = good[:-4] + "nope"
     for key, error in ((wrong, Unauthenticated), (client, PermissionDenied)):
         worker = Worker(house.target, activities=[double], api_key=key, mode=mode)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(WAIT_S):
             with pytest.raises(error) as refusal:
                 await worker.run(handle_signals=False)
         assert key not in str(refusal.value)
@@ -143,7 +143,7 @@ async def test_a_worker_whose_key_ends_keeps_what_it_holds_and_goes_on_trying(
     async with Client(house.target, api_key=client_key) as client:
         async with working(worker) as running:
             await client.enqueue(wait)
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(WAIT_S):
                 await begun.wait()
             worker_id = worker.worker_id
             await house.revoke(worker_key)
@@ -151,12 +151,12 @@ async def test_a_worker_whose_key_ends_keeps_what_it_holds_and_goes_on_trying(
             # Its work is not stopped, and the server treats it like any worker that was lost.
             await until_offline(house, worker_id)
             go_on.set()
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(WAIT_S):
                 await ended.wait()
             assert not running.done()
             # Asked to stop, it does not wait for a server that will never take its report.
             worker.request_shutdown("5m")
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(WAIT_S):
                 with pytest.raises(Unauthenticated, match="its API key is refused"):
                     await running
         (info,) = [each async for each in client.list()]

@@ -32,11 +32,11 @@ from tenure.v1 import (
 )
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tests.bounds import WAIT_S
 from tests.polling import eventually
 from tests.wire.call import Link as RawLink
 from tests.wire.proxy import Proxy
 
-SECONDS_MAX: Final = 30.0
 TYPE: Final = "mail"
 QUEUE: Final = "default"
 # Short leases, looked at often: what takes seconds in production takes parts of one here.
@@ -182,7 +182,7 @@ class Rig:
     async def ended(self, connection: WorkerConnection) -> BaseException | None:
         """Wait for the end of a connection and return how it failed."""
         future = next(each for made, each in self._connections if made is connection)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(WAIT_S):
             waiting = asyncio.wrap_future(future)
             await asyncio.wait([waiting])
         return waiting.exception()

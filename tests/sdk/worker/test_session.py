@@ -25,6 +25,7 @@ from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
+from tests.bounds import ANSWER_S
 from tests.polling import eventually
 from tests.sdk.worker.rig import QUEUE, TYPE, FakeExecutor, finish, messages
 from tests.sdk.worker.scripted import Script, Session, open_script
@@ -69,7 +70,7 @@ def connect(
 async def end(script: Script, connection: WorkerConnection, ended: asyncio.Future[None]) -> None:
     connection.hand_back()
     draining = asyncio.ensure_future(_drain_all(script))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(ANSWER_S):
         await asyncio.wait([ended])
     draining.cancel()
     await asyncio.gather(draining, return_exceptions=True)
