@@ -9,6 +9,7 @@ gets less than its share long before a thread that mostly sleeps wakes late.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -19,8 +20,8 @@ from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 TRIES_MAX: Final = 3
 TICK_S: Final = 0.02
-# How often the processes are looked at: it reads a file of each.
-LOOK_S: Final = 0.25
+# How often the processes are looked at: it reads a file of each thread.
+LOOK_S: Final = 0.5
 # A process stands still while it waits for more than this share of the time between two looks.
 WAITING_SHARE: Final = 0.5
 _COMMAND_CHARS_MAX: Final = 40
@@ -115,15 +116,15 @@ class Canary:
 
 
 class ProcessWaits:
-    """How long each process below one has waited for a core without a break."""
+    """How long threads of a process and those below it have waited for a core without a break."""
 
     def __init__(self, top: int, proc: Path = _PROC) -> None:
         self._top = top
         self._proc = proc
         self._parents: dict[int, int] = {}
         self._looked_s = 0.0
-        self._waited_s: Mapping[int, float] = {}
-        self._stalls_s: dict[int, float] = {}
+        self._waited_s: Mapping[Path, float] = {}
+        self._stalls_s: dict[Path, float] = {}
 
     def look(self, now_s: float) -> tuple[float, str]:
         """Return the longest wait that goes on, and whose it is; (0, "") where nobody counts."""
@@ -131,25 +132,26 @@ class ProcessWaits:
         before, self._waited_s, self._looked_s = self._waited_s, self._read(), now_s
         stalls = self._stalls_s
         self._stalls_s = {}
-        for pid, waited_s in self._waited_s.items():
-            more_s = waited_s - before.get(pid, waited_s)
+        for thread, waited_s in self._waited_s.items():
+            more_s = waited_s - before.get(thread, waited_s)
             if more_s > WAITING_SHARE * passed_s:
-                self._stalls_s[pid] = stalls.get(pid, 0.0) + more_s
+                self._stalls_s[thread] = stalls.get(thread, 0.0) + more_s
         if not self._stalls_s:
             return 0.0, ""
-        pid = max(self._stalls_s, key=self._stalls_s.__getitem__)
-        return self._stalls_s[pid], f"process {pid} ({self._command(pid)})"
+        thread = max(self._stalls_s, key=self._stalls_s.__getitem__)
+        pid = thread.parts[-3]
+        return self._stalls_s[thread], f"process {pid} ({self._command(pid)})"
 
-    def _read(self) -> dict[int, float]:
-        """Return how long the first thread of each process has waited since it began."""
-        found: dict[int, float] = {}
+    def _read(self) -> dict[Path, float]:
+        """Return how long each thread has waited since it began."""
+        found: dict[Path, float] = {}
         for pid in self._family():
-            try:
-                # Nanoseconds on a core, nanoseconds of waiting for one, turns.
-                fields = (self._proc / str(pid) / "schedstat").read_text().split()
-            except OSError:
-                continue
-            found[pid] = int(fields[1]) / 1e9
+            # A process or thread may end meanwhile.
+            with contextlib.suppress(OSError):
+                for thread in (self._proc / str(pid) / "task").iterdir():
+                    # Nanoseconds on a core, nanoseconds of waiting for one, turns.
+                    fields = (thread / "schedstat").read_text().split()
+                    found[thread] = int(fields[1]) / 1e9
         return found
 
     def _family(self) -> list[int]:
@@ -176,9 +178,9 @@ class ProcessWaits:
             pid = self._parents.get(pid, 0)
         return pid == self._top
 
-    def _command(self, pid: int) -> str:
+    def _command(self, pid: str) -> str:
         try:
-            data = (self._proc / str(pid) / "cmdline").read_bytes()
+            data = (self._proc / pid / "cmdline").read_bytes()
         except OSError:
             return "gone"
         program, *arguments = data.decode(errors="replace").split("\0")

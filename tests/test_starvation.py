@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,7 +149,10 @@ class SimulatedProc:
         place = self.folder / str(pid)
         place.mkdir(exist_ok=True)
         (place / "stat").write_text(f"{pid} (a (strange) name) S {parent} 1 1")
-        (place / "schedstat").write_text(f"5 {int(waited_s * 1e9)} 7")
+        # The first thread never waits: any thread may hold the heartbeat.
+        for thread, seconds in ((pid, 0.0), (1_000 + pid, waited_s)):
+            (place / "task" / str(thread)).mkdir(parents=True, exist_ok=True)
+            (place / "task" / str(thread) / "schedstat").write_text(f"5 {int(seconds * 1e9)} 7")
         (place / "cmdline").write_bytes(b"/usr/bin/python\0-m\0worker\0")
 
 
@@ -203,6 +207,5 @@ def test_a_process_that_ends_is_forgotten(proc: SimulatedProc) -> None:
     waits = ProcessWaits(10, proc.folder)
     proc.put(11, 10, 0.0)
     waits.look(100.0)
-    for each in (proc.folder / "11").iterdir():
-        each.unlink()
+    shutil.rmtree(proc.folder / "11" / "task")
     assert waits.look(101.0) == (0.0, "")
