@@ -49,9 +49,19 @@ $(DEV_STAMP) $(RUN_STAMP):
 run: setup-run ## Show Tenure at work: a server, two workers, one of them killed.
 	$(BIN)/python -m tenure.demo
 
-test: setup ## Run all tests; the core must be covered completely.
-	$(PYTEST) tests/core --cov=tenure.core --cov=tenure.errors --cov-branch --cov-fail-under=100
-	$(PYTEST) --ignore=tests/core
+# A part is a folder of tests; without ONLY the other tests are all but those of the core.
+comma := ,
+PARTS := $(strip $(subst $(comma), ,$(ONLY)))
+KNOWN_PARTS = $(sort $(patsubst tests/%/,%,$(filter-out %/__pycache__/,$(wildcard tests/*/))))
+UNKNOWN_PARTS = $(filter-out $(KNOWN_PARTS),$(PARTS))
+CORE_TESTS := $(if $(PARTS),$(filter core,$(PARTS)),core)
+OTHER_TESTS := $(if $(PARTS),$(addprefix tests/,$(filter-out core,$(PARTS))),--ignore=tests/core)
+
+test: setup ## Run all tests, or parts: make test ONLY=engine,store; core must be covered completely.
+	$(if $(UNKNOWN_PARTS),$(error unknown: $(UNKNOWN_PARTS); known: $(KNOWN_PARTS)))
+	$(if $(CORE_TESTS),$(PYTEST) tests/core --cov=tenure.core --cov=tenure.errors --cov-branch \
+		--cov-fail-under=100)
+	$(if $(OTHER_TESTS),$(PYTEST) $(OTHER_TESTS))
 
 check: setup ## Check format, lint, types and import contracts.
 	$(BIN)/ruff format --check .

@@ -8,6 +8,8 @@ import structlog
 from tests.postgres import PostgresServer, shared
 from tests.secret_scan import leaks
 
+pytest_plugins = ["pytester", "tests.real_time"]
+
 # As the logs of a server: without the values of local variables, which structlog shows by default.
 structlog.configure(
     processors=[

@@ -2,12 +2,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from tests.polling import eventually_sync
 from tests.postgres import PostgresServer, PostgresUnavailableError
 
 PROGRAM_THAT_DIES = """
@@ -29,14 +29,15 @@ async def fetch(dsn: str, query: str) -> object:
 
 def wait_for_end(pid: int) -> None:
     """Wait until a process is gone; one that has no parent left may be reaped late."""
-    give_up_at = time.monotonic() + 30
-    while True:
+
+    def is_gone() -> bool:
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
-            return
-        assert time.monotonic() < give_up_at
-        time.sleep(0.02)
+            return True
+        return False
+
+    eventually_sync(is_gone, f"the end of {pid}")
 
 
 async def test_the_server_answers_over_its_socket(postgres: PostgresServer) -> None:

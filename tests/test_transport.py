@@ -21,7 +21,7 @@ class Spy:
 
 sys.meta_path.insert(0, Spy())
 {first}
-from tenure.sdk.transport.channel import Link
+from tenure.sdk.transport.channel import Channel
 print("left", os.environ.get("GRPC_EXPERIMENTS"))
 """
 WITHOUT = "-event_engine_client,-event_engine_listener"

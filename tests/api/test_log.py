@@ -21,6 +21,7 @@ from tenure.api.log import configure_logging
 from tenure.core.worker.record import Worker
 from tenure.errors import InvalidArgument, NotFound
 from tests.api.log_canary import KEY, TOKEN
+from tests.bounds import LONG_WORK_S
 from tests.logs import logging_left_as_it_was
 from tests.postgres import PostgresServer
 from tests.secret_scan import CANARY
@@ -202,7 +203,7 @@ async def test_a_secret_that_goes_everywhere_is_in_no_log(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(LONG_WORK_S):
         output, _ = await process.communicate()
     postgres.drop_database(name)
     text, _, secrets = output.decode().rpartition("SECRETS ")

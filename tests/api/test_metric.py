@@ -31,6 +31,7 @@ from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost
 from tests.engine.conftest import dialect, world
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
+from tests.polling import eventually
 
 __all__ = ["dialect", "world"]
 
@@ -246,9 +247,11 @@ async def test_the_sampler_runs_by_itself_until_it_is_cancelled(
     )
     await world.add(engine)
     name = f"tenure_queue_tasks{{namespace={NAMESPACE},queue=default,state=pending}}"
-    async with asyncio.timeout(30):
-        while (await values(metrics)).get(name) != 1:  # noqa: ASYNC110 (nobody tells of a sample)
-            await asyncio.sleep(0.005)
+
+    async def is_sampled() -> bool:
+        return (await values(metrics)).get(name) == 1
+
+    await eventually(is_sampled)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
 

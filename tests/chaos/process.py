@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-READY_SECONDS_MAX = 30
-STOP_SECONDS_MAX = 30
+from tests.bounds import START_S, STOP_S
 
 
 class EngineProcess:
@@ -40,7 +39,7 @@ class EngineProcess:
         )
         made = cls(process, journal)
         assert process.stdout is not None
-        async with asyncio.timeout(READY_SECONDS_MAX):
+        async with asyncio.timeout(START_S):
             line = await process.stdout.readline()
         assert line == b"ready\n", f"the engine process ended with {await process.wait()}"
         return made
@@ -61,7 +60,7 @@ class EngineProcess:
             return
         self._process.send_signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(STOP_SECONDS_MAX):
+            async with asyncio.timeout(STOP_S):
                 await self._process.wait()
         except TimeoutError:
             await self.kill()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -16,22 +16,16 @@ import pytest
 
 from tenure.v1.workflow_service_pb2 import HealthCheckRequest
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.bounds import WORK_S
 from tests.cli.server import CLI, ServerProcess
+from tests.polling import eventually_sync
 
-WAIT_S: Final = 60.0
 SPARE: Final = 8
 OUT: Final = "server.out_of_descriptors"
 FREE: Final = "server.descriptors_free"
 # The same command on the loop of asyncio, as where there is no uvloop.
 _PLAIN: Final = "import sys; sys.modules['uvloop'] = None; from tenure.cli.main import main; main()"
 LOOPS: Final = {"uvloop": CLI, "asyncio": (CLI[0], "-c", _PLAIN)}
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
 
 
 class Starved:
@@ -63,7 +57,7 @@ class Starved:
 
             def knock() -> None:
                 for _ in range(2 * SPARE):
-                    stack.enter_context(socket.create_connection((host, int(port)), WAIT_S))
+                    stack.enter_context(socket.create_connection((host, int(port)), WORK_S))
 
             def is_out() -> bool:
                 knock()
@@ -71,7 +65,7 @@ class Starved:
                 return self.said(OUT) > said
 
             said = self.said(OUT)
-            _until(is_out)
+            eventually_sync(is_out)
             for _ in range(5):
                 is_out()
             yield
@@ -110,7 +104,7 @@ def test_a_server_without_descriptors_says_so_once_and_serves_again(
     with ServerProcess(f"sqlite:///{tmp_path}/tenure.db", log, command=LOOPS[loop]) as server:
         starved = Starved(server, log)
         known = starved.channel()
-        _until(lambda: is_answered(known) and starved.is_serving())
+        eventually_sync(lambda: is_answered(known) and starved.is_serving())
         starved.limit()
         for number in range(1, rounds + 1):
             before = starved.lines()
@@ -118,7 +112,7 @@ def test_a_server_without_descriptors_says_so_once_and_serves_again(
                 assert is_answered(known), "Whoever is connected is served all the time"
                 assert starved.said(OUT) == number
                 assert starved.lines() == before + 1, log.read_text()
-            _until(lambda now=number: starved.said(FREE) == now)  # type: ignore[misc]
-            _until(starved.is_serving)
+            eventually_sync(lambda now=number: starved.said(FREE) == now)  # type: ignore[misc]
+            eventually_sync(starved.is_serving)
         known.close()
         assert server.stop() == 0

@@ -7,11 +7,10 @@ import signal
 import subprocess
 import threading
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
+from tests.bounds import WAIT_S
 from tests.cli.server import CLI
-
-WAIT_SECONDS_MAX: Final = 30.0
 
 
 class CommandProcess:
@@ -49,8 +48,8 @@ class CommandProcess:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.terminate()
-        self._process.wait(WAIT_SECONDS_MAX)
-        self._reader.join(WAIT_SECONDS_MAX)
+        self._process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -69,9 +68,7 @@ class CommandProcess:
             return [line for line in self.lines if text in line]
 
         with self._news:
-            self._news.wait_for(
-                lambda: self._is_over or len(found()) >= count, timeout=WAIT_SECONDS_MAX
-            )
+            self._news.wait_for(lambda: self._is_over or len(found()) >= count, timeout=WAIT_S)
             assert len(found()) >= count, self.said
             return found()[count - 1]
 
@@ -83,8 +80,8 @@ class CommandProcess:
 
     def exit_code(self) -> int:
         """Wait for the end and return how it was."""
-        code = self._process.wait(WAIT_SECONDS_MAX)
-        self._reader.join(WAIT_SECONDS_MAX)
+        code = self._process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
         return code
 
 

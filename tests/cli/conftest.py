@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,7 +15,6 @@ from tenure.cli.main import tenure
 from tests.cli.server import ServerProcess
 from tests.logs import logging_left_as_it_was
 
-WAIT_SECONDS_MAX: Final = 20.0
 Run = Callable[..., Result]
 _numbers = itertools.count(1)
 
@@ -65,14 +63,6 @@ def read(result: Result) -> Any:
     """Return what a command wrote as JSON, after it ended well."""
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < deadline, f"in vain waited for: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from tenure.cli.command.server import LISTENING
+from tests.bounds import STOP_S
 from tests.secret_scan import check_logs
 
-STOP_SECONDS_MAX: Final = 30.0
 _LINE: Final = re.compile(re.escape(LISTENING) + r" http=(\S+) grpc=(\S+)")
 CLI: Final = (sys.executable, "-m", "tenure.cli")
 
@@ -79,7 +79,7 @@ class ServerProcess:
         """Ask it to end; return its exit code."""
         self.process.send_signal(number)
         try:
-            return self._ended(STOP_SECONDS_MAX)
+            return self._ended(STOP_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
@@ -87,7 +87,7 @@ class ServerProcess:
     def kill(self) -> None:
         """End it without asking."""
         self.process.kill()
-        self._ended(STOP_SECONDS_MAX)
+        self._ended(STOP_S)
 
     def _ended(self, seconds: float) -> int:
         code = self.process.wait(seconds)

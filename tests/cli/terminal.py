@@ -11,13 +11,13 @@ import struct
 import subprocess
 import termios
 import threading
-import time
 from collections.abc import Mapping
 from typing import Final, Self
 
+from tests.bounds import WAIT_S
 from tests.cli.server import CLI
+from tests.polling import eventually_sync
 
-WAIT_SECONDS_MAX: Final = 30.0
 _CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -46,8 +46,8 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(WAIT_SECONDS_MAX)
-        self._reader.join(WAIT_SECONDS_MAX)
+        self._process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
         os.close(self._master)
 
     def _read(self) -> None:
@@ -73,13 +73,14 @@ class Terminal:
 
     def until(self, *texts: str, after: int = 0) -> int:
         """Wait until all texts stand behind a place; return the place where they end."""
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
-        while not all(text in self.said[after:] for text in texts):
-            assert time.monotonic() < deadline, (texts, self.said[after:])
-            time.sleep(0.02)
+        try:
+            eventually_sync(lambda: all(text in self.said[after:] for text in texts), str(texts))
+        except AssertionError as failure:
+            failure.add_note(self.said[after:])
+            raise
         return len(self.said)
 
     def interrupt(self) -> int:
         """Press Ctrl-C and return how the command ended."""
         self._process.send_signal(signal.SIGINT)
-        return self._process.wait(WAIT_SECONDS_MAX)
+        return self._process.wait(WAIT_S)

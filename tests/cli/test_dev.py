@@ -16,7 +16,8 @@ import pytest
 from tenure.cli.command.worker_process import REGISTERED
 from tenure.cli.dev import file_watch
 from tests.cli.command_process import CommandProcess, field
-from tests.cli.conftest import eventually, invoke, read
+from tests.cli.conftest import invoke, read
+from tests.polling import eventually_sync
 
 RUNS: Final = "Tenure runs for development:"
 TASKS: Final = """
@@ -119,7 +120,7 @@ def test_a_reload_waits_for_what_runs(dev: Dev, folder: Path) -> None:
     gate = folder / "gate"
     dev.process.until(REGISTERED)
     task_id = dev.enqueue("wait", {"gate": str(gate)})
-    eventually(gate.with_suffix(".open").exists, "the task runs")
+    eventually_sync(gate.with_suffix(".open").exists, "the task runs")
     write(folder, "Goodbye")
     dev.process.until("Draining")
     gate.touch()
@@ -142,7 +143,7 @@ def test_the_end_drains_the_worker_before_the_server_goes(dev: Dev, folder: Path
     gate = folder / "gate"
     dev.process.until(REGISTERED)
     dev.enqueue("wait", {"gate": str(gate)})
-    eventually(gate.with_suffix(".open").exists, "the task runs")
+    eventually_sync(gate.with_suffix(".open").exists, "the task runs")
     dev.process.send(signal.SIGTERM)
     dev.process.until("Draining: 1 task(s)")
     assert not dev.is_server_gone()
@@ -157,7 +158,7 @@ def test_a_second_signal_does_not_wait_for_what_runs(folder: Path) -> None:
     with dev.process:
         dev.process.until(REGISTERED)
         dev.enqueue("wait", {"gate": str(gate)})
-        eventually(gate.with_suffix(".open").exists, "the task runs")
+        eventually_sync(gate.with_suffix(".open").exists, "the task runs")
         dev.process.send(signal.SIGINT)
         dev.process.until("Draining: 1 task(s)")
         dev.process.send(signal.SIGINT)
@@ -168,7 +169,7 @@ def test_a_second_signal_does_not_wait_for_what_runs(folder: Path) -> None:
 def test_nothing_is_left_when_it_is_killed(dev: Dev) -> None:
     dev.process.until(REGISTERED)
     dev.process.kill()
-    eventually(dev.is_server_gone, "the server has ended")
+    eventually_sync(dev.is_server_gone, "the server has ended")
 
 
 def test_a_given_store_stays(tmp_path: Path, folder: Path) -> None:

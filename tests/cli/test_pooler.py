@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS_MAX = 60
+from tests.bounds import COMMAND_S
 
 
 def _refusal() -> bytes:
@@ -54,7 +54,7 @@ def test_a_server_behind_a_pooler_says_that_it_has_to_be_told(pooler: Path) -> N
         check=False,
         capture_output=True,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=COMMAND_S,
         env={**os.environ, "TENURE_POOLED": ""},
     )
     assert ended.returncode == 5

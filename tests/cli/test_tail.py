@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import Run, eventually, invoke
+from tests.bounds import WAIT_S
+from tests.cli.conftest import Run, invoke
 from tests.cli.server import CLI, ServerProcess
-from tests.cli.test_wait import END_SECONDS_MAX
 from tests.cli.worker import SmallWorker
+from tests.polling import eventually_sync
 
 
 class Following:
@@ -40,9 +41,9 @@ class Following:
         return self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(END_SECONDS_MAX)
+        code = self.process.wait(WAIT_S)
         for each in self._threads:
-            each.join(END_SECONDS_MAX)
+            each.join(WAIT_S)
         return code
 
     def changes(self, task_id: str) -> list[tuple[int, str]]:
@@ -77,11 +78,11 @@ def enqueue(run: Run, type_name: str, queue: str, *options: str) -> str:
 def test_each_change_is_a_line(run: Run, server: ServerProcess, queue: str) -> None:
     old = enqueue(run, "nobody", queue)
     with following(server, "--queue", queue) as tail:
-        eventually(lambda: bool(tail.notes), "it listens")
+        eventually_sync(lambda: bool(tail.notes), "it listens")
         task_id = enqueue(run, "nobody", queue)
         enqueue(run, "nobody", f"{queue}-other")
         run("tasks", "cancel", task_id)
-        eventually(lambda: "CANCELLED" in "".join(tail.lines), "the cancel")
+        eventually_sync(lambda: "CANCELLED" in "".join(tail.lines), "the cancel")
         assert tail.end() == 130
     header, *rows = tail.lines
     assert header.split() == ["TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT"]
@@ -100,10 +101,10 @@ def test_types_and_states_are_chosen(run: Run, server: ServerProcess, queue: str
             failed.append(enqueue(run, "fail", queue, "--max-attempts", "1"))
             return bool(tail.lines)
 
-        eventually(is_shown, "a failed task")
+        eventually_sync(is_shown, "a failed task")
         enqueue(run, "echo", queue, "--input", "1")
         last = enqueue(run, "fail", queue, "--max-attempts", "1")
-        eventually(lambda: bool(tail.changes(last)), "the last one")
+        eventually_sync(lambda: bool(tail.changes(last)), "the last one")
         assert tail.end() == 130
     found = [json.loads(line) for line in tail.lines]
     assert {(each["type"], each["state"]) for each in found} == {("fail", "FAILED")}
@@ -119,18 +120,18 @@ def test_it_goes_on_over_a_restart_and_shows_nothing_twice(tmp_path: Path) -> No
         return made.stdout.strip()
 
     with ServerProcess(url, tmp_path / "log") as server, following(server) as tail:
-        eventually(lambda: bool(tail.notes), "it listens")
+        eventually_sync(lambda: bool(tail.notes), "it listens")
         first = enqueued(server)
-        eventually(lambda: first in "".join(tail.lines), "the first task")
+        eventually_sync(lambda: first in "".join(tail.lines), "the first task")
         assert server.stop() == 0
-        eventually(lambda: "Trying again." in "".join(tail.notes), "it says so")
+        eventually_sync(lambda: "Trying again." in "".join(tail.notes), "it says so")
         again = ServerProcess(url, tmp_path / "log", grpc=server.grpc, http=server.http)
         with again:
             # What happens before it is back is found in the list after the reset.
             second = enqueued(again)
-            eventually(lambda: second in "".join(tail.lines), "the second task")
+            eventually_sync(lambda: second in "".join(tail.lines), "the second task")
             third = enqueued(again)
-            eventually(lambda: third in "".join(tail.lines), "the third task")
+            eventually_sync(lambda: third in "".join(tail.lines), "the third task")
             # From its first key on the server is not open any more: who listens is told.
             made = invoke("keys", "create", "--role", "admin", env={"TENURE_TARGET": again.grpc})
             assert made.exit_code == 0

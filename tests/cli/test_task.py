@@ -10,9 +10,10 @@ import pytest
 from tenure.api.http.route.task.view import AttemptItem
 from tenure.api.http.route.task.view import TaskView as HttpTaskView
 from tenure.cli.show.view import ShownAttempt, ShownTask
-from tests.cli.conftest import Run, eventually, read
+from tests.cli.conftest import Run, read
 from tests.cli.server import ServerProcess
 from tests.cli.worker import SmallWorker
+from tests.polling import eventually_sync
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 
@@ -209,7 +210,7 @@ def test_a_task_is_completed_from_outside(run: Run, server: ServerProcess, queue
         good = enqueue(run, "defer", "--queue", queue)
         bad = enqueue(run, "defer", "--queue", queue, "--max-attempts", "5")
         for task_id in (good, bad):
-            eventually(
+            eventually_sync(
                 lambda task_id=task_id: (  # type: ignore[misc]
                     read(run("tasks", "show", task_id, "-o", "json"))["state"] == "WAITING"
                 ),

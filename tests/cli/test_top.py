@@ -12,11 +12,12 @@ from rich.console import Console
 
 from tenure.cli.show.top_look import TopFrame, TopQueue, TopWorker, read_metrics
 from tenure.cli.show.top_screen import drawn
-from tests.cli.conftest import Run, eventually, invoke, read
+from tests.bounds import WAIT_S
+from tests.cli.conftest import Run, invoke, read
 from tests.cli.server import CLI, ServerProcess
 from tests.cli.terminal import Terminal
-from tests.cli.test_wait import END_SECONDS_MAX
 from tests.cli.worker import SmallWorker
+from tests.polling import eventually_sync
 
 METRICS = """# HELP tenure_build_info The version.
 tenure_build_info{version="1.2"} 1.0
@@ -33,7 +34,7 @@ def test_one_look_shows_queues_workers_and_rates(
 ) -> None:
     with SmallWorker(server.grpc, queue) as worker:
         run("tasks", "enqueue", "gate", "--queue", queue)
-        eventually(lambda: _running(run, queue) == 1, "a task runs")
+        eventually_sync(lambda: _running(run, queue) == 1, "a task runs")
         run("queues", "limit", queue, "5")
         run("tasks", "enqueue", "nobody", "--queue", queue)
         shown = run("top", "--once", "--http", server.http)
@@ -80,7 +81,7 @@ def test_without_a_terminal_each_look_is_printed(server: ServerProcess) -> None:
         assert process.stdout is not None
         frames = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=END_SECONDS_MAX)
+        process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     assert "enqueuedPerS" not in frames[0]
     assert frames[2]["enqueuedPerS"] >= 0
@@ -100,7 +101,7 @@ def test_a_terminal_shows_changes_and_a_server_that_goes_and_comes_back(tmp_path
             with ServerProcess(url, tmp_path / "log", grpc=server.grpc, http=server.http):
                 invoke("queues", "pause", "parcels", env=environment)
                 terminal.until("parcels", after=place)
-                eventually(lambda: "Looking again" not in terminal.frame, "it listens again")
+                eventually_sync(lambda: "Looking again" not in terminal.frame, "it listens again")
                 assert terminal.interrupt() == 130
 
 

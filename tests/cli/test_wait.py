@@ -13,11 +13,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.cli.conftest import Run, eventually, read
+from tests.bounds import WAIT_S
+from tests.cli.conftest import Run, read
 from tests.cli.server import CLI, ServerProcess
 from tests.cli.worker import SmallWorker
-
-END_SECONDS_MAX = 30.0
+from tests.polling import eventually_sync
 
 
 def start(server: ServerProcess, *arguments: str, **options: object) -> subprocess.Popen[str]:
@@ -154,7 +154,7 @@ def _wait_until_half_way(run: Run, task_id: str) -> None:
         task = read(run("tasks", "show", task_id, "-o", "json"))
         return bool(task.get("progressMessage") == "half-way")
 
-    eventually(is_half_way, "the worker tells its progress")
+    eventually_sync(is_half_way, "the worker tells its progress")
 
 
 def test_progress_is_written_line_by_line_without_a_terminal(
@@ -167,7 +167,7 @@ def test_progress_is_written_line_by_line_without_a_terminal(
         assert waiting.stderr is not None
         line = next(line for line in waiting.stderr if "half-way" in line)
         worker.gate.set()
-        assert waiting.wait(END_SECONDS_MAX) == 0
+        assert waiting.wait(WAIT_S) == 0
     assert f"running, attempt 1, 50 % half-way, worker {worker.worker_id}" in line
     assert "\x1b" not in line
 
@@ -184,7 +184,7 @@ def test_progress_is_live_on_a_terminal(server: ServerProcess, queue: str) -> No
         while b"half-way" not in seen:
             seen += os.read(ours, 4096)
         worker.gate.set()
-        assert waiting.wait(END_SECONDS_MAX) == 0
+        assert waiting.wait(WAIT_S) == 0
     os.close(ours)
     assert b"\x1b[" in seen
 
@@ -198,7 +198,7 @@ def test_an_interrupted_wait_ends_with_130_and_says_how_to_go_on(
         assert "pending" in waiting.stderr.readline()
         waiting.send_signal(signal.SIGINT)
         said = waiting.stderr.read()
-        assert waiting.wait(END_SECONDS_MAX) == 130
+        assert waiting.wait(WAIT_S) == 130
     assert f"tenure tasks wait {task_id}" in said
     assert "Traceback" not in said
     assert read(run("tasks", "show", task_id, "-o", "json"))["state"] == "PENDING"
@@ -215,7 +215,7 @@ def test_a_wait_goes_on_over_a_restart_of_the_server(tmp_path: Path, queue: str)
         first.kill()
     assert "Trying again" in waiting.stderr.readline()
     with ServerProcess(store, log, grpc=target), SmallWorker(target, queue), waiting:
-        assert waiting.wait(END_SECONDS_MAX) == 0
+        assert waiting.wait(WAIT_S) == 0
         assert waiting.stdout is not None
         assert waiting.stdout.read() == "7\n"
 

@@ -11,10 +11,12 @@ import pytest
 
 from tenure.api.http.route.worker import WorkerItem
 from tenure.cli.show.view import ShownWorker
-from tests.cli.conftest import Run, eventually, read
+from tests.bounds import WAIT_S
+from tests.cli.conftest import Run, read
 from tests.cli.server import ServerProcess
-from tests.cli.test_wait import END_SECONDS_MAX, start
+from tests.cli.test_wait import start
 from tests.cli.worker import SmallWorker
+from tests.polling import eventually_sync
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 
@@ -27,7 +29,9 @@ def show(run: Run, worker_id: str) -> Any:
 def hold(run: Run, worker: SmallWorker, queue: str) -> str:
     """Let the worker hold a task until its gate opens."""
     task_id = run("tasks", "enqueue", "gate", "--queue", queue).stdout.strip()
-    eventually(lambda: show(run, worker.worker_id)["heldCount"] == 1, "the worker holds a task")
+    eventually_sync(
+        lambda: show(run, worker.worker_id)["heldCount"] == 1, "the worker holds a task"
+    )
     return task_id
 
 
@@ -87,8 +91,8 @@ def test_a_drained_worker_may_be_stopped_as_soon_as_it_holds_nothing(
         assert "drain deadline: " in run("workers", "show", worker.worker_id).stdout
         worker.gate.set()
         assert run("tasks", "wait", task_id).exit_code == 0
-        eventually(lambda: show(run, worker.worker_id)["mayStop"], "the worker may be stopped")
-        eventually(lambda: show(run, worker.worker_id)["status"] == "OFFLINE", "it has left")
+        eventually_sync(lambda: show(run, worker.worker_id)["mayStop"], "the worker may be stopped")
+        eventually_sync(lambda: show(run, worker.worker_id)["status"] == "OFFLINE", "it has left")
     again = run("workers", "drain", worker.worker_id)
     assert again.exit_code == 4
     (row,) = run("workers", "ls", "--queue", queue).stdout.splitlines()[1:]
@@ -103,7 +107,7 @@ def test_draining_by_label_waits_until_all_have_left(
         SmallWorker(server.grpc, queue, group=queue) as second,
     ):
         run("tasks", "enqueue", "gate", "--queue", queue)
-        eventually(
+        eventually_sync(
             lambda: any(show(run, each.worker_id)["heldCount"] for each in (first, second)),
             "one of them holds a task",
         )
@@ -114,7 +118,7 @@ def test_draining_by_label_waits_until_all_have_left(
         with start(server, *arguments) as draining:
             first.gate.set()
             second.gate.set()
-            assert draining.wait(END_SECONDS_MAX) == 0
+            assert draining.wait(WAIT_S) == 0
             assert draining.stdout is not None
             drained = json.loads(draining.stdout.read())["workerIds"]
     assert set(drained) <= {first.worker_id, second.worker_id}
@@ -149,7 +153,7 @@ def test_a_person_is_asked_before_an_eviction(run: Run, server: ServerProcess, q
         ours, theirs = os.openpty()
         with start(server, "workers", "evict", worker.worker_id, stdin=theirs) as asking:
             os.write(ours, answer)
-            assert asking.wait(END_SECONDS_MAX) == exit_code
+            assert asking.wait(WAIT_S) == exit_code
             assert asking.stderr is not None
             assert "It holds 0 tasks" in asking.stderr.read()
         os.close(ours)
@@ -166,7 +170,7 @@ def test_a_watched_list_is_redrawn_on_a_terminal(server: ServerProcess, queue: s
         while seen.count(worker.worker_id.encode()) < 2:
             seen += os.read(ours, 4096)
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(END_SECONDS_MAX) == 130
+        assert watching.wait(WAIT_S) == 130
     os.close(ours)
 
 
@@ -180,7 +184,7 @@ def test_a_watched_list_tells_each_change(run: Run, server: ServerProcess, queue
         run("workers", "drain", worker.worker_id)
         assert json.loads(watching.stdout.readline())["status"] in {"DRAINING", "OFFLINE"}
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(END_SECONDS_MAX) == 130
+        assert watching.wait(WAIT_S) == 130
     assert run("workers", "ls", "--watch", "-o", "json").exit_code == 2
 
 

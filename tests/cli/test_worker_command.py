@@ -17,8 +17,9 @@ import pytest
 import tenure
 from tenure.cli.command.worker_process import REGISTERED
 from tests.cli.command_process import CommandProcess, field
-from tests.cli.conftest import Run, eventually, invoke, read
+from tests.cli.conftest import Run, invoke, read
 from tests.cli.server import ServerProcess
+from tests.polling import eventually_sync
 
 TASKS: Final = """
 import pathlib
@@ -130,7 +131,7 @@ def until_state(run: Run, task_id: str, state: str) -> None:
     def is_there() -> bool:
         return bool(read(run("tasks", "show", task_id, "-o", "json"))["state"] == state)
 
-    eventually(is_there, f"{task_id} is {state}")
+    eventually_sync(is_there, f"{task_id} is {state}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -12,8 +12,8 @@ from google.protobuf.duration_pb2 import Duration
 from tenure.v1 import task_pb2, task_service_pb2, workflow_service_pb2
 from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.bounds import ANSWER_S
 
-WAIT_SECONDS_MAX: Final = 20.0
 _BEAT_SECONDS: Final = 0.05
 TYPES: Final = ("echo", "bytes", "fail", "gate", "defer")
 
@@ -54,7 +54,7 @@ class SmallWorker(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self.gate.set()
-        self.join(WAIT_SECONDS_MAX)
+        self.join(ANSWER_S)
         self._channel.close()
         assert not self.is_alive()
 
@@ -116,7 +116,7 @@ class SmallWorker(threading.Thread):
             task_id=task.task_id, attempt=task.attempt, progress_percent=50.0, message="half-way"
         )
         request = task_service_pb2.HeartbeatTasksRequest(worker_id=self.worker_id, items=[beat])
-        deadline = time.monotonic() + WAIT_SECONDS_MAX
+        deadline = time.monotonic() + ANSWER_S
         while True:
             if self._tasks.HeartbeatTasks(request).results[0].should_cancel:
                 return True

@@ -26,16 +26,8 @@ from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tenure.errors import InvalidArgument, RateLimited, Unavailable
 from tenure.store.sqlite import SqliteStore
 from tenure.testing.clock import ManualClock
-from tests.engine.world import (
-    NAMESPACE,
-    OTHER_NAMESPACE,
-    QUEUE,
-    SPEC,
-    World,
-    finish,
-    heartbeat,
-    until,
-)
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, SPEC, World, finish, heartbeat
+from tests.polling import eventually
 
 
 def enqueue(world: World) -> EnqueueTasks:
@@ -257,10 +249,10 @@ async def test_a_lane_knows_since_when_its_batch_may_have_waited() -> None:
     for number in range(5):
         lane.submit(number)
     serving = asyncio.ensure_future(lane.serve())
-    await until(lambda: len(seen) == 5)
+    await eventually(lambda: len(seen) == 5)
     clock.advance(5_000)
     lane.submit(9)
-    await until(lambda: len(seen) == 6)
+    await eventually(lambda: len(seen) == 6)
     lane.close()
     await serving
     assert seen[:6] == [

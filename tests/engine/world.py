@@ -63,7 +63,6 @@ QUEUE: Final = "default"
 DAY_MS: Final = 86_400_000
 HOUR_MS: Final = 3_600_000
 NEVER_MS: Final = 10**9
-UNTIL_SECONDS_MAX: Final = 30
 SPEC: Final = Spec(start_to_close_ms=600_000)
 RUN_SPEC: Final = Spec(kind=TaskKind.WORKFLOW)
 FAULT: Final = ErrorInfo(ErrorCategory.USER_CODE, "boom", type="ValueError")
@@ -559,13 +558,6 @@ class World:
 
     async def dump(self, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
         return await self.database.dump(*tables)
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    """Wait for something that happens by itself, on the real clock."""
-    async with asyncio.timeout(UNTIL_SECONDS_MAX):
-        while not is_so():  # noqa: ASYNC110 (what it waits for rings no bell)
-            await asyncio.sleep(0.005)
 
 
 def ref(task: Task) -> TaskRef:

@@ -6,15 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
 import examples.quickstart
+from tests.bounds import COMMAND_S
 from tests.cli.command_process import CommandProcess
 
 FOLDER: Final = Path(examples.quickstart.__file__).parent
-SECONDS_MAX: Final = 60.0
 _LOOK_SECONDS: Final = 0.02
 
 
@@ -39,7 +38,7 @@ class Script:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(SECONDS_MAX)
+        self.process.wait(COMMAND_S)
 
     @property
     def lines(self) -> list[str]:
@@ -47,7 +46,7 @@ class Script:
 
     def end(self) -> list[str]:
         """Wait for a good end and return what it has said."""
-        assert self.process.wait(SECONDS_MAX) == 0, self._output.read_text()
+        assert self.process.wait(COMMAND_S) == 0, self._output.read_text()
         return self.lines
 
 
@@ -71,11 +70,3 @@ class Stage:
         process = CommandProcess(self.folder, "worker", module, "--target", self.target)
         process.until("Tenure worker is registered")
         return process
-
-
-def eventually(is_so: Callable[[], object]) -> None:
-    """Wait for something that rings no bell."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(_LOOK_SECONDS)

@@ -6,7 +6,8 @@ import signal
 
 from tenure import SyncClient
 from tests.cli.command_process import CommandProcess
-from tests.examples.stage import Script, Stage, eventually
+from tests.examples.stage import Script, Stage
+from tests.polling import eventually_sync
 
 
 def inbox(stage: Stage) -> dict[str, str]:
@@ -24,7 +25,7 @@ def test_a_person_approves_one_request_and_declines_another(
         stage.script("approval.py", "ask", "250") as small,
         stage.script("approval.py", "ask", "9000") as large,
     ):
-        eventually(lambda: len(inbox(stage)) == 2)
+        eventually_sync(lambda: len(inbox(stage)) == 2)
         _waits(small, large)
         stage.run("approval.py", "answer", inbox(stage)["250"], "yes")
         assert small.end() == ["True"]
@@ -36,7 +37,7 @@ def test_a_person_approves_one_request_and_declines_another(
 
 def test_the_answer_may_come_when_no_worker_is_there(stage: Stage) -> None:
     with stage.worker("approval") as worker, stage.script("approval.py", "ask", "7") as script:
-        eventually(lambda: inbox(stage))
+        eventually_sync(lambda: inbox(stage))
         _stop(worker)
         stage.run("approval.py", "answer", inbox(stage)["7"], "yes")
         assert script.end() == ["True"]

@@ -7,7 +7,8 @@ from typing import Final
 
 from tenure import SyncClient
 from tenure.core.task.record import TaskState
-from tests.examples.stage import Script, Stage, eventually
+from tests.examples.stage import Script, Stage
+from tests.polling import eventually_sync
 
 LINE: Final = "the quick brown fox\n"
 LINE_COUNT: Final = 4_000
@@ -49,7 +50,7 @@ def test_a_killed_worker_is_followed_by_one_that_resumes(
         stage.worker("slow_disk") as first,
         stage.script("resumable_file.py", str(text)) as script,
     ):
-        eventually(reached)
+        eventually_sync(reached)
         first.kill()
         with stage.worker("slow_disk"):
             said = script.end()

@@ -30,6 +30,7 @@ from tenure.v1 import workflow_service_pb2 as w
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
 from tenure.v1.error_pb2 import ErrorDetail
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.bounds import WAIT_S
 from tests.fuzz.found import Found
 from tests.fuzz.message import (
     NAMESPACE,
@@ -45,7 +46,6 @@ from tests.fuzz.message import (
 from tests.wire.call import OPTIONS, detail_of
 
 AT_A_TIME: Final = 12
-ANSWER_S: Final = 30.0
 # How long a stream or a poll is listened to.
 LEAVE_S: Final = 0.15
 MUTATED_SHARE: Final = 0.25
@@ -139,7 +139,7 @@ class GrpcFuzzer:
         for name in (NAMESPACE, SIDE):
             request = admin_service_pb2.CreateNamespaceRequest(name=name)
             try:
-                await stub.CreateNamespace(request, metadata=metadata, timeout=ANSWER_S)
+                await stub.CreateNamespace(request, metadata=metadata, timeout=WAIT_S)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
                     raise
@@ -188,7 +188,7 @@ class GrpcFuzzer:
         name = path.rpartition("/")[2]
         is_waiting = name in WAITING
         method_of: Any = channel.unary_unary(path)
-        call = method_of(data, metadata=metadata, timeout=LEAVE_S if is_waiting else ANSWER_S)
+        call = method_of(data, metadata=metadata, timeout=LEAVE_S if is_waiting else WAIT_S)
         if leave_s is not None:
             asyncio.get_running_loop().call_later(leave_s, call.cancel)
         try:
@@ -268,7 +268,7 @@ class GrpcFuzzer:
             mode=worker_pb2.WORKER_MODE_SESSION,
         )
         try:
-            answer = await stub.RegisterWorker(request, metadata=metadata, timeout=ANSWER_S)
+            answer = await stub.RegisterWorker(request, metadata=metadata, timeout=WAIT_S)
         except grpc.aio.AioRpcError as error:
             self._judge(error, "RegisterWorker of a session", metadata, is_left=False)
             return ""

@@ -31,6 +31,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.bounds import WAIT_S
 from tests.fuzz.found import Found
 from tests.fuzz.sharpening import Pool, sharpen
 
@@ -44,7 +45,6 @@ CHECKS: Final = (
 # In one go of one operation: few, so that all have their turn, but the first is always dull.
 EXAMPLES_MIN: Final = 4
 EXAMPLES_MAX: Final = 10
-ANSWER_S: Final = 30.0
 # Whoever waits for a change has to be left alone by the one who asked.
 LEAVE_S: Final = 0.3
 WAITING: Final = frozenset({"getTask", "watchTask", "listenToEvents"})
@@ -87,7 +87,7 @@ class HttpFuzzer:
     def run(self, cases: int) -> Found:
         """Send that many requests; every operation has its turn before one has a second."""
         headers = {"authorization": f"Bearer {self._keys.admin}"} if self._keys.admin else {}
-        text = self._session.get(f"{self._base}/openapi.json", headers=headers, timeout=ANSWER_S)
+        text = self._session.get(f"{self._base}/openapi.json", headers=headers, timeout=WAIT_S)
         schema = schemathesis.openapi.from_dict(text.json())
         found: Any = list(schema.get_all_operations())
         operations = [each.ok() for each in found]
@@ -131,9 +131,9 @@ class HttpFuzzer:
             headers["Authorization"] = f"Bearer {key}"
         made["headers"] = headers
         is_waiting = _name(case.operation) in WAITING
-        limit_s = LEAVE_S if is_waiting else ANSWER_S
+        limit_s = LEAVE_S if is_waiting else WAIT_S
         try:
-            answer = self._session.request(**made, stream=True, timeout=(ANSWER_S, limit_s))
+            answer = self._session.request(**made, stream=True, timeout=(WAIT_S, limit_s))
             with answer:
                 self._judge(case, answer)
         except requests.exceptions.InvalidHeader:
@@ -196,10 +196,10 @@ def _prepare(address: str, pool: Pool, key: str) -> None:
         session.trust_env = False
         if key:
             session.headers["authorization"] = f"Bearer {key}"
-        session.post(f"{base}/namespaces", json={"name": pool.side}, timeout=ANSWER_S)
+        session.post(f"{base}/namespaces", json={"name": pool.side}, timeout=WAIT_S)
         for number in range(8):
             body: Any = {"type": "work", "queue": f"q{number % 3}", "startToCloseMs": 60_000}
-            answer = session.post(f"{base}/tasks", json=body, timeout=ANSWER_S)
+            answer = session.post(f"{base}/tasks", json=body, timeout=WAIT_S)
             answer.raise_for_status()
             pool.task_ids.append(answer.json()["taskId"])
 

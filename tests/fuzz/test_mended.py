@@ -35,10 +35,10 @@ from tenure.v1 import task_service_pb2 as pb
 from tests.api.rpc.conftest import dialect, engine, wire, world
 from tests.api.rpc.test_session import wait_for_suspicion
 from tests.api.rpc.wire import Wire
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE
 
 __all__ = ["dialect", "engine", "wire", "world"]
-PATIENCE_S = 20
 
 
 async def test_a_client_that_leaves_while_its_tasks_are_taken_in_one_by_one_leaves_nothing_behind(
@@ -98,7 +98,7 @@ async def test_a_write_to_a_client_that_has_left_is_no_failure_of_the_server(
             call: Any = channel.stream_stream("/tenure.v1.TaskService/WatchTasks")()
             await call.read()
             call.cancel()
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(ANSWER_S):
                 assert await codes.get() == "cancelled"
         await server.stop(None)
     assert not [each for each in logs if each["log_level"] == "error"]

@@ -21,8 +21,9 @@ from tenure.testing import TestEngine, open_engine
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import worker_pb2
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
+from tests.polling import eventually
 from tests.sdk.guideline.scene import until_state
-from tests.sdk.worker.rig import Rig, eventually, open_rig
+from tests.sdk.worker.rig import Rig, open_rig
 from tests.wire.relay import Relay
 
 LEAVE = threading.Event()
@@ -96,10 +97,12 @@ async def first(handle: Handle[Any]) -> ExplainedReason:
 
 async def until_code(handle: Handle[Any], code: str) -> ExplainedReason:
     """Wait until the first reason has a code: what workers do takes a moment to arrive."""
-    async with asyncio.timeout(30):
-        while (reason := await first(handle)).code != code:  # noqa: ASYNC110 (it rings no bell)
-            await asyncio.sleep(0.05)
-    return reason
+
+    async def is_there() -> bool:
+        return (await first(handle)).code == code
+
+    await eventually(is_there, f"the reason {code}", every_s=0.05)
+    return await first(handle)
 
 
 @contextlib.asynccontextmanager

@@ -13,10 +13,11 @@ from tenure import Client, SyncClient, Worker, activity
 from tenure.core.access.api_key import Role
 from tenure.engine.read import query
 from tenure.sdk.transport.api_key import ApiKeySource
-from tests.sdk.transport.test_api_key import House, double, house, until, working
+from tests.bounds import WAIT_S
+from tests.polling import eventually
+from tests.sdk.transport.test_api_key import House, double, house, working
 
 __all__ = ["house"]
-SECONDS_MAX: Final = 30.0
 BOTH: Final = pytest.mark.parametrize("mode", ["session", "poll"])
 
 
@@ -36,9 +37,10 @@ async def key_of(house: House, worker: Worker) -> str:
 
 
 async def until_it_belongs_to(house: House, worker: Worker, key: str) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
-        while await key_of(house, worker) != key.split("_")[1]:  # noqa: ASYNC110 (no bell)
-            await asyncio.sleep(0.02)
+    async def has_the_key() -> bool:
+        return await key_of(house, worker) == key.split("_")[1]
+
+    await eventually(has_the_key)
 
 
 class Gate:
@@ -67,7 +69,7 @@ async def test_a_worker_takes_a_new_key_from_its_file_and_keeps_its_tasks(
     )
     async with working(worker), Client(house.target, api_key=client_key) as client:
         handle = await client.enqueue(Gate.wait)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(WAIT_S):
             await gate.begun.wait()
         worker_id = worker.worker_id
         key_file(tmp_path, new)
@@ -75,7 +77,7 @@ async def test_a_worker_takes_a_new_key_from_its_file_and_keeps_its_tasks(
         await house.revoke(old)
         assert await client.run(double, 21) == 42
         gate.go_on.set()
-        assert await handle.result(timeout=SECONDS_MAX) == "done"
+        assert await handle.result(timeout=WAIT_S) == "done"
         assert (await handle.describe()).attempt == 1
         assert worker.worker_id == worker_id
     # A poll that waits with the old key is told of its end, and asked for again.
@@ -93,13 +95,13 @@ async def test_a_key_that_is_revoked_first_costs_no_task_either(
     worker = Worker(house.target, activities=[gate], api_key=key_file(tmp_path, old), mode=mode)
     async with working(worker), Client(house.target, api_key=client_key) as client:
         handle = await client.enqueue(Gate.wait)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(WAIT_S):
             await gate.begun.wait()
         key_file(tmp_path, new)
         await house.revoke(old)
         await until_it_belongs_to(house, worker, new)
         gate.go_on.set()
-        assert await handle.result(timeout=SECONDS_MAX) == "done"
+        assert await handle.result(timeout=WAIT_S) == "done"
         assert (await handle.describe()).attempt == 1
 
 
@@ -112,7 +114,7 @@ async def test_a_session_goes_on_with_the_old_key_while_the_new_one_is_refused(
     async with working(worker), Client(house.target, api_key=client_key) as client:
         assert await client.run(double, 1) == 2
         key_file(tmp_path, old[:-4] + "nope")
-        await until(lambda: "goes on with the old API key" in caplog.text)
+        await eventually(lambda: "goes on with the old API key" in caplog.text)
         assert await client.run(double, 2) == 4
         good = await house.make_key(Role.WORKER)
         key_file(tmp_path, good)

@@ -31,12 +31,12 @@ from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import Lobby, bearer, key_id
 from tests.api.http.site import Site, client_of, serving
 from tests.api.rpc.wire import detail, open_wire
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Clock, World, open_database
 from tests.security.row import OK, Answer, Cast, Row, Where, answer, dumped
 from tests.wire.call import LOCAL_FAULT
 
 ABSENT_NAMESPACE: Final = "nobody/here"
-SECONDS_MAX: Final = 20
 # A session answers each of the three reports that its worker has no right to.
 REPORTS: Final = 3
 _COMMITS_SQL: Final = "PRAGMA data_version"
@@ -258,7 +258,7 @@ class Stage:
         metadata = tuple(who.headers.items())
         call = self._stream if method.client_streaming else self._unary
         try:
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(ANSWER_S):
                 raw = await call(method, request, metadata)
         except grpc.aio.AioRpcError as failure:
             if LOCAL_FAULT in str(failure):

@@ -15,6 +15,7 @@ from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tests.api.access.lobby import Lobby, bearer, key_id, open_lobby, shown
 from tests.api.http.site import TASK
 from tests.api.rpc.wire import detail, refused
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 
 THEIRS = "their-queue"
@@ -111,7 +112,7 @@ async def test_a_listener_to_events_hears_its_own_namespace_from_the_very_first_
             body = {**TASK, "queue": namespace.partition("/")[0]}
             await lobby.http("POST", "/v1/tasks", client, headers=headers, json=body)
         text = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ANSWER_S):
             while '"acme"' not in text and NAMESPACE not in text:
                 text += await anext(chunks)
     assert "other" not in text
@@ -168,7 +169,7 @@ async def test_lists_of_the_server_are_counted_for_each_key(lobby: Lobby, edge: 
             return detail(failure).code
         return ""
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(ANSWER_S):
         while await code(noisy) != "rate_limited":
             pass
     assert await code(quiet) == ""

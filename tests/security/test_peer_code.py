@@ -17,11 +17,11 @@ from tenure import Client, PayloadError, RemoteError, TaskFailed, Worker, activi
 from tenure.core.task.record import TaskState
 from tenure.v1 import task_pb2
 from tests.api.access.lobby import Lobby
+from tests.bounds import ANSWER_S
 from tests.sdk.client.stage import RawWorker, ServerStage, double, echo, failed, hold, succeeded
 from tests.sdk.execution import process_activities
 from tests.sdk.execution.rig import Rig
 
-SECONDS_MAX: Final = 20.0
 TRAP: Final = "tests.security.trap"
 REFERENCES: Final = (
     f"{TRAP}:spring",
@@ -109,7 +109,7 @@ async def test_weakness_pickle_as_the_output_of_a_task(
                 "untyped", str(number).encode(), start_to_close="9s"
             )
             try:
-                async with asyncio.timeout(SECONDS_MAX):
+                async with asyncio.timeout(ANSWER_S):
                     assert await handle.result() == data
             except PayloadError:
                 assert encoding not in PLAIN

@@ -13,9 +13,11 @@ from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import Lobby, bearer, ended, shown
-from tests.api.http.site import TASK, UNKNOWN_ID, until
+from tests.api.http.site import TASK, UNKNOWN_ID
 from tests.api.rpc.wire import Stream, succeeded
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
+from tests.polling import eventually
 
 ORIGIN: Final = {"origin": "https://evil.example"}
 UNAUTHENTICATED: Final = ("UNAUTHENTICATED", "unauthenticated")
@@ -96,7 +98,7 @@ async def test_weakness_inner_namespace_differs_on_a_stream_of_results(lobby: Lo
     for each in (key, whole):
         call = lobby.wire.tasks.WatchTasks(metadata=shown(each))
         await call.write(task_pb.WatchTasksRequest(namespace_id=NAMESPACE, add=[UNKNOWN_ID]))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ANSWER_S):
             assert (await call.read()).results[0].refusal.code == "not_found"
         await call.write(task_pb.WatchTasksRequest(namespace_id=OTHER_NAMESPACE, add=[UNKNOWN_ID]))
         assert (await ended(call))[0] == "INVALID_ARGUMENT"
@@ -247,7 +249,7 @@ async def test_weakness_streams_without_authentication_by_websocket(lobby: Lobby
             head = "\r\n".join([f"GET {path} HTTP/1.1", "host: localhost", *upgrade, *more, "", ""])
             reader, writer = await asyncio.open_connection("127.0.0.1", lobby.site.port)
             writer.write(head.encode())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(ANSWER_S):
                 line = await reader.readline()
             writer.close()
             await writer.wait_closed()
@@ -267,7 +269,7 @@ async def test_weakness_streams_that_outlive_their_key(lobby: Lobby) -> None:
         for path in (f"/v1/tasks/{task_id}/watch", "/v1/events")
     ]
     waiting = asyncio.create_task(lobby.http("GET", f"/v1/tasks/{task_id}?wait=60s", ending))
-    await until(lambda: len(lobby.engine.results) == 1 and lobby.engine.events.is_wanted)
+    await eventually(lambda: len(lobby.engine.results) == 1 and lobby.engine.events.is_wanted)
     await lobby.revoke(ending)
     assert (await ended(session.call))[0] == "UNAUTHENTICATED"
     assert (await ended(watch))[0] == "UNAUTHENTICATED"

@@ -21,12 +21,13 @@ from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.lobby import bearer, shown
 from tests.api.rpc.wire import Wire
-from tests.cli.conftest import eventually, invoke
+from tests.bounds import WAIT_S
+from tests.cli.conftest import invoke
 from tests.cli.server import CLI
+from tests.polling import eventually_sync
 from tests.sdk.client.stage import double
 from tests.secret_scan import CANARY, leaks
 
-SECONDS_MAX: Final = 30.0
 QUEUE: Final = "default"
 # Which options a server process gets so that it says all it ever says.
 LOUD: Final = ("--log-level", "debug")
@@ -56,7 +57,7 @@ class Ear:
                 stderr=errors,
                 text=True,
             )
-        eventually(lambda: "server.started" in self.log.read_text(), "a server that listens")
+        eventually_sync(lambda: "server.started" in self.log.read_text(), "a server that listens")
         self.http, self.grpc = (self._address(edge) for edge in ("http", "grpc"))
 
     def _address(self, edge: str) -> str:
@@ -66,7 +67,7 @@ class Ear:
 
     def close(self) -> None:
         self.process.terminate()
-        said, _ = self.process.communicate(timeout=SECONDS_MAX)
+        said, _ = self.process.communicate(timeout=WAIT_S)
         self.heard += [said, self.log.read_text()]
 
     def run(self, *arguments: str, key: str = "") -> None:
@@ -215,7 +216,7 @@ def _by_cli(ear: Ear, folder: Path) -> None:
         ("server", "--store", f"sqlite:///{folder}/x.db", *tls, *form),
     ):
         made = subprocess.run(
-            [*CLI, *command], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+            [*CLI, *command], capture_output=True, text=True, timeout=WAIT_S, check=False
         )
         assert made.returncode
         ear.heard += [made.stdout, made.stderr]

@@ -10,8 +10,9 @@ from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import worker_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tests.api.access.lobby import Lobby, bearer, ended, shown
-from tests.api.rpc.wire import Stream, eventually, open_wire, ref, refused, succeeded
+from tests.api.rpc.wire import Stream, open_wire, ref, refused, succeeded
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
+from tests.polling import eventually
 from tests.security.test_peer_credential import held
 
 MIB: Final = 1024 * 1024

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import traceback
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 from rich.console import Console
 from rich.table import Table
 
-from tests.soak.catalog import SCENARIOS
+from tests.soak.catalog import SCENARIOS, CatalogEntry
 from tests.soak.result import Result
+from tests.starvation import Canary, Watch, run_watched
 
 _HELD: Final = {True: "[green]held[/]", False: "[red]BROKEN[/]", None: ""}
 
@@ -32,12 +35,48 @@ def main() -> int:
     results: list[Result] = []
     for name in names:
         with console.status(f"{name} …"):
-            results += asyncio.run(SCENARIOS[name](options.small))
+            results += play(name, SCENARIOS[name], is_small=options.small, say=console.print)
     console.print(_table(results))
     for result in results:
         for detail in result.details:
             console.print(f"{result.name}: {detail}")
-    return int(any(result.held is False for result in results))
+    return int(bool(_broken(results)))
+
+
+def play(
+    name: str,
+    entry: CatalogEntry,
+    *,
+    is_small: bool,
+    say: Callable[[str], None],
+    watch: Callable[[], Watch] = Canary,
+) -> list[Result]:
+    """Run a long test; say so if it is run again because the machine was too busy for it."""
+
+    def tell(results: list[Result], text: str) -> None:
+        say(f"{name}: {text}")
+        for result in _broken(results):
+            say(f"  {result.name}: promised {result.promised}, measured {result.measured}")
+
+    return run_watched(
+        lambda: _run(name, entry, is_small=is_small),
+        allows_s=entry.allows_s(is_small=is_small),
+        is_broken=lambda results: bool(_broken(results)),
+        say=tell,
+        watch=watch,
+    )
+
+
+def _run(name: str, entry: CatalogEntry, *, is_small: bool) -> list[Result]:
+    try:
+        return asyncio.run(entry.run(is_small))
+    except Exception as error:  # noqa: BLE001 (a test that breaks off is a broken promise)
+        text = traceback.format_exc()
+        return [Result(name, "comes to its end", repr(error), held=False, details=(text,))]
+
+
+def _broken(results: list[Result]) -> list[Result]:
+    return [each for each in results if each.held is False]
 
 
 def _table(results: list[Result]) -> Table:

@@ -9,9 +9,10 @@ import msgspec
 
 from tenure import Client, Handle
 from tenure.v1.worker_pb2 import WORKER_HEALTH_BLOCKED, Worker
+from tests.bounds import WORK_S
 from tests.soak import sdk_activity
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
 from tests.wire.client import Client as WireClient
 from tests.wire.stage import Stage
@@ -74,7 +75,7 @@ async def run(small: bool) -> list[Result]:
 async def _watch(wire: WireClient, handle: Handle[object]) -> list[Worker]:
     """Look at the workers until a task has ended."""
     seen: list[Worker] = []
-    waiting = asyncio.ensure_future(handle.result(timeout=2 * PATIENCE_S))
+    waiting = asyncio.ensure_future(handle.result(timeout=2 * WORK_S))
     while not waiting.done():
         seen += await wire.workers()
         await asyncio.wait([waiting], timeout=LOOK_S)

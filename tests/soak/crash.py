@@ -10,11 +10,13 @@ from typing import Final
 import msgspec
 
 from tenure.v1.task_pb2 import TASK_STATE_RUNNING
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores, spotless
 from tests.wire import checker
 from tests.wire.client import Client, make_task
-from tests.wire.journal import merge, wait_for
+from tests.wire.journal import merge
 from tests.wire.stage import Stage, WorkerProcess
 
 CRASH_SECONDS: Final = 5.0
@@ -89,10 +91,12 @@ class _Loss:
         taken_at_s = await self._wait_taken_over(heir)
         # Its activities must be over when it goes on, so that it has results to report.
         over_at_s = lost.tail.of("start")[-1].mono_s + sleep_ms / 1_000
-        await wait_for(lambda: time.monotonic() > over_at_s, PATIENCE_S, "the end of the sleep")
+        await eventually(
+            lambda: time.monotonic() > over_at_s, "the end of the sleep", within_s=WORK_S
+        )
         lost.process.go_on()
         resumed_at_s = time.monotonic()
-        await wait_for(lambda: len(lost.tail.of("registered")) > 1, PATIENCE_S, "a new incarnation")
+        await lost.tail.wait(2, "registered")
         back_s = lost.tail.of("registered")[1].mono_s - resumed_at_s
         name = f"crash, {dialect}: SIGSTOP of a worker in {self._mode} mode"
         scale = self._size.scale
@@ -114,7 +118,7 @@ class _Loss:
         tasks = [make_task([sleep_ms, 10], queue=self._queue) for _ in range(slots)]
         self._ids = await self._client.enqueue(tasks)
         # Confirmed: from here on the lease decides, and not the delivery timeout.
-        await self._client.wait_state(self._ids, TASK_STATE_RUNNING, PATIENCE_S)
+        await self._client.wait_state(self._ids, TASK_STATE_RUNNING, WORK_S)
         await heir.enter()
         return lost, heir
 
@@ -129,13 +133,11 @@ class _Loss:
 
     async def _wait_taken_over(self, heir: WorkerProcess) -> float:
         count = self._size.tasks
-        await wait_for(
-            lambda: len(heir.tail.of("start")) >= count, PATIENCE_S, "the start elsewhere"
-        )
+        await heir.tail.wait(count, "start")
         return heir.tail.of("start")[-1].mono_s
 
     async def _judge(self, name: str, lost: WorkerProcess, heir: WorkerProcess) -> Result:
-        await self._client.wait_all(self._ids, PATIENCE_S)
+        await self._client.wait_all(self._ids, WORK_S)
         tasks = await self._client.get_all(self._ids)
         lines = merge([lost.tail, heir.tail])
         complaints = checker.check_succeeded(tasks, attempt=2)

@@ -13,11 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from tenure import Client, Handle, TaskFailed, TaskPoisoned
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak import sdk_activity
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.stage import Stage
 
 POLL_S: Final = 0.2
@@ -75,7 +76,7 @@ class _Fleet:
             worker = await SdkWorker.spawn(self._stage, self._target, slots=self._slots)
             self.live.append(worker)
             try:
-                await worker.process.wait(10 * PATIENCE_S)
+                await worker.process.wait(10 * WORK_S)
                 self.deaths += 1
             finally:
                 self.live.remove(worker)
@@ -121,8 +122,10 @@ class _Play:
     async def _worker(self, started: int = 0) -> SdkWorker:
         slots = self._size.suspects
         worker = await SdkWorker.start(self._stage, self._target, slots=slots)
-        await wait_for(
-            lambda: len(worker.tail.of("start")) >= (started or slots), PATIENCE_S, "the starts"
+        await eventually(
+            lambda: len(worker.tail.of("start")) >= (started or slots),
+            "the starts",
+            within_s=WORK_S,
         )
         return worker
 
@@ -190,7 +193,7 @@ class _Play:
         """Wait until the task that kills workers is found; small, until a loss of it counts."""
         if self._size.found_within_s:
             try:
-                await killer.result(timeout=15 * PATIENCE_S)
+                await killer.result(timeout=15 * WORK_S)
             except TaskPoisoned as error:
                 return str(error)
             raise AssertionError("A task that kills its worker has succeeded.")
@@ -205,7 +208,7 @@ class _Play:
         complaints, counts = list[str](), Counter[str]()
         for handle in handles:
             try:
-                await handle.result(timeout=5 * PATIENCE_S)
+                await handle.result(timeout=5 * WORK_S)
                 counts["succeeded"] += 1
             except TaskFailed as error:
                 complaints.append(f"task {handle.task_id}: {error}")

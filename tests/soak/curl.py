@@ -13,8 +13,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, on_both_stores
+from tests.soak.scene import SCALES, on_both_stores
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
 
@@ -50,7 +52,7 @@ async def _curl(*arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         "curl",
         *("--silent", "--show-error", "--fail-with-body", "--no-buffer", "--noproxy", "*"),
-        *("--max-time", f"{PATIENCE_S:.0f}", *arguments),
+        *("--max-time", f"{WORK_S:.0f}", *arguments),
         stdout=asyncio.subprocess.PIPE,
     )
     said, _ = await process.communicate()
@@ -106,9 +108,11 @@ async def _watch_and_cancel(server: ServerProcess, dialect: str) -> Result:
     task_id = await _enqueue(server, LONG_MS)
     url = f"http://{server.http}/v1/tasks/{task_id}"
     watch = asyncio.ensure_future(_curl(f"{url}/watch"))
-    async with asyncio.timeout(PATIENCE_S):
-        while json.loads(await _curl(url))["state"] != "RUNNING":  # noqa: ASYNC110 (of a server)
-            await asyncio.sleep(0.05)
+
+    async def is_running() -> bool:
+        return bool(json.loads(await _curl(url))["state"] == "RUNNING")
+
+    await eventually(is_running, within_s=WORK_S, every_s=0.05)
     answer = await _post(f"{url}/cancel", {"reason": "not needed"})
     events = _events(await watch)
     state = events[-1][1]["state"]

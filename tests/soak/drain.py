@@ -9,11 +9,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, on_both_stores, spotless
 from tests.wire import checker
 from tests.wire.client import Client, make_task
-from tests.wire.journal import merge, wait_for
+from tests.wire.journal import merge
 from tests.wire.load import Load
 from tests.wire.stage import Stage, WorkerProcess
 
@@ -72,22 +74,20 @@ class _Drain:
         )
         long = [make_task(round(busy_s * 1_000), queue=mode) for _ in range(size.tasks)]
         long_ids = await self._client.enqueue(long)
-        await wait_for(
-            lambda: len(drained.tail.of("start")) >= size.tasks, PATIENCE_S, "the long tasks"
-        )
+        await drained.tail.wait(size.tasks, "start")
         drained_id = drained.worker_id
         await other.enter()
         async with self._load.running():
             count = len(drained.tail.of("start")) + 2
-            await wait_for(
-                lambda: len(drained.tail.of("start")) >= count, PATIENCE_S, "work for both"
+            await eventually(
+                lambda: len(drained.tail.of("start")) >= count, "work for both", within_s=WORK_S
             )
             await self._client.drain(drained_id)
             acknowledged_at_ms = time.time_ns() // 1_000_000
-            code = await drained.process.wait(busy_s + PATIENCE_S)
+            code = await drained.process.wait(busy_s + WORK_S)
         took_s = drained.tail.lines[-1].mono_s - drained.tail.of("start")[0].mono_s
         ids = long_ids + self._load.ids
-        await self._client.wait_all(ids, PATIENCE_S)
+        await self._client.wait_all(ids, WORK_S)
         late = await self._late(ids, drained_id, acknowledged_at_ms)
         name = f"drain, {dialect}: {mode} mode"
         return [

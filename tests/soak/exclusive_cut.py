@@ -8,11 +8,12 @@ from typing import Final
 import msgspec
 
 from tenure import Client
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak import sdk_activity
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.proxy import Proxy
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -70,10 +71,12 @@ class _Cut:
         first = await self._worker(proxy.address)
         for each in ACTIVITIES:
             await self._client.enqueue(each.with_options(queue=self._mode), RUN_S)
-        await wait_for(lambda: len(_tasks(first)) == len(ACTIVITIES), PATIENCE_S, "the work")
+        await eventually(lambda: len(_tasks(first)) == len(ACTIVITIES), "the work", within_s=WORK_S)
         other = await self._worker(self._server.grpc)
         cut_at_s = _cut(proxy)
-        await wait_for(lambda: len(_tasks(other)) == len(ACTIVITIES), PATIENCE_S, "the other")
+        await eventually(
+            lambda: len(_tasks(other)) == len(ACTIVITIES), "the other", within_s=WORK_S
+        )
         # What the first one still does has to show.
         await asyncio.sleep(1)
         name = f"exclusive work, worker cut off, {self._mode}, {dialect}"

@@ -10,11 +10,12 @@ from typing import Final
 
 import msgspec
 
+from tests.polling import eventually
 from tests.soak.result import Result
 from tests.soak.scene import SCALES, Scale, on_both_stores
 from tests.wire import checker
 from tests.wire.client import Client, make_task
-from tests.wire.journal import Line, Tail, wait_for
+from tests.wire.journal import Line, Tail
 from tests.wire.process import Process
 from tests.wire.stage import Stage
 
@@ -109,7 +110,9 @@ class _Fleet:
     async def _load(self, client: Client) -> None:
         """Let every worker in, and give each as many tasks as it takes."""
         patience_s = 60.0 + self._count / 10
-        await wait_for(lambda: len(self._of("welcomed")) >= self._count, patience_s, "all sessions")
+        await eventually(
+            lambda: len(self._of("welcomed")) >= self._count, "all sessions", within_s=patience_s
+        )
         whole = self._count * self._size.held
         for start in range(0, whole, CHUNK):
             amount = min(CHUNK, whole - start)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from tests.bounds import LONG_WORK_S
 from tests.fuzz.target import TARGETS, mutated
 from tests.soak.fuzz_http import SMALL_SEED
 from tests.soak.result import Result
@@ -16,7 +17,6 @@ from tests.wire.process import Process
 
 RUNS: Final = 200_000
 SECONDS: Final = 10
-PATIENCE_S: Final = 120.0
 SMALL_RUNS: Final = 300
 _TAIL: Final = 4_000
 
@@ -49,7 +49,7 @@ async def _fuzz(name: str, seed: int) -> Result:
             ),
             log,
         )
-        code = await process.wait(PATIENCE_S)
+        code = await process.wait(LONG_WORK_S)
         said = log.read_text(errors="replace")
     last = said.strip().rpartition("\n")[2]
     return _result(name, f"seed {seed}: {last}", said[-_TAIL:] if code else "")

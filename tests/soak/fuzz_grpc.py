@@ -13,10 +13,11 @@ from tenure.v1 import admin_service_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.bounds import ANSWER_S, LONG_WORK_S
 from tests.fuzz.found import Found, faults_in, memory_mib
 from tests.fuzz.grpc import GrpcFuzzer, Keys
 from tests.fuzz.message import Pool
-from tests.soak.fuzz_http import PATIENCE_S, SMALL_SEED, UNLIMITED, memory_result
+from tests.soak.fuzz_http import SMALL_SEED, UNLIMITED, memory_result
 from tests.soak.result import Result
 from tests.soak.scene import SCALES, Scale, on_stores, spotless
 from tests.wire import checker
@@ -28,7 +29,6 @@ from tests.wire.stage import STORES, Stage
 
 QUEUE: Final = "standard"
 PAUSE_S: Final = 0.1
-CALL_S: Final = 20.0
 # A part to warm the server up, one for the measurement, and one with keys.
 SHARES: Final = (0.4, 0.4, 0.2)
 # A twentieth of the calls with keys shows none; chance may want a few more.
@@ -116,7 +116,7 @@ class _Scene:
         return found
 
     async def _judge_load(self, client: Client, load: Load) -> list[str]:
-        await client.wait_all(load.ids, PATIENCE_S)
+        await client.wait_all(load.ids, LONG_WORK_S)
         tail = self._stage.tails[0]
         return [
             *checker.check_once(tail.of("start"), load.ids),
@@ -145,7 +145,7 @@ async def _make_keys(server: ServerProcess) -> Keys:
             name = admin_service_pb2.Role.Name(role).removeprefix("ROLE_").lower()
             metadata = (("authorization", f"Bearer {made['admin']}"),) if made else ()
             request = admin_service_pb2.CreateApiKeyRequest(name=name, role=role)
-            answer = await stub.CreateApiKey(request, metadata=metadata, timeout=CALL_S)
+            answer = await stub.CreateApiKey(request, metadata=metadata, timeout=ANSWER_S)
             made[name] = answer.secret
     return Keys(**made)
 
@@ -153,6 +153,6 @@ async def _make_keys(server: ServerProcess) -> Keys:
 async def _complaints_of_health(server: ServerProcess) -> list[str]:
     async with grpc.aio.insecure_channel(server.grpc, options=OPTIONS) as channel:
         stub: Any = WorkflowServiceStub(channel)
-        answer = await stub.HealthCheck(workflow_pb.HealthCheckRequest(), timeout=CALL_S)
+        answer = await stub.HealthCheck(workflow_pb.HealthCheckRequest(), timeout=ANSWER_S)
     is_well = answer.status == workflow_pb.HealthCheckResponse.SERVING_STATUS_SERVING
     return [] if is_well else [f"the server says of itself: {answer.message}"]

@@ -8,6 +8,7 @@ from typing import Any, Final
 import httpx
 import msgspec
 
+from tests.bounds import LONG_WORK_S
 from tests.fuzz.found import Found, faults_in, memory_mib
 from tests.soak.result import Result
 from tests.soak.scene import SCALES, Scale, on_stores
@@ -23,7 +24,6 @@ OPEN_SHARE: Final = 0.25
 # Names, settings and results that a server remembers, and what it has not cleared away yet.
 GROWTH_MIB: Final = 64.0
 SECONDS_EACH: Final = 0.5
-PATIENCE_S: Final = 120.0
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class _Scene:
             ),
             log,
         )
-        await process.wait(PATIENCE_S + SECONDS_EACH * cases)
+        await process.wait(LONG_WORK_S + SECONDS_EACH * cases)
         assert path.exists(), log.read_text()
         found = msgspec.json.decode(path.read_bytes(), type=Found)
         path.unlink()
@@ -116,7 +116,7 @@ def memory_result(name: str, warm_mib: float, grown_mib: float) -> Result:
 
 
 def _web(server: ServerProcess) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=f"http://{server.http}", timeout=PATIENCE_S, trust_env=False)
+    return httpx.AsyncClient(base_url=f"http://{server.http}", timeout=LONG_WORK_S, trust_env=False)
 
 
 async def _make_keys(server: ServerProcess) -> dict[str, str]:

@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
+from tests.bounds import LONG_WORK_S, WORK_S
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores, spotless
 from tests.wire import checker
 from tests.wire.client import make_task
 from tests.wire.journal import merge
@@ -17,7 +18,6 @@ from tests.wire.load import Load
 from tests.wire.stage import Stage
 
 STOP_SECONDS: Final = 10.0
-FINISH_SECONDS: Final = 90.0
 MODES: Final = ("session", "session", "poll")
 
 
@@ -52,7 +52,7 @@ async def run(small: bool) -> list[Result]:
         watched = await clients[0].enqueue([make_task(queue="nobody")])
         codes, longest_s = [], 0.0
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(clients[0].wait_all(watched, PATIENCE_S * 10))
+            watch = group.create_task(clients[0].wait_all(watched, WORK_S * 10))
             producing = [group.create_task(load.run()) for load in loads]
             for _ in range(size.stops):
                 await asyncio.sleep(size.after_s)
@@ -67,7 +67,7 @@ async def run(small: bool) -> list[Result]:
             await asyncio.gather(*producing)
             watch.cancel()
         ids = [each for load in loads for each in load.ids]
-        results = await clients[0].wait_all(ids, FINISH_SECONDS)
+        results = await clients[0].wait_all(ids, LONG_WORK_S)
         lines = merge([each.tail for each in workers])
         complaints = [f"task {each} is not there" for each in ids if results[each].refusal.code]
         complaints += checker.check_outputs(lines, results) + checker.check_accepted(lines)

@@ -22,10 +22,11 @@ import apsw
 import asyncpg
 import msgspec
 
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores
+from tests.soak.scene import SCALES, Scale, on_both_stores
 from tests.wire.client import Client, make_task
-from tests.wire.journal import wait_for
 from tests.wire.process import Process
 from tests.wire.stage import Stage
 
@@ -102,10 +103,10 @@ async def _play(stage: Stage, dialect: str, size: Size, *, small: bool) -> list[
         stage.folder / "readers.log",
     )
     stage.adopt(readers)
-    await wait_for(found.exists, PATIENCE_S, "the readers")
+    await eventually(found.exists, "the readers", within_s=WORK_S)
     beside_ms = await _measure(client, size.tasks)
     stop.touch()
-    code = await readers.wait(PATIENCE_S)
+    code = await readers.wait(WORK_S)
     assert code == 0, (stage.folder / "readers.log").read_text()
     answers: dict[str, int] = json.loads(found.read_text())
     late_ms = max(beside_ms) - max(quiet_ms)
@@ -134,7 +135,7 @@ async def _measure(client: Client, count: int) -> list[float]:
     for _ in range(count):
         began_s = time.monotonic()
         ids = await client.enqueue([make_task()])
-        await client.wait_all(ids, PATIENCE_S)
+        await client.wait_all(ids, WORK_S)
         took_ms.append(1_000 * (time.monotonic() - began_s))
     return took_ms
 

@@ -21,10 +21,10 @@ from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
 from tenure.v1.session_service_pb2_grpc import SessionServiceStub
 from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.bounds import ANSWER_S
 
 NAMESPACE: Final = "default"
 KINDS: Final = ("watch", "session", "events")
-CALL_S: Final = 20.0
 _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 _UNAUTHENTICATED: Final = 401
 REFUSED: Final = "UNAUTHENTICATED"
@@ -88,7 +88,7 @@ class Door:
                     namespaces=[NAMESPACE],
                 ),
                 metadata=self._admin,
-                timeout=CALL_S,
+                timeout=ANSWER_S,
             )
             return str(answer.secret)
 
@@ -97,7 +97,7 @@ class Door:
         async with self.channel() as channel:
             stub: Any = AdminServiceStub(channel)
             request = admin_pb.RevokeApiKeyRequest(key_id=key.split("_")[1])
-            await stub.RevokeApiKey(request, metadata=self._admin, timeout=CALL_S)
+            await stub.RevokeApiKey(request, metadata=self._admin, timeout=ANSWER_S)
 
 
 class KeyedStream:
@@ -182,7 +182,7 @@ class KeyedStream:
                 mode=worker_pb2.WORKER_MODE_SESSION,
             ),
             metadata=_metadata(self._key),
-            timeout=CALL_S,
+            timeout=ANSWER_S,
         )
         sessions: Any = SessionServiceStub(channel)
         stream = sessions.Open(metadata=_metadata(self._key))

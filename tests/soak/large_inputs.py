@@ -10,9 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure import Client
+from tests.bounds import WORK_S
 from tests.soak import sdk_activity
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
 from tests.wire.stage import Stage
 
@@ -64,7 +65,7 @@ async def _play(stage: Stage, dialect: str, size: Size) -> list[Result]:
     pid = server.process.pid
     quiet_mib = _memory_mib(pid, "VmRSS")
     text = "x" * TEXT_BYTES
-    async with Client(server.grpc, timeout=PATIENCE_S) as client:
+    async with Client(server.grpc, timeout=WORK_S) as client:
         places = asyncio.Semaphore(ENQUEUES)
 
         async def enqueue(number: int) -> str:
@@ -81,7 +82,7 @@ async def _play(stage: Stage, dialect: str, size: Size) -> list[Result]:
 
         async def wrong(number: int, task_id: str) -> list[str]:
             handle = client.handle(task_id, result=int)
-            result = await handle.result(timeout=2 * PATIENCE_S)
+            result = await handle.result(timeout=2 * WORK_S)
             attempt = (await handle.describe()).attempt
             is_right = result == TEXT_BYTES + number and attempt == 1
             return [] if is_right else [f"task {number}: {attempt} attempts, result {result}"]

@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 
 from tenure.v1.task_pb2 import TASK_STATE_DISPATCHED
+from tests.bounds import WORK_S
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, on_both_stores, spotless
 from tests.wire import checker
 from tests.wire.client import Client, make_task
 from tests.wire.proxy import Proxy
@@ -93,7 +94,7 @@ class _Lost:
             for _ in range(size.tasks)
         ]
         ids = await self._client.enqueue(tasks)
-        await self._client.wait_state(ids, TASK_STATE_DISPATCHED, PATIENCE_S)
+        await self._client.wait_state(ids, TASK_STATE_DISPATCHED, WORK_S)
         proxy.cut()
         proxy.is_muted = False
         return ids
@@ -104,7 +105,7 @@ class _Lost:
         ids: list[str],
         away_ms: list[int],
     ) -> list[str]:
-        await self._client.wait_all(ids, PATIENCE_S)
+        await self._client.wait_all(ids, WORK_S)
         tasks = await self._client.get_all(ids)
         complaints = checker.check_succeeded(tasks, attempt=2)
         complaints += checker.check_once(worker.tail.lines, ids)

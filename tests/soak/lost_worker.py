@@ -37,6 +37,8 @@ from tenure.store.sqlite import SqliteStore
 from tenure.store.table import listing, task_list
 from tenure.store.table.listing import Slice
 from tenure.store.transaction import Store, Tx
+from tests.bounds import LONG_WORK_S
+from tests.polling import eventually
 from tests.postgres import PostgresServer
 from tests.soak.result import Result
 
@@ -229,21 +231,23 @@ async def _lose(dialect: str, store: Store, size: Size) -> list[Result]:
 
 
 async def _wait_offline(store: Store, worker_id: str) -> float:
-    while True:
+    async def is_offline() -> bool:
         view = await query.get_worker(store, namespace=NAMESPACE, worker_id=worker_id)
-        if view.worker.status is WorkerStatus.OFFLINE:
-            return time.monotonic()
-        await asyncio.sleep(0.01)
+        return view.worker.status is WorkerStatus.OFFLINE
+
+    await eventually(is_offline, within_s=LONG_WORK_S)
+    return time.monotonic()
 
 
 async def _wait_pending(store: Store, count: int) -> float:
-    while True:
+    async def are_pending() -> bool:
         depths = await store.read(
             lambda tx: listing.count_depths(tx, NAMESPACE, [HELD_QUEUE], amount=2 * count)
         )
-        if depths.get(HELD_QUEUE, {}).get(TaskState.PENDING) == count:
-            return time.monotonic()
-        await asyncio.sleep(0.05)
+        return depths.get(HELD_QUEUE, {}).get(TaskState.PENDING) == count
+
+    await eventually(are_pending, within_s=LONG_WORK_S, every_s=0.05)
+    return time.monotonic()
 
 
 async def _outcomes(store: Store) -> int:

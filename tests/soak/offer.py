@@ -25,10 +25,11 @@ import uvloop
 
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
+from tests.bounds import WORK_S
+from tests.polling import eventually
 
 QUEUE: Final = "offered"
 TICK_S: Final = 0.005
-PATIENCE_S: Final = 60.0
 # A connection has 256 streams, and the server counts one that has ended a little longer.
 CHANNELS: Final = 8
 ACCEPTED: Final = "accepted"
@@ -330,9 +331,7 @@ async def offer(options: argparse.Namespace) -> Offered:
         await _pace(counting, options.rate, began_s)
     seconds = time.perf_counter() - began_s
     cpu = (time.process_time() - used_s) / seconds
-    async with asyncio.timeout(PATIENCE_S):
-        while len(free) < places:  # noqa: ASYNC110 (the answers ring no bell)
-            await asyncio.sleep(TICK_S)
+    await eventually(lambda: len(free) == places, "all answers", within_s=WORK_S)
     return Offered(
         seconds,
         counting.skipped,

@@ -11,9 +11,10 @@ from typing import Final
 import asyncpg
 import msgspec
 
+from tests.bounds import WORK_S
 from tests.postgres import PostgresServer
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, spotless
+from tests.soak.scene import SCALES, Scale, bound, spotless
 from tests.wire import checker
 from tests.wire.call import NoAnswer
 from tests.wire.client import Client, make_task
@@ -101,7 +102,7 @@ class _FailOver:
         await asyncio.to_thread(self._second.resume)
         back_s = await self._wait_work(client)
         await self._wait_work(restarted)
-        await client.wait_all([*ids, *load.ids], PATIENCE_S)
+        await client.wait_all([*ids, *load.ids], WORK_S)
         complaints = checker.check_accepted(merge(stage.tails))
         for task in await client.get_all([*ids, *load.ids]):
             complaints += checker.check_succeeded([task], attempt=task.attempt)
@@ -127,7 +128,7 @@ class _FailOver:
 
     async def _wait_work(self, client: Client) -> float:
         began_s = time.monotonic()
-        await client.wait_all(await client.enqueue([make_task()]), PATIENCE_S)
+        await client.wait_all(await client.enqueue([make_task()]), WORK_S)
         return time.monotonic() - began_s
 
     async def _ask_without_new_primary(self, servers: list[ServerProcess]) -> set[str]:
@@ -139,7 +140,7 @@ class _FailOver:
         while time.monotonic() < ends_at_s:
             for client in clients:
                 try:
-                    await client.try_enqueue(make_task(), timeout_s=PATIENCE_S)
+                    await client.try_enqueue(make_task(), timeout_s=WORK_S)
                 except NoAnswer as error:
                     answers.add(error.status.name)
                 else:

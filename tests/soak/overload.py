@@ -13,11 +13,13 @@ from typing import Final
 
 import msgspec
 
+from tests.bounds import LONG_WORK_S
+from tests.polling import eventually
 from tests.soak.offer import ACCEPTED, REFUSED, Offered
 from tests.soak.result import Result
 from tests.soak.scene import SCALES, Scale, on_both_stores
 from tests.wire import checker
-from tests.wire.journal import Tail, wait_for
+from tests.wire.journal import Tail
 from tests.wire.process import Process
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -32,7 +34,6 @@ REFUSED_MS: Final = 100.0
 MEDIAN_MS: Final = 200.0
 P99_MS: Final = 1_000.0
 RATIO: Final = 2.0
-PATIENCE_S: Final = 120.0
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -104,8 +105,10 @@ class _Scene:
         )
         self._stage.adopt(process)
         tail = Tail(journal)
-        await wait_for(
-            lambda: len(tail.of("welcomed")) >= self._size.workers, PATIENCE_S, "all sessions"
+        await eventually(
+            lambda: len(tail.of("welcomed")) >= self._size.workers,
+            "all sessions",
+            within_s=LONG_WORK_S,
         )
         return tail
 
@@ -120,7 +123,7 @@ class _Scene:
             ),
             self._stage.folder / "offer.log",
         )
-        code = await process.wait(self._size.seconds + PATIENCE_S)
+        code = await process.wait(self._size.seconds + LONG_WORK_S)
         assert code == 0, (self._stage.folder / "offer.log").read_text()
         return msgspec.json.decode(found.read_bytes(), type=Offered)
 

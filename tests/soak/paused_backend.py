@@ -11,18 +11,19 @@ from typing import Final
 import asyncpg
 import msgspec
 
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_stores, spotless
 from tests.wire import checker
 from tests.wire.call import NoAnswer
 from tests.wire.client import Client, make_task
-from tests.wire.journal import merge, wait_for
+from tests.wire.journal import merge
 from tests.wire.load import Load
 from tests.wire.stage import Stage
 
 ANSWER_SECONDS: Final = 6.0
 SAMPLE_SECONDS: Final = 0.1
-CALL_SECONDS_MAX: Final = 60.0
 # A server in which work waits for seconds refuses new work besides.
 ANSWERS: Final = {"OK", "UNAVAILABLE", "RESOURCE_EXHAUSTED"}
 # Reads have backends of their own; the lane alone writes tasks.
@@ -68,15 +69,15 @@ class _Pause:
         tails = [each.tail for each in workers]
         long = [make_task(round(size.paused_s * 1_200)) for _ in range(size.tasks)]
         ids = await client.enqueue(long)
-        await wait_for(
+        await eventually(
             lambda: sum(len(tail.of("start")) for tail in tails) >= size.tasks,
-            PATIENCE_S,
             "the start of all tasks",
+            within_s=WORK_S,
         )
         load = Load(await stage.client(server.grpc), sleep_ms=20, batch=1)
         async with load.running():
             pauses_s = [await self._pause(client, server.grpc) for _ in range(size.pauses)]
-        await client.wait_all([*ids, *load.ids, *self._accepted], size.paused_s * 2 + PATIENCE_S)
+        await client.wait_all([*ids, *load.ids, *self._accepted], size.paused_s * 2 + WORK_S)
         lines = merge(tails)
         complaints = checker.check_once(lines, [*ids, *load.ids, *self._accepted])
         complaints += checker.check_calm(lines) + checker.check_accepted(lines)
@@ -109,7 +110,7 @@ class _Pause:
         asking = asyncio.create_task(self._ask(target, began_s + self._size.paused_s))
         try:
             ids = await client.enqueue([make_task()])
-            await client.wait_all(ids, PATIENCE_S)
+            await client.wait_all(ids, WORK_S)
             took_s = time.monotonic() - began_s
             await asking
         finally:
@@ -121,12 +122,13 @@ class _Pause:
         """Find the backend that wrote a task last; a lane that is cut off has another one then."""
         connection = await asyncpg.connect(self._stage.store)
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                while (pid := await connection.fetchval(LANE_SQL)) is None:  # noqa: ASYNC110 (of a database)
-                    await asyncio.sleep(0.01)
+            return int(
+                await eventually(
+                    lambda: connection.fetchval(LANE_SQL), "a backend", within_s=WORK_S
+                )
+            )
         finally:
             await connection.close()
-        return int(pid)
 
     async def _ask(self, target: str, until_s: float) -> None:
         """Enqueue until the time is over, each time once, beside whoever still waits."""
@@ -140,7 +142,7 @@ class _Pause:
         task = make_task()
         began_s = time.monotonic()
         try:
-            await client.try_enqueue(task, timeout_s=CALL_SECONDS_MAX)
+            await client.try_enqueue(task, timeout_s=WORK_S)
         except NoAnswer as error:
             self._answers.add(error.status.name)
         else:

@@ -10,9 +10,8 @@ from typing import Final
 import msgspec
 
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale
+from tests.soak.scene import SCALES, Scale
 from tests.wire.client import make_task
-from tests.wire.journal import wait_for
 from tests.wire.stage import open_stage
 
 PROMISED_MS: Final = 100.0
@@ -44,17 +43,13 @@ async def _measure(size: Size, *options: str) -> Result:
         client = await stage.client(here.grpc)
         worker = await stage.worker(there.grpc)
         await client.enqueue([make_task()])
-        await wait_for(lambda: bool(worker.tail.of("accepted")), PATIENCE_S, "the first task")
+        await worker.tail.wait(1, "accepted")
         took_ms = []
         for _ in range(size.tasks):
             count = len(worker.tail.of("start")) + 1
             sent_at_s = time.monotonic()
             await client.enqueue([make_task()])
-            await wait_for(
-                lambda count=count: len(worker.tail.of("start")) >= count,  # type: ignore[misc]
-                PATIENCE_S,
-                "the start of a task",
-            )
+            await worker.tail.wait(count, "start")
             took_ms.append(1_000 * (worker.tail.of("start")[-1].mono_s - sent_at_s))
             await asyncio.sleep(size.pause_s)
     took_ms.sort()

@@ -9,6 +9,7 @@ from typing import Final
 import asyncpg
 import msgspec
 
+from tests.bounds import LONG_WORK_S
 from tests.chaos import checker as rows
 from tests.chaos.journal import Acknowledged
 from tests.soak.result import Result
@@ -22,7 +23,6 @@ from tests.wire.stage import Stage, open_stage
 
 REPLICAS: Final = 3
 MODES: Final = ("session", "session", "poll")
-FINISH_SECONDS: Final = 90.0
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class _Run:
             for load in loads:
                 load.is_stopping = True
         ids = [each for load in loads for each in load.ids]
-        await clients[0].wait_all(ids, FINISH_SECONDS)
+        await clients[0].wait_all(ids, LONG_WORK_S)
         lines = merge([each.tail for each in workers])
         silent = sum(each.silence_count for each in clients)
         return await self._judge(ids, checker.acknowledged(lines, ids), silent) + [

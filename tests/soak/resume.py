@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from tenure import Client
+from tests.bounds import WORK_S
 from tests.soak import sdk_activity
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.stage import Stage
 
 PROMISED_S: Final = 5.0
@@ -41,21 +41,13 @@ async def run(small: bool) -> list[Result]:
         async with Client(server.grpc) as client:
             for _ in range(size.kills):
                 busy, handle = spare, await client.enqueue(sdk_activity.climb, size.steps)
-                await wait_for(
-                    lambda busy=busy: len(busy.tail.of("step")) >= size.killed_after,  # type: ignore[misc]
-                    PATIENCE_S,
-                    "the first steps",
-                )
+                await busy.tail.wait(size.killed_after, "step")
                 spare = await SdkWorker.start(stage, server.grpc, slots=1)
                 await busy.process.kill()
                 killed_at_s = time.monotonic()
-                await wait_for(
-                    lambda spare=spare: bool(spare.tail.of("resumed", "start")),  # type: ignore[misc]
-                    PATIENCE_S,
-                    "the other worker",
-                )
+                await spare.tail.wait(1, "resumed", "start")
                 took.append(spare.tail.of("resumed", "start")[0].mono_s - killed_at_s)
-                result = await handle.result(timeout=PATIENCE_S)
+                result = await handle.result(timeout=WORK_S)
                 complaints += _judge(busy, spare, size, result)
         name = f"resume, {dialect}"
         return [

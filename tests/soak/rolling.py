@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from tenure import Client, Handle
+from tests.bounds import WORK_S
 from tests.soak import sdk_activity
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
 from tests.wire.journal import merge
 from tests.wire.stage import Stage
@@ -50,7 +51,7 @@ async def run(small: bool) -> list[Result]:
                 place = number % len(workers)
                 began_s = time.monotonic()
                 workers[place].process.signal(signal.SIGTERM)
-                codes.append(await workers[place].process.wait(PATIENCE_S))
+                codes.append(await workers[place].process.wait(WORK_S))
                 stops_s.append(time.monotonic() - began_s)
                 workers[place] = await SdkWorker.start(stage, server.grpc, mode=MODES[place])
                 everyone.append(workers[place])
@@ -83,7 +84,7 @@ async def judge(handles: list[Handle[None]], workers: list[SdkWorker]) -> list[s
     """Return the tasks that did not simply succeed."""
     complaints = []
     for handle in handles:
-        await handle.result(timeout=PATIENCE_S)
+        await handle.result(timeout=WORK_S)
         task = await handle.describe()
         if task.failure_count or task.interruption_count:
             complaints.append(f"task {task.task_id} was charged")

@@ -13,13 +13,14 @@ import msgspec
 
 from tenure import TLS, Client, Handle
 from tests.api.tls.authority import Authority, Pair
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak import sdk_activity
 from tests.soak.keyed_stream import KINDS, Door, KeyedStream
 from tests.soak.result import Result
 from tests.soak.rolling import judge
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.process import Process
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -149,7 +150,7 @@ class _Rotation:
             self._stage.folder / "keys.log",
         )
         said = (await process.stdout.read()).decode().strip()
-        assert await process.wait(PATIENCE_S) == 0
+        assert await process.wait(WORK_S) == 0
         return said
 
     def _door(self, server: ServerProcess, admin_key: str) -> Door:
@@ -177,10 +178,10 @@ class _Rotation:
         self, client: Client, doors: Sequence[Door], key: str, kinds: Sequence[str]
     ) -> AsyncIterator[list[KeyedStream]]:
         handle = await client.enqueue(sdk_activity.nap, 0)
-        await handle.result(timeout=PATIENCE_S)
+        await handle.result(timeout=WORK_S)
         made = [KeyedStream(door, kind, key, handle.task_id) for door in doors for kind in kinds]
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WORK_S):
                 await asyncio.gather(*(each.opened() for each in made))
             yield made
         finally:
@@ -207,14 +208,14 @@ class _Rotation:
         async with self._streams(client, doors, key, KINDS) as streams:
             began_s = time.monotonic()
             await doors[0].revoke(key)
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WORK_S):
                 for each in streams:
                     self._ends_s.append(await each.ended_s() - began_s)
             self._complaints += [
                 f"{each} ended with {each.how}" for each in streams if not each.is_refused
             ]
             again = [KeyedStream(each.door, each.kind, key, each.task_id) for each in streams]
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WORK_S):
                 for stream in again:
                     await stream.ended_s()
             self._complaints += [f"{each} was opened again" for each in again if each.was_open]
@@ -224,12 +225,14 @@ class _Rotation:
         old, told = self._key_file.read_text(), [each.log.count(_NEW_KEY) for each in workers]
         began_s = time.monotonic()
         self._write_key(await door.new_key("worker"))
-        for worker, count in zip(workers, told, strict=True):
-            await wait_for(
-                lambda worker=worker, count=count: worker.log.count(_NEW_KEY) > count,  # type: ignore[misc]  # the defaults bind these
-                PATIENCE_S,
-                "a worker with its new key",
-            )
+        await eventually(
+            lambda: all(
+                worker.log.count(_NEW_KEY) > count
+                for worker, count in zip(workers, told, strict=True)
+            ),
+            "all workers with their new key",
+            within_s=WORK_S,
+        )
         self._keys_s.append(time.monotonic() - began_s)
         await door.revoke(old)
 
@@ -247,7 +250,7 @@ class _Rotation:
         self._pair.write(issued)
         began_s = time.monotonic()
         wanted = ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WORK_S):
             for door in doors:
                 for address in (door.grpc, door.http):
                     while await door.certificate(address) != wanted:
@@ -255,7 +258,7 @@ class _Rotation:
         self._certificate_s.append(time.monotonic() - began_s)
         for server in servers:
             async with self._client(server, client_key) as client:
-                await (await client.enqueue(sdk_activity.nap, 0)).result(timeout=PATIENCE_S)
+                await (await client.enqueue(sdk_activity.nap, 0)).result(timeout=WORK_S)
 
 
 def _is_cut_off(worker: SdkWorker) -> bool:

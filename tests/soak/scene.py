@@ -46,7 +46,6 @@ SCALES: Final = {
     False: Scale(DEFAULT, SESSION_LEASE_S, POLL_LEASE_S, 1.0),
     True: Scale(SHORT, SHORT_LEASE_S, SHORT_LEASE_S, SMALL_SLACK, is_side_by_side=True),
 }
-PATIENCE_S: Final = 60.0
 
 Scene = Callable[[Stage, str], Awaitable[list[Result]]]
 

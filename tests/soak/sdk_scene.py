@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from tests.wire.journal import Tail, wait_for
+from tests.bounds import START_S
+from tests.polling import eventually
+from tests.wire.journal import Tail
 from tests.wire.process import Process
 from tests.wire.stage import Stage
 
-READY_S: Final = 60.0
 _numbers = itertools.count(1)
 
 
@@ -39,7 +39,9 @@ class SdkWorker:
     ) -> SdkWorker:
         """Start one and wait until it is registered."""
         made = await cls.spawn(stage, target, mode=mode, slots=slots, options=options)
-        await wait_for(lambda: "Registered as" in made.log, READY_S, "a worker registered")
+        await eventually(
+            lambda: "Registered as" in made.log, "a worker registered", within_s=START_S
+        )
         return made
 
     @classmethod

@@ -8,11 +8,13 @@ from typing import Final
 
 import msgspec
 
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, on_both_stores, spotless
 from tests.wire import checker
 from tests.wire.client import make_task
-from tests.wire.journal import merge, wait_for
+from tests.wire.journal import merge
 from tests.wire.proxy import Proxy
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -71,13 +73,13 @@ async def play(stage: Stage, size: Size, name: str, disturb: Disturb) -> list[Re
     tasks = [make_task(round(lengths_s[n % 2] * 1_000)) for n in range(size.tasks)]
     ids = await client.enqueue(tasks)
     tails = [each.tail for each in workers]
-    await wait_for(
+    await eventually(
         lambda: sum(len(tail.of("start")) for tail in tails) >= size.tasks,
-        PATIENCE_S,
         "the start of all tasks",
+        within_s=WORK_S,
     )
     await disturb(stage, server, proxy, size.away_s)
-    await client.wait_all(ids, rest_s + PATIENCE_S)
+    await client.wait_all(ids, rest_s + WORK_S)
     lines = merge(tails)
     complaints = checker.check_once(lines, ids)
     ended = await client.get_all(ids)

@@ -10,8 +10,10 @@ from typing import Final
 
 import msgspec
 
+from tests.bounds import WORK_S
 from tests.chaos import checker, journal
 from tests.chaos.process import EngineProcess
+from tests.polling import eventually
 from tests.soak.result import Result
 
 
@@ -24,7 +26,6 @@ class Size(msgspec.Struct, frozen=True):
 
 
 SIZES: Final = {False: Size(20, 3_000, 32), True: Size(2, 300, 8)}
-PROGRESS_SECONDS_MAX: Final = 60
 
 
 async def run(small: bool) -> list[Result]:
@@ -75,7 +76,9 @@ async def run(small: bool) -> list[Result]:
 
 async def wait_for_lines(engine: EngineProcess, count: int) -> None:
     """Wait until a process has logged so many operations."""
-    async with asyncio.timeout(PROGRESS_SECONDS_MAX):
-        while journal.count_lines(engine.journal) < count:
-            assert engine.is_running
-            await asyncio.sleep(0.02)
+
+    def is_logged() -> bool:
+        assert engine.is_running
+        return journal.count_lines(engine.journal) >= count
+
+    await eventually(is_logged, f"{count} lines", within_s=WORK_S)

@@ -11,13 +11,15 @@ from typing import Final
 import httpx
 import msgspec
 
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.postgres import PostgresServer
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, spotless
+from tests.soak.scene import SCALES, Scale, bound, spotless
 from tests.wire import checker
 from tests.wire.call import NoAnswer
 from tests.wire.client import Client, make_task
-from tests.wire.journal import merge, wait_for
+from tests.wire.journal import merge
 from tests.wire.load import Load
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -76,10 +78,10 @@ class _Outage:
         lengths_s = [size.away_s / 2, size.away_s * 1.5]
         long = [make_task(round(lengths_s[n % 2] * 1_000)) for n in range(size.tasks)]
         ids = await client.enqueue(long)
-        await wait_for(
+        await eventually(
             lambda: sum(len(tail.of("start")) for tail in tails) >= size.tasks,
-            PATIENCE_S,
             "the start of all tasks",
+            within_s=WORK_S,
         )
         loader = await self._stage.client(server.grpc)
         load = Load(loader, sleep_ms=20, batch=2)
@@ -90,7 +92,7 @@ class _Outage:
             up_at_s = time.monotonic()
             ready_s = await self._wait_ready(server, up_at_s)
             work_s = await self._wait_work(client, up_at_s)
-        await client.wait_all([*ids, *load.ids], size.away_s * 2 + PATIENCE_S)
+        await client.wait_all([*ids, *load.ids], size.away_s * 2 + WORK_S)
         lines = merge(tails)
         complaints = checker.check_once(lines, [*ids, *load.ids]) + checker.check_calm(lines)
         complaints += checker.check_succeeded(await client.get_all(ids))
@@ -144,9 +146,7 @@ class _Outage:
 
     async def _wait_ready(self, server: ServerProcess, up_at_s: float) -> float:
         async with httpx.AsyncClient(base_url=f"http://{server.http}", timeout=5.0) as http:
-            async with asyncio.timeout(PATIENCE_S):
-                while not await self._is_ready(http):  # noqa: ASYNC110 (of a server)
-                    await asyncio.sleep(0.05)
+            await eventually(lambda: self._is_ready(http), "/readyz", within_s=WORK_S)
         return time.monotonic() - up_at_s
 
     async def _is_ready(self, http: httpx.AsyncClient) -> bool:
@@ -154,7 +154,7 @@ class _Outage:
 
     async def _wait_work(self, client: Client, up_at_s: float) -> float:
         ids = await client.enqueue([make_task()])
-        await client.wait_all(ids, PATIENCE_S)
+        await client.wait_all(ids, WORK_S)
         return time.monotonic() - up_at_s
 
     def _judge_answers(self) -> Result:

@@ -23,6 +23,7 @@ import msgspec
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1.task_service_pb2_grpc import TaskServiceStub
+from tests.bounds import WORK_S
 from tests.soak.result import Result
 from tests.soak.scene import SCALES, Scale
 from tests.wire.http2 import RawConnection
@@ -33,7 +34,6 @@ from tests.wire.stage import Stage, open_stage
 MESSAGE_BYTES: Final = 4 * 1024 * 1024
 GROWTH_MIB_MAX: Final = 64
 END_S: Final = 10.0
-PATIENCE_S: Final = 60.0
 CONNECTIONS: Final = 4
 BODIES: Final = 1_000
 ENQUEUE: Final = "/tenure.v1.TaskService/EnqueueTasks"
@@ -129,7 +129,7 @@ async def _unfinished(name: str, path: str, size: Size, *, is_keyed: bool) -> li
         good = _GoodClient(server.grpc, key)
         async with _connections(server.grpc) as connections:
             attack = _Attack(connections, path, size.calls)
-            while attack.open_count and time.monotonic() - attack.began_s < PATIENCE_S:
+            while attack.open_count and time.monotonic() - attack.began_s < WORK_S:
                 most_mib = max(most_mib, _memory_mib(server))
                 await good.call()
                 await asyncio.sleep(0.05)
@@ -177,7 +177,7 @@ class _GoodClient:
         began_s = time.monotonic()
         try:
             await tasks.EnqueueTasks(
-                pb.EnqueueTasksRequest(tasks=[task]), metadata=self._metadata, timeout=PATIENCE_S
+                pb.EnqueueTasksRequest(tasks=[task]), metadata=self._metadata, timeout=WORK_S
             )
             answer = "OK"
         except grpc.aio.AioRpcError as error:
@@ -194,7 +194,7 @@ async def _slow_bodies(size: Size) -> list[Result]:
         greedy, other = await new_key(stage, "client"), await new_key(stage, "client")
         server = await stage.server()
         async with httpx.AsyncClient(
-            base_url=f"http://{server.http}", timeout=PATIENCE_S, trust_env=False
+            base_url=f"http://{server.http}", timeout=WORK_S, trust_env=False
         ) as client:
             slow = [asyncio.ensure_future(_slow_body(server.http, greedy)) for _ in range(BODIES)]
             answers: Counter[str] = Counter()
@@ -238,7 +238,7 @@ async def _slow_body(address: str, key: str) -> tuple[str, float]:
     began_s = time.monotonic()
     writer.write(head.encode())
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WORK_S):
             status = (await reader.readline()).split()[1].decode()
         return status, time.monotonic() - began_s
     finally:

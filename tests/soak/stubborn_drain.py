@@ -8,11 +8,12 @@ import time
 from typing import Final
 
 from tenure import Client
+from tests.bounds import WORK_S
+from tests.polling import eventually
 from tests.soak import sdk_activity
 from tests.soak.result import Result
-from tests.soak.scene import PATIENCE_S, SCALES, Scale, bound, on_both_stores, spotless
+from tests.soak.scene import SCALES, Scale, bound, on_both_stores, spotless
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.stage import Stage
 
 DEADLINE_S: Final = 1.0
@@ -34,15 +35,17 @@ async def run(small: bool) -> list[Result]:
         async with Client(server.grpc) as client:
             handles = [await client.enqueue(each, BLOCKED_S) for each in sdk_activity.STUBBORN]
             ids = {each.task_id for each in handles}
-            await wait_for(lambda: _begun(worker) == ids, PATIENCE_S, "all activities")
-            await wait_for(lambda: bool(worker.tail.of("below")), PATIENCE_S, "a process below")
+            await eventually(lambda: _begun(worker) == ids, "all activities", within_s=WORK_S)
+            await eventually(
+                lambda: bool(worker.tail.of("below")), "a process below", within_s=WORK_S
+            )
             other = await SdkWorker.start(stage, server.grpc)
             began_s = time.monotonic()
             worker.process.signal(signal.SIGTERM)
-            code = await worker.process.wait(PATIENCE_S)
+            code = await worker.process.wait(WORK_S)
             took_s = time.monotonic() - began_s
             for each in handles:
-                await each.result(timeout=PATIENCE_S)
+                await each.result(timeout=WORK_S)
         name = f"stubborn activities, {dialect}"
         return [
             bound(f"{name}: the worker has left", PROMISED_S, took_s, scale),

@@ -7,8 +7,15 @@ import pytest
 from tests.soak.catalog import SCENARIOS
 from tests.soak.result import Scenario
 
+SMALL = [
+    pytest.param(
+        entry.run, id=name, marks=pytest.mark.real_time(allows_s=entry.allows_s(is_small=True))
+    )
+    for name, entry in SCENARIOS.items()
+]
 
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+
+@pytest.mark.parametrize("scenario", SMALL)
 async def test_a_promise_holds_at_its_small_size(scenario: Scenario) -> None:
     results = await scenario(True)  # noqa: FBT003 (small)
     assert results

@@ -18,6 +18,8 @@ from tenure.store.table import access as access_table
 from tenure.store.table import queue as queue_table
 from tenure.store.table.access import KeyPlace
 from tenure.store.transaction import Store, Tx
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 from tests.store.rows import NOW
 
 LAST = KeyPlace(2**60, "", 100)
@@ -143,8 +145,7 @@ async def test_servers_change_access_one_after_the_other(
     async def first(tx: Tx) -> int:
         await access_table.lock_version(tx)
         is_locked.set()
-        while not await watcher.fetchval(WAITING_SQL):  # noqa: ASYNC110 (a lock rings no bell)
-            await asyncio.sleep(0.005)
+        await eventually(lambda: watcher.fetchval(WAITING_SQL), "somebody who waits")
         order.append("first")
         return await access_table.raise_version(tx)
 
@@ -154,7 +155,7 @@ async def test_servers_change_access_one_after_the_other(
         return found
 
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             changing = asyncio.create_task(postgres_store.transaction(first))
             await is_locked.wait()
             seen = await other.transaction(second)

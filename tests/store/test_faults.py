@@ -25,6 +25,7 @@ from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
 from tenure.store.table.idempotency import Key
 from tenure.store.transaction import LaneName, Store, Tx
+from tests.bounds import WAIT_S
 from tests.store.rows import (
     NAMESPACE,
     NOW,
@@ -499,7 +500,7 @@ async def test_a_lookup_does_not_wait_for_any_number_of_scans(store: Store) -> N
     scans = [asyncio.ensure_future(store.scan(hold)) for _ in range(READ_POOL_SIZE + 2)]
     await asyncio.sleep(0)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             assert await store.read(lambda tx: queue_table.read_namespaces(tx, ["x/y"])) == []
         assert not any(scan.done() for scan in scans)
     finally:
@@ -523,7 +524,7 @@ async def test_servers_hear_what_others_tell_and_not_what_they_say_themselves(ds
     try:
         await stores[0].notify("work")
         await stores[0].notify("last")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             await arrived.wait()
         assert heard == [(1, "work"), (1, "last")]
     finally:

@@ -24,6 +24,8 @@ from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
 from tenure.store.table.idempotency import Key
 from tenure.store.transaction import Tx
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 from tests.store.rows import (
     NAMESPACE,
     NOW,
@@ -49,7 +51,6 @@ from tests.store.rows import (
 T = TypeVar("T")
 U = TypeVar("U")
 Act = Callable[[Tx], Awaitable[T]]
-SECONDS_MAX = 30
 KEY = (NAMESPACE, task_id(1))
 BEAT = Beat(token=1, server_id=server_id(2))
 
@@ -78,7 +79,7 @@ class Two:
             await go.wait()
             return result
 
-        async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
             one = group.create_task(self.first.transaction(pausing))
             await acted.wait()
             two = group.create_task(_outcome(self.second.transaction(second)))
@@ -91,11 +92,11 @@ class Two:
         return one.result(), two.result()
 
     async def _until_somebody_waits(self) -> None:
-        while not await self._watcher.fetchval(  # noqa: ASYNC110 (the event is the database's)
+        sql = (
             "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0",
-        ):
-            await asyncio.sleep(0)
+            "WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
+        )
+        await eventually(lambda: self._watcher.fetchval(sql), "somebody who waits")
 
 
 async def _outcome(result: Awaitable[T]) -> T | Exception:

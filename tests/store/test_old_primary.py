@@ -12,6 +12,7 @@ from tenure.store.failure import Lost
 from tenure.store.postgres import PostgresStore
 from tenure.store.postgres.primary import host_dsns
 from tenure.store.transaction import LaneName
+from tests.bounds import WAIT_S
 from tests.postgres import PostgresServer
 from tests.store.rows import insert, live, pending
 
@@ -64,7 +65,7 @@ async def task_count(server: PostgresServer) -> int:
 
 async def insert_soon(store: PostgresStore, number: int) -> None:
     """Insert a task; the transactions that find their connection lost are repeated."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         while True:
             try:
                 await insert(store, pending(number))

@@ -15,6 +15,8 @@ from tenure.store.failure import Blocked, Lost
 from tenure.store.postgres import PostgresStore
 from tenure.store.table import task as task_table
 from tenure.store.transaction import LaneName, Tx
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 from tests.postgres import PostgresServer
 from tests.store.rows import insert, live, pending
 
@@ -26,7 +28,6 @@ LANES = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
     "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 )
-PATIENCE_S = 30
 
 
 @contextmanager
@@ -80,7 +81,7 @@ async def stuck(store: PostgresStore, admin: asyncpg.Connection) -> AsyncIterato
 
     try:
         with pytest.raises(Lost) as failure:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_S):
                 await store.transaction(body)
         assert failure.value.reason == "store_slow"
         assert len(pids) == 1
@@ -92,9 +93,11 @@ async def stuck(store: PostgresStore, admin: asyncpg.Connection) -> AsyncIterato
 
 async def gone(admin: asyncpg.Connection, pids: list[int]) -> None:
     """Wait until backends have ended."""
-    async with asyncio.timeout(PATIENCE_S):
-        while set(pids) & set(await pids_of(admin, LANES)):  # noqa: ASYNC110 (of a database)
-            await asyncio.sleep(0.02)
+
+    async def are_gone() -> bool:
+        return not set(pids) & set(await pids_of(admin, LANES))
+
+    await eventually(are_gone)
 
 
 async def test_a_lane_goes_on_with_a_new_connection_when_its_backend_stands_still(
@@ -129,7 +132,7 @@ async def test_a_single_statement_has_the_deadline_of_its_lane_too(
     await hasty.look("next_due", [()])
     pids = await pids_of(admin, LANES)
     with paused(pids), pytest.raises(Lost):
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             await hasty.look("next_due", [()])
     await insert(hasty, pending(3))
 
@@ -165,7 +168,7 @@ async def test_a_store_is_closed_though_its_backends_stand_still(
     await insert(store, pending(1))
     await live(store, 1)
     with paused(await pids_of(admin, LANES)):
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             await store.close()
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import Final
 
 import pytest
 
 from tenure import StopReason, activity
 from tenure.sdk.activity.context import CompletesLater, Info, Stopped
 from tenure.testing import ActivityEnvironment, Progress, run_activity
-
-WAIT_SECONDS_MAX: Final = 20.0
+from tests.bounds import ANSWER_S
 
 
 @activity(start_to_close="30s", queue="imports", heartbeat_timeout="10s")
@@ -141,7 +139,7 @@ async def test_an_async_activity_is_cancelled_with_a_reason(reason: StopReason) 
     async def wait() -> None:
         started.set()
         try:
-            await asyncio.sleep(WAIT_SECONDS_MAX)
+            await asyncio.sleep(ANSWER_S)
         finally:
             seen.append(activity.stop_reason())
 
@@ -164,7 +162,7 @@ async def test_a_shield_keeps_the_cancellation_until_its_end() -> None:
             env.cancel()
             await asyncio.sleep(0)
             done.append("paid")
-        await asyncio.sleep(WAIT_SECONDS_MAX)
+        await asyncio.sleep(ANSWER_S)
 
     env = ActivityEnvironment()
     with pytest.raises(asyncio.CancelledError):
@@ -176,7 +174,7 @@ async def test_an_activity_that_is_cancelled_from_another_thread_stops() -> None
     @activity(start_to_close="30s")
     async def wait() -> None:
         await asyncio.to_thread(env.cancel)
-        await asyncio.sleep(WAIT_SECONDS_MAX)
+        await asyncio.sleep(ANSWER_S)
 
     env = ActivityEnvironment()
     with pytest.raises(asyncio.CancelledError):
@@ -188,7 +186,7 @@ def test_a_sync_activity_is_stopped_from_another_thread() -> None:
     started = threading.Event()
 
     def stop() -> None:
-        started.wait(WAIT_SECONDS_MAX)
+        started.wait(ANSWER_S)
         env.cancel(StopReason.TIMED_OUT)
 
     thread = threading.Thread(target=stop)

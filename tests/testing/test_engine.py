@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -19,8 +19,7 @@ from tenure import (
 )
 from tenure.core.task.record import TaskState
 from tenure.testing import TestEngine, open_engine
-
-WAIT_SECONDS_MAX: Final = 20.0
+from tests.polling import eventually
 
 
 class Diary:
@@ -66,9 +65,10 @@ async def state(handle: Handle[Any]) -> TaskState:
 
 
 async def until_running(handle: Handle[Any]) -> None:
-    async with asyncio.timeout(WAIT_SECONDS_MAX):
-        while await state(handle) is not TaskState.RUNNING:  # noqa: ASYNC110 (it rings no bell)
-            await asyncio.sleep(0.01)
+    async def is_running() -> bool:
+        return await state(handle) is TaskState.RUNNING
+
+    await eventually(is_running)
 
 
 # -- Time
@@ -401,9 +401,7 @@ async def holder(handle: Handle[Any]) -> str:
 
 
 async def until_new_incarnation(worker: Worker, old_id: str) -> None:
-    async with asyncio.timeout(WAIT_SECONDS_MAX):
-        while worker.worker_id in ("", old_id):  # noqa: ASYNC110 (it rings no bell)
-            await asyncio.sleep(0.01)
+    await eventually(lambda: worker.worker_id not in ("", old_id), "a new incarnation")
 
 
 async def test_only_what_the_engine_made_can_be_disturbed(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from tenure import RetryPolicy, SyncClient, SyncHandle, TaskFailed, activity
 from tenure.core.task.record import TaskState
 from tenure.testing import SyncTestEngine, open_sync_engine
-
-WAIT_SECONDS_MAX: Final = 20.0
+from tests.polling import eventually_sync
 
 
 class Diary:
@@ -47,10 +45,7 @@ def diary() -> Diary:
 
 
 def until_running(handle: SyncHandle[Any]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while handle.describe().state is not TaskState.RUNNING:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually_sync(lambda: handle.describe().state is TaskState.RUNNING, "a running task")
 
 
 def test_time_passes_without_an_event_loop(

@@ -6,14 +6,16 @@ processes, so lines of several workers can be compared.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from tests.bounds import WORK_S
+from tests.polling import eventually
 
 POLL_SECONDS: Final = 0.02
 
@@ -87,18 +89,10 @@ class Tail:
     def of(self, *events: str) -> list[Line]:
         return [line for line in self.lines if line.event in events]
 
-
-async def wait_for(
-    holds: Callable[[], bool],
-    seconds_max: float,
-    what: str,
-) -> None:
-    """Wait until a condition holds; say what did not come."""
-    deadline = time.monotonic() + seconds_max
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not happen within {seconds_max:.0f} s")
-        await asyncio.sleep(POLL_SECONDS)
+    async def wait(self, count: int, *events: str) -> None:
+        """Wait until there are so many lines of some events."""
+        what = f"{count} lines of {' or '.join(events)}"
+        await eventually(lambda: len(self.of(*events)) >= count, what, within_s=WORK_S)
 
 
 def merge(tails: Iterable[Tail]) -> list[Line]:

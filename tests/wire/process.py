@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, Self
 
 import tests.wire.leash
+from tests.bounds import STOP_S
 
-STOP_SECONDS_MAX: Final = 30.0
 _LEASH: Final = str(Path(tests.wire.leash.__file__))
 
 
@@ -64,7 +64,7 @@ class Process:
             self.signal(signal.SIGKILL)
         await self._process.wait()
 
-    async def wait(self, seconds_max: float = STOP_SECONDS_MAX) -> int:
+    async def wait(self, seconds_max: float = STOP_S) -> int:
         """Wait for its end and return its exit code; kill it if it does not come."""
         try:
             async with asyncio.timeout(seconds_max):
@@ -75,7 +75,7 @@ class Process:
             await self.kill()
             raise
 
-    async def stop(self, seconds_max: float = STOP_SECONDS_MAX) -> int:
+    async def stop(self, seconds_max: float = STOP_S) -> int:
         """Ask it to end and wait for it."""
         if self.is_running:
             self.signal(signal.SIGTERM)

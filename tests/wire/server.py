@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.bounds import START_S
 from tests.wire.process import Process
 
-READY_SECONDS_MAX: Final = 60.0
 _ADDRESS: Final = re.compile(r"127\.0\.0\.1:\d+")
 
 
@@ -37,7 +37,7 @@ class ServerProcess:
             ),
             log,
         )
-        async with asyncio.timeout(READY_SECONDS_MAX):
+        async with asyncio.timeout(START_S):
             found: list[str] = []
             while len(found) < 2:
                 line = (await process.stdout.readline()).decode()

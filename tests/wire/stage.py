@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests import postgres
+from tests.bounds import START_S
+from tests.polling import eventually
 from tests.secret_scan import check_logs
 from tests.wire.client import Client
-from tests.wire.journal import Tail, wait_for
+from tests.wire.journal import Tail
 from tests.wire.process import Process
 from tests.wire.proxy import Proxy
 from tests.wire.server import ServerProcess
 
 STORES: Final = ("sqlite", "postgres")
-READY_SECONDS_MAX: Final = 60.0
 LOG_CHARS_MAX: Final = 4_000
 
 
@@ -39,7 +40,7 @@ class WorkerProcess:
         return self.tail.of("registered")[-1].worker_id
 
     async def wait_until(self, event: str) -> None:
-        await wait_for(lambda: bool(self.tail.of(event)), READY_SECONDS_MAX, f"a worker {event}")
+        await eventually(lambda: bool(self.tail.of(event)), f"a worker {event}", within_s=START_S)
 
     async def enter(self) -> None:
         """Let a gated worker register, and wait until it can be given work."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.polling import eventually
 from tests.wire.proxy import Proxy
 
 
@@ -42,9 +43,7 @@ async def a_proxy(peer: Peer) -> AsyncIterator[Proxy]:
     async with Proxy(f"127.0.0.1:{port}") as proxy:
         yield proxy
     server.close()
-    async with asyncio.timeout(5):
-        while peer.open_count:  # noqa: ASYNC110 (counted by the peer)
-            await asyncio.sleep(0.001)
+    await eventually(lambda: peer.open_count == 0, "the end of all lines")
     await asyncio.sleep(0)
 
 
@@ -112,9 +111,7 @@ async def test_a_muted_line_stays_open_until_it_is_cut() -> None:
     async with a_proxy(peer) as proxy:
         proxy.is_muted = True
         asking = asyncio.ensure_future(ask(proxy, 1))
-        async with asyncio.timeout(5):
-            while proxy.lost_count == 0:  # noqa: ASYNC110 (counted by the proxy)
-                await asyncio.sleep(0.01)
+        await eventually(lambda: proxy.lost_count, "a lost answer")
         assert not asking.done()
         proxy.cut()
         assert await asking == b""

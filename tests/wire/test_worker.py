@@ -9,10 +9,10 @@ import pytest
 
 from tenure.v1.task_pb2 import TASK_STATE_CANCELLED, TASK_STATE_SUCCEEDED
 from tenure.v1.worker_pb2 import WORKER_STATUS_OFFLINE
+from tests.polling import eventually
 from tests.soak.scene import SHORT
 from tests.wire.client import make_task
 from tests.wire.heart import Heart, now_s
-from tests.wire.journal import wait_for
 from tests.wire.stage import Stage, open_stage
 from tests.wire.worker import EXIT_NOT_WANTED
 
@@ -38,9 +38,11 @@ async def test_the_first_sigterm_drains_and_the_second_hands_back(mode: str) -> 
         client = await stage.client(server.grpc)
         worker = await stage.worker(server.grpc, mode=mode)
         ids = await client.enqueue([make_task([600_000, 0]), make_task([500, 0])])
-        await wait_for(lambda: len(worker.tail.of("start")) == 2, SECONDS, "the start of both")
+        await eventually(
+            lambda: len(worker.tail.of("start")) == 2, "the start of both", within_s=SECONDS
+        )
         worker.process.signal(signal.SIGTERM)
-        await wait_for(lambda: bool(worker.tail.of("draining")), SECONDS, "the drain")
+        await eventually(lambda: bool(worker.tail.of("draining")), "the drain", within_s=SECONDS)
         await client.wait_all(ids[1:], SECONDS)
         worker.process.signal(signal.SIGTERM)
         assert await worker.process.wait(SECONDS) == 0
@@ -70,10 +72,10 @@ async def _cancel(stage: Stage) -> float:
     client = await stage.client(server.grpc)
     worker = await stage.worker(server.grpc)
     ids = await client.enqueue([make_task(600_000)])
-    await wait_for(lambda: bool(worker.tail.of("start")), SECONDS, "the start")
+    await eventually(lambda: bool(worker.tail.of("start")), "the start", within_s=SECONDS)
     began_s = worker.tail.of("start")[0].mono_s
     # Once it is confirmed only its worker can end it.
-    await wait_for(lambda: time.monotonic() > began_s + 1.0, SECONDS, "the confirmation")
+    await eventually(lambda: time.monotonic() > began_s + 1.0, "the confirmation", within_s=SECONDS)
     asked_at_s = time.monotonic()
     await client.cancel(ids[0])
     results = await client.wait_all(ids, SECONDS)

@@ -15,10 +15,10 @@ from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
 from tests.api.http.site import Site, site_of
 from tests.api.rpc.wire import Wire, open_wire, refused
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, World
 
 FREE: Final = ("/healthz", "/readyz")
-SECONDS_MAX: Final = 20
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -89,7 +89,7 @@ async def open_lobby(world: World) -> AsyncIterator[Lobby]:
 async def ended(call: Any) -> tuple[str, str]:
     """Read a stream to its end; return status and message of how it was ended."""
     try:
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             while await call.read() is not grpc.aio.EOF:
                 pass
     except grpc.aio.AioRpcError as failure:

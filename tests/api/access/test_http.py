@@ -9,8 +9,9 @@ import pytest
 
 from tenure.engine.access import command as c
 from tests.api.access.lobby import FREE, Lobby, bearer, key_id
-from tests.api.http.site import TASK, until
+from tests.api.http.site import TASK
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
+from tests.polling import eventually
 
 UNAUTHENTICATED = (401, "unauthenticated")
 DENIED = (403, "permission_denied")
@@ -114,7 +115,7 @@ async def test_a_wait_and_a_stream_end_with_their_key_and_others_go_on(lobby: Lo
     waiting = asyncio.create_task(lobby.http("GET", f"{paths[0]}?wait=60s", ending))
     ended = asyncio.create_task(_read(lobby, paths[1], ending))
     going = asyncio.create_task(_read(lobby, paths[2], staying))
-    await until(lambda: len(lobby.engine.results) == len(paths))
+    await eventually(lambda: len(lobby.engine.results) == len(paths))
 
     await lobby.revoke(ending)
 

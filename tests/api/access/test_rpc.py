@@ -17,8 +17,10 @@ from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import worker_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tests.api.access.lobby import Lobby, ended, key_id, open_lobby, shown
-from tests.api.rpc.wire import Stream, eventually, refused
+from tests.api.rpc.wire import Stream, refused
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World
+from tests.polling import eventually
 
 UNAUTHENTICATED = ("UNAUTHENTICATED", "unauthenticated")
 LIST = pb.ListTasksRequest(namespace_id=NAMESPACE)
@@ -220,7 +222,7 @@ async def test_streams_of_a_revoked_key_end_and_others_go_on(lobby: Lobby) -> No
     assert await other.until(lambda frame: frame.HasField("lease"))
     terminate = pb.TerminateTaskRequest(namespace_id=NAMESPACE, task_id=task_id)
     await lobby.wire.tasks.TerminateTask(terminate, metadata=shown(staying))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(ANSWER_S):
         assert (await watches[1].read()).results[0].task_id == task_id
 
 

@@ -20,8 +20,9 @@ from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tests.api.bad_input.stand import Refusal, Stand, enqueue, open_stand
 from tests.api.http.site import UNKNOWN_ID
-from tests.api.rpc.wire import eventually, refused, state_name
+from tests.api.rpc.wire import refused, state_name
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
+from tests.polling import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SUCCEEDED = task_pb2.FINISH_KIND_SUCCEEDED

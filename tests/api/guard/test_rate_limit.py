@@ -26,10 +26,11 @@ from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_pb2, worker_pb2
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
-from tests.api.http.site import TASK, Site, site_of, until
-from tests.api.rpc.wire import eventually, open_wire, refused
+from tests.api.http.site import TASK, Site, site_of
+from tests.api.rpc.wire import open_wire, refused
 from tests.engine.conftest import dialect, world
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Clock, World
+from tests.polling import eventually
 
 __all__ = ["dialect", "world"]
 
@@ -158,7 +159,7 @@ class TestAdmission:
         while not admission.refuses():
             """Fill the room."""
         serving = asyncio.create_task(admission.serve())
-        await until(lambda: not admission.is_expecting)
+        await eventually(lambda: not admission.is_expecting)
         assert not admission.refuses()
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
@@ -433,7 +434,7 @@ class TestOverGrpc:
             waiting = asyncio.ensure_future(
                 wire.polling(polling.worker_id, wait=Duration(seconds=30))
             )
-            await until(lambda: engine.occupancy.poll_count == 1)
+            await eventually(lambda: engine.occupancy.poll_count == 1)
             status, refusal = await refused(wire.polling(polling.worker_id))
             assert (status, refusal.code) == ("RESOURCE_EXHAUSTED", "rate_limited")
             waiting.cancel()
@@ -489,7 +490,7 @@ async def test_waiting_requests_of_a_namespace_are_bounded(world: World) -> None
     async with site_of(world, engine, app) as site:
         task_id = await site.enqueue()
         waiting = asyncio.create_task(site.client.get(f"/v1/tasks/{task_id}?wait=30s"))
-        await until(lambda: len(allowance.waits) == 1)
+        await eventually(lambda: len(allowance.waits) == 1)
         refusal = await site.refused("GET", f"/v1/tasks/{task_id}?wait=30s")
         assert refusal[:2] == (429, "rate_limited")
         await site.call("POST", f"/v1/tasks/{task_id}/cancel")

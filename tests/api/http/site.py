@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -16,9 +16,9 @@ from tenure.api.http.edge.serving import HttpServer, Protocol, http_config
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.engine.engine import Engine
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, World
 
-WAIT_S: Final = 20.0
 UNKNOWN_ID: Final = "019b0000-0000-7000-8000-ffffffffffff"
 TASK: Final = {"type": "mail", "queue": "default", "startToCloseMs": 60_000}
 
@@ -27,7 +27,7 @@ TASK: Final = {"type": "mail", "queue": "default", "startToCloseMs": 60_000}
 async def serving(app: ASGIApp, protocol: type[Protocol] = Protocol) -> AsyncIterator[int]:
     """Serve an application on a free port of this machine."""
     sock = socket.create_server(("127.0.0.1", 0))
-    config = http_config(app, grace_s=WAIT_S)
+    config = http_config(app, grace_s=ANSWER_S)
     config.http = protocol
     server = HttpServer(config)
     task = asyncio.create_task(server.serve(sockets=[sock]))
@@ -43,7 +43,7 @@ def client_of(port: int, **headers: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         base_url=f"http://127.0.0.1:{port}",
         headers=headers,
-        timeout=WAIT_S,
+        timeout=ANSWER_S,
         trust_env=False,
     )
 
@@ -83,7 +83,7 @@ class Site:
         """Send bytes on a socket of their own and return all that comes back."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(data)
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(ANSWER_S):
             answer = await reader.read()
         writer.close()
         await writer.wait_closed()
@@ -104,13 +104,3 @@ async def site_of(
         client_of(port, **{"tenure-namespace": NAMESPACE}) as client,
     ):
         yield Site(world, engine, client, port)
-
-
-async def until(condition: Callable[[], Awaitable[bool] | bool]) -> None:
-    """Wait for something to become true that nobody tells of."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            found = condition()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.005)

@@ -20,8 +20,9 @@ from tenure.api.http.table import Table
 from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
-from tests.api.http.site import TASK, UNKNOWN_ID, Site, site_of, until
+from tests.api.http.site import TASK, UNKNOWN_ID, Site, site_of
 from tests.engine.world import World
+from tests.polling import eventually
 
 SECRET = "hunter2"
 
@@ -101,7 +102,7 @@ async def test_the_work_of_a_client_that_is_gone_is_dropped(embedded: World) -> 
         writer.close()
         await plan.dropped.wait()
         await writer.wait_closed()
-        await until(lambda: desk.requests.count == 0)
+        await eventually(lambda: desk.requests.count == 0)
 
 
 async def test_more_requests_than_allowed_are_refused_before_they_are_read(

@@ -20,8 +20,10 @@ from tenure.core.limits import CALLER_STREAMS_MAX, EVENT_GATHER_MS, EVENTS_KEPT_
 from tenure.engine.access import command as c
 from tenure.engine.replica.event_feed import HintPage
 from tests.api.access.lobby import bearer, open_lobby
-from tests.api.http.site import WAIT_S, Site, site_of, until
+from tests.api.http.site import Site, site_of
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
+from tests.polling import eventually
 
 PATH = "/v1/events"
 Found = tuple[str, str, Any]
@@ -46,7 +48,7 @@ async def events(answer: httpx.Response) -> AsyncIterator[Found]:
 async def some(answer: httpx.Response, count: int, kind: str = "task") -> list[Found]:
     """Return the first events of a kind."""
     found: list[Found] = []
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(ANSWER_S):
         async for each in events(answer):
             found += [each] if each[1] == kind else []
             if len(found) == count:
@@ -61,7 +63,7 @@ async def test_a_listener_hears_what_changed_and_never_what_it_holds(site: Site)
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-accel-buffering"] == "no"
-        await until(lambda: engine.events.subscriber_count == 1)
+        await eventually(lambda: engine.events.subscriber_count == 1)
         worker_id = await world.worker(engine)
         task_id = await site.enqueue(input="a secret")
         (task,) = await world.claim(engine, worker_id)
@@ -79,12 +81,12 @@ async def test_a_listener_hears_what_changed_and_never_what_it_holds(site: Site)
         "state": "SUCCEEDED",
         "queue": "default",
     }
-    await until(lambda: engine.events.subscriber_count == 0)
+    await eventually(lambda: engine.events.subscriber_count == 0)
 
 
 async def test_a_stream_that_was_cut_in_the_middle_is_continued(small: Site) -> None:
     async with small.client.stream("GET", PATH) as answer:
-        await until(lambda: small.engine.events.subscriber_count == 1)
+        await eventually(lambda: small.engine.events.subscriber_count == 1)
         ids = await small.world.add(small.engine, 5)
         (*_, (last_id, _, data)) = await some(answer, 2)
         assert data["id"] == ids[1]
@@ -119,7 +121,7 @@ async def test_one_that_was_cut_before_the_first_event_has_an_id_to_go_on_from(
 async def test_what_cannot_be_continued_gets_a_reset_and_goes_on(small: Site, reason: str) -> None:
     last_id = "01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10:7"
     async with small.client.stream("GET", PATH) as answer:
-        await until(lambda: small.engine.events.subscriber_count == 1)
+        await eventually(lambda: small.engine.events.subscriber_count == 1)
         await small.enqueue()
         ((first_id, *_),) = await some(answer, 1)
         last_id = first_id if reason == "too_old" else last_id
@@ -150,7 +152,7 @@ async def test_a_subscriber_that_reads_too_slowly_gets_a_reset_and_goes_on(
                 f"GET {PATH} HTTP/1.1\r\nhost: localhost\r\ntenure-namespace: {NAMESPACE}\r\n\r\n"
             )
             await loop.sock_sendall(slow, request.encode())
-            await until(lambda: engine.events.subscriber_count == 1)
+            await eventually(lambda: engine.events.subscriber_count == 1)
             # It reads nothing until the buffers of both sides are full and the ring has moved on.
             hint = Hint(EventKind.TASK, NAMESPACE, "x" * 2_000, 1, "PENDING", "default")
             for _ in range(40):
@@ -164,7 +166,7 @@ async def test_a_subscriber_that_reads_too_slowly_gets_a_reset_and_goes_on(
 async def _read_until(sock: socket.socket, text: bytes) -> None:
     """Read until a text has come."""
     found = b""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while text not in found:
             some = await asyncio.get_running_loop().sock_recv(sock, 2**20)
             assert some
@@ -178,7 +180,7 @@ async def test_kinds_queues_and_namespaces_are_chosen(small: Site) -> None:
         small.client.stream("GET", f"{PATH}?queue=mail") as mail,
         small.client.stream("GET", PATH, headers={"tenure-namespace": OTHER_NAMESPACE}) as other,
     ):
-        await until(lambda: engine.events.subscriber_count == 3)
+        await eventually(lambda: engine.events.subscriber_count == 3)
         await small.enqueue()
         worker_id = await world.worker(engine)
         mailed = await small.enqueue(queue="mail")
@@ -213,7 +215,7 @@ async def test_a_stream_ends_when_the_server_stops(embedded: World) -> None:
     app = make_app(engine, ServerSettings(), readiness)
     async with site_of(embedded, engine, app) as site:
         async with site.client.stream("GET", PATH) as answer:
-            await until(lambda: engine.events.subscriber_count == 1)
+            await eventually(lambda: engine.events.subscriber_count == 1)
             readiness.stop()
             lines = [line async for line in answer.aiter_lines()]
         assert lines[-2:] == [": the server stops", ""]
@@ -228,7 +230,7 @@ async def test_a_stream_ends_with_its_key(embedded: World) -> None:
         headers = {**bearer(key), "tenure-namespace": OTHER_NAMESPACE}
         assert await lobby.code("GET", PATH, headers=headers) == (404, "not_found")
         async with lobby.site.client.stream("GET", PATH, headers=bearer(key)) as answer:
-            await until(lambda: lobby.engine.events.subscriber_count == 1)
+            await eventually(lambda: lobby.engine.events.subscriber_count == 1)
             await lobby.revoke(key)
             text = (await answer.aread()).decode()
         assert '"error":"unauthenticated"' in text
@@ -262,7 +264,7 @@ class Listeners:
         lines = [f"GET {PATH} HTTP/1.1", "host: localhost", f"tenure-namespace: {NAMESPACE}"]
         lines += [f"authorization: Bearer {key}"] if key else []
         writer.write("\r\n".join([*lines, "", ""]).encode())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ANSWER_S):
             return await reader.read(4_096)
 
     def close(self) -> None:
@@ -290,7 +292,7 @@ async def test_one_key_leaves_streams_for_others(embedded: World) -> None:
         assert b" 429 " in await listeners.open("127.0.0.2", key=key)
         assert b" 200 OK" in await listeners.open(key=other)
         listeners.writers[0].close()
-        await until(lambda: lobby.engine.events.subscriber_count == CALLER_STREAMS_MAX)
+        await eventually(lambda: lobby.engine.events.subscriber_count == CALLER_STREAMS_MAX)
         assert b" 200 OK" in await listeners.open(key=key)
         listeners.close()
 

@@ -20,8 +20,9 @@ from tenure.engine.engine import Engine
 from tenure.store.postgres import PostgresStore
 from tenure.store.sqlite import SqliteStore
 from tenure.store.transaction import Store
-from tests.api.http.site import client_of, serving, until
+from tests.api.http.site import client_of, serving
 from tests.disk import SmallDisk, small_disk
+from tests.polling import eventually
 from tests.postgres import UNPRIVILEGED_ID, PostgresServer
 
 SIZE_MIB = 48
@@ -70,7 +71,7 @@ async def test_a_server_is_not_ready_while_its_disk_is_full_and_recovers_by_itse
                 body = {"type": "t", "queue": "q", "startToCloseMs": 1_000, "input": LARGE}
                 return await client.post("/v1/tasks", json=body)
 
-            await until(is_ready)
+            await eventually(is_ready)
             stored = (await enqueue()).json()["taskId"]
             disk.fill()
             refused = await enqueue()
@@ -81,6 +82,6 @@ async def test_a_server_is_not_ready_while_its_disk_is_full_and_recovers_by_itse
                 assert await ready() == (503, "storage_full")
             assert (await client.get(f"/v1/tasks/{stored}")).status_code == 200
             disk.clear()
-            await until(is_ready)
+            await eventually(is_ready)
             assert (await enqueue()).status_code == 201
             assert await ready() == (200, None)

@@ -13,7 +13,8 @@ from tenure.api.setting import ServerSettings
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
 from tenure.store.postgres import PostgresStore
-from tests.api.http.site import Site, client_of, serving, until
+from tests.api.http.site import Site, client_of, serving
+from tests.polling import eventually
 from tests.postgres import PostgresServer
 
 
@@ -50,13 +51,13 @@ async def test_a_server_is_not_ready_while_its_store_is_away(
             async def is_away() -> bool:
                 return await status() == 503
 
-            await until(is_ready)
+            await eventually(is_ready)
             own_postgres.stop("immediate")
-            await until(is_away)
+            await eventually(is_away)
             assert await status("/healthz") == 200
             answer = await client.get("/v1/tasks")
             assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
             assert int(answer.headers["retry-after"]) >= 1
             own_postgres.resume()
-            await until(is_ready)
+            await eventually(is_ready)
             assert await status("/v1/tasks") == 200

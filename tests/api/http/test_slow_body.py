@@ -19,8 +19,10 @@ from tenure.core import limits
 from tenure.core.access.api_key import Role
 from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
-from tests.api.http.site import TASK, WAIT_S, Site, site_of, until
+from tests.api.http.site import TASK, Site, site_of
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, World
+from tests.polling import eventually
 
 PLACES: Final = 20
 Begun = list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
@@ -61,7 +63,7 @@ async def make_key(engine: Engine, name: str) -> str:
 
 async def status_of(begun: Begun) -> list[bytes]:
     """Return the status of each answer."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(ANSWER_S):
         return [(await reader.readline()).split()[1] for reader, _ in begun]
 
 
@@ -69,7 +71,7 @@ async def test_slow_bodies_of_one_key_leave_room_for_other_keys(embedded: World)
     async with narrow(embedded) as (site, desk):
         greedy, other = [await make_key(site.engine, name) for name in ("greedy", "other")]
         async with slow_bodies(site, 2 * PLACES, greedy) as begun:
-            await until(lambda: desk.requests.count == PLACES // 2)
+            await eventually(lambda: desk.requests.count == PLACES // 2)
             headers = {"authorization": f"Bearer {other}"}
             answer = await site.client.post("/v1/tasks", json=TASK, headers=headers)
             assert answer.status_code == 201
@@ -79,12 +81,12 @@ async def test_slow_bodies_of_one_key_leave_room_for_other_keys(embedded: World)
             assert (refused.status_code, refused.json()["error"]) == (429, "rate_limited")
             assert refused.headers["retry-after"] == "1"
             del begun
-        await until(lambda: desk.requests.count == 0)
+        await eventually(lambda: desk.requests.count == 0)
 
 
 async def test_slow_bodies_without_a_key_take_places_of_their_address(embedded: World) -> None:
     async with narrow(embedded) as (site, desk), slow_bodies(site, 2 * PLACES):
-        await until(lambda: desk.requests.count == PLACES // 2)
+        await eventually(lambda: desk.requests.count == PLACES // 2)
         answer = await site.client.get("/v1/tasks")
         assert answer.status_code == 429
         assert desk.requests.count == PLACES // 2
@@ -92,7 +94,7 @@ async def test_slow_bodies_without_a_key_take_places_of_their_address(embedded: 
 
 async def test_probes_are_answered_however_many_bodies_are_slow(embedded: World) -> None:
     async with narrow(embedded) as (site, desk), slow_bodies(site, 2 * PLACES):
-        await until(lambda: desk.requests.count == PLACES // 2)
+        await eventually(lambda: desk.requests.count == PLACES // 2)
         for path in ("/healthz", "/metrics"):
             assert (await site.client.get(path)).status_code == 200, path
         # Whether a server is ready whose clock stands is another question.

@@ -10,8 +10,9 @@ import pytest
 
 from tenure.core.task.record import TaskState
 from tenure.engine.task import command as c
-from tests.api.http.site import TASK, UNKNOWN_ID, Site, until
+from tests.api.http.site import TASK, UNKNOWN_ID, Site
 from tests.engine.world import FAULT, NAMESPACE, finish, spec
+from tests.polling import eventually
 
 JSON = {"content-type": "application/json"}
 
@@ -363,7 +364,7 @@ async def test_a_waiting_get_is_answered_when_the_task_ends(site: Site) -> None:
     task = await world.running(engine, worker_id)
     path = f"/v1/tasks/{task.id}"
     waiting = asyncio.create_task(site.call("GET", f"{path}?wait=20s"))
-    await until(lambda: len(engine.results) == 1)
+    await eventually(lambda: len(engine.results) == 1)
     await engine.submit(
         c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(finish(task, output=b"1"),)),
     )

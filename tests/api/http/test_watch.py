@@ -16,8 +16,9 @@ from tenure.api.metrics.metric import Metrics
 from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.engine.task import command as c
-from tests.api.http.site import Site, site_of, until
+from tests.api.http.site import Site, site_of
 from tests.engine.world import NAMESPACE, World
+from tests.polling import eventually
 
 
 async def events(answer: httpx.Response) -> AsyncIterator[tuple[str, Any]]:
@@ -79,7 +80,7 @@ async def test_a_watcher_that_goes_leaves_nothing_behind(small: Site) -> None:
     async with small.client.stream("GET", f"/v1/tasks/{task_id}/watch") as answer:
         await anext(events(answer))
         assert len(small.engine.results) == 1
-    await until(lambda: len(small.engine.results) == 0)
+    await eventually(lambda: len(small.engine.results) == 0)
 
 
 async def test_streams_are_bounded_and_end_when_the_server_stops(embedded: World) -> None:
@@ -96,7 +97,7 @@ async def test_streams_are_bounded_and_end_when_the_server_stops(embedded: World
             refused = await site.refused("GET", f"{path}/watch")
             assert refused == (429, "rate_limited", {"retryAfterMs": 1_000})
             waiting = asyncio.create_task(site.call("GET", f"{path}?wait=60s"))
-            await until(lambda: desk.waits.count == 1)
+            await eventually(lambda: desk.waits.count == 1)
             readiness.stop()
             assert [each async for each in seen] == []
             assert (await waiting)["state"] == "PENDING"

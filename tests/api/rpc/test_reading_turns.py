@@ -10,9 +10,9 @@ import pytest
 from tenure.api.guard.rate_limit import Allowance
 from tenure.api.rpc.reading_turns import ReadingTurns
 from tenure.core import limits
-from tests.api.http.site import until
 from tests.api.rpc.wire import open_wire, refused
 from tests.engine.world import Clock, World
+from tests.polling import eventually
 
 ENDLESS = 1_000_000
 
@@ -79,7 +79,7 @@ async def test_a_call_that_waited_too_long_is_refused_and_changes_nothing(
                 stack.enter_context(allowance.admission.work())
             world.clock.advance(limits.READING_MS)
             call = asyncio.create_task(refused(wire.enqueue()))
-            await until(lambda: allowance.admission.open_count == limits.CROWD_MIN + 1)
+            await eventually(lambda: allowance.admission.open_count == limits.CROWD_MIN + 1)
             world.clock.advance(limits.OVERLOAD_WAIT_MS + 1)
             status, refusal = await call
         assert (status, refusal.code) == ("RESOURCE_EXHAUSTED", "rate_limited")

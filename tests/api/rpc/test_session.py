@@ -13,8 +13,9 @@ from tenure.engine.engine import Engine
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2, task_service_pb2, worker_pb2
-from tests.api.rpc.wire import Wire, detail, eventually, open_wire, ref, state_name, succeeded
-from tests.engine.world import NAMESPACE, World, until
+from tests.api.rpc.wire import Wire, detail, open_wire, ref, state_name, succeeded
+from tests.engine.world import NAMESPACE, World
+from tests.polling import eventually
 
 FOR_EVER_MS = 3_600_000
 UNKNOWN = "019b0000-0000-7000-8000-00000000dead"
@@ -340,7 +341,7 @@ async def test_a_worker_that_does_not_read_gets_no_more_than_its_window(
     for _ in range(12):
         await wire.enqueue(wire.new(input=big))
     worker_id, stream = await wire.session_worker(window=8)
-    await until(lambda: engine.waiting_count == 0)
+    await eventually(lambda: engine.waiting_count == 0)
 
     async def is_full() -> bool:
         return (await wire.worker(worker_id)).held_count == 8

@@ -19,14 +19,8 @@ from tenure.api.setting import ServerSettings
 from tenure.core.limits import STREAM_ENQUEUES_MAX
 from tenure.engine.engine import Engine
 from tenure.v1 import task_service_pb2 as pb
-from tests.api.rpc.wire import (
-    SECONDS_MAX,
-    Wire,
-    detail,
-    open_wire,
-    state_name,
-    succeeded,
-)
+from tests.api.rpc.wire import Wire, detail, open_wire, state_name, succeeded
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 
 FOR_EVER_MS = 3_600_000
@@ -45,7 +39,7 @@ async def open_stream(wire: Wire, *enqueues: pb.StreamedEnqueue) -> Any:
 
 async def answers(stream: Any, count: int) -> dict[int, pb.StreamedAnswer]:
     found: dict[int, pb.StreamedAnswer] = {}
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(ANSWER_S):
         while len(found) < count:
             frame = await stream.read()
             assert frame is not grpc.aio.EOF
@@ -61,7 +55,7 @@ async def test_an_enqueue_is_answered_by_its_number_and_its_result_comes_behind(
     worker = await wire.register()
     tasks = await wire.poll(worker.worker_id)
     await wire.finish(worker.worker_id, *[succeeded(task, b"done") for task in tasks])
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(ANSWER_S):
         (ended,) = (await stream.read()).results
     assert (ended.task_id, ended.output) == (result.task_id, b"done")
 
@@ -73,7 +67,7 @@ async def test_what_is_watched_with_its_enqueue_is_told_without_another_word(wir
     (task,) = await session.tasks()
     await session.send(finished=[succeeded(task, b"done")])
     await stream.done_writing()
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(ANSWER_S):
         frames = [frame async for frame in stream]
     assert frames[0].answers[0].response.results[0].task_id == task.task_id
     (ended,) = [each for frame in frames for each in frame.results]
@@ -89,7 +83,7 @@ async def test_the_answer_to_a_task_that_is_waited_for_comes_with_its_result(
     stream = await open_stream(wire, request(1, wire.new(), watch=True))
     (task,) = await session.tasks()
     await session.send(finished=[succeeded(task, b"done")])
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(ANSWER_S):
         frame = await stream.read()
     (answer,) = frame.answers
     (ended,) = frame.results
@@ -123,7 +117,7 @@ async def test_more_enqueues_than_may_be_open_are_all_answered(wire: Wire, world
     await stream.done_writing()
     found = await answers(stream, len(numbers))
     assert found.keys() == set(numbers)
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(ANSWER_S):
         assert await stream.read() is grpc.aio.EOF
     assert len(await world.database.rows("SELECT id FROM tasks")) == len(numbers)
 

@@ -12,6 +12,7 @@ from tenure.core.limits import COMPLETION_TOKEN_MS, PAYLOAD_BYTES_MAX
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 from tests.api.rpc.wire import Wire, detail, refused, state_name, succeeded
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 
 UNKNOWN = "019b0000-0000-7000-8000-00000000dead"
@@ -228,7 +229,7 @@ async def test_a_removed_id_is_not_waited_for(wire: Wire) -> None:
     await watch.write(pb.WatchTasksRequest(remove=[second]))
     await watch.done_writing()
     await wire.tasks.CancelTask(pb.CancelTaskRequest(namespace_id=NAMESPACE, task_id=first))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(ANSWER_S):
         frames = [frame async for frame in watch]
     assert [each.task_id for frame in frames for each in frame.results] == [first]
 

@@ -17,8 +17,9 @@ from tenure.engine.access import command as c
 from tenure.engine.engine import Engine
 from tenure.errors import RateLimited
 from tenure.v1 import workflow_service_pb2 as pb
-from tests.api.http.site import until
-from tests.api.rpc.wire import SECONDS_MAX, Wire, detail, refused
+from tests.api.rpc.wire import Wire, detail, refused
+from tests.bounds import ANSWER_S
+from tests.polling import eventually
 from tests.wire.http2 import Call, RawConnection
 
 ENQUEUE: Final = "/tenure.v1.TaskService/EnqueueTasks"
@@ -51,7 +52,7 @@ async def make_key(engine: Engine) -> tuple[tuple[str, str], ...]:
 
 
 async def over(calls: list[Call]) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(ANSWER_S):
         await asyncio.gather(*(each.is_over.wait() for each in calls))
 
 
@@ -86,7 +87,7 @@ async def test_a_message_that_does_not_arrive_in_time_is_given_up(
     monkeypatch.setattr(limits, "MESSAGE_MS", 50)
     call: Any = wire.channel.stream_stream(path)()
     with pytest.raises(grpc.aio.AioRpcError) as failed:
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             await call.read()
     assert failed.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert detail(failed.value).code == "deadline_exceeded"
@@ -125,7 +126,7 @@ async def test_few_unfinished_messages_of_strangers_are_read_at_a_time(
         def large_count() -> int:
             return sum(each.sent > limits.STREAM_WINDOW_BYTES for each in calls)
 
-        await until(lambda: large_count() == limits.STRANGER_MESSAGES_MAX)
+        await eventually(lambda: large_count() == limits.STRANGER_MESSAGES_MAX)
         # Time for others to send more than their windows, if the server let them.
         await asyncio.sleep(0.2)
         assert large_count() == limits.STRANGER_MESSAGES_MAX
@@ -153,8 +154,8 @@ async def test_a_message_that_comes_slowly_makes_room_for_others(
     monkeypatch.setattr(limits, "MESSAGE_MS", AGES_MS)
     async with stranger(wire) as connection:
         calls, sending = begin(connection, ENQUEUE, 40)
-        await until(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
-        async with asyncio.timeout(SECONDS_MAX):
+        await eventually(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
+        async with asyncio.timeout(ANSWER_S):
             await wire.enqueue()
         assert any(each.is_over.is_set() for each in calls)
         sending.cancel()
@@ -168,8 +169,8 @@ async def test_messages_of_strangers_do_not_keep_callers_with_a_key_waiting(
     metadata = await make_key(engine)
     async with stranger(wire) as connection:
         calls, sending = begin(connection, HEALTH, 40)
-        await until(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
-        async with asyncio.timeout(SECONDS_MAX):
+        await eventually(lambda: sum(each.sent for each in calls) > MESSAGE_BYTES)
+        async with asyncio.timeout(ANSWER_S):
             await wire.workflows.ListWorkers(pb.ListWorkersRequest(), metadata=metadata)
         assert not any(each.is_over.is_set() for each in calls)
         sending.cancel()

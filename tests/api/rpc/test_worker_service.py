@@ -14,7 +14,8 @@ from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_pb2, task_service_pb2, worker_pb2
 from tenure.v1 import workflow_service_pb2 as pb
 from tests.api.rpc.wire import Wire, open_wire, ref, refused, state_name, succeeded
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World, until
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
+from tests.polling import eventually
 
 UNKNOWN = "019b0000-0000-7000-8000-00000000dead"
 
@@ -213,7 +214,7 @@ async def test_the_first_fields_of_a_poll_repeat_the_first_task(wire: Wire) -> N
 async def test_a_long_poll_gets_a_task_that_is_enqueued_later(wire: Wire, engine: Engine) -> None:
     made = await wire.register()
     waiting = asyncio.ensure_future(wire.poll(made.worker_id, wait=Duration(seconds=60)))
-    await until(lambda: engine.has_credit(made.worker_id))
+    await eventually(lambda: engine.has_credit(made.worker_id))
     (task_id,) = await wire.enqueue()
     (task,) = await waiting
     assert (task.task_id, task.attempt) == (task_id, 1)
@@ -234,7 +235,7 @@ async def test_a_draining_worker_gets_nothing_and_its_open_polls_return(
 ) -> None:
     made = await wire.register()
     waiting = asyncio.ensure_future(wire.poll(made.worker_id, wait=Duration(seconds=60)))
-    await until(lambda: engine.has_credit(made.worker_id))
+    await eventually(lambda: engine.has_credit(made.worker_id))
     request = pb.DeregisterWorkerRequest(
         namespace_id=NAMESPACE, worker_id=made.worker_id, drain=True
     )
@@ -253,9 +254,9 @@ async def test_a_poll_whose_caller_is_gone_gives_its_task_to_the_next(
     made = await wire.register()
     call: Any = wire.polling(made.worker_id, wait=Duration(seconds=60))
     gone = asyncio.ensure_future(call)
-    await until(lambda: engine.has_credit(made.worker_id))
+    await eventually(lambda: engine.has_credit(made.worker_id))
     gone.cancel()
-    await until(lambda: not engine.has_credit(made.worker_id))
+    await eventually(lambda: not engine.has_credit(made.worker_id))
     (task_id,) = await wire.enqueue()
     (task,) = await wire.poll(made.worker_id)
     assert task.task_id == task_id
@@ -314,9 +315,7 @@ async def test_goodbye_puts_back_what_is_held_and_may_be_said_twice(wire: Wire) 
     request = pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
     await wire.workflows.DeregisterWorker(request)
     await wire.workflows.DeregisterWorker(request)
-    async with asyncio.timeout(20):
-        while await wire.state(task_id) != "PENDING":  # noqa: ASYNC110 (the state rings no bell)
-            await asyncio.sleep(0.01)
+    await wire.until_state(task_id, "PENDING")
     assert (await refused(wire.beat(made.worker_id, made.token)))[1].reason == "deregistered"
 
 

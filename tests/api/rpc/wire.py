@@ -28,11 +28,12 @@ from tenure.v1 import (
 from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, QUEUE
+from tests.polling import eventually
 from tests.secret_scan import CANARY
 
 T = TypeVar("T")
-SECONDS_MAX: Final = 20
 OPTIONS: Final = task_pb2.TaskOptions(start_to_close_ms=600_000)
 
 
@@ -173,7 +174,7 @@ class Stream:
         await self.call.write(session_pb.ClientFrame(**parts))
 
     async def read(self) -> session_pb.ServerFrame:
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             frame = await self.call.read()
         assert frame is not grpc.aio.EOF
         return cast("session_pb.ServerFrame", frame)
@@ -193,7 +194,7 @@ class Stream:
 
     async def end(self) -> None:
         """Read to the end of the stream."""
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             while await self.call.read() is not grpc.aio.EOF:
                 pass
 
@@ -233,13 +234,6 @@ async def refused(call: Awaitable[object]) -> tuple[str, error_pb2.ErrorDetail]:
     except grpc.aio.AioRpcError as failure:
         return failure.code().name, detail(failure)
     raise AssertionError(answer)
-
-
-async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that only shows when it is asked for."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while not await is_so():  # noqa: ASYNC110 (what it waits for rings no bell)
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

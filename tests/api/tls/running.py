@@ -24,13 +24,13 @@ from tenure.sdk.transport.tls import TLS, credentials
 from tenure.store.location import make_store
 from tenure.v1 import workflow_service_pb2 as pb
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.bounds import ANSWER_S
 
 LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
 HOST: Final = "localhost"
-WAIT_S: Final = 20.0
 _ANY: Final = Address("127.0.0.1", 0)
 
 
@@ -49,7 +49,7 @@ class Running:
         context = ssl.create_default_context(cafile=ca)
         if certificate:
             context.load_cert_chain(certificate, key)
-        plain = socket.create_connection(("127.0.0.1", self.http_port), WAIT_S)
+        plain = socket.create_connection(("127.0.0.1", self.http_port), ANSWER_S)
         try:
             return context.wrap_socket(plain, server_hostname=HOST)
         except BaseException:
@@ -85,7 +85,7 @@ def status(connection: ssl.SSLSocket) -> int:
 
 def health(channel: grpc.Channel) -> bool:
     """Tell whether the server says that it is well."""
-    answer = WorkflowServiceStub(channel).HealthCheck(pb.HealthCheckRequest(), timeout=WAIT_S)
+    answer = WorkflowServiceStub(channel).HealthCheck(pb.HealthCheckRequest(), timeout=ANSWER_S)
     return bool(answer.status == pb.HealthCheckResponse.SERVING_STATUS_SERVING)
 
 
@@ -117,7 +117,7 @@ def running(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        server, its_loop, is_over = started.result(WAIT_S)
+        server, its_loop, is_over = started.result(ANSWER_S)
         try:
             yield Running(server)
         finally:

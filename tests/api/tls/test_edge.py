@@ -13,7 +13,8 @@ import grpc
 import pytest
 
 from tests.api.tls.authority import Authority, Pair, files_of, replace, trust
-from tests.api.tls.running import LOOPS, WAIT_S, Running, health, running, status
+from tests.api.tls.running import LOOPS, Running, health, running, status
+from tests.bounds import ANSWER_S
 
 each_loop = pytest.mark.parametrize("loop", LOOPS)
 
@@ -44,7 +45,7 @@ def test_both_edges_speak_tls_and_nothing_else(tmp_path: Path, loop: str) -> Non
         assert server.get(trust(authority)) == 200
         assert server.ask(trust(authority))
         # Neither without it nor with something older.
-        with socket.create_connection(("127.0.0.1", server.http_port), WAIT_S) as plain:
+        with socket.create_connection(("127.0.0.1", server.http_port), ANSWER_S) as plain:
             plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b"HTTP" not in plain.recv(1_000)
         with contextlib.closing(server.channel(None)) as channel:
@@ -62,7 +63,7 @@ def test_tls_1_2_is_the_oldest(tmp_path: Path, version: ssl.TLSVersion) -> None:
             context.maximum_version = version
             context.set_alpn_protocols(["h2", "http/1.1"])
             with (
-                socket.create_connection(("127.0.0.1", port), WAIT_S) as plain,
+                socket.create_connection(("127.0.0.1", port), ANSWER_S) as plain,
                 context.wrap_socket(plain, server_hostname="localhost") as secure,
             ):
                 assert secure.version() == version.name.replace("_", ".")
@@ -139,7 +140,7 @@ def test_an_old_session_is_no_way_around_a_new_authority(
     with running(tmp_path, files_of(first.server(), clients)) as server:
 
         def visit(session: ssl.SSLSession | None) -> ssl.SSLSession | None:
-            plain = socket.create_connection(("127.0.0.1", server.http_port), WAIT_S)
+            plain = socket.create_connection(("127.0.0.1", server.http_port), ANSWER_S)
             with (
                 plain,
                 context.wrap_socket(plain, server_hostname="localhost", session=session) as secure,
@@ -157,12 +158,12 @@ def test_a_client_that_never_says_hello_holds_up_nobody(tmp_path: Path) -> None:
     with running(tmp_path, files_of(authority.server())) as server, contextlib.ExitStack() as stack:
         for port in (server.http_port, server.grpc_port):
             for _ in range(50):
-                sock = socket.create_connection(("127.0.0.1", port), WAIT_S)
+                sock = socket.create_connection(("127.0.0.1", port), ANSWER_S)
                 stack.enter_context(sock)
                 sock.sendall(b"\x16\x03\x01")
         began = time.monotonic()
         assert open_to(server, authority) == BOTH
-        assert time.monotonic() - began < WAIT_S / 2
+        assert time.monotonic() - began < ANSWER_S / 2
 
 
 def test_a_scrape_shows_until_when_the_certificate_is_valid(tmp_path: Path) -> None:

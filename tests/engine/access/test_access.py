@@ -46,8 +46,8 @@ from tests.engine.world import (
     QUEUE,
     Faults,
     World,
-    until,
 )
+from tests.polling import eventually
 
 UNKNOWN_KEY = "a" * 16
 HOUR_MS = 3_600_000
@@ -571,7 +571,7 @@ class TestBootstrap:
         command = CreateKey(name="root", role=Role.ADMIN)
         store = world.database.store(Faults())
         made = await first_key.create_key(store, command, clock=world.clock)
-        await until(lambda: engine.access_cache.find(made.key.id))
+        await eventually(lambda: engine.access_cache.find(made.key.id))
 
     async def test_a_refusal_changes_nothing(self, world: World) -> None:
         command = CreateKey(name="root", role=Role.ADMIN, namespaces=("no/such",))

@@ -17,7 +17,8 @@ from tenure.errors import Unavailable, WrongState
 from tenure.store.failure import Lost
 from tenure.store.sqlite import SqliteStore
 from tenure.store.transaction import Body, Store
-from tests.engine.world import NAMESPACE, NEVER_MS, Clock, Faults, World, until
+from tests.engine.world import NAMESPACE, NEVER_MS, Clock, Faults, World
+from tests.polling import eventually
 
 T = TypeVar("T")
 UNKNOWN_KEY = "a" * 16
@@ -77,10 +78,10 @@ class TestOthers:
         there: Engine,
     ) -> None:
         key = await make(there)
-        await until(lambda: here.access_cache.find(key.id) == key)
+        await eventually(lambda: here.access_cache.find(key.id) == key)
         assert here.access_cache.has_keys
         await there.submit(c.RevokeKey(key_id=key.id))
-        await until(lambda: here.access_cache.find(key.id) is None)
+        await eventually(lambda: here.access_cache.find(key.id) is None)
         assert here.access_cache.has_keys
 
     async def test_namespaces_that_others_disable_and_enable_are_heard_of(
@@ -94,7 +95,7 @@ class TestOthers:
         poller = await world.worker(here)
         await world.add(here)
         poll = world.poll(here, poller, types=frozenset({"mail"}), wait_ms=60_000)
-        await until(lambda: len(sink.given) == 1)
+        await eventually(lambda: len(sink.given) == 1)
         sink.take()
         await set_namespace(there, is_disabled=True)
         with pytest.raises(WrongState):
@@ -104,7 +105,7 @@ class TestOthers:
         await set_namespace(there, is_disabled=False)
         # What others have enabled is read when it is asked for, before it is heard of.
         await world.add(here)
-        await until(lambda: len(sink.given) == 1)
+        await eventually(lambda: len(sink.given) == 1)
 
     async def test_listeners_are_called_after_each_change(
         self,
@@ -113,7 +114,7 @@ class TestOthers:
     ) -> None:
         seen: list[bool] = []
         key = await make(there)
-        await until(lambda: here.access_cache.find(key.id))
+        await eventually(lambda: here.access_cache.find(key.id))
 
         def broken() -> None:
             raise ZeroDivisionError
@@ -121,7 +122,7 @@ class TestOthers:
         here.access_cache.on_change(broken)
         here.access_cache.on_change(lambda: seen.append(here.access_cache.find(key.id) is None))
         await there.submit(c.RevokeKey(key_id=key.id))
-        await until(lambda: True in seen)
+        await eventually(lambda: True in seen)
 
     async def test_a_poll_that_was_accepted_before_it_was_heard_of_does_not_wait(
         self,
@@ -241,7 +242,7 @@ class TestFile:
             faults.raise_at("after COMMIT", Lost("cut"))
             with pytest.raises(Unavailable):
                 await engine.submit(c.RevokeKey(key_id=key.id))
-            await until(lambda: engine.access_cache.find(key.id) is None)
+            await eventually(lambda: engine.access_cache.find(key.id) is None)
 
 
 class TestOwn:
@@ -271,7 +272,7 @@ class TestOwn:
         theirs = await make(there)
         ours = await make(here)
         assert here.access_cache.find(ours.id) == ours
-        await until(lambda: here.access_cache.find(theirs.id) == theirs)
+        await eventually(lambda: here.access_cache.find(theirs.id) == theirs)
 
     async def test_a_commit_whose_answer_was_lost_is_looked_for(self, world: World) -> None:
         engine = await world.start()
@@ -279,7 +280,7 @@ class TestOwn:
         world.faults.raise_at("after COMMIT", Lost("cut"))
         with pytest.raises(Unavailable):
             await engine.submit(c.RevokeKey(key_id=key.id))
-        await until(lambda: engine.access_cache.find(key.id) is None)
+        await eventually(lambda: engine.access_cache.find(key.id) is None)
 
     async def test_a_database_that_was_set_back_is_believed(self, world: World) -> None:
         engine = await world.start()
@@ -319,7 +320,7 @@ class TestExpiry:
         await asyncio.sleep(0.05)
         assert called == []
         await world.advance(30)
-        await until(lambda: called == [True])
+        await eventually(lambda: called == [True])
 
     async def test_the_time_is_the_store_s(self, world: World, engine: Engine) -> None:
         key = await make(engine, expires_in_ms=60_000)

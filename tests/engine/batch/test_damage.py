@@ -17,7 +17,8 @@ from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.task import command as c
 from tenure.errors import DataDamaged, Rejection
 from tests.engine.damage import flips, stored, write
-from tests.engine.world import CURSOR_KEY, NAMESPACE, SPEC, World, until
+from tests.engine.world import CURSOR_KEY, NAMESPACE, SPEC, World
+from tests.polling import eventually
 
 INPUT: Final = b'{"amount": 1000000001, "to": "acme"}'
 OUTPUT: Final = b'{"receipt": 4711}'
@@ -178,7 +179,7 @@ async def test_a_result_counts_although_the_input_was_damaged_meanwhile(world: W
 async def heard(engine: Engine, task_id: str) -> Result:
     told: list[Result] = []
     engine.results.watch((NAMESPACE, task_id), told.append)
-    await until(lambda: told)
+    await eventually(lambda: told)
     return told[0]
 
 

@@ -17,7 +17,8 @@ from tenure.core.task.record import NewTask, TaskState
 from tenure.engine.engine import Engine
 from tenure.engine.task import command as c
 from tenure.errors import AlreadyExists, Unavailable
-from tests.engine.world import HOUR_MS, NAMESPACE, QUEUE, SPEC, World, until
+from tests.engine.world import HOUR_MS, NAMESPACE, QUEUE, SPEC, World
+from tests.polling import eventually
 
 LOOK_UPS = ("load_tasks", "load_history")
 
@@ -181,7 +182,7 @@ async def test_a_task_that_another_server_finishes_after_the_look_up_is_found(
     # Nobody can insert before the end of this transaction.
     await world.database.execute("BEGIN; LOCK TABLE tasks IN SHARE MODE")
     late = asyncio.ensure_future(world.enqueue(warm, new))
-    await until(lambda: "insert_tasks" in world.faults.points)
+    await eventually(lambda: "insert_tasks" in world.faults.points)
     columns = (
         "namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,"
         " handed_at_ms, session_no, spec, finished_at_ms"

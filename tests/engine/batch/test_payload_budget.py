@@ -26,7 +26,8 @@ from tenure.engine.task.command import (
 )
 from tenure.engine.worker.command import OpenSession
 from tenure.errors import RateLimited
-from tests.engine.world import NAMESPACE, Clock, Sink, World, ref, until
+from tests.engine.world import NAMESPACE, Clock, Sink, World, ref
+from tests.polling import eventually
 
 MIB: Final = 1024 * 1024
 
@@ -83,13 +84,13 @@ async def test_a_session_gets_no_more_than_it_has_room_for_until_it_has_read(
     await add(world, engine, *payloads)
     sink = SlowSink()
     worker = await open_session(world, engine, sink)
-    await until(lambda: len(sink.given) == fitting)
+    await eventually(lambda: len(sink.given) == fitting)
     engine.look_for_work()
     await world.add(engine, type="mail")
     assert len(sink.given) == fitting
     sink.room_bytes = STREAM_BYTES_MAX
     engine.has_room(worker)
-    await until(lambda: len(sink.given) == fitting + 3)
+    await eventually(lambda: len(sink.given) == fitting + 3)
     assert [task.input for task in sink.given[:-1]] == payloads
 
 

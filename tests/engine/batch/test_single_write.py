@@ -17,7 +17,8 @@ from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.task.command import FinishKind, Reported, TerminateTask
 from tenure.errors import AlreadyExists, Rejection
-from tests.engine.world import NAMESPACE, QUEUE, Sink, World, until
+from tests.engine.world import NAMESPACE, QUEUE, Sink, World
+from tests.polling import eventually
 
 # Commits, and what a server asks for now and then by itself.
 _PASSED_OVER: Final = {"before COMMIT", "after COMMIT", "read_news", "load_cancelling"}
@@ -167,7 +168,7 @@ async def test_a_session_whose_lines_are_empty_looks_and_writes_nothing(
 ) -> None:
     await world.advance(FALLBACK_POLL_MS)
     seat.engine.look_for_work()
-    await until(lambda: "peek_tasks" in world.faults.points)
+    await eventually(lambda: "peek_tasks" in world.faults.points)
     await world.settle(seat.engine)
     assert "share_workers" not in statements(world)
 

@@ -14,9 +14,9 @@ from tenure.core.worker.record import WorkerMode
 from tenure.engine.task.command import CancelTask
 from tenure.engine.worker.command import Renewed
 from tenure.errors import Unavailable
-from tests.engine.world import NAMESPACE, PostgresDatabase, World, heartbeat, until
-
-PATIENCE_S = 30
+from tests.bounds import WAIT_S
+from tests.engine.world import NAMESPACE, PostgresDatabase, World, heartbeat
+from tests.polling import eventually
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_a_kept_row_delays_only_the_commands_that_want_it(world: World) ->
     engine = await world.start()
     ids = await world.add(engine, 20)
     locked = {ids[3], ids[11]}
-    async with kept(world, task_rows(*locked)), asyncio.timeout(PATIENCE_S):
+    async with kept(world, task_rows(*locked)), asyncio.timeout(WAIT_S):
         futures = [engine.submit(CancelTask(namespace=NAMESPACE, task_id=each)) for each in ids]
         answers = await asyncio.gather(*futures, return_exceptions=True)
     for task_id, answer in zip(ids, answers, strict=True):
@@ -69,7 +69,7 @@ async def test_a_kept_lease_delays_only_its_own_heartbeat(world: World) -> None:
     registered = [await world.register(engine) for _ in range(5)]
     locked = registered[2].worker.id
     sql = f"SELECT worker_id FROM leases WHERE worker_id = '{locked}' FOR UPDATE"
-    async with kept(world, sql), asyncio.timeout(PATIENCE_S):
+    async with kept(world, sql), asyncio.timeout(WAIT_S):
         beats = [
             engine.submit(heartbeat(engine, each.worker.id, each.lease.token))
             for each in registered
@@ -86,12 +86,12 @@ async def test_a_kept_worker_delays_only_its_own_hand_outs(world: World) -> None
     sinks = {each: (await world.session(engine, each, window=1))[0] for each in workers}
     locked = workers[1]
     sql = f"SELECT id FROM workers WHERE id = '{locked}' FOR UPDATE"
-    async with kept(world, sql), asyncio.timeout(PATIENCE_S):
+    async with kept(world, sql), asyncio.timeout(WAIT_S):
         ids = await world.add(engine, 5)
-        await until(lambda: all(sinks[each].given for each in workers if each != locked))
+        await eventually(lambda: all(sinks[each].given for each in workers if each != locked))
         assert not sinks[locked].given
     engine.look_for_work()
-    await until(lambda: sinks[locked].given)
+    await eventually(lambda: sinks[locked].given)
     given = [task.id for sink in sinks.values() for task in sink.given]
     assert len(given) == len(set(given)) == 4
     assert set(given) < set(ids)
@@ -103,7 +103,7 @@ async def test_a_batch_of_which_all_rows_are_kept_ends_in_time(
     monkeypatch.setattr("tenure.engine.batch.split.LANE_SECONDS_MAX", 0.0)
     engine = await world.start()
     ids = await world.add(engine, 8)
-    async with kept(world, task_rows(*ids)), asyncio.timeout(PATIENCE_S):
+    async with kept(world, task_rows(*ids)), asyncio.timeout(WAIT_S):
         futures = [engine.submit(CancelTask(namespace=NAMESPACE, task_id=each)) for each in ids]
         answers = await asyncio.gather(*futures, return_exceptions=True)
     assert {type(each) for each in answers} == {Unavailable}

@@ -18,7 +18,8 @@ from tenure.engine.replica.replica_hints import HintKind, ReplicaHints, heard, p
 from tenure.engine.settings import Settings
 from tenure.engine.task.command import ConfirmTasks
 from tenure.engine.worker.command import DrainWorker, EvictWorker
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref, until
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref
+from tests.polling import eventually
 
 HERE = EventFilter(NAMESPACE)
 LONG_MS = 30_000
@@ -142,7 +143,7 @@ async def test_nothing_is_kept_while_nobody_listens(world: World, engine: Engine
     await world.add(engine, 1)
     assert len(engine.events) == 4
     await world.advance(EVENTS_KEPT_MS)
-    await until(lambda: not engine.events.is_on)
+    await eventually(lambda: not engine.events.is_on)
     await world.add(engine, 1)
     assert len(engine.events) == 0
 
@@ -197,7 +198,7 @@ async def test_an_id_from_before_a_time_without_listeners_is_too_old(
         await everything(first)
         last_id = first.position
     await world.advance(EVENTS_KEPT_MS)
-    await until(lambda: not engine.events.is_on)
+    await eventually(lambda: not engine.events.is_on)
     await world.add(engine)
     with engine.events.subscribe(HERE, last_id) as again:
         assert (await reset(again)).reason == "too_old"
@@ -326,7 +327,7 @@ async def test_others_are_told_of_each_thing_only_the_last_word(world: World) ->
     (task_id,) = await world.add(there)
     (task,) = await world.claim(there, worker_id)
     await there.submit(ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=(ref(task),)))
-    await until(lambda: any("RUNNING" in each for each in told))
+    await eventually(lambda: any("RUNNING" in each for each in told))
     lines = [line for each in told for line in each.splitlines() if task_id in line]
     versions = [hint.version for hint in heard("\n".join(lines)).events]
     assert versions == sorted(set(versions))

@@ -14,6 +14,7 @@ from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, Rejection, Unavailable
 from tenure.store.failure import Conflict, Lost
 from tenure.store.sqlite import SqliteStore
+from tests.bounds import WAIT_S
 from tests.engine.test_running import Clock as LoopClock
 from tests.engine.world import (
     DEFAULT_NAMESPACE,
@@ -23,11 +24,9 @@ from tests.engine.world import (
     SPEC,
     Faults,
     World,
-    until,
 )
+from tests.polling import eventually
 from tests.sim.loop import SimulatedLoop, run
-
-DEADLINE_SECONDS = 30
 
 
 class Results:
@@ -42,7 +41,7 @@ class Results:
         self._more.set()
 
     async def wait(self, count: int = 1) -> list[Result]:
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(WAIT_S):
             while len(self.found) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -191,13 +190,13 @@ async def test_a_hint_is_enough(world: World) -> None:
     (waiting,) = await world.add(first, queue="unserved")
     second.results.watch((NAMESPACE, waiting), results)
     # After the second read it looks at nothing that it was not told of.
-    await until(lambda: faults.points.count("find_tasks") > 1)
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    await eventually(lambda: faults.points.count("find_tasks") > 1)
+    async with asyncio.timeout(WAIT_S):
         while not results.found:
             (task_id,) = await world.add(first)
             reads = faults.points.count("find_tasks")
             second.results.watch((NAMESPACE, task_id), results)
-            await until(lambda reads=reads: faults.points.count("find_tasks") > reads)  # type: ignore[misc]  # bound early
+            await eventually(lambda reads=reads: faults.points.count("find_tasks") > reads)  # type: ignore[misc]  # bound early
             await finish(world, first)
             await asyncio.sleep(0.05)
 
@@ -223,11 +222,11 @@ async def test_a_server_tells_of_results_only_while_another_one_waits(world: Wor
     await finished(world, first)
     # What is told later comes later, so that silence can be heard.
     await world.add(first, queue="unserved")
-    await until(lambda: f"queue {NAMESPACE} unserved" in heard)
+    await eventually(lambda: f"queue {NAMESPACE} unserved" in heard)
     assert not [line for line in heard if line.startswith("result")]
     await second.store.notify("want results")
     told: set[str] = set()
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with asyncio.timeout(WAIT_S):
         while not told & set(heard):
             told.add(f"result {NAMESPACE} {await finished(world, first)}")
             await asyncio.sleep(0.01)

@@ -16,7 +16,8 @@ from tenure.engine.task.command import CancelTask, TerminateTask
 from tenure.engine.worker.command import DrainWorker, EvictWorker, JudgeLeases
 from tenure.errors import WorkerInactive
 from tenure.store.failure import Lost
-from tests.engine.world import NAMESPACE, NEVER_MS, Faults, Sink, World, heartbeat, ref, until
+from tests.engine.world import NAMESPACE, NEVER_MS, Faults, Sink, World, heartbeat, ref
+from tests.polling import eventually
 
 # How this server hears: by hints alone, or, without any, by looking.
 HINTED: dict[str, Any] = {"fallback_poll_ms": NEVER_MS, "news_poll_ms": 20}
@@ -40,7 +41,7 @@ async def there(here: Engine, world: World) -> Engine:
 async def running(world: World, engine: Engine, worker: str, sink: Sink, count: int = 1) -> Any:
     """Let a session get tasks and confirm them."""
     await world.add(engine, count)
-    await until(lambda: len(sink.given) >= count)
+    await eventually(lambda: len(sink.given) >= count)
     tasks = sink.take()
     await world.confirm(engine, worker, *tasks)
     return tasks
@@ -55,7 +56,7 @@ async def test_a_cancel_request_reaches_the_session_and_its_grace_begins(
     sink, _ = await world.session(here, worker)
     (task,) = await running(world, here, worker, sink)
     await there.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
-    await until(lambda: sink.cancelled)
+    await eventually(lambda: sink.cancelled)
     while not (await world.task(task.id)).progress.grace_at_ms:
         await world.settle(here)
     assert sink.cancelled == [ref(task)]
@@ -70,15 +71,15 @@ async def test_a_cancel_request_is_sent_once_per_session(world: World) -> None:
     sink, _ = await world.session(here, worker)
     first, second = await running(world, here, worker, sink, 2)
     await there.submit(CancelTask(namespace=NAMESPACE, task_id=first.id))
-    await until(lambda: sink.cancelled)
+    await eventually(lambda: sink.cancelled)
     looks = faults.points.count("read_news")
-    await until(lambda: faults.points.count("read_news") > looks + 3)
+    await eventually(lambda: faults.points.count("read_news") > looks + 3)
     await there.submit(CancelTask(namespace=NAMESPACE, task_id=second.id))
-    await until(lambda: len(sink.cancelled) > 1)
+    await eventually(lambda: len(sink.cancelled) > 1)
     assert sink.cancelled == [ref(first), ref(second)]
     again, _ = await world.session(here, worker, ref(first), ref(second))
     looks = faults.points.count("read_news")
-    await until(lambda: faults.points.count("read_news") > looks + 3)
+    await eventually(lambda: faults.points.count("read_news") > looks + 3)
     # The answer to the new session said so.
     assert again.cancelled == []
 
@@ -92,7 +93,7 @@ async def test_a_cancel_request_whose_grace_could_not_begin_is_sent_again(world:
     (task,) = await running(world, here, worker, sink)
     faults.raise_at("update_tasks", Lost("gone", reason="connection_lost"))
     await there.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
-    await until(lambda: len(sink.cancelled) > 1)
+    await eventually(lambda: len(sink.cancelled) > 1)
     while not (await world.task(task.id)).progress.grace_at_ms:
         await world.settle(here)
 
@@ -105,10 +106,10 @@ async def test_an_attempt_that_is_over_is_stopped_and_its_slot_is_free(
     worker = await world.worker(here)
     first, second = await world.add(here, 2)
     sink, _ = await world.session(here, worker, window=1)
-    await until(lambda: sink.given)
+    await eventually(lambda: sink.given)
     assert [task.id for task in sink.take()] == [first]
     await there.submit(TerminateTask(namespace=NAMESPACE, task_id=first))
-    await until(lambda: sink.given)
+    await eventually(lambda: sink.given)
     assert [task.id for task in sink.take()] == [second]
     assert sink.stopped == [TaskRef(first, 1)]
 
@@ -121,9 +122,9 @@ async def test_a_task_that_is_cancelled_before_it_started_is_stopped(
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
     (task_id,) = await world.add(here)
-    await until(lambda: sink.given)
+    await eventually(lambda: sink.given)
     await there.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
-    await until(lambda: sink.stopped)
+    await eventually(lambda: sink.stopped)
     assert sink.stopped == [TaskRef(task_id, 1)]
     assert sink.cancelled == []
 
@@ -137,18 +138,18 @@ async def test_a_drain_reaches_the_session_once_and_what_it_holds_stays_in_sight
     sink, _ = await world.session(here, worker)
     kept, ended = await running(world, here, worker, sink, 2)
     await there.submit(DrainWorker(namespace=NAMESPACE, worker_id=worker))
-    await until(lambda: sink.drained)
+    await eventually(lambda: sink.drained)
     sink.drained = False
     here.set_window(worker, 10)
     await world.add(here)
     await there.submit(CancelTask(namespace=NAMESPACE, task_id=kept.id))
-    await until(lambda: sink.cancelled)
+    await eventually(lambda: sink.cancelled)
     await there.submit(TerminateTask(namespace=NAMESPACE, task_id=ended.id))
-    await until(lambda: sink.stopped)
+    await eventually(lambda: sink.stopped)
     assert (sink.cancelled, sink.stopped) == ([ref(kept)], [ref(ended)])
     assert (sink.drained, sink.given) == (False, [])
     await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
-    await until(lambda: sink.ended)
+    await eventually(lambda: sink.ended)
     assert sink.ended is EndReason.EVICTED
 
 
@@ -160,7 +161,7 @@ async def test_an_eviction_ends_the_session_with_its_reason(
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
     await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
-    await until(lambda: sink.ended)
+    await eventually(lambda: sink.ended)
     assert sink.ended is EndReason.EVICTED
     assert not here.has_credit(worker)
 
@@ -173,7 +174,7 @@ async def test_a_new_incarnation_elsewhere_ends_the_session_of_the_old_one(
     worker = await world.worker(here, name="mailer-1")
     sink, _ = await world.session(here, worker)
     await world.worker(there, name="mailer-1")
-    await until(lambda: sink.ended)
+    await eventually(lambda: sink.ended)
     assert sink.ended is EndReason.SUPERSEDED
 
 
@@ -184,7 +185,7 @@ async def test_a_judgement_elsewhere_ends_the_session(world: World, here: Engine
     await world.watch(there, 60_000)
     command = JudgeLeases(sighted_ms=60_000, amount=10, judge_readiness=there.judge_readiness)
     assert (await there.submit(command)).count == 1
-    await until(lambda: sink.ended)
+    await eventually(lambda: sink.ended)
     assert sink.ended is EndReason.LEASE_EXPIRED
 
 
@@ -209,7 +210,7 @@ async def test_a_worker_that_has_no_row_any_more_is_told_to_register_again(world
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
     await world.database.execute("DELETE FROM workers")
-    await until(lambda: sink.ended)
+    await eventually(lambda: sink.ended)
     assert sink.ended is EndReason.LEASE_EXPIRED
 
 
@@ -221,9 +222,9 @@ async def test_a_session_that_has_a_later_one_elsewhere_is_left_alone(world: Wor
     old, _ = await world.session(here, worker)
     (task,) = await running(world, here, worker, old)
     new, _ = await world.session(there, worker, ref(task))
-    await until(lambda: not here.has_credit(worker))
+    await eventually(lambda: not here.has_credit(worker))
     await here.submit(CancelTask(namespace=NAMESPACE, task_id=task.id))
-    await until(lambda: new.cancelled)
+    await eventually(lambda: new.cancelled)
     assert (old.cancelled, old.ended, old.drained) == ([], None, False)
 
 
@@ -249,7 +250,7 @@ async def test_a_look_that_fails_is_repeated(world: World) -> None:
     faults.raise_at("read_news", lost)
     faults.raise_at("load_cancelling", lost)
     await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
-    await until(lambda: sink.ended)
+    await eventually(lambda: sink.ended)
 
 
 async def test_a_heartbeat_that_reports_less_frees_the_slot_without_any_news(world: World) -> None:
@@ -260,7 +261,7 @@ async def test_a_heartbeat_that_reports_less_frees_the_slot_without_any_news(wor
     await there.submit(TerminateTask(namespace=NAMESPACE, task_id=first))
     assert [task.id for task in sink.take()] == [first]
     await here.heartbeat(heartbeat(here, worker, 1, active_count=0))
-    await until(lambda: sink.given)
+    await eventually(lambda: sink.given)
     assert [task.id for task in sink.take()] == [second]
 
 
@@ -273,7 +274,7 @@ async def test_many_sessions_are_looked_after_together(world: World) -> None:
     await asyncio.gather(
         *(there.submit(EvictWorker(namespace=NAMESPACE, worker_id=each)) for each in workers)
     )
-    await until(lambda: all(sink.ended for sink in sinks.values()))
+    await eventually(lambda: all(sink.ended for sink in sinks.values()))
     assert faults.points.count("read_news") < len(workers)
 
 
@@ -284,11 +285,11 @@ async def test_a_server_that_lost_its_side_connection_listens_again(world: World
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE query LIKE 'LISTEN%' OR query LIKE '%pg_notify%' AND pid <> pg_backend_pid()"
     )
-    await until(lambda: not here.store.is_listening)
+    await eventually(lambda: not here.store.is_listening)
     await HintChannel().run_once(here)
     await HintChannel().run_once(there)
     assert here.store.is_listening
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
     await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
-    await until(lambda: sink.ended)
+    await eventually(lambda: sink.ended)

@@ -8,7 +8,8 @@ from tenure.core.limits import FALLBACK_POLL_MS, NEWS_POLL_MS
 from tenure.core.worker.record import WorkerMode
 from tenure.engine.claim.position import ClaimPositions
 from tenure.engine.services.claim_fallback import ClaimFallback
-from tests.engine.world import NAMESPACE, QUEUE, World, until
+from tests.engine.world import NAMESPACE, QUEUE, World
+from tests.polling import eventually
 
 KEY = (NAMESPACE, QUEUE, "mail")
 # The pace is spread by a tenth.
@@ -29,7 +30,7 @@ async def test_behind_a_pooler_each_fallback_poll_finds_the_work_of_other_server
         await world.add(here)
         await world.advance(round(SHORTEST * NEWS_POLL_MS))
         await world.round(fallback, there)
-        await until(lambda count=count: len(sink.given) == count)  # type: ignore[misc]  # bound early
+        await eventually(lambda count=count: len(sink.given) == count)  # type: ignore[misc]  # bound early
 
 
 async def test_servers_that_hear_each_other_look_each_second() -> None:

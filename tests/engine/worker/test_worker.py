@@ -25,16 +25,8 @@ from tenure.engine.worker.command import (
     ReportHeld,
 )
 from tenure.errors import NotFound, WorkerInactive, WrongState
-from tests.engine.world import (
-    NAMESPACE,
-    OTHER_NAMESPACE,
-    Sink,
-    World,
-    codes,
-    heartbeat,
-    ref,
-    until,
-)
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Sink, World, codes, heartbeat, ref
+from tests.polling import eventually
 
 
 async def drain(engine: Engine, worker: str, **fields: Any) -> Any:
@@ -496,7 +488,7 @@ class TestSessions:
         assert [task.id for task in sink.take()] == [first]
         await other.submit(TerminateTask(namespace=NAMESPACE, task_id=first))
         await engine.heartbeat(heartbeat(engine, worker, 1, active_count=0))
-        await until(lambda: sink.given)
+        await eventually(lambda: sink.given)
         assert [task.id for task in sink.take()] == [second]
         assert sink.stopped == [TaskRef(first, 1)]
 

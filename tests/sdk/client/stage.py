@@ -21,8 +21,8 @@ from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+from tests.polling import eventually
 
-SECONDS_MAX: Final = 60.0
 TYPES: Final = ("double", "shout", "echo", "nothing", "untyped")
 
 Work = Callable[[task_pb2.AssignedTask], task_pb2.TaskFinish | None]
@@ -165,9 +165,7 @@ class RawWorker:
 
     async def holds(self, count: int) -> list[str]:
         """Wait until so many tasks were handed out here; return their ids."""
-        async with asyncio.timeout(SECONDS_MAX):
-            while len(self.started) < count:  # noqa: ASYNC110 (a poll rings no bell)
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(self.started) >= count, f"{count} tasks")
         return self.started
 
 
@@ -210,12 +208,6 @@ def failed(task: task_pb2.AssignedTask, **error: Any) -> task_pb2.TaskFinish:
         kind=task_pb2.FINISH_KIND_FAILED,
         error=task_pb2.TaskError(**error),
     )
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
-        while not is_so():  # noqa: ASYNC110 (what it waits for rings no bell)
-            await asyncio.sleep(0.01)
 
 
 def _arguments(task: task_pb2.AssignedTask) -> Mapping[str, Any]:

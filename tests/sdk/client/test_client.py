@@ -32,6 +32,7 @@ from tenure.errors import (
 )
 from tenure.sdk.client import TaskProgress, task_stream
 from tenure.v1 import task_pb2
+from tests.polling import eventually
 from tests.sdk.client.stage import (
     RawWorker,
     ServerStage,
@@ -42,7 +43,6 @@ from tests.sdk.client.stage import (
     nothing,
     shout,
     succeeded,
-    until,
 )
 
 UNKNOWN_ID = "0190c2ad-c23e-7232-8b43-2789e93f4cff"
@@ -93,10 +93,12 @@ async def test_a_call_does_not_wait_for_the_result_of_the_one_before(
     calls = []
     for number in (1, 2, 3):
         calls.append(asyncio.create_task(client.run(double, number)))
+
+        async def are_there(number: int = number) -> bool:
+            return await stage.task_count() >= number
+
         # Far less than the 30 s after which the client would take another way.
-        async with asyncio.timeout(10):
-            while await stage.task_count() < number:  # noqa: ASYNC110 (it rings no bell)
-                await asyncio.sleep(0.01)
+        await eventually(are_there, within_s=10)
     async with RawWorker(stage.target):
         assert await asyncio.gather(*calls) == [2, 4, 6]
 
@@ -258,7 +260,7 @@ async def test_progress_is_told_while_somebody_waits(client: Client, stage: Serv
         waiting = asyncio.ensure_future(handle.result(on_progress=seen.append))
         await worker.holds(1)
         await worker.beat(handle.task_id, progress_percent=40.0, message="half way")
-        await until(lambda: bool(seen))
+        await eventually(lambda: bool(seen))
         await worker.beat(handle.task_id, progress_percent=90.0)
         ref = task_pb2.AssignedTask(task_id=handle.task_id, attempt=1)
         await worker.finish(succeeded(ref, b"2"))
@@ -344,9 +346,10 @@ def defer(task: task_pb2.AssignedTask) -> task_pb2.TaskFinish:
 
 
 async def all_wait(client: Client, count: int) -> None:
-    async with asyncio.timeout(30):
-        while len([each async for each in client.list(state="waiting")]) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    async def do_wait() -> bool:
+        return len([each async for each in client.list(state="waiting")]) >= count
+
+    await eventually(do_wait, f"{count} tasks that wait")
 
 
 async def test_an_attempt_is_completed_from_outside_by_its_id(

@@ -18,7 +18,8 @@ from tenure.sdk.client.task_stream import TaskStreams
 from tenure.sdk.transport.channel import Channel
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import task_service_pb2 as pb
-from tests.sdk.client.stage import ServerStage, echo, until
+from tests.polling import eventually
+from tests.sdk.client.stage import ServerStage, echo
 
 IDS = [f"0190c2ad-c23e-7232-8b43-2789e93f{number:04x}" for number in range(5_000)]
 SHARED = task_pb2.NewTask(type="double", task_queue="default").SerializeToString()
@@ -99,7 +100,7 @@ async def test_what_is_asked_for_meanwhile_goes_in_the_next_up_to_a_thousand(
     server, outbox = fake
     server.is_open.clear()
     first = asyncio.ensure_future(outbox.send(task(IDS[-1])))
-    await until(lambda: len(server.requests) == 1)
+    await eventually(lambda: len(server.requests) == 1)
     rest = send(outbox, 2_500)
     server.is_open.set()
     await first
@@ -127,7 +128,7 @@ async def test_others_go_on_while_one_is_repeated(fake: tuple[FakeServer, Enqueu
     later = error_pb2.ErrorDetail(code="unavailable", retry_after_ms=60_000)
     server.errors = {IDS[0]: [later]}
     slow = asyncio.ensure_future(outbox.send(task(IDS[0])))
-    await until(lambda: len(server.requests) == 1)
+    await eventually(lambda: len(server.requests) == 1)
     assert await outbox.send(task(IDS[1])) == IDS[1]
     # A pause beyond its time is not waited for.
     with pytest.raises(Unavailable):
@@ -138,7 +139,7 @@ async def test_a_caller_that_has_gone_is_not_sent(fake: tuple[FakeServer, Enqueu
     server, outbox = fake
     server.is_open.clear()
     first = asyncio.ensure_future(outbox.send(task(IDS[0])))
-    await until(lambda: len(server.requests) == 1)
+    await eventually(lambda: len(server.requests) == 1)
     second = asyncio.ensure_future(outbox.send(task(IDS[1])))
     await asyncio.sleep(0)
     second.cancel()
@@ -156,7 +157,7 @@ async def test_closing_tells_those_in_flight_and_those_that_wait(
     server, outbox = fake
     server.is_open.clear()
     first = asyncio.ensure_future(outbox.send(task(IDS[0])))
-    await until(lambda: len(server.requests) == 1)
+    await eventually(lambda: len(server.requests) == 1)
     second = asyncio.ensure_future(outbox.send(task(IDS[1])))
     await asyncio.sleep(0)
     await outbox.close()

@@ -12,7 +12,9 @@ from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk.client.task_stream import STREAM_TASKS_MAX, TaskStreams
 from tenure.sdk.transport.channel import Channel
-from tests.sdk.client.stage import RawWorker, ServerStage, double, until
+from tests.bounds import WORK_S
+from tests.polling import eventually
+from tests.sdk.client.stage import RawWorker, ServerStage, double
 from tests.wire.proxy import Proxy
 
 Act = Callable[[Client], Awaitable[object]]
@@ -35,9 +37,9 @@ async def lose_first_answer(proxy: Proxy, work: Awaitable[object]) -> object:
     """Let a call reach the server and cut the connection before its answer has left."""
     proxy.loss = 1.0
     doing = asyncio.ensure_future(work)
-    await until(lambda: proxy.lost_count > 0)
+    await eventually(lambda: proxy.lost_count > 0)
     proxy.loss = 0.0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WORK_S):
         return await doing
 
 
@@ -95,11 +97,11 @@ async def test_calls_go_on_over_a_restart_of_the_server(stage: ServerStage) -> N
     async with Client(stage.target) as client:
         first = await client.enqueue(double, 1)
         waiting = asyncio.ensure_future(first.result())
-        await until(lambda: stage.watched_count == 1)
+        await eventually(lambda: stage.watched_count == 1)
         await stage.stop()
         second = asyncio.ensure_future(client.enqueue(double, 2))
         await stage.start()
-        async with RawWorker(stage.target), asyncio.timeout(60):
+        async with RawWorker(stage.target), asyncio.timeout(WORK_S):
             assert await waiting == 2
             assert await (await second).result() == 4
 
@@ -139,14 +141,14 @@ async def test_five_thousand_results_come_over_one_stream(stage: ServerStage) ->
         handles = await client.enqueue_many(double.call(n) for n in range(12_000))
     ids = [each.task_id for each in handles]
     waits = [asyncio.ensure_future(streams.wait(each)) for each in ids]
-    await until(lambda: stage.watched_count == 12_000)
+    await eventually(lambda: stage.watched_count == 12_000)
     # A stream has its limit at the server; what is beyond goes over another one.
     assert streams.stream_count == 3
     for each in waits[STREAM_TASKS_MAX:]:
         each.cancel()
-    await until(lambda: stage.watched_count == STREAM_TASKS_MAX)
+    await eventually(lambda: stage.watched_count == STREAM_TASKS_MAX)
     assert streams.task_count == STREAM_TASKS_MAX
-    async with RawWorker(stage.target), asyncio.timeout(60):
+    async with RawWorker(stage.target), asyncio.timeout(WORK_S):
         results = await asyncio.gather(*waits[:STREAM_TASKS_MAX])
     assert [each.task_id for each in results] == ids[:STREAM_TASKS_MAX]
     assert (streams.task_count, stage.watched_count) == (0, 0)
@@ -165,7 +167,7 @@ async def test_waits_that_end_early_leave_nothing_behind(stage: ServerStage) -> 
     async with Client(stage.target) as client:
         handle = await client.enqueue(double, 1)
         waits = [asyncio.ensure_future(handle.result()) for _ in range(3)]
-        await until(lambda: stage.watched_count == 1)
+        await eventually(lambda: stage.watched_count == 1)
         waits[0].cancel()
         with pytest.raises(TimeoutError):
             await handle.result(timeout="20ms")
@@ -175,9 +177,9 @@ async def test_waits_that_end_early_leave_nothing_behind(stage: ServerStage) -> 
             assert await waits[2] == 2
         other = await client.enqueue(double, 2)
         left = asyncio.ensure_future(other.result())
-        await until(lambda: stage.watched_count == 1)
+        await eventually(lambda: stage.watched_count == 1)
         left.cancel()
-        await until(lambda: stage.watched_count == 0)
+        await eventually(lambda: stage.watched_count == 0)
         # The same task again, over the same stream.
         async with RawWorker(stage.target):
             assert await other.result(timeout="30s") == 4
@@ -187,7 +189,7 @@ async def test_closing_tells_everybody_who_waits(stage: ServerStage) -> None:
     client = Client(stage.target)
     handle = await client.enqueue(double, 1)
     waiting = asyncio.ensure_future(handle.result())
-    await until(lambda: stage.watched_count == 1)
+    await eventually(lambda: stage.watched_count == 1)
     await client.close()
     with pytest.raises(Unavailable, match="closed"):
         await waiting

@@ -13,7 +13,9 @@ import pytest
 from tenure import Client
 from tenure.errors import NotFound, Unavailable
 from tenure.sdk.transport import fork_guard
-from tests.sdk.client.stage import RawWorker, ServerStage, double, until
+from tests.bounds import WORK_S
+from tests.polling import eventually
+from tests.sdk.client.stage import RawWorker, ServerStage, double
 
 UNKNOWN_ID = "0190c2ad-c23e-7232-8b43-2789e93f4cff"
 
@@ -64,20 +66,20 @@ async def test_a_server_that_is_away_is_named_and_found_again(
     async with Client(stage.target) as client:
         handle = await client.enqueue(double, 1)
         waiting = asyncio.ensure_future(handle.result())
-        await until(lambda: stage.watched_count == 1)
+        await eventually(lambda: stage.watched_count == 1)
         await stage.stop()
         await stage.start()
-        async with RawWorker(stage.target), asyncio.timeout(60):
+        async with RawWorker(stage.target), asyncio.timeout(WORK_S):
             assert await waiting == 2
 
 
 async def test_a_relay_that_died_is_started_again(client: Client, stage: ServerStage) -> None:
     handle = await client.enqueue(double, 1)
     waiting = asyncio.ensure_future(handle.result())
-    await until(lambda: stage.watched_count == 1)
+    await eventually(lambda: stage.watched_count == 1)
     (first,) = relays()
     os.kill(first, signal.SIGKILL)
-    async with RawWorker(stage.target), asyncio.timeout(60):
+    async with RawWorker(stage.target), asyncio.timeout(WORK_S):
         assert await waiting == 2
         assert await client.run(double, 2) == 4
     assert relays() != [first]
@@ -88,8 +90,8 @@ async def test_a_wait_that_is_cancelled_leaves_nothing_at_the_server(
 ) -> None:
     handle = await client.enqueue(double, 1)
     waiting = asyncio.ensure_future(handle.result())
-    await until(lambda: stage.watched_count == 1)
+    await eventually(lambda: stage.watched_count == 1)
     waiting.cancel()
-    await until(lambda: stage.watched_count == 0)
+    await eventually(lambda: stage.watched_count == 0)
     await client.close()
     assert relays() == []

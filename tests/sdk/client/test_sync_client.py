@@ -20,7 +20,9 @@ from tenure import Client, Completion, Handle, SyncClient, SyncCompletion, SyncH
 from tenure.core.task.record import TaskState
 from tenure.sdk.client import TaskProgress
 from tenure.sdk.transport.connection_thread import CallInbox
-from tests.sdk.client.stage import RawWorker, ServerStage, double, hold, shout, until
+from tests.bounds import LONG_WORK_S, WORK_S
+from tests.polling import eventually
+from tests.sdk.client.stage import RawWorker, ServerStage, double, hold, shout
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[3]
@@ -28,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 
 async def apart(work: Callable[[], T]) -> T:
     """Run what blocks in a thread: the server lives on this loop."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WORK_S):
         return await asyncio.to_thread(work)
 
 
@@ -106,7 +108,7 @@ async def test_progress_is_told_in_the_thread_that_waits(stage: ServerStage) -> 
         waiting = asyncio.ensure_future(apart(wait))
         await worker.holds(1)
         await worker.beat(handle.task_id, progress_percent=1.0)
-        await until(lambda: len(seen) == 1)
+        await eventually(lambda: len(seen) == 1)
         await worker.beat(handle.task_id, progress_percent=2.0)
         thread = await waiting
         assert seen == [(TaskProgress(1.0), thread), (TaskProgress(2.0), thread)]
@@ -157,7 +159,7 @@ async def test_ctrl_c_ends_a_wait_and_the_client_goes_on(stage: ServerStage) -> 
         sys.executable, "-c", INTERRUPTED, stage.target, cwd=ROOT, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WORK_S):
         assert await process.stdout.readline() == b"waiting\n"
         process.send_signal(signal.SIGINT)
         assert await process.stdout.readline() == b"pending\n"
@@ -196,7 +198,7 @@ async def test_it_survives_a_fork_before_and_after_its_first_call(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(LONG_WORK_S):
         _, said = await process.communicate()
     assert process.returncode == 0, said.decode()
     # 4 children and twice the parent, 40 each, and one before.

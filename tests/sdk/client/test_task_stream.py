@@ -15,7 +15,9 @@ from tenure.sdk.client.task_bytes import request_bytes
 from tenure.sdk.client.task_stream import StreamBroken, TaskStreams
 from tenure.sdk.transport.channel import Channel
 from tenure.v1 import task_service_pb2 as pb
-from tests.sdk.client.stage import RawWorker, ServerStage, double, echo, until
+from tests.bounds import WORK_S
+from tests.polling import eventually
+from tests.sdk.client.stage import RawWorker, ServerStage, double, echo
 from tests.wire.proxy import Proxy
 
 
@@ -108,7 +110,7 @@ async def test_a_server_that_restarts_gets_nothing_twice(stage: ServerStage) -> 
         await stage.stop()
         later = asyncio.ensure_future(client.enqueue(double, 3))
         await stage.start()
-        async with RawWorker(stage.target), asyncio.timeout(60):
+        async with RawWorker(stage.target), asyncio.timeout(WORK_S):
             assert await (await later).result() == 6
         assert await stage.task_count() == 4
 
@@ -119,9 +121,9 @@ async def test_a_stream_that_falls_silent_is_left_for_a_call(stage: ServerStage)
             await client.enqueue(double, number)
         proxy.loss = 1.0
         later = asyncio.ensure_future(client.enqueue(double, 3))
-        await until(lambda: proxy.lost_count > 0)
+        await eventually(lambda: proxy.lost_count > 0)
         proxy.loss = 0.0
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WORK_S):
             await later
         assert await stage.task_count() == 4
 
@@ -131,7 +133,7 @@ async def test_a_result_is_waited_for_with_its_enqueue(stage: ServerStage) -> No
         assert [await client.run(double, number) for number in range(5)] == [0, 2, 4, 6, 8]
         many = [client.run(double, number) for number in range(300)]
         mixed = [client.enqueue(double, number) for number in range(3)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WORK_S):
             results, handles = await asyncio.gather(asyncio.gather(*many), asyncio.gather(*mixed))
             assert results == [2 * number for number in range(300)]
             assert [await handle.result() for handle in handles] == [0, 2, 4]
@@ -143,11 +145,11 @@ async def test_a_wait_that_is_cancelled_leaves_nobody_waiting(stage: ServerStage
             await client.run(double, 1)
         runs = [asyncio.ensure_future(client.run(double, number)) for number in range(20)]
         runs[0].cancel()
-        await until(lambda: stage.watched_count == 19)
+        await eventually(lambda: stage.watched_count == 19)
         for run in runs:
             run.cancel()
         await asyncio.gather(*runs, return_exceptions=True)
-        await until(lambda: stage.watched_count == 0)
+        await eventually(lambda: stage.watched_count == 0)
 
 
 async def test_what_is_large_goes_as_a_call(fake: tuple[FakeServer, Client]) -> None:

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from tenure import Stopped, activity
+from tests.bounds import WAIT_S
 
-PATIENCE_S = 30.0
 TINT: contextvars.ContextVar[str] = contextvars.ContextVar("tint", default="none")
 
 
@@ -70,11 +70,11 @@ def die(how: str) -> None:
 def wait(mark: str, kind: str = "give way") -> str:
     """Leave marks in a file, and wait where no bytecode runs."""
     path = Path(mark)
-    ends_at_s = time.monotonic() + PATIENCE_S
+    ends_at_s = time.monotonic() + WAIT_S
     try:
         # Whoever sees the file may stop it while it is being written.
         path.write_text(str(os.getpid()))
-        time.sleep(PATIENCE_S)
+        time.sleep(WAIT_S)
     except Stopped:
         path.write_text(str(activity.stop_reason()))
         with activity.shield():
@@ -95,7 +95,7 @@ def wait(mark: str, kind: str = "give way") -> str:
 def shielded(mark: str) -> str:
     with activity.shield():
         Path(mark).write_text("entered")
-        ends_at_s = time.monotonic() + PATIENCE_S
+        ends_at_s = time.monotonic() + WAIT_S
         while not activity.is_cancelled():
             time.sleep(0.01)
             assert time.monotonic() < ends_at_s

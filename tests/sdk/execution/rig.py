@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,19 +15,11 @@ from tenure.sdk.activity.registry import Registry
 from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.worker.execution.executor import ExecutionSettings, TaskExecutor
 from tenure.v1 import task_pb2
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
 _numbers = itertools.count(1)
-
-
-async def until(condition: Callable[[], T], what: str = "the condition") -> T:
-    """Wait until something is true, and return it."""
-    ends_at_s = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < ends_at_s, f"{what} did not come true"
-        await asyncio.sleep(0.005)
-    return found
 
 
 class Recorder:
@@ -105,7 +96,7 @@ class Rig:
         await self.there(self.executor.close())
         await self.there(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.to_thread(self._thread.join, PATIENCE_S)
+        await asyncio.to_thread(self._thread.join, WAIT_S)
         self._loop.close()
 
     async def there(self, made: Coroutine[Any, Any, T]) -> T:
@@ -118,7 +109,7 @@ class Rig:
         async def made() -> T:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(made(), self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(made(), self._loop).result(WAIT_S)
 
     async def call(self, function: Callable[..., T], *args: object) -> T:
         """Call something on the connection's loop."""
@@ -169,8 +160,8 @@ class Rig:
 
     async def finish_of(self, task: task_pb2.AssignedTask) -> task_pb2.TaskFinish:
         """Return the report of a task's end."""
-        found = await until(lambda: self.reporter.finishes(task.task_id), "the finish")
-        (finish,) = found
+        await eventually(lambda: self.reporter.finishes(task.task_id), "the finish")
+        (finish,) = self.reporter.finishes(task.task_id)
         return finish
 
     async def run(

@@ -14,7 +14,8 @@ import pytest
 from tenure import Activity, ApplicationError, Info, StopReason, activity
 from tenure.sdk.worker.execution.executor import ExecutionSettings
 from tenure.v1 import task_pb2
-from tests.sdk.execution.rig import Rig, until
+from tests.polling import eventually
+from tests.sdk.execution.rig import Rig
 
 GATES: dict[str, asyncio.Event] = {}
 SEEN: list[object] = []
@@ -82,7 +83,7 @@ async def wait(kind: str = "give way") -> str:
 async def shielded() -> str:
     with activity.shield(), activity.shield():
         GATES["entered"].set()
-        await until(activity.is_cancelled)
+        await eventually(activity.is_cancelled)
         # A cancellation would have been raised here.
         await asyncio.sleep(0)
         SEEN.append("saved")
@@ -141,7 +142,7 @@ async def test_many_attempts_that_arrive_together_are_all_executed() -> None:
     async with Rig(*ALL) as rig:
         tasks = [rig.task(double, number) for number in range(500)]
         await rig.start_all(tasks)
-        await until(lambda: len(rig.reporter.finishes()) == 500)
+        await eventually(lambda: len(rig.reporter.finishes()) == 500)
         results = {each.task_id: output_of(each) for each in rig.reporter.finishes()}
         assert [results[each.task_id] for each in tasks] == [2 * each for each in range(500)]
 
@@ -275,11 +276,11 @@ async def test_an_activity_that_stays_is_abandoned_and_its_late_result_dropped()
         task = await rig.start(wait, "stay", cancel_grace_period_ms=200)
         await GATES["entered"].wait()
         await rig.stop(task)
-        await until(lambda: rig.reporter.stuck_counts == [1])
+        await eventually(lambda: rig.reporter.stuck_counts == [1])
         # The server says CANCEL_TIMEOUT; the slot stays taken as long as the code runs.
         assert rig.executor.active_count == 1
         GATES["leave"].set()
-        await until(lambda: rig.reporter.stuck_counts == [1, 0])
+        await eventually(lambda: rig.reporter.stuck_counts == [1, 0])
         assert rig.executor.active_count == 0
         assert rig.reporter.finishes() == []
 
@@ -308,7 +309,7 @@ async def test_what_the_server_has_ended_is_stopped_without_a_report(reason: Sto
         task = await rig.start(wait)
         await GATES["entered"].wait()
         await rig.stop(task, reason)
-        await until(lambda: rig.executor.active_count == 0)
+        await eventually(lambda: rig.executor.active_count == 0)
         assert SEEN[0] is reason
         assert rig.reporter.finishes() == []
 
@@ -346,7 +347,7 @@ async def test_a_hand_back_does_not_wait_for_what_does_not_give_way() -> None:
         await rig.call(rig.executor.hand_back)
         assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_RELEASED
         GATES["leave"].set()
-        await until(lambda: rig.executor.active_count == 0)
+        await eventually(lambda: rig.executor.active_count == 0)
         assert len(rig.reporter.finishes()) == 1
 
 
@@ -499,7 +500,7 @@ async def test_exclusive_work_that_does_not_stop_is_handed_back_when_it_has_ende
             await rig.call(rig.executor.stop_exclusive)
         else:
             await rig.call(rig.executor.time_out, task.task_id, task.attempt)
-        await until(lambda: rig.reporter.stuck_counts == [1])
+        await eventually(lambda: rig.reporter.stuck_counts == [1])
         assert rig.executor.exclusive_count == 1
         assert rig.reporter.finishes() == []
         GATES["leave"].set()
@@ -541,7 +542,7 @@ async def test_exclusive_work_that_is_not_this_workers_any_more_gets_no_grace() 
         task = await rig.start(only_one_that_stays)
         await GATES["entered"].wait()
         await rig.stop(task, StopReason.LOST_LEASE)
-        await until(lambda: rig.reporter.stuck_counts == [1])
+        await eventually(lambda: rig.reporter.stuck_counts == [1])
         GATES["leave"].set()
-        await until(lambda: rig.executor.active_count == 0)
+        await eventually(lambda: rig.executor.active_count == 0)
         assert rig.reporter.finishes() == []

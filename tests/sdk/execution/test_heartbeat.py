@@ -14,7 +14,8 @@ from tenure import PayloadError, activity
 from tenure.errors import InvalidArgument, PayloadTooLarge
 from tenure.sdk.worker.execution.task_heartbeat import TaskHeartbeat, interval_of
 from tenure.v1 import task_pb2
-from tests.sdk.execution.rig import Rig, until
+from tests.polling import eventually
+from tests.sdk.execution.rig import Rig
 
 SEEN: list[object] = []
 GATES: dict[str, asyncio.Event] = {}
@@ -168,7 +169,9 @@ async def test_what_waits_is_sent_while_the_activity_does_something_else() -> No
     async with Rig(*ALL) as rig:
         task = await rig.start(beat_and_wait, heartbeat_interval_ms=200)
         await GATES["beaten"].wait()
-        await until(lambda: [each.details for each in rig.reporter.beats()] == [b"[1]", b"[2]"])
+        await eventually(
+            lambda: [each.details for each in rig.reporter.beats()] == [b"[1]", b"[2]"]
+        )
         GATES["leave"].set()
         await rig.finish_of(task)
 

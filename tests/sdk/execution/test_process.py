@@ -17,8 +17,9 @@ import pytest
 from tenure import Payload, StopReason, activity
 from tenure.sdk.worker.execution.executor import ExecutionSettings
 from tenure.v1 import task_pb2
+from tests.polling import eventually
 from tests.sdk.execution import process_activities as on
-from tests.sdk.execution.rig import Rig, until
+from tests.sdk.execution.rig import Rig
 
 ONE = ExecutionSettings(namespace="shop", max_concurrent=20, max_processes=1)
 
@@ -139,7 +140,7 @@ async def test_an_idle_child_that_was_killed_is_replaced() -> None:
     async with Rig(*on.ALL, settings=ONE) as rig:
         first = output_of(await rig.run(on.pid_of))
         os.kill(first, signal.SIGKILL)
-        await until(lambda: not is_running(first))
+        await eventually(lambda: not is_running(first))
         assert output_of(await rig.run(on.pid_of)) != first
 
 
@@ -159,7 +160,7 @@ async def test_a_stop_ends_even_a_system_call_that_waits(tmp_path: Path) -> None
     mark = tmp_path / "mark"
     async with Rig(*on.ALL, settings=ONE) as rig:
         task = await rig.start(on.wait, str(mark))
-        child = int(await until(lambda: text_of(mark)))
+        child = int(await eventually(lambda: text_of(mark)))
         await rig.stop(task)
         assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_CANCELLED
         assert text_of(mark) == "cancelled"
@@ -171,7 +172,7 @@ async def test_a_result_after_a_stop_counts(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with Rig(*on.ALL, settings=ONE) as rig:
         task = await rig.start(on.wait, str(mark), "return")
-        await until(lambda: text_of(mark))
+        await eventually(lambda: text_of(mark))
         await rig.stop(task)
         assert output_of(await rig.finish_of(task)) == "done all the same"
 
@@ -180,7 +181,7 @@ async def test_a_child_that_does_not_give_way_is_killed_after_the_grace(tmp_path
     mark = tmp_path / "mark"
     async with Rig(*on.ALL, settings=ONE) as rig:
         task = await rig.start(on.wait, str(mark), "stay", cancel_grace_period_ms=400)
-        child = int(await until(lambda: text_of(mark)))
+        child = int(await eventually(lambda: text_of(mark)))
         await rig.stop(task)
         # It was stopped for sure, so the cancellation is true.
         assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_CANCELLED
@@ -204,7 +205,7 @@ async def test_a_hand_back_releases_a_child_with_its_last_details(tmp_path: Path
     mark = tmp_path / "mark"
     async with Rig(*on.ALL, settings=ONE) as rig:
         task = await rig.start(on.wait, str(mark))
-        await until(lambda: text_of(mark))
+        await eventually(lambda: text_of(mark))
         waiting = await rig.start(on.pid_of)
         await rig.call(rig.executor.hand_back)
         assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_RELEASED
@@ -217,7 +218,7 @@ async def test_a_shield_in_a_child_postpones_the_stop(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with Rig(*on.ALL, settings=ONE) as rig:
         task = await rig.start(on.shielded, str(mark))
-        await until(lambda: text_of(mark) == "entered")
+        await eventually(lambda: text_of(mark) == "entered")
         await rig.stop(task)
         assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_CANCELLED
         assert text_of(mark) == "saved"
@@ -227,7 +228,7 @@ async def test_what_waits_for_a_child_and_is_stopped_never_runs(tmp_path: Path) 
     mark, other = tmp_path / "mark", tmp_path / "other"
     async with Rig(*on.ALL, settings=ONE) as rig:
         first = await rig.start(on.wait, str(mark))
-        await until(lambda: text_of(mark))
+        await eventually(lambda: text_of(mark))
         second = await rig.start(on.wait, str(other))
         await rig.stop(second)
         assert (await rig.finish_of(second)).kind == task_pb2.FINISH_KIND_CANCELLED
@@ -345,9 +346,9 @@ async def test_a_child_dies_with_its_worker(tmp_path: Path) -> None:
         sys.executable, "-m", "tests.sdk.execution", str(mark)
     )
     try:
-        child = int(await until(lambda: text_of(mark)))
+        child = int(await eventually(lambda: text_of(mark)))
         assert is_running(child)
     finally:
         worker.kill()
         await worker.wait()
-    await until(lambda: not is_running(child))
+    await eventually(lambda: not is_running(child))

@@ -19,7 +19,9 @@ from tenure import Stopped, StopReason, activity
 from tenure.sdk.worker.execution.executor import ExecutionSettings
 from tenure.sdk.worker.execution.thread_pool import Pool
 from tenure.v1 import task_pb2
-from tests.sdk.execution.rig import PATIENCE_S, Rig, until
+from tests.bounds import WAIT_S
+from tests.polling import eventually
+from tests.sdk.execution.rig import Rig
 
 GATES: dict[str, threading.Event] = {}
 SEEN: list[object] = []
@@ -35,7 +37,7 @@ def _fresh() -> None:
 
 def spin(is_done: Callable[[], object]) -> None:
     """Run bytecodes until something is true."""
-    ends_at_s = time.monotonic() + PATIENCE_S
+    ends_at_s = time.monotonic() + WAIT_S
     while not is_done():
         assert time.monotonic() < ends_at_s
 
@@ -58,7 +60,7 @@ def fail(kind: str) -> None:
 def block() -> str:
     """Wait where no bytecode runs."""
     GATES["entered"].set()
-    GATES["leave"].wait(PATIENCE_S)
+    GATES["leave"].wait(WAIT_S)
     return threading.current_thread().name
 
 
@@ -78,7 +80,7 @@ def loop(kind: str = "give way") -> str:
             case "fail":
                 raise ValueError("while cleaning up") from None
             case "stay":
-                GATES["leave"].wait(PATIENCE_S)
+                GATES["leave"].wait(WAIT_S)
                 return "late"
             case _:
                 pass
@@ -175,7 +177,7 @@ def output_of(finish: task_pb2.TaskFinish) -> Any:
 
 
 async def entered() -> None:
-    await until(GATES["entered"].is_set)
+    await eventually(GATES["entered"].is_set)
 
 
 async def test_a_result_is_reported() -> None:
@@ -205,7 +207,7 @@ async def test_activities_that_block_run_beside_each_other() -> None:
     async with Rig(*ALL) as rig:
         tasks = [await rig.start(block) for _ in range(20)]
         assert rig.executor.active_count == 20
-        await until(lambda: thread_count() >= 20)
+        await eventually(lambda: thread_count() >= 20)
         GATES["leave"].set()
         names = {output_of(await rig.finish_of(each)) for each in tasks}
         assert len(names) == 20
@@ -220,7 +222,7 @@ async def test_a_burst_of_quick_activities_is_done_by_few_threads() -> None:
     async with Rig(*ALL, settings=settings) as rig:
         tasks = [rig.task(double, number) for number in range(1_000)]
         await rig.start_all(tasks)
-        await until(lambda: len(rig.reporter.finishes()) == 1_000)
+        await eventually(lambda: len(rig.reporter.finishes()) == 1_000)
         assert thread_count() < 100
 
 
@@ -228,7 +230,7 @@ async def test_a_pool_never_has_more_threads_than_its_limit() -> None:
     leave, served = threading.Event(), list[int]()
 
     def serve(item: int) -> None:
-        leave.wait(PATIENCE_S)
+        leave.wait(WAIT_S)
         served.append(item)
 
     pool: Pool[int] = Pool("tests-pool", 3, serve)
@@ -237,10 +239,12 @@ async def test_a_pool_never_has_more_threads_than_its_limit() -> None:
     assert pool.withdraw(9)
     assert not pool.withdraw(9)
     leave.set()
-    await until(lambda: len(served) == 9)
+    await eventually(lambda: len(served) == 9)
     assert sum(each.name.startswith("tests-pool") for each in threading.enumerate()) <= 3
     pool.close()
-    await until(lambda: not any(t.name.startswith("tests-pool") for t in threading.enumerate()))
+    await eventually(
+        lambda: not any(t.name.startswith("tests-pool") for t in threading.enumerate())
+    )
 
 
 async def test_a_pool_survives_what_its_items_do(caplog: pytest.LogCaptureFixture) -> None:
@@ -254,7 +258,7 @@ async def test_a_pool_survives_what_its_items_do(caplog: pytest.LogCaptureFixtur
     pool: Pool[int] = Pool("tests-pool", 1, serve)
     pool.submit(0)
     pool.submit(1)
-    await until(lambda: served == [1])
+    await eventually(lambda: served == [1])
     assert "a mistake" in caplog.text
     pool.close()
 
@@ -350,7 +354,7 @@ async def test_a_stop_never_hits_what_a_thread_does_after_the_activity() -> None
 
         for first in range(0, len(tasks), 10):
             await rig.call(start_and_stop, first)
-        await until(lambda: rig.executor.active_count == 0)
+        await eventually(lambda: rig.executor.active_count == 0)
         kinds = [each.kind for each in rig.reporter.finishes()]
         assert len(kinds) == len(tasks)
         assert set(kinds) <= {task_pb2.FINISH_KIND_SUCCEEDED, task_pb2.FINISH_KIND_CANCELLED}
@@ -366,11 +370,11 @@ async def test_a_thread_that_stays_busy_is_abandoned_and_keeps_its_slot() -> Non
         task = await rig.start(block, cancel_grace_period_ms=200)
         await entered()
         await rig.stop(task)
-        await until(lambda: rig.reporter.stuck_counts == [1])
+        await eventually(lambda: rig.reporter.stuck_counts == [1])
         assert rig.executor.active_count == 1
         assert rig.reporter.finishes() == []
         GATES["leave"].set()
-        await until(lambda: rig.reporter.stuck_counts == [1, 0])
+        await eventually(lambda: rig.reporter.stuck_counts == [1, 0])
         assert rig.executor.active_count == 0
         assert rig.reporter.finishes() == []
         assert output_of(await rig.run(double, 4)) == 8
@@ -383,7 +387,7 @@ async def test_a_thread_that_stays_busy_after_its_time_has_failed_by_timeout() -
         assert finish.error.category == task_pb2.ERROR_CATEGORY_TIMEOUT
         assert rig.reporter.stuck_counts == [1]
         GATES["leave"].set()
-        await until(lambda: rig.reporter.stuck_counts == [1, 0])
+        await eventually(lambda: rig.reporter.stuck_counts == [1, 0])
 
 
 async def test_a_thread_that_stays_busy_at_a_hand_back_is_released() -> None:
@@ -395,7 +399,7 @@ async def test_a_thread_that_stays_busy_at_a_hand_back_is_released() -> None:
         assert (await rig.finish_of(task)).kind == task_pb2.FINISH_KIND_RELEASED
         assert rig.reporter.beats(task.task_id)[-1].details == b'["last"]'
         GATES["leave"].set()
-        await until(lambda: rig.executor.active_count == 0)
+        await eventually(lambda: rig.executor.active_count == 0)
 
 
 async def test_what_waits_for_a_thread_and_is_stopped_never_runs() -> None:

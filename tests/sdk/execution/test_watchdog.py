@@ -8,7 +8,9 @@ import time
 import pytest
 
 from tenure import activity
-from tests.sdk.execution.rig import PATIENCE_S, Rig, until
+from tests.bounds import WAIT_S
+from tests.polling import eventually
+from tests.sdk.execution.rig import Rig
 
 
 @activity(start_to_close="30s")
@@ -20,7 +22,7 @@ RIGS: list[Rig] = []
 
 
 def block_until_it_was_noticed() -> None:
-    ends_at_s = time.monotonic() + PATIENCE_S
+    ends_at_s = time.monotonic() + WAIT_S
     while not RIGS[0].reporter.lags and time.monotonic() < ends_at_s:
         time.sleep(0.01)
 
@@ -33,8 +35,8 @@ async def test_a_blocked_loop_is_reported_with_its_stack_and_its_end(
         RIGS[:] = [rig]
         await rig.run(block_the_loop)
         assert rig.reporter.lags[0] >= 1_000
-        await until(lambda: rig.reporter.lags[-1] == 0)
-        await until(lambda: "goes on again" in caplog.text)
+        await eventually(lambda: rig.reporter.lags[-1] == 0)
+        await eventually(lambda: "goes on again" in caplog.text)
         (record,) = [each for each in caplog.records if "is blocked" in each.message]
         assert "Running: block_the_loop" in record.message
         assert "block_until_it_was_noticed" in record.message
@@ -50,7 +52,7 @@ async def test_other_activities_go_on_while_the_loop_is_blocked() -> None:
     async with Rig(in_a_thread) as rig:
         task = rig.task(in_a_thread)
         rig.call_and_block(lambda: rig.executor.start(task))
-        ends_at_s = time.monotonic() + PATIENCE_S
+        ends_at_s = time.monotonic() + WAIT_S
         while not rig.reporter.finishes() and time.monotonic() < ends_at_s:
             time.sleep(0.001)  # noqa: ASYNC251 (the loop is to stand still)
         assert done == [True]

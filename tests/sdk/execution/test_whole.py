@@ -23,9 +23,10 @@ from tenure import (
     activity,
 )
 from tenure.v1 import worker_pb2
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 from tests.sdk.execution import whole_activities as on
-from tests.sdk.execution.rig import PATIENCE_S
-from tests.sdk.worker.rig import Rig, eventually, open_rig
+from tests.sdk.worker.rig import Rig, open_rig
 
 LEAVE = threading.Event()
 SEEN: list[Any] = []
@@ -35,7 +36,7 @@ SEEN: list[Any] = []
 def stay() -> None:
     """Wait where no bytecode runs."""
     activity.progress(1, "stays")
-    LEAVE.wait(PATIENCE_S)
+    LEAVE.wait(WAIT_S)
 
 
 @activity(start_to_close="30s", retry=on.SOON)
@@ -57,7 +58,7 @@ async def fall_silent() -> str | None:
         return activity.heartbeat_details(str)
     activity.heartbeat("the last sign")
     try:
-        await asyncio.sleep(PATIENCE_S)
+        await asyncio.sleep(WAIT_S)
     finally:
         SEEN.append(activity.stop_reason())
     return None

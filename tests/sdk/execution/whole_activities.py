@@ -8,8 +8,8 @@ import signal
 import time
 
 from tenure import ApplicationError, RetryPolicy, activity
+from tests.bounds import WAIT_S
 
-PATIENCE_S = 30.0
 SOON = RetryPolicy(initial_interval="10ms", max_attempts=3)
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -43,7 +43,7 @@ def resume_in_a_process(until: int) -> list[int]:
 
 def wait_here() -> None:
     activity.progress(1, "waits")
-    ends_at_s = time.monotonic() + PATIENCE_S
+    ends_at_s = time.monotonic() + WAIT_S
     while time.monotonic() < ends_at_s:
         time.sleep(0.01)
 
@@ -51,7 +51,7 @@ def wait_here() -> None:
 @activity(start_to_close="30s", retry=ONCE)
 async def wait_on_the_loop() -> None:
     activity.progress(1, "waits")
-    await asyncio.sleep(PATIENCE_S)
+    await asyncio.sleep(WAIT_S)
 
 
 @activity(start_to_close="30s", retry=ONCE)

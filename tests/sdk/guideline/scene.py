@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from typing import Any, Final
 
 from tenure import Handle
 from tenure.core.task.record import TaskState
+from tests.polling import eventually
 
-SECONDS_MAX: Final = 30.0
 LOOK_SECONDS: Final = 0.01
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    """Wait for something that rings no bell."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while not is_so():  # noqa: ASYNC110 (that is why)
-            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def until_state(handle: Handle[Any], state: TaskState) -> None:
     """Wait until the server shows a task in a state."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while (await handle.describe()).state is not state:  # noqa: ASYNC110 (it rings no bell)
-            await asyncio.sleep(LOOK_SECONDS)
+
+    async def is_there() -> bool:
+        return (await handle.describe()).state is state
+
+    await eventually(is_there, f"the state {state}")
 
 
 async def until_progress(handle: Handle[Any], message: str) -> None:
     """Wait until the server shows what the activity has said of its progress."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while (await handle.describe()).progress.message != message:  # noqa: ASYNC110 (the same)
-            await asyncio.sleep(LOOK_SECONDS)
+
+    async def is_told() -> bool:
+        return (await handle.describe()).progress.message == message
+
+    await eventually(is_told, f"the progress {message}")
 
 
 async def outcomes(handle: Handle[Any]) -> list[str]:

@@ -14,16 +14,10 @@ from tenure import Client, RetryPolicy, TaskFailed, activity
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.task.record import TaskState
 from tenure.testing import TestEngine
+from tests.polling import eventually
 from tests.sdk.guideline import program
 from tests.sdk.guideline.ledger import Ledger
-from tests.sdk.guideline.scene import (
-    hang,
-    lengths_s,
-    outcomes,
-    until,
-    until_progress,
-    until_state,
-)
+from tests.sdk.guideline.scene import hang, lengths_s, outcomes, until_progress, until_state
 from tests.sdk.guideline.world import open_world
 
 
@@ -121,7 +115,7 @@ async def test_a_killed_worker_is_found_within_the_heartbeat_timeout_and_another
     async with open_world(tmp_path) as world, Client(world.target) as client:
         first = await world.worker()
         handle = await client.enqueue(program.import_rows, str(tmp_path), 50, 30)
-        await until(lambda: 30 in ledger.rows())
+        await eventually(lambda: 30 in ledger.rows())
         await until_progress(handle, "row 29")
         await world.worker()
         await first.kill()
@@ -158,7 +152,7 @@ async def test_progress_is_seen_from_outside_while_the_activity_runs(
         waiting = asyncio.ensure_future(
             handle.result(on_progress=lambda each: seen.append((each.percent, each.message)))
         )
-        await until(lambda: seen)
+        await eventually(lambda: seen)
         gate.set()
         assert await waiting == "done"
     assert seen[0] == (40, "page 4 of 10")

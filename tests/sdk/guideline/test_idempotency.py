@@ -12,9 +12,11 @@ import pytest
 from tenure import Client, Handle, Info, activity
 from tenure.errors import IdempotencyConflict
 from tenure.testing import TestEngine, run_activity
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 from tests.sdk.guideline import program
 from tests.sdk.guideline.ledger import Ledger
-from tests.sdk.guideline.scene import SECONDS_MAX, outcomes, until
+from tests.sdk.guideline.scene import outcomes
 from tests.sdk.guideline.world import open_world
 
 
@@ -42,13 +44,13 @@ async def _crash(folder: Path) -> Crash:
             "charge": await client.enqueue(program.charge, place),
             "book_trip": await client.enqueue(program.book_trip, place),
         }
-        await until(lambda: ledger.rows() and ledger.has("invoice", "i-17"))
-        await until(lambda: ledger.count("charge") == 1 and ledger.count("outcome") == 1)
+        await eventually(lambda: ledger.rows() and ledger.has("invoice", "i-17"))
+        await eventually(lambda: ledger.count("charge") == 1 and ledger.count("outcome") == 1)
         await world.worker()
         await first.kill()
         return Crash(
             ledger,
-            {name: await each.result(timeout=SECONDS_MAX) for name, each in handles.items()},
+            {name: await each.result(timeout=WAIT_S) for name, each in handles.items()},
             {name: await outcomes(each) for name, each in handles.items()},
         )
 

@@ -13,7 +13,7 @@ from tenure.api.setting import Address, ServerSettings
 from tenure.engine.clock import SystemClock
 from tenure.engine.settings import Settings
 from tenure.store.location import make_store
-from tests.sdk.guideline.scene import until
+from tests.polling import eventually
 from tests.wire.process import Process
 
 # The grace after a closed connection is 3 s in production; its end is looked for more often.
@@ -34,7 +34,7 @@ class World:
         log = self.folder / f"worker-{next(self._numbers)}.log"
         process = await Process.spawn(("-m", "tests.sdk.guideline.program", self.target), log)
         self._processes.append(process)
-        await until(lambda: "Registered as" in log.read_text())
+        await eventually(lambda: "Registered as" in log.read_text())
         return process
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from tenure.engine.read import query
 from tenure.engine.settings import Settings
 from tenure.errors import NotFound, PermissionDenied, Unauthenticated
 from tenure.store.sqlite import SqliteStore
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 
-SECONDS_MAX = 30.0
 FAST = Settings(lease_least_ms=1, session_lease_ms=2_000, poll_lease_ms=2_000, judge_ms=50)
 
 
@@ -68,12 +69,6 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 @activity(start_to_close="10m")
 def double(number: int) -> int:
     return 2 * number
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
-        while not is_so():  # noqa: ASYNC110 (what it waits for rings no bell)
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -123,7 +118,7 @@ async def test_a_worker_whose_key_is_refused_at_its_start_fails(house: House, mo
     wrong = good[:-4] + "nope"
     for key, error in ((wrong, Unauthenticated), (client, PermissionDenied)):
         worker = Worker(house.target, activities=[double], api_key=key, mode=mode)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(WAIT_S):
             with pytest.raises(error) as refusal:
                 await worker.run(handle_signals=False)
         assert key not in str(refusal.value)
@@ -148,20 +143,20 @@ async def test_a_worker_whose_key_ends_keeps_what_it_holds_and_goes_on_trying(
     async with Client(house.target, api_key=client_key) as client:
         async with working(worker) as running:
             await client.enqueue(wait)
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(WAIT_S):
                 await begun.wait()
             worker_id = worker.worker_id
             await house.revoke(worker_key)
-            await until(lambda: "keeps what it holds" in caplog.text)
+            await eventually(lambda: "keeps what it holds" in caplog.text)
             # Its work is not stopped, and the server treats it like any worker that was lost.
             await until_offline(house, worker_id)
             go_on.set()
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(WAIT_S):
                 await ended.wait()
             assert not running.done()
             # Asked to stop, it does not wait for a server that will never take its report.
             worker.request_shutdown("5m")
-            async with asyncio.timeout(SECONDS_MAX):
+            async with asyncio.timeout(WAIT_S):
                 with pytest.raises(Unauthenticated, match="its API key is refused"):
                     await running
         (info,) = [each async for each in client.list()]
@@ -171,9 +166,10 @@ async def test_a_worker_whose_key_ends_keeps_what_it_holds_and_goes_on_trying(
 
 
 async def until_offline(house: House, worker_id: str) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
-        while await house.worker_status(worker_id) != "offline":  # noqa: ASYNC110 (no bell)
-            await asyncio.sleep(0.02)
+    async def is_offline() -> bool:
+        return await house.worker_status(worker_id) == "offline"
+
+    await eventually(is_offline)
 
 
 def test_a_key_is_never_shown() -> None:

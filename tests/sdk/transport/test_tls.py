@@ -18,9 +18,10 @@ from tenure.sdk.transport.tls import is_exposed, resolve, system_roots
 from tenure.v1 import workflow_service_pb2 as pb
 from tests.api.tls.authority import Authority, Pair, files_of, replace, trust
 from tests.api.tls.running import Running, running
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 
 _VARIABLES = ("TENURE_TLS", "TENURE_TLS_CA", "TENURE_TLS_CERT", "TENURE_TLS_KEY", "SSL_CERT_FILE")
-_SECONDS_MAX = 30.0
 HEALTH = Method.of("WorkflowService/HealthCheck", pb.HealthCheckRequest, pb.HealthCheckResponse)
 
 
@@ -147,7 +148,7 @@ async def test_a_client_and_a_worker_speak_tls_with_an_authority_of_their_own(
 ) -> None:
     tls = trust(authority)
     worker = Worker(server.target, activities=[double], tls=tls)
-    async with asyncio.timeout(_SECONDS_MAX), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
         group.create_task(worker.run(handle_signals=False))
         async with Client(server.target, tls=tls) as client:
             assert await client.run(double, 21) == 42
@@ -280,12 +281,10 @@ async def test_a_worker_says_in_its_log_why_it_cannot_connect_and_goes_on_trying
     replace(file, other.pem)
     worker = Worker(server.target, activities=[double], tls=TLS(ca=file))
     with caplog.at_level(logging.WARNING, "tenure.worker"):
-        async with asyncio.timeout(_SECONDS_MAX), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
             group.create_task(worker.run(handle_signals=False))
-            while "is not trusted" not in caplog.text:  # noqa: ASYNC110 (a log rings no bell)
-                await asyncio.sleep(0.01)
+            await eventually(lambda: "is not trusted" in caplog.text, "the line in the log")
             # Once its file is right, it needs no restart.
             replace(file, authority.pem)
-            while not worker.is_registered:  # noqa: ASYNC110 (it rings no bell)
-                await asyncio.sleep(0.01)
+            await eventually(lambda: worker.is_registered, "the registration")
             worker.request_shutdown()

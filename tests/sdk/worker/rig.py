@@ -4,7 +4,7 @@ does what the test says."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,27 +32,16 @@ from tenure.v1 import (
 )
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tests.bounds import WAIT_S
+from tests.polling import eventually
 from tests.wire.call import Link as RawLink
 from tests.wire.proxy import Proxy
 
-SECONDS_MAX: Final = 30.0
 TYPE: Final = "mail"
 QUEUE: Final = "default"
 # Short leases, looked at often: what takes seconds in production takes parts of one here.
 FAST: Final = {"session_lease_ms": 1_500, "poll_lease_ms": 1_500, "judge_ms": 50}
 PATIENT: Final = {"session_lease_ms": 60_000, "poll_lease_ms": 60_000, "judge_ms": 50}
-
-
-async def eventually(is_so: Callable[[], object | Awaitable[object]]) -> None:
-    """Wait for something that rings no bell."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while True:
-            found = is_so()
-            if isinstance(found, Awaitable):
-                found = await found
-            if found:
-                return
-            await asyncio.sleep(0.01)
 
 
 class FakeExecutor:
@@ -193,7 +182,7 @@ class Rig:
     async def ended(self, connection: WorkerConnection) -> BaseException | None:
         """Wait for the end of a connection and return how it failed."""
         future = next(each for made, each in self._connections if made is connection)
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(WAIT_S):
             waiting = asyncio.wrap_future(future)
             await asyncio.wait([waiting])
         return waiting.exception()

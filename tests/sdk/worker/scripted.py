@@ -24,8 +24,7 @@ from tenure.v1 import (
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
-
-SECONDS_MAX = 20.0
+from tests.bounds import ANSWER_S
 
 
 class Script(
@@ -83,7 +82,7 @@ class Script(
 
     async def session(self) -> Session:
         """Return the next session that the worker opens, welcomed."""
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             session = await self._sessions.get()
         await session.send(
             welcome=pb.Welcome(
@@ -111,7 +110,7 @@ class Session:
         await self._context.write(pb.ServerFrame(**parts))
 
     async def read(self) -> pb.ClientFrame:
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(ANSWER_S):
             frame = await anext(self._requests)
         if self.grants_all and frame.HasField("beat"):
             await self.grant(frame.beat.token)

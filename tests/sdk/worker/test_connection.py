@@ -14,7 +14,8 @@ from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 from tenure.v1 import task_pb2
 from tenure.v1.worker_pb2 import WORKER_HEALTH_STUCK, WORKER_STATUS_OFFLINE
-from tests.sdk.worker.rig import Rig, eventually, messages, succeeded
+from tests.polling import eventually
+from tests.sdk.worker.rig import Rig, messages, succeeded
 
 
 async def test_tasks_are_started_and_their_ends_are_reported(rig: Rig) -> None:

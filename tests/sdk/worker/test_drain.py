@@ -9,7 +9,8 @@ from tenure.sdk.worker.connection import connection as connection_module
 from tenure.sdk.worker.connection.drain import FLUSH_S, NOTICE_S, WorkerDrain
 from tenure.v1 import task_pb2
 from tenure.v1.worker_pb2 import WORKER_STATUS_OFFLINE
-from tests.sdk.worker.rig import Rig, eventually, messages, succeeded
+from tests.polling import eventually
+from tests.sdk.worker.rig import Rig, messages, succeeded
 
 SUCCEEDED = task_pb2.TASK_STATE_SUCCEEDED
 PENDING = task_pb2.TASK_STATE_PENDING

@@ -11,7 +11,8 @@ from tenure.sdk.worker.connection.held_attempts import HeldAttempt, HeldAttempts
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2
 from tenure.v1.error_pb2 import ErrorDetail
-from tests.sdk.worker.rig import TYPE, FakeExecutor, Rig, eventually, messages
+from tests.polling import eventually
+from tests.sdk.worker.rig import TYPE, FakeExecutor, Rig, messages
 from tests.sdk.worker.test_session import worker
 
 REF = ("a", 1)

@@ -7,7 +7,8 @@ import pytest
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import WorkerEvicted
 from tenure.v1 import task_pb2
-from tests.sdk.worker.rig import FAST, Rig, eventually, messages, succeeded
+from tests.polling import eventually
+from tests.sdk.worker.rig import FAST, Rig, messages, succeeded
 
 # Heartbeats carry cancels here, so they come often.
 LEASE_MS = 3_000

@@ -8,7 +8,9 @@ import json
 import pytest
 
 from tenure.v1.worker_pb2 import WORKER_HEALTH_BLOCKED
-from tests.sdk.worker.rig import Rig, eventually
+from tests.bounds import ANSWER_S
+from tests.polling import eventually
+from tests.sdk.worker.rig import Rig
 
 ANY_PORT = ("127.0.0.1", 0)
 
@@ -16,7 +18,7 @@ ANY_PORT = ("127.0.0.1", 0)
 async def ask(port: int, request: bytes) -> tuple[int, dict[str, object]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(ANSWER_S):
         answer = await reader.read()
     writer.close()
     await writer.wait_closed()

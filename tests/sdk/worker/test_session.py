@@ -25,7 +25,9 @@ from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
-from tests.sdk.worker.rig import QUEUE, TYPE, FakeExecutor, eventually, finish, messages
+from tests.bounds import ANSWER_S
+from tests.polling import eventually
+from tests.sdk.worker.rig import QUEUE, TYPE, FakeExecutor, finish, messages
 from tests.sdk.worker.scripted import Script, Session, open_script
 
 SUCCEEDED = task_pb2.FINISH_KIND_SUCCEEDED
@@ -68,7 +70,7 @@ def connect(
 async def end(script: Script, connection: WorkerConnection, ended: asyncio.Future[None]) -> None:
     connection.hand_back()
     draining = asyncio.ensure_future(_drain_all(script))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(ANSWER_S):
         await asyncio.wait([ended])
     draining.cancel()
     await asyncio.gather(draining, return_exceptions=True)

@@ -15,7 +15,8 @@ from tenure.errors import NotFound
 from tenure.sdk.activity.decorator import activity
 from tenure.sdk.worker.worker import Worker
 from tenure.v1.task_pb2 import TASK_STATE_SUCCEEDED
-from tests.sdk.worker.rig import Rig, eventually
+from tests.polling import eventually
+from tests.sdk.worker.rig import Rig
 from tests.wire.process import Process
 
 

@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
+from tests.polling import eventually
 from tests.postgres import PostgresServer
 from tests.soak.campaign.history import Kill, Part
 from tests.soak.campaign.plan import PlannedKill
 from tests.soak.sdk_scene import SdkWorker
-from tests.wire.journal import wait_for
 from tests.wire.proxy import Proxy
 from tests.wire.server import ServerProcess
 from tests.wire.stage import Stage
@@ -133,7 +133,7 @@ class Parts:
         at_s = time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)
-        await wait_for(lambda: not child.is_running, DEAD_S_MAX, "the end of a child")
+        await eventually(lambda: not child.is_running, "the end of a child", within_s=DEAD_S_MAX)
         dead_s = time.monotonic()
         return Kill(Part.CHILD, at_s, dead_s, dead_s, child.pid)
 
