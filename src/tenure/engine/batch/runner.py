@@ -88,8 +88,7 @@ class BatchRunner:
                 self._lose(entries, Lost("The batch failed.", reason="internal"))
                 return
             else:
-                if self._pause is not None:
-                    await self._pause("after commit")
+                await self._slow("after commit")
                 await self._after_commit(entries, committed)
                 return
         self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
@@ -177,3 +176,7 @@ class BatchRunner:
                 await self._after_commit([entry], committed)
                 return
         self._lose([entry], Lost("The batch met conflicts again and again.", reason="conflict"))
+
+    async def _slow(self, point: str) -> None:
+        if self._pause is not None:
+            await self._pause(point)
