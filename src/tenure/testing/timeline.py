@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -139,9 +139,9 @@ class Timeline:
 
     async def _find_next(self, tx: Tx, end_ms: int) -> int:
         instants = [end_ms]
-        due_at_ms = (await tx.one("next_due"))[0][0]
+        due_at_ms = await task_table.next_due_ms(tx)
         if due_at_ms is not None:
-            instants.append(cast("int", due_at_ms))
+            instants.append(due_at_ms)
         instants += [
             min(lease.lease_until_ms, lease.suspect_until_ms or end_ms)
             for lease in await _leases(tx)

@@ -78,6 +78,11 @@ def is_live(task: Task, attempt: int) -> bool:
     return attempt == task.attempt and task.is_attempt_live
 
 
+def is_held(task: Task, attempt: int, worker_id: str | None) -> bool:
+    """Tell whether a worker holds this attempt."""
+    return task.worker_id == worker_id and is_live(task, attempt)
+
+
 def attempt_mismatch(task: Task, received: int) -> Rejection:
     """Refuse a report on an attempt that is not live."""
     expected = task.attempt if task.is_attempt_live else task.attempt + 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
 from tenure.engine.clock import Clock
+from tenure.store.table import server as server_table
 from tenure.store.transaction import LaneName, Store, Tx
 
 KEY_BYTES: Final = 32
@@ -34,18 +35,12 @@ async def load_secrets(store: Store, clock: Clock) -> Secrets:
     made = {name: clock.random_bytes(KEY_BYTES) for name in (CURSOR, TOKEN)}
 
     async def body(tx: Tx) -> dict[str, bytes]:
-        found = await _found(tx)
-        missing = [name for name in made if name not in found]
+        found = await server_table.read_secrets(tx)
+        missing = {name: key for name, key in made.items() if name not in found}
         if not missing:
             return found
-        now_ms = await tx.now_ms()
-        await tx.each("insert_secrets", [(name, made[name], now_ms) for name in missing])
-        return await _found(tx)
+        await server_table.insert_secrets(tx, missing, now_ms=await tx.now_ms())
+        return await server_table.read_secrets(tx)
 
     found = await store.transaction(body, LaneName.SERVICE)
     return Secrets(found[CURSOR], found[TOKEN])
-
-
-async def _found(tx: Tx) -> dict[str, bytes]:
-    rows = await tx.one("list_secrets")
-    return {cast("str", row[0]): cast("bytes", row[1]) for row in rows}

@@ -24,7 +24,7 @@ from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_table import SPECS
 from tenure.engine.task import command as c
-from tenure.store.table import codec
+from tenure.store.table import codec, single
 from tenure.store.transaction import Row, Store
 
 
@@ -55,11 +55,11 @@ class Rehearsal:
     ) -> Sequence[Row]:
         """Look for work, or note an enqueue."""
         del shared
-        if name == "claim_tasks":
+        if name == single.CLAIM:
             if self._sole is not None:
                 return ((*codec.task_inserted(self._sole), 0),)
-            return await self._store.look("peek_tasks", rows)
-        if name != "insert_tasks":
+            return await self._store.look(single.PEEK, rows)
+        if name != single.INSERT:
             raise _Unsuited(name)
         self._note(name, rows)
         return ()
@@ -149,8 +149,8 @@ class SingleWriter:
             return replace(committed, store_ahead_ms=None) if is_done else None
         name, row = rehearsal.write
         fence: tuple[int, ...] = ()
-        if name == "insert_tasks" or claims.assigned:
-            name, fence = name.replace("_tasks", "_alone"), self._fence(committed)
+        if name == single.INSERT or claims.assigned:
+            name, fence = single.FENCED[name], self._fence(committed)
         is_written = await self._store.write(name, row, *fence)
         return replace(committed, store_ahead_ms=None) if is_written else None
 

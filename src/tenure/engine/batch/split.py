@@ -14,6 +14,7 @@ import msgspec
 from tenure.core.assignment import Hand
 from tenure.core.limits import LANE_SECONDS_MAX, PART_LOCK_WAIT_MS
 from tenure.engine.claim.plan import ClaimPlan
+from tenure.store.table.server import limit_lock_wait
 from tenure.store.transaction import Tx
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ class PartDeadline(msgspec.Struct, frozen=True):
 
     async def apply(self, tx: Tx) -> None:
         """Let a transaction wait for rows only for a moment."""
-        await tx.one("limit_lock_wait", PART_LOCK_WAIT_MS)
+        await limit_lock_wait(tx, PART_LOCK_WAIT_MS)
 
 
 def halves(items: Sequence[T]) -> list[Sequence[T]]:

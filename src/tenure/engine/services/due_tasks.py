@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tenure.core.limits import DUE_BATCH_MAX
 from tenure.engine.service import Report
 from tenure.engine.task import command as c
+from tenure.store.table import task as task_table
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
@@ -43,5 +44,5 @@ class DueTasks:
 
 async def _next_due(tx: Tx) -> int | None:
     """Return how long it is until the nearest due instant."""
-    due_at_ms = (await tx.one("next_due"))[0][0]
-    return None if due_at_ms is None else cast("int", due_at_ms) - await tx.now_ms()
+    due_at_ms = await task_table.next_due_ms(tx)
+    return None if due_at_ms is None else due_at_ms - await tx.now_ms()

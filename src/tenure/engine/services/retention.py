@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tenure.core.limits import DAY_MS, DAYS_AHEAD, RETENTION_BATCH_MAX
 from tenure.engine.service import Report
+from tenure.store.table import retention as table
 from tenure.store.transaction import LaneName
 
 if TYPE_CHECKING:
@@ -28,21 +29,21 @@ class Retention:
 
         async def body(tx: Tx) -> int:
             now_ms = await tx.now_ms()
+            history_ms = now_ms - settings.history_kept_ms
+            offline_ms = now_ms - settings.offline_kept_ms
             today = now_ms // DAY_MS
-            for day in range(today, today + DAYS_AHEAD + 1):
-                await tx.one("ensure_days", day)
-            await tx.one("drop_days", (now_ms - settings.history_kept_ms) // DAY_MS)
-            amount = RETENTION_BATCH_MAX
-            gone = await tx.one("delete_history", now_ms - settings.history_kept_ms, amount)
-            keys = await tx.one("delete_old_keys", now_ms - settings.key_kept_ms, amount)
-            workers = await tx.one(
-                "delete_offline_workers",
-                now_ms - settings.offline_kept_ms,
-                amount,
-            )
-            await tx.one("delete_servers", now_ms - settings.offline_kept_ms)
-            records = await tx.one("delete_audit", now_ms - settings.audit_kept_ms, amount)
-            return max(len(gone), len(keys), len(workers), len(records))
+            first, last = history_ms // DAY_MS, today + DAYS_AHEAD
+            await table.keep_days(tx, first=first, today=today, last=last)
+            await table.delete_servers(tx, before_ms=offline_ms)
+            counts = []
+            for delete, before_ms in (
+                (table.delete_history, history_ms),
+                (table.delete_old_keys, now_ms - settings.key_kept_ms),
+                (table.delete_offline_workers, offline_ms),
+                (table.delete_audit, now_ms - settings.audit_kept_ms),
+            ):
+                counts.append(await delete(tx, before_ms=before_ms, amount=RETENTION_BATCH_MAX))
+            return max(counts)
 
         most = await engine.store.transaction(body, LaneName.SERVICE)
         return Report(most, has_more=most >= RETENTION_BATCH_MAX)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tenure.core.limits import SPACE_PROBE_BYTES, SPACE_PROBE_MS
 from tenure.engine.service import Report
+from tenure.store.table import server as server_table
 from tenure.store.transaction import LaneName
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ class SpaceWatch:
         body = engine.clock.random_bytes(SPACE_PROBE_BYTES)
 
         async def fill(tx: Tx) -> None:
-            await tx.one("free_space")
-            await tx.one("reserve_space", body)
+            await server_table.free_space(tx)
+            await server_table.reserve_space(tx, body)
 
         await engine.store.transaction(fill, LaneName.SERVICE)
-        await engine.store.transaction(lambda tx: tx.one("free_space"), LaneName.SERVICE)
+        await engine.store.transaction(server_table.free_space, LaneName.SERVICE)
         engine.acceptance.found_space()
         return Report(1)

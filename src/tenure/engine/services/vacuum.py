@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenure.engine.service import Report
+from tenure.store.table.server import VACUUM_TASKS
 
 if TYPE_CHECKING:
     from tenure.engine.engine import Engine
@@ -33,5 +34,5 @@ class Vacuum:
         if not settings.own_vacuum or finished < settings.vacuum_every_tasks:
             return Report()
         self._vacuumed_at_count = engine.finished_count
-        await engine.store.maintain("vacuum_tasks")
+        await engine.store.maintain(VACUUM_TASKS)
         return Report(finished)

@@ -9,7 +9,7 @@ from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
 from tenure.core.task.record import TaskState
-from tenure.core.task.refusal import is_live
+from tenure.core.task.refusal import is_held
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import reconcile as reconcile_rules
@@ -294,8 +294,8 @@ def reconcile(
     heard_at_ms = reconcile_rules.counted_from_ms(heard_at_ms, now_ms=ws.now_ms)
     for key in ws.tasks.held.get(worker.id, []):
         task = ws.tasks[key]
-        is_held = task.worker_id == worker.id and task.is_attempt_live
-        if is_held and TaskRef(task.id, task.attempt) not in said:
+        ref = TaskRef(task.id, task.attempt)
+        if ref not in said and is_held(task, ref.attempt, worker.id):
             event = reconcile_rules.missing(task, heard_at_ms=heard_at_ms, session_no=session_no)
             if event is not None:
                 ws.apply(key, event)
@@ -309,7 +309,7 @@ def reconcile(
 
 def _is_bound(ws: WorkingSet, key: TaskKey, ref: TaskRef, worker_id: str) -> bool:
     task = ws.tasks.get(key)
-    if task is None or task.worker_id != worker_id or not is_live(task, ref.attempt):
+    if task is None or not is_held(task, ref.attempt, worker_id):
         return False
     if task.state is TaskState.DISPATCHED:
         ws.apply(key, task_event.Confirmed(attempt=ref.attempt, worker_id=worker_id))

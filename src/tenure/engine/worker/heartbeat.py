@@ -18,6 +18,7 @@ from tenure.errors import Rejection
 from tenure.store.table import lease as lease_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
+from tenure.store.table.server import touch_server
 from tenure.store.transaction import Position, Tx
 
 Placed = tuple[int, c.Heartbeat]
@@ -67,8 +68,7 @@ async def run(
         workers.update(await _beat(tx, list(first.values()), now_ms, answers))
         waiting = later
     for index, touch in touches:
-        seen = (position.system_id, position.timeline)
-        await tx.one("touch_server", touch.server_id, now_ms, *seen)
+        await touch_server(tx, touch.server_id, now_ms=now_ms, position=position)
         answers[index] = now_ms
     return Beaten(answers, now_ms, workers)
 

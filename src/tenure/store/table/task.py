@@ -73,6 +73,11 @@ async def load_due(tx: Tx, *, now_ms: int, amount: int) -> list[Task]:
     return tasks_from(await tx.one("load_due", now_ms, amount), codec.task_from)
 
 
+async def next_due_ms(tx: Tx) -> int | None:
+    """Return the nearest instant at which a timer fires."""
+    return cast("int | None", (await tx.one("next_due"))[0][0])
+
+
 async def load_held(tx: Tx, worker: Worker, *, amount: int) -> list[Task]:
     """Lock what a worker holds; inputs are not read."""
     rows = await tx.one("load_held", worker.namespace, worker.queue, worker.id, amount)
@@ -194,14 +199,16 @@ class TaskRows(RowSet[TaskKey, Task]):
             if worker is not None:
                 await self._load_held(tx, worker, amount)
         if self.due_max:
-            found = await load_due(tx, now_ms=await tx.now_ms(), amount=self.due_max)
-            self.due = [self._take_fresh(task) for task in found]
+            await self._load_due(tx)
         if len(self.loaded) > len(self.cached):
             rows.note_locked()
-        missing = [key for key in wanted if key not in self]
-        if missing:
+        if missing := [key for key in wanted if key not in self]:
             for task in await load_history(tx, missing):
                 self.take(task)
+
+    async def _load_due(self, tx: Tx) -> None:
+        found = await load_due(tx, now_ms=await tx.now_ms(), amount=self.due_max)
+        self.due = [self._take_fresh(task) for task in found]
 
     async def _load_held(self, tx: Tx, worker: Worker, amount: int) -> None:
         held = await load_held(tx, worker, amount=amount)

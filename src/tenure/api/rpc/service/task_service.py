@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from tenure.api.guard.access import speaker
 from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
@@ -20,11 +22,12 @@ from tenure.core.access import task_token as task_tokens
 from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
 from tenure.core.task.record import Task
+from tenure.core.task.refusal import attempt_mismatch, is_held
 from tenure.engine.command import Command
 from tenure.engine.read import query
 from tenure.engine.read.explanation import explain_task
 from tenure.engine.task import command as c
-from tenure.errors import AttemptMismatch, InvalidArgument
+from tenure.errors import InvalidArgument
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import task_service_pb2_grpc
 
@@ -237,12 +240,9 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
                 speaker=by,
             )
         task = await self._get(namespace, request.item.task_id)
-        is_live = task.is_attempt_live and task.attempt == request.item.attempt
-        if not is_live or task.worker_id != _worker_id(request.worker_id):
-            raise AttemptMismatch(
-                expected_attempt=task.attempt + (not task.is_attempt_live),
-                received_attempt=request.item.attempt,
-            )
+        attempt = request.item.attempt
+        if not is_held(task, attempt, _worker_id(request.worker_id)):
+            raise replace(attempt_mismatch(task, attempt), message="").to_error()
         key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
         return pb.CreateTaskTokenResponse(
             task_token=task_view.completion_token(key, task, now_ms),

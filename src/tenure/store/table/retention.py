@@ -1,0 +1,37 @@
+"""Forgetting what is old, in bounded batches or by whole days."""
+
+from __future__ import annotations
+
+from tenure.store.transaction import Tx
+
+
+async def keep_days(tx: Tx, *, first: int, today: int, last: int) -> None:
+    """Make room for the history of the days to come, and drop those before the first one."""
+    for day in range(today, last + 1):
+        await tx.one("ensure_days", day)
+    await tx.one("drop_days", first)
+
+
+async def delete_history(tx: Tx, *, before_ms: int, amount: int) -> int:
+    """Delete finished tasks where there are no days to drop; return how many."""
+    return len(await tx.one("delete_history", before_ms, amount))
+
+
+async def delete_old_keys(tx: Tx, *, before_ms: int, amount: int) -> int:
+    """Delete idempotency keys of tasks that ended before; return how many."""
+    return len(await tx.one("delete_old_keys", before_ms, amount))
+
+
+async def delete_offline_workers(tx: Tx, *, before_ms: int, amount: int) -> int:
+    """Delete workers that ended before; return how many."""
+    return len(await tx.one("delete_offline_workers", before_ms, amount))
+
+
+async def delete_servers(tx: Tx, *, before_ms: int) -> None:
+    """Delete the rows of servers that were seen last before."""
+    await tx.one("delete_servers", before_ms)
+
+
+async def delete_audit(tx: Tx, *, before_ms: int, amount: int) -> int:
+    """Delete records of the audit log from before; return how many."""
+    return len(await tx.one("delete_audit", before_ms, amount))

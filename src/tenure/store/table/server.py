@@ -1,0 +1,42 @@
+"""What servers of one database share besides work: their rows, their secrets, space, patience."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from tenure.store.transaction import Position, Tx
+
+VACUUM_TASKS = "vacuum_tasks"
+"""The name of the statement that vacuums the live table; it cannot be in a transaction."""
+
+
+async def touch_server(tx: Tx, server_id: str, *, now_ms: int, position: Position) -> None:
+    """Write that a server is here, and how new the database is that it has seen."""
+    await tx.one("touch_server", server_id, now_ms, position.system_id, position.timeline)
+
+
+async def read_secrets(tx: Tx) -> dict[str, bytes]:
+    """Return the shared keys by their names."""
+    rows = await tx.one("list_secrets")
+    return {cast("str", row[0]): cast("bytes", row[1]) for row in rows}
+
+
+async def insert_secrets(tx: Tx, secrets: Mapping[str, bytes], *, now_ms: int) -> None:
+    """Write shared keys; one that is there already stays."""
+    await tx.each("insert_secrets", [(name, value, now_ms) for name, value in secrets.items()])
+
+
+async def free_space(tx: Tx) -> None:
+    """Take away what was stored to see whether there is space."""
+    await tx.one("free_space")
+
+
+async def reserve_space(tx: Tx, content: bytes) -> None:
+    """Store something as large as a large task."""
+    await tx.one("reserve_space", content)
+
+
+async def limit_lock_wait(tx: Tx, wait_ms: int) -> None:
+    """Let a transaction wait for rows only for so long."""
+    await tx.one("limit_lock_wait", wait_ms)
