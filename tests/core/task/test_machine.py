@@ -37,10 +37,20 @@ from tenure.core.task.event import (
     WorkerLost,
 )
 from tenure.core.task.record import TERMINAL, Line, Task, TaskKind, TaskState
-from tenure.core.task.refusal import is_live
+from tenure.core.task.refusal import is_held, is_live
 from tenure.core.task.rule import RULES
 from tenure.errors import Rejection
-from tests.core.task.tasks import FATAL, FAULT, OTHER, SIGHTED, STATES, T0, WORKER
+from tests.core.task.tasks import (
+    FATAL,
+    FAULT,
+    OTHER,
+    SIGHTED,
+    STATES,
+    T0,
+    WORKER,
+    running,
+    succeeded,
+)
 
 EVENT_TYPES: Final[tuple[type[TaskEvent], ...]] = get_args(TaskEvent)
 REPORT_TYPES: Final = tuple(kind for kind in EVENT_TYPES if issubclass(kind, AttemptReport))
@@ -301,6 +311,15 @@ def test_an_attempt_is_live_exactly_while_it_may_report(state: str) -> None:
     assert is_live(task, task.attempt) is isinstance(success, Decision)
     assert not is_live(task, task.attempt - 1)
     assert not is_live(task, task.attempt + 1)
+
+
+def test_an_attempt_is_held_by_the_worker_that_has_it_and_by_no_other() -> None:
+    task = running()
+    assert is_held(task, task.attempt, WORKER)
+    assert not is_held(task, task.attempt, "another")
+    assert not is_held(task, task.attempt, None)
+    assert not is_held(task, task.attempt - 1, WORKER)
+    assert not is_held(succeeded(), succeeded().attempt, WORKER)
 
 
 @pytest.mark.parametrize(
