@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.api.access.lobby import Lobby, open_lobby
+from tests.api.access.keyed_server import KeyedServer, open_lobby
 from tests.api.http.conftest import embedded
 from tests.engine.world import World
 from tests.security.stage import Stage, open_stage
@@ -22,7 +22,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-async def lobby(embedded: World) -> AsyncIterator[Lobby]:
+async def lobby(embedded: World) -> AsyncIterator[KeyedServer]:
     """A server of both edges without a key."""
     async with open_lobby(embedded) as made:
         yield made

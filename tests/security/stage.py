@@ -28,7 +28,7 @@ from tenure.engine.command import TaskRef
 from tenure.engine.read import query
 from tenure.engine.task.command import ConfirmTasks, PauseTask, TerminateTask
 from tenure.v1 import task_service_pb2 as task_pb
-from tests.api.access.lobby import Lobby, bearer, key_id
+from tests.api.access.keyed_server import KeyedServer, bearer, key_id
 from tests.api.http.site import Site, client_of, serving
 from tests.api.rpc.wire import detail, open_wire
 from tests.bounds import ANSWER_S
@@ -81,7 +81,7 @@ def expected(row: Row, who: Who) -> str:
 class Stage:
     """The server, and everybody who calls it."""
 
-    def __init__(self, lobby: Lobby, client: httpx.AsyncClient) -> None:
+    def __init__(self, lobby: KeyedServer, client: httpx.AsyncClient) -> None:
         self.lobby = lobby
         self.world = lobby.world
         self.engine = lobby.engine
@@ -361,7 +361,7 @@ async def open_stage() -> AsyncIterator[Stage]:
             serving(app) as port,
             client_of(port) as client,
         ):
-            lobby = Lobby(world, engine, wire, Site(world, engine, client, port))
+            lobby = KeyedServer(world, engine, wire, Site(world, engine, client, port))
             stage = Stage(lobby, client)
             await stage.meet()
             yield stage

@@ -12,7 +12,7 @@ from tenure.engine.access import command as c
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
-from tests.api.access.lobby import Lobby, bearer, key_id, open_lobby, shown
+from tests.api.access.keyed_server import KeyedServer, bearer, key_id, open_lobby, shown
 from tests.api.http.site import TASK
 from tests.api.rpc.wire import detail, refused
 from tests.bounds import ANSWER_S
@@ -22,7 +22,7 @@ THEIRS = "their-queue"
 LISTS = ("/v1/namespaces", "/v1/api-keys", "/v1/audit")
 
 
-async def _pages(lobby: Lobby, path: str, key: str) -> tuple[str, str]:
+async def _pages(lobby: KeyedServer, path: str, key: str) -> tuple[str, str]:
     """Return all pages of a list as text, and the token of the first."""
     text, first, token = "", "", ""
     while True:
@@ -37,7 +37,7 @@ async def _pages(lobby: Lobby, path: str, key: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("path", LISTS)
 async def test_a_list_of_the_server_shows_a_tenant_its_own_on_all_pages(
-    lobby: Lobby, path: str
+    lobby: KeyedServer, path: str
 ) -> None:
     whole = await lobby.make_key("admin")
     names = ("acme/a", "acme/b", OTHER_NAMESPACE)
@@ -62,7 +62,7 @@ async def test_a_list_of_the_server_shows_a_tenant_its_own_on_all_pages(
 
 
 async def test_a_diagnosis_says_nothing_of_other_namespaces_or_of_the_server(
-    lobby: Lobby,
+    lobby: KeyedServer,
 ) -> None:
     mine = await lobby.make_key("admin", NAMESPACE)
     world, engine = lobby.world, lobby.engine
@@ -84,7 +84,7 @@ async def test_a_diagnosis_says_nothing_of_other_namespaces_or_of_the_server(
     assert OTHER_NAMESPACE not in str(answer)
 
 
-async def test_an_explanation_names_nobody_of_another_namespace(lobby: Lobby) -> None:
+async def test_an_explanation_names_nobody_of_another_namespace(lobby: KeyedServer) -> None:
     """Queues of one name are two queues: who works on the other one is no reason here."""
     world, engine = lobby.world, lobby.engine
     theirs = await world.worker(engine, queue="same", namespace=OTHER_NAMESPACE)
@@ -98,7 +98,7 @@ async def test_an_explanation_names_nobody_of_another_namespace(lobby: Lobby) ->
 
 
 async def test_a_listener_to_events_hears_its_own_namespace_from_the_very_first_on(
-    lobby: Lobby,
+    lobby: KeyedServer,
 ) -> None:
     viewer = await lobby.make_key("viewer", NAMESPACE)
     client = await lobby.make_key("client")
@@ -140,7 +140,7 @@ async def test_a_flood_of_heartbeats_for_the_worker_of_another_costs_it_nothing(
 
 
 async def test_lists_and_enqueues_of_one_tenant_take_nothing_of_the_rate_of_another(
-    lobby: Lobby,
+    lobby: KeyedServer,
 ) -> None:
     mine = await lobby.make_key("viewer", NAMESPACE)
     theirs = await lobby.make_key("viewer", OTHER_NAMESPACE)
@@ -154,7 +154,7 @@ async def test_lists_and_enqueues_of_one_tenant_take_nothing_of_the_rate_of_anot
 
 
 @pytest.mark.parametrize("edge", ["grpc", "http"])
-async def test_lists_of_the_server_are_counted_for_each_key(lobby: Lobby, edge: str) -> None:
+async def test_lists_of_the_server_are_counted_for_each_key(lobby: KeyedServer, edge: str) -> None:
     noisy = await lobby.make_key("viewer", NAMESPACE)
     quiet = await lobby.make_key("viewer", OTHER_NAMESPACE)
 

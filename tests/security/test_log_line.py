@@ -12,7 +12,7 @@ import pytest
 
 from tenure.api.log import configure_logging
 from tenure.v1 import task_service_pb2 as task_pb
-from tests.api.access.lobby import Lobby, bearer, shown
+from tests.api.access.keyed_server import KeyedServer, bearer, shown
 from tests.api.http.site import TASK
 from tests.api.rpc.wire import detail
 from tests.api.test_log import other_logs
@@ -29,7 +29,7 @@ _PLACES: Final = re.compile(
 _STATEMENTS: Final = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE FROM|PRAGMA|WHERE)\b")
 
 
-async def _say_everything(lobby: Lobby) -> None:
+async def _say_everything(lobby: KeyedServer) -> None:
     """Put it wherever words are taken."""
     key = await lobby.make_key("admin")
     metadata = shown(key)
@@ -74,7 +74,7 @@ async def _say_everything(lobby: Lobby) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-async def test_weakness_log_injection_by_names_and_words(lobby: Lobby, form: Any) -> None:
+async def test_weakness_log_injection_by_names_and_words(lobby: KeyedServer, form: Any) -> None:
     stream = io.StringIO()
     configure_logging(form, "debug", stream=stream)
     await _say_everything(lobby)
@@ -89,7 +89,7 @@ async def test_weakness_log_injection_by_names_and_words(lobby: Lobby, form: Any
             assert "[info] forged" not in line[:40]
 
 
-async def test_weakness_error_bodies_with_traces_statements_or_paths(lobby: Lobby) -> None:
+async def test_weakness_error_bodies_with_traces_statements_or_paths(lobby: KeyedServer) -> None:
     """Whatever breaks inside, a caller gets a sentence, a code and an id."""
     key = await lobby.make_key("admin")
     inner = 'File "/usr/lib/python/x.py": SELECT secret FROM tasks WHERE password = 1; Traceback'

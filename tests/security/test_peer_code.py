@@ -16,7 +16,7 @@ import pytest
 from tenure import Client, PayloadError, RemoteError, TaskFailed, Worker, activity
 from tenure.core.task.record import TaskState
 from tenure.v1 import task_pb2
-from tests.api.access.lobby import Lobby
+from tests.api.access.keyed_server import KeyedServer
 from tests.bounds import ANSWER_S
 from tests.sdk.client.stage import RawWorker, ServerStage, double, echo, failed, hold, succeeded
 from tests.sdk.execution import process_activities
@@ -154,7 +154,7 @@ async def test_weakness_pickle_in_the_details_of_a_heartbeat(
             assert "Bomb" not in repr(description)
 
 
-async def test_weakness_pickle_sent_over_http(lobby: Lobby, bombs: list[bytes]) -> None:
+async def test_weakness_pickle_sent_over_http(lobby: KeyedServer, bombs: list[bytes]) -> None:
     """A pickle is bytes that travel as base64: it comes out as it went in."""
     site = lobby.site
     for data in bombs:

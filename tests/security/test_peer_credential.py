@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as task_pb
-from tests.api.access.lobby import Lobby, ended, key_id, shown
+from tests.api.access.keyed_server import KeyedServer, ended, key_id, shown
 from tests.api.rpc.wire import ref, refused
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
 
@@ -35,7 +35,7 @@ QUERY_NAMES: Final = [
 ]
 
 
-async def test_weakness_a_key_in_the_query_string(lobby: Lobby) -> None:
+async def test_weakness_a_key_in_the_query_string(lobby: KeyedServer) -> None:
     """A query ends in logs, in histories and in the Referer of other sites."""
     key = await lobby.make_key("admin")
     for name, value in itertools.product(QUERY_NAMES, (key, f"Bearer%20{key}")):
@@ -48,7 +48,7 @@ async def test_weakness_a_key_in_the_query_string(lobby: Lobby) -> None:
         assert key.split("_")[2] not in answer.text
 
 
-async def test_weakness_a_key_in_another_header(lobby: Lobby) -> None:
+async def test_weakness_a_key_in_another_header(lobby: KeyedServer) -> None:
     key = await lobby.make_key("admin")
     for name in ("x-api-key", "api-key", "x-auth-token", "proxy-authorization", "cookie"):
         for value in (key, f"Bearer {key}"):
@@ -57,7 +57,7 @@ async def test_weakness_a_key_in_another_header(lobby: Lobby) -> None:
             assert await lobby.refused(call) == UNAUTHENTICATED
 
 
-async def test_weakness_authorization_of_another_scheme(lobby: Lobby) -> None:
+async def test_weakness_authorization_of_another_scheme(lobby: KeyedServer) -> None:
     key = await lobby.make_key("admin")
     basic = base64.b64encode(f"{key_id(key)}:{key}".encode()).decode()
     for value in (
@@ -81,7 +81,7 @@ async def test_weakness_authorization_of_another_scheme(lobby: Lobby) -> None:
 
 
 async def test_weakness_secrets_compared_byte_by_byte(
-    lobby: Lobby, monkeypatch: pytest.MonkeyPatch
+    lobby: KeyedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Right, wrong and unknown keys take the same comparison; what is compared are digests."""
     key = await lobby.make_key("viewer")
@@ -99,7 +99,7 @@ async def test_weakness_secrets_compared_byte_by_byte(
         assert compared == [(32, 32)]
 
 
-async def test_weakness_an_open_description_of_the_api(lobby: Lobby) -> None:
+async def test_weakness_an_open_description_of_the_api(lobby: KeyedServer) -> None:
     key = await lobby.make_key("viewer", NAMESPACE)
     for path in ("/openapi.json", "/docs"):
         assert (await lobby.http("GET", path)).status_code == 401
@@ -116,7 +116,7 @@ async def test_weakness_an_open_description_of_the_api(lobby: Lobby) -> None:
         assert (await ended(stream))[0] == "OK"
 
 
-async def test_weakness_names_of_keys_that_become_header_or_log_lines(lobby: Lobby) -> None:
+async def test_weakness_names_of_keys_that_become_header_or_log_lines(lobby: KeyedServer) -> None:
     admin = await lobby.make_key("admin")
     for name in ("a\nb", "a\r\nx: y", "\x1b[31m", "a\0b", "\u202e", "\u2028"):
         body = {"name": name, "role": "viewer"}
@@ -125,7 +125,7 @@ async def test_weakness_names_of_keys_that_become_header_or_log_lines(lobby: Lob
         assert name not in answer.text
 
 
-async def test_weakness_more_rights_by_making_a_key(lobby: Lobby) -> None:
+async def test_weakness_more_rights_by_making_a_key(lobby: KeyedServer) -> None:
     """Only administrators make keys, and never wider ones than their own."""
     for role in ("viewer", "client", "worker"):
         key = await lobby.make_key(role)
@@ -148,7 +148,9 @@ async def test_weakness_more_rights_by_making_a_key(lobby: Lobby) -> None:
 # -- The first key
 
 
-async def test_weakness_a_server_that_is_open_again_when_its_keys_are_gone(lobby: Lobby) -> None:
+async def test_weakness_a_server_that_is_open_again_when_its_keys_are_gone(
+    lobby: KeyedServer,
+) -> None:
     key = await lobby.make_key("admin", expires_in_ms=1_000)
     await lobby.world.advance(1_000)
     assert await lobby.code("GET", "/v1/tasks") == (401, "unauthenticated")
@@ -164,7 +166,7 @@ async def test_weakness_a_server_that_is_open_again_when_its_keys_are_gone(lobby
 # -- Tokens of tasks
 
 
-async def held(lobby: Lobby) -> tuple[str, Any]:
+async def held(lobby: KeyedServer) -> tuple[str, Any]:
     """Return a worker and a task that runs there, with its token."""
     queue = lobby.world.clock.new_id()
     (task_id,) = await lobby.wire.enqueue(lobby.wire.new(task_queue=queue))
@@ -180,7 +182,7 @@ async def held(lobby: Lobby) -> tuple[str, Any]:
     return worker, task
 
 
-async def test_weakness_the_token_of_one_task_completes_another(lobby: Lobby) -> None:
+async def test_weakness_the_token_of_one_task_completes_another(lobby: KeyedServer) -> None:
     """A token is for its own task and attempt: there is no field beside it to name another."""
     fields = {each.name for each in task_pb.CompleteByTokenRequest.DESCRIPTOR.fields}
     assert fields == {"task_token", "kind", "output", "error", "output_encoding"}
@@ -197,7 +199,7 @@ async def test_weakness_the_token_of_one_task_completes_another(lobby: Lobby) ->
     assert await lobby.wire.state(two.task_id) == "RUNNING"
 
 
-async def test_weakness_a_token_that_is_good_after_the_end_of_its_task(lobby: Lobby) -> None:
+async def test_weakness_a_token_that_is_good_after_the_end_of_its_task(lobby: KeyedServer) -> None:
     _, task = await held(lobby)
     done = task_pb.CompleteByTokenRequest(task_token=task.task_token, kind=SUCCEEDED, output=b"1")
     await lobby.wire.tasks.CompleteByToken(done)
@@ -211,7 +213,7 @@ async def test_weakness_a_token_that_is_good_after_the_end_of_its_task(lobby: Lo
     assert await lobby.world.dump() == before
 
 
-async def test_weakness_the_token_of_a_task_as_an_api_key(lobby: Lobby) -> None:
+async def test_weakness_the_token_of_a_task_as_an_api_key(lobby: KeyedServer) -> None:
     _, task = await held(lobby)
     await lobby.make_key("admin")
     for path in ("/v1/tasks", f"/v1/tasks/{task.task_id}", "/v1/api-keys", "/v1/audit"):
@@ -220,7 +222,7 @@ async def test_weakness_the_token_of_a_task_as_an_api_key(lobby: Lobby) -> None:
     assert await lobby.refused(call) == UNAUTHENTICATED
 
 
-async def test_weakness_an_api_key_as_the_token_of_a_task(lobby: Lobby) -> None:
+async def test_weakness_an_api_key_as_the_token_of_a_task(lobby: KeyedServer) -> None:
     key = await lobby.make_key("admin")
     request = task_pb.CompleteByTokenRequest(task_token=key, kind=SUCCEEDED)
     status, found = await refused(lobby.wire.tasks.CompleteByToken(request, metadata=shown(key)))

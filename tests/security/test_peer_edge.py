@@ -12,7 +12,7 @@ import pytest
 from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as task_pb
-from tests.api.access.lobby import Lobby, bearer, ended, shown
+from tests.api.access.keyed_server import KeyedServer, bearer, ended, shown
 from tests.api.http.site import TASK, UNKNOWN_ID
 from tests.api.rpc.wire import Stream, succeeded
 from tests.bounds import ANSWER_S
@@ -23,13 +23,13 @@ ORIGIN: Final = {"origin": "https://evil.example"}
 UNAUTHENTICATED: Final = ("UNAUTHENTICATED", "unauthenticated")
 
 
-async def _raw(lobby: Lobby, head: str, *lines: str) -> bytes:
+async def _raw(lobby: KeyedServer, head: str, *lines: str) -> bytes:
     """Send a request line as it is, which no client library would."""
     data = "\r\n".join([f"{head} HTTP/1.1", "host: localhost", *lines, "connection: close", "", ""])
     return await lobby.site.raw(data.encode("latin-1"))
 
 
-async def _session(lobby: Lobby, key: str) -> Stream:
+async def _session(lobby: KeyedServer, key: str) -> Stream:
     """Open a session of a new worker in the first namespace."""
     registration = await lobby.world.worker(lobby.engine, mode="session")
     stream = Stream(lobby.wire.sessions.Open(metadata=shown(key)))
@@ -42,7 +42,7 @@ async def _session(lobby: Lobby, key: str) -> Stream:
 # -- Inner and outer namespace differ
 
 
-async def test_weakness_inner_namespace_differs_header_and_query(lobby: Lobby) -> None:
+async def test_weakness_inner_namespace_differs_header_and_query(lobby: KeyedServer) -> None:
     key = await lobby.make_key("client", NAMESPACE)
     mine, theirs = {"tenure-namespace": NAMESPACE}, {"tenure-namespace": OTHER_NAMESPACE}
     before = await lobby.world.dump()
@@ -67,7 +67,7 @@ async def test_weakness_inner_namespace_differs_header_and_query(lobby: Lobby) -
     assert await lobby.world.dump() == before
 
 
-async def test_weakness_inner_namespace_differs_hello_and_later_frames(lobby: Lobby) -> None:
+async def test_weakness_inner_namespace_differs_hello_and_later_frames(lobby: KeyedServer) -> None:
     """What a later frame says of itself moves no session into another namespace."""
     key = await lobby.make_key("worker", NAMESPACE)
     theirs = await lobby.world.worker(lobby.engine, namespace=OTHER_NAMESPACE)
@@ -92,7 +92,7 @@ async def test_weakness_inner_namespace_differs_hello_and_later_frames(lobby: Lo
     stream.call.cancel()
 
 
-async def test_weakness_inner_namespace_differs_on_a_stream_of_results(lobby: Lobby) -> None:
+async def test_weakness_inner_namespace_differs_on_a_stream_of_results(lobby: KeyedServer) -> None:
     key = await lobby.make_key("viewer", NAMESPACE)
     whole = await lobby.make_key("viewer")
     for each in (key, whole):
@@ -104,7 +104,9 @@ async def test_weakness_inner_namespace_differs_on_a_stream_of_results(lobby: Lo
         assert (await ended(call))[0] == "INVALID_ARGUMENT"
 
 
-async def test_weakness_inner_namespace_differs_in_an_enqueue_on_a_stream(lobby: Lobby) -> None:
+async def test_weakness_inner_namespace_differs_in_an_enqueue_on_a_stream(
+    lobby: KeyedServer,
+) -> None:
     before = await lobby.world.dump()
     for key in (await lobby.make_key("client", NAMESPACE), await lobby.make_key("client")):
         call = lobby.wire.tasks.WatchTasks(metadata=shown(key))
@@ -117,7 +119,7 @@ async def test_weakness_inner_namespace_differs_in_an_enqueue_on_a_stream(lobby:
     assert (await lobby.world.dump("tasks")) == {"tasks": before["tasks"]}
 
 
-async def test_weakness_inner_namespace_differs_in_a_nested_key(lobby: Lobby) -> None:
+async def test_weakness_inner_namespace_differs_in_a_nested_key(lobby: KeyedServer) -> None:
     """An administrator of one namespace makes no key for another one, not even among its own."""
     key = await lobby.make_key("admin", NAMESPACE)
     before = await lobby.world.dump("api_keys", "audit")
@@ -152,7 +154,7 @@ HIDDEN_PATHS: Final = [
 ]
 
 
-async def test_weakness_exemptions_matched_by_suffix_or_prefix(lobby: Lobby) -> None:
+async def test_weakness_exemptions_matched_by_suffix_or_prefix(lobby: KeyedServer) -> None:
     await lobby.make_key("admin")
     for path in HIDDEN_PATHS:
         answer = await _raw(lobby, f"GET {path}")
@@ -160,7 +162,7 @@ async def test_weakness_exemptions_matched_by_suffix_or_prefix(lobby: Lobby) -> 
         assert b'"error":"unauthenticated"' in answer
 
 
-async def test_weakness_exemptions_of_any_method(lobby: Lobby) -> None:
+async def test_weakness_exemptions_of_any_method(lobby: KeyedServer) -> None:
     await lobby.make_key("admin")
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "X"):
         for path in ("/healthz", "/readyz"):
@@ -169,7 +171,7 @@ async def test_weakness_exemptions_of_any_method(lobby: Lobby) -> None:
 
 
 async def test_weakness_exemptions_by_a_header_that_overrides_the_path_or_method(
-    lobby: Lobby,
+    lobby: KeyedServer,
 ) -> None:
     await lobby.make_key("admin")
     for line in (
@@ -203,7 +205,7 @@ HIDDEN_METHODS: Final = [
 ]
 
 
-async def test_weakness_exemptions_of_methods_that_end_in_check(lobby: Lobby) -> None:
+async def test_weakness_exemptions_of_methods_that_end_in_check(lobby: KeyedServer) -> None:
     await lobby.make_key("admin")
     for path in HIDDEN_METHODS:
         call: Any = lobby.wire.channel.unary_unary(path)
@@ -215,7 +217,7 @@ async def test_weakness_exemptions_of_methods_that_end_in_check(lobby: Lobby) ->
 # -- Streams
 
 
-async def test_weakness_streams_without_authentication_over_grpc(lobby: Lobby) -> None:
+async def test_weakness_streams_without_authentication_over_grpc(lobby: KeyedServer) -> None:
     key = await lobby.make_key("admin")
     # They are refused at their opening: nothing has to be said for it.
     for metadata in ((), shown(key[:-2] + "xx")):
@@ -228,7 +230,9 @@ async def test_weakness_streams_without_authentication_over_grpc(lobby: Lobby) -
 
 
 @pytest.mark.parametrize("path", ["/v1/events", f"/v1/tasks/{UNKNOWN_ID}/watch"])
-async def test_weakness_streams_without_authentication_over_http(lobby: Lobby, path: str) -> None:
+async def test_weakness_streams_without_authentication_over_http(
+    lobby: KeyedServer, path: str
+) -> None:
     key = await lobby.make_key("admin")
     for headers in ((), ("accept: text/event-stream",), (f"authorization: Bearer {key[:-2]}xx",)):
         answer = await _raw(lobby, f"GET {path}", *headers)
@@ -236,7 +240,7 @@ async def test_weakness_streams_without_authentication_over_http(lobby: Lobby, p
         assert b"event" not in answer.partition(b"\r\n\r\n")[2]
 
 
-async def test_weakness_streams_without_authentication_by_websocket(lobby: Lobby) -> None:
+async def test_weakness_streams_without_authentication_by_websocket(lobby: KeyedServer) -> None:
     key = await lobby.make_key("admin")
     upgrade = (
         "connection: upgrade",
@@ -258,7 +262,7 @@ async def test_weakness_streams_without_authentication_by_websocket(lobby: Lobby
                 assert b" 401 " in line
 
 
-async def test_weakness_streams_that_outlive_their_key(lobby: Lobby) -> None:
+async def test_weakness_streams_that_outlive_their_key(lobby: KeyedServer) -> None:
     ending, staying = await lobby.make_key("admin"), await lobby.make_key("admin")
     session = await _session(lobby, ending)
     watch = lobby.wire.tasks.WatchTasks(metadata=shown(ending))
@@ -279,7 +283,7 @@ async def test_weakness_streams_that_outlive_their_key(lobby: Lobby) -> None:
     assert (await lobby.http("GET", f"/v1/tasks/{task_id}", staying)).status_code == 200
 
 
-async def _read_stream(lobby: Lobby, path: str, key: str) -> str:
+async def _read_stream(lobby: KeyedServer, path: str, key: str) -> str:
     async with lobby.site.client.stream("GET", path, headers=bearer(key)) as answer:
         return (await answer.aread()).decode()
 
@@ -287,7 +291,7 @@ async def _read_stream(lobby: Lobby, path: str, key: str) -> str:
 # -- Browsers
 
 
-async def test_weakness_permissive_cors(lobby: Lobby) -> None:
+async def test_weakness_permissive_cors(lobby: KeyedServer) -> None:
     key = await lobby.make_key("admin")
     asked = {**ORIGIN, "access-control-request-method": "POST"}
     wanted = {**asked, "access-control-request-headers": "authorization, content-type"}
@@ -303,7 +307,7 @@ async def test_weakness_permissive_cors(lobby: Lobby) -> None:
                     assert method != "OPTIONS" or not answer.is_success
 
 
-async def test_weakness_requests_that_a_form_of_another_site_can_send(lobby: Lobby) -> None:
+async def test_weakness_requests_that_a_form_of_another_site_can_send(lobby: KeyedServer) -> None:
     """There are no cookies to ride on, and what a plain form can send is no body of ours."""
     key = await lobby.make_key("admin")
     before = await lobby.world.dump("tasks", "queues")

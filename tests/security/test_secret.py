@@ -19,7 +19,7 @@ from tenure import Client, SyncClient, Worker
 from tenure.errors import TenureError
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_service_pb2 as task_pb
-from tests.api.access.lobby import bearer, shown
+from tests.api.access.keyed_server import bearer, shown
 from tests.api.rpc.wire import Wire
 from tests.bounds import WAIT_S
 from tests.cli.conftest import invoke

@@ -18,7 +18,7 @@ from tenure.api.http.edge.app import make_app
 from tenure.api.readiness import Readiness
 from tenure.api.setting import Address, ServerSettings
 from tenure.v1 import admin_service_pb2 as admin_pb
-from tests.api.access.lobby import FREE, Lobby, bearer
+from tests.api.access.keyed_server import FREE, KeyedServer, bearer
 from tests.api.http.site import Site, site_of
 from tests.engine.world import NAMESPACE, World
 from tests.security.web_page import EVIL, answered, request, rpc_request
@@ -158,7 +158,7 @@ async def test_probes_are_answered_under_any_name(site: Site) -> None:
         assert answered(await site.raw(sent))[0] in {200, 503}
 
 
-async def test_a_server_with_keys_looks_at_the_key_alone(site: Site, lobby: Lobby) -> None:
+async def test_a_server_with_keys_looks_at_the_key_alone(site: Site, lobby: KeyedServer) -> None:
     del site
     key = await lobby.make_key("admin")
     headers = {**bearer(key), "host": "tenure.example", "origin": EVIL}
@@ -189,7 +189,7 @@ ADMIN: Final = _NEW.SerializeToString()
 GRPC: Final = {"te": "trailers", "content_type": "application/grpc"}
 
 
-async def _sent(lobby: Lobby, data: bytes) -> bytes:
+async def _sent(lobby: KeyedServer, data: bytes) -> bytes:
     """Return all that the gRPC port says to some bytes before it closes or rests."""
     address = lobby.wire.address
     reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -205,11 +205,11 @@ async def _sent(lobby: Lobby, data: bytes) -> bytes:
     return said
 
 
-async def _has_keys(lobby: Lobby) -> bool:
+async def _has_keys(lobby: KeyedServer) -> bool:
     return bool((await lobby.world.dump("api_keys"))["api_keys"])
 
 
-async def test_the_grpc_port_takes_no_request_of_a_page(lobby: Lobby) -> None:
+async def test_the_grpc_port_takes_no_request_of_a_page(lobby: KeyedServer) -> None:
     host = str(lobby.wire.address)
     call = rpc_request(CREATE, ADMIN, **GRPC)
     page = {"origin": EVIL, "sec_fetch_site": "cross-site"}

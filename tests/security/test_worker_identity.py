@@ -9,7 +9,7 @@ from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import worker_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
-from tests.api.access.lobby import Lobby, bearer, ended, shown
+from tests.api.access.keyed_server import KeyedServer, bearer, ended, shown
 from tests.api.rpc.wire import Stream, open_wire, ref, refused, succeeded
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
 from tests.polling import eventually
@@ -18,7 +18,7 @@ from tests.security.test_peer_credential import held
 MIB: Final = 1024 * 1024
 
 
-async def _session(lobby: Lobby, key: str) -> Stream:
+async def _session(lobby: KeyedServer, key: str) -> Stream:
     """Open a session of a new worker in the first namespace."""
     registration = await lobby.world.worker(lobby.engine, mode="session")
     stream = Stream(lobby.wire.sessions.Open(metadata=shown(key)))
@@ -28,7 +28,7 @@ async def _session(lobby: Lobby, key: str) -> Stream:
     return stream
 
 
-async def test_weakness_a_worker_that_says_it_is_another_one(lobby: Lobby) -> None:
+async def test_weakness_a_worker_that_says_it_is_another_one(lobby: KeyedServer) -> None:
     """Who does not hold a task cannot report on it, and one of another tenant is not there."""
     worker_id, task = await held(lobby)
     intruder = (await lobby.wire.register()).worker_id
@@ -57,7 +57,9 @@ async def test_weakness_a_worker_that_says_it_is_another_one(lobby: Lobby) -> No
     assert rows == [{"state": "running"}]
 
 
-async def test_weakness_a_session_that_takes_the_place_of_another_worker(lobby: Lobby) -> None:
+async def test_weakness_a_session_that_takes_the_place_of_another_worker(
+    lobby: KeyedServer,
+) -> None:
     theirs = await lobby.make_key("worker", OTHER_NAMESPACE)
     mine = await lobby.make_key("worker", NAMESPACE)
     stream = await _session(lobby, mine)
@@ -75,7 +77,7 @@ async def test_weakness_a_session_that_takes_the_place_of_another_worker(lobby: 
     stream.call.cancel()
 
 
-async def test_weakness_workers_told_apart_by_host_and_process(lobby: Lobby) -> None:
+async def test_weakness_workers_told_apart_by_host_and_process(lobby: KeyedServer) -> None:
     """In containers everybody is process 1 of some host: only the id says who is who."""
     made = [
         (await lobby.wire.register(hostname="localhost", pid=1, mode=worker_pb2.WORKER_MODE_POLL))
@@ -90,7 +92,7 @@ async def test_weakness_workers_told_apart_by_host_and_process(lobby: Lobby) -> 
     await eventually(all_are_online)
 
 
-async def test_the_instance_key_of_a_worker_is_shown_to_nobody(lobby: Lobby) -> None:
+async def test_the_instance_key_of_a_worker_is_shown_to_nobody(lobby: KeyedServer) -> None:
     """Whoever knows it may register the worker with another API key."""
     secret = "only-the-worker-knows-it"
     worker_id = (await lobby.wire.register(instance_key=secret)).worker_id

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tenure.core.limits import EXCLUSIVE_KILL_MS
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Task
-from tests.sim.heart import FENCE_MARGIN_MS
+from tests.sim.heartbeat_state import FENCE_MARGIN_MS
 from tests.sim.trace import Violation, short
 
 if TYPE_CHECKING:

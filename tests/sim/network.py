@@ -117,11 +117,11 @@ class Network:
         if engine is None:
             self._send_back(party, server, reply, NoAnswer("refused"))
             return
-        self._world.ledger.arrived(request)
+        self._world.request_log.arrived(request)
         try:
             answer = ask(engine) if ask is not None else engine.submit(request)
         except TenureError as error:
-            self._world.ledger.answered(request, error)
+            self._world.request_log.answered(request, error)
             self._send_back(party, server, reply, error)
             return
         answer.add_done_callback(
@@ -146,7 +146,7 @@ class Network:
             return
         if server.engine is not engine:
             return
-        self._world.ledger.answered(request, answer)
+        self._world.request_log.answered(request, answer)
         if isinstance(answer, SessionAnswer):
             request.sink.opened(answer.worker.session_no)
         if not self._happens(self._world.faults.reply_lost):
@@ -223,7 +223,7 @@ class Session:
         engine = self.server.engine
         if engine is not None and engine is self._engine and self.session_no is not None:
             self._world.note(f"session of worker {short(self.worker_id)} ends at its server")
-            self._world.ledger.session_lost(self.worker_id)
+            self._world.request_log.session_lost(self.worker_id)
             engine.lose_session(self.namespace, self.worker_id, self.session_no)
 
     def server_died(self) -> None:

@@ -73,7 +73,7 @@ def _run(seed: int, faults: Faults | None, option: str) -> Result:
         error = caught
     lines = world.trace.lines
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    count = world.ledger.command_count
+    count = world.request_log.command_count
     if error is None:
         report = f"seed {seed} passed: {count} commands, {world.now_ms / 1000:.0f} s, {digest[:16]}"
         return Result(

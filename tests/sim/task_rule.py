@@ -80,11 +80,11 @@ class TaskRules:
 
     def _born(self, task: Task) -> None:
         key = (task.namespace, task.id)
-        if key not in self._world.ledger.enqueued:
+        if key not in self._world.request_log.enqueued:
             self._fail("was never asked for", task)
         if key in self._checker.finished:
             self._fail("was finished and lives again", task)
-        asked = self._world.ledger.enqueued[key]
+        asked = self._world.request_log.enqueued[key]
         if asked is None:
             return
         wish = (asked.type, asked.queue, asked.priority, asked.input)
@@ -111,21 +111,21 @@ class TaskRules:
         if new.is_cancel_requested:
             self._fail("was handed out although it is to be cancelled", new)
         was_paused = old is not None and old.state is TaskState.PAUSED
-        if was_paused and key not in self._world.ledger.resumed:
+        if was_paused and key not in self._world.request_log.resumed:
             self._fail("was handed out while it was paused", new)
 
     def _waited(self, old: Task, new: Task, *, is_handed: bool) -> None:
         """Check what became of a task that nobody held."""
         key = (new.namespace, new.id)
-        ledger = self._world.ledger
+        request_log = self._world.request_log
         if is_handed:
             return
         if new.state in TERMINAL:
             self._check_unheld_end(old, new)
-        elif new.state is TaskState.PAUSED and key not in ledger.paused:
+        elif new.state is TaskState.PAUSED and key not in request_log.paused:
             self._fail("was paused by nobody", new)
         elif old.state is TaskState.PAUSED and new.state is not TaskState.PAUSED:
-            if key not in ledger.resumed:
+            if key not in request_log.resumed:
                 self._fail("was resumed by nobody", new)
         elif new.is_attempt_live:
             self._fail("holds an attempt that was over", new)
@@ -135,16 +135,16 @@ class TaskRules:
 
     def _check_unheld_end(self, old: Task, new: Task) -> None:
         key = (new.namespace, new.id)
-        ledger = self._world.ledger
+        request_log = self._world.request_log
         now_ms = self._world.clock.now_ms()
         spec = old.spec
         is_closed = bool(spec.close_at_ms) and now_ms >= spec.close_at_ms
         start_ms = spec.schedule_to_start_ms
         is_unstarted = bool(start_ms) and now_ms >= old.progress.ready_at_ms + start_ms
-        if new.state is TaskState.CANCELLED and key in ledger.cancelled:
+        if new.state is TaskState.CANCELLED and key in request_log.cancelled:
             return
         if new.state is TaskState.FAILED:
-            if new.progress.reason is Reason.TERMINATED and key in ledger.terminated:
+            if new.progress.reason is Reason.TERMINATED and key in request_log.terminated:
                 return
             if is_closed or is_unstarted:
                 return
@@ -153,18 +153,18 @@ class TaskRules:
     def _went_on(self, old: Task, new: Task) -> None:
         """Check a change of a live attempt that stays live."""
         key = (new.namespace, new.id)
-        ledger = self._world.ledger
+        request_log = self._world.request_log
         if new.worker_id != old.worker_id:
-            deferred = [f for f in ledger.finishes_of(old) if f.kind is c.FinishKind.DEFERRED]
+            deferred = [f for f in request_log.finishes_of(old) if f.kind is c.FinishKind.DEFERRED]
             if new.worker_id is not None or not deferred:
                 self._fail("changed its holder", new)
         if old.state is TaskState.DISPATCHED and new.state is not TaskState.DISPATCHED:
             report = (*key, old.attempt, old.worker_id)
-            if report not in ledger.reports and (*report[:3], None) not in ledger.reports:
+            if report not in request_log.reports and (*report[:3], None) not in request_log.reports:
                 self._fail("was confirmed by nobody", new)
         elif new.state is TaskState.DISPATCHED and old.state is not TaskState.DISPATCHED:
             self._fail("was confirmed and is not any more", new)
-        if new.state is TaskState.CANCELLING and key not in ledger.cancelled:
+        if new.state is TaskState.CANCELLING and key not in request_log.cancelled:
             self._fail("is to be cancelled, but nobody asked for it", new)
         progress = new.progress
         heard = (progress.confirmed_at_ms, progress.beat_at_ms)
@@ -186,7 +186,7 @@ class TaskRules:
         self.ended_counts[outcome] += 1
         self._check_outcome(old, new, outcome, server)
         self._check_charge(old, new, outcome)
-        is_held = old.progress.pause_wanted and key not in self._world.ledger.resumed
+        is_held = old.progress.pause_wanted and key not in self._world.request_log.resumed
         if is_held and new.state not in (TaskState.PAUSED, *TERMINAL):
             self._fail("was to be paused and is not", new)
         if old.is_cancel_requested and new.state not in TERMINAL:
@@ -214,7 +214,7 @@ class TaskRules:
 
     def _check_reported(self, old: Task, new: Task, outcome: Outcome) -> None:
         kind = _REPORTED[outcome]
-        said = [each for each in self._world.ledger.finishes_of(old) if each.kind is kind]
+        said = [each for each in self._world.request_log.finishes_of(old) if each.kind is kind]
         if outcome is Outcome.SUCCEEDED:
             said = [each for each in said if each.output == new.output]
             if new.state is not TaskState.SUCCEEDED:
@@ -224,16 +224,16 @@ class TaskRules:
 
     def _check_cancelled(self, old: Task, new: Task, outcome: Outcome, server: Server) -> None:
         key = (old.namespace, old.id)
-        ledger = self._world.ledger
-        if key in ledger.terminated and new.progress.reason is Reason.TERMINATED:
+        request_log = self._world.request_log
+        if key in request_log.terminated and new.progress.reason is Reason.TERMINATED:
             return
-        said = [each.kind for each in ledger.finishes_of(old)]
+        said = [each.kind for each in request_log.finishes_of(old)]
         if outcome is Outcome.CANCEL_TIMEOUT:
             grace_ms = old.spec.cancel_grace_ms
-            if key not in ledger.cancelled:
+            if key not in request_log.cancelled:
                 self._fail("ran out of a grace that nobody started", new)
             self._check_sighted(old, new, server, grace_ms, "the cancel grace")
-        elif key not in ledger.cancelled and c.FinishKind.CANCELLED not in said:
+        elif key not in request_log.cancelled and c.FinishKind.CANCELLED not in said:
             self._fail("was cancelled by nobody", new)
         elif old.state is not TaskState.DISPATCHED and c.FinishKind.CANCELLED not in said:
             self._fail("was cancelled while its worker ran it", new)

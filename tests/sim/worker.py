@@ -32,9 +32,9 @@ from tenure.engine.worker.command import (
 )
 from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInactive
 from tests.sim import exclusive
-from tests.sim.heart import Heart
-from tests.sim.ledger import HeartbeatCall
+from tests.sim.heartbeat_state import HeartbeatState
 from tests.sim.network import NoAnswer, Session
+from tests.sim.request_log import HeartbeatCall
 from tests.sim.trace import short
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class WorkerProcess:
         self.held: dict[TaskRef, Held] = {}
         self.outbox: dict[TaskRef, tuple[str, Finish]] = {}
         self._seen: set[TaskRef] = set()
-        self.heart = Heart(uses_deltas=self._random.random() < 0.4, drift=drift)
+        self.heartbeat_state = HeartbeatState(uses_deltas=self._random.random() < 0.4, drift=drift)
         self.is_draining = self.is_over = self.is_paused = False
         self._paused_at_ms = 0.0
         self._stash: list[Callable[[], None]] = []
@@ -131,7 +131,7 @@ class WorkerProcess:
             else:
                 self.worker_id = answer.worker.id
                 self.is_draining = answer.worker.status == "draining"
-                self.heart.begin(answer, sent_at_ms)
+                self.heartbeat_state.begin(answer, sent_at_ms)
                 self._world.registered(self, answer.worker.id)
                 return
 
@@ -251,44 +251,46 @@ class WorkerProcess:
     @property
     def is_fenced(self) -> bool:
         """Tell whether its own estimate of its lease has lapsed."""
-        return self._world.now_ms >= self.heart.fence_at_ms
+        return self._world.now_ms >= self.heartbeat_state.fence_at_ms
 
     async def _beat(self) -> None:
-        wait_ms: float = self.heart.interval_ms
+        wait_ms: float = self.heartbeat_state.interval_ms
         while True:
             await self._sleep(wait_ms * (0.85 + 0.15 * self._random.random()))
             wait_ms = await self._beat_once()
 
     async def _beat_once(self) -> float:
         """Send one heartbeat; return how long to wait for the next."""
-        worker_id, heart = self.worker_id, self.heart
+        worker_id, heartbeat_state = self.worker_id, self.heartbeat_state
         if worker_id is None or (self.new.mode is WorkerMode.SESSION and self._session is None):
             return 40
         fresh = [held.ref for held in self.held.values() if held.is_long and not held.is_bound]
-        request, counts = heart.request(self.namespace, worker_id, held=self.held, fresh=fresh)
+        request, counts = heartbeat_state.request(
+            self.namespace, worker_id, held=self.held, fresh=fresh
+        )
         sent_at_ms = self._world.now_ms
         try:
             renewed, answer = await self._call(
                 request,
                 ask=lambda engine: _ask_heartbeat(self._world, engine, request),
-                timeout_ms=max(200, heart.interval_ms),
+                timeout_ms=max(200, heartbeat_state.interval_ms),
             )
         except TokenMismatch as mismatch:
-            heart.mismatched(int(mismatch.fields["current_token"]), counts)
+            heartbeat_state.mismatched(int(mismatch.fields["current_token"]), counts)
             return 1
         except WorkerInactive as error:
             if self.worker_id == worker_id:
                 self.inactive(str(error.fields["reason"]))
             return 1
         except (NoAnswer, TenureError):
-            heart.unanswered(counts)
+            heartbeat_state.unanswered(counts)
             self._lose_server()
-            return heart.interval_ms / 4
-        heart.accepted(request, counts, renewed.lease, sent_at_ms)
+            return heartbeat_state.interval_ms / 4
+        heartbeat_state.accepted(request, counts, renewed.lease, sent_at_ms)
         self._bound((*request.bound, *(request.held or ())))
         self._start_waiting()
         self._obey(answer.stop, renewed.cancel, should_drain=renewed.should_drain)
-        return heart.interval_ms
+        return heartbeat_state.interval_ms
 
     def _bound(self, refs: Iterable[TaskRef]) -> None:
         for ref in refs:
@@ -492,8 +494,10 @@ class WorkerProcess:
 
     def _stops_at_ms(self, held: Held) -> float:
         """Return when exclusive work has to stop if nobody is heard, by the own clock."""
-        spec, drift = held.task.spec, self.heart.drift
-        stops_at_ms = min(self.heart.fence_at_ms, held.asked_at_ms + spec.start_to_close_ms / drift)
+        spec, drift = held.task.spec, self.heartbeat_state.drift
+        stops_at_ms = min(
+            self.heartbeat_state.fence_at_ms, held.asked_at_ms + spec.start_to_close_ms / drift
+        )
         if spec.heartbeat_timeout_ms:
             stops_at_ms = min(stops_at_ms, held.heard_at_ms + spec.heartbeat_timeout_ms / drift)
         return stops_at_ms
@@ -618,7 +622,7 @@ class WorkerProcess:
     def _drop(self, ref: TaskRef) -> None:
         held = self.held.pop(ref, None)
         if held is not None:
-            self.heart.unbound.append(ref)
+            self.heartbeat_state.unbound.append(ref)
             self._wake_intake.set()
 
     def _finish(self, held: Held, kind: FinishKind) -> None:
@@ -634,8 +638,8 @@ class WorkerProcess:
             is_final = self._random.random() < 0.15
             category = ErrorCategory.DATA_QUALITY if is_final else ErrorCategory.USER_CODE
             error = ErrorInfo(category, f"{ref.attempt} on {short(self.worker_id)}")
-        self.heart.completed += is_success
-        self.heart.failed += is_failure
+        self.heartbeat_state.completed += is_success
+        self.heartbeat_state.failed += is_failure
         finish = Finish(
             task_id=ref.task_id, attempt=ref.attempt, kind=kind, output=output, error=error
         )

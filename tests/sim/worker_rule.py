@@ -52,7 +52,7 @@ class WorkerRules:
             raise Violation(f"session number of worker {short(new.id)} went back", new.id)
         if old.status is WorkerStatus.DRAINING and new.status is WorkerStatus.ONLINE:
             raise Violation(f"draining worker {short(new.id)} is online again", new.id)
-        is_asked = (new.namespace, new.id) in self._world.ledger.drained
+        is_asked = (new.namespace, new.id) in self._world.request_log.drained
         if new.status is WorkerStatus.DRAINING and not is_asked:
             raise Violation(f"nobody drained worker {short(new.id)}", new.id)
         if new.status is WorkerStatus.OFFLINE:
@@ -71,15 +71,17 @@ class WorkerRules:
                 self._world.fail(Violation(message, worker_id, task.id))
 
     def _check_end(self, worker: Worker, server: Server) -> None:
-        ledger = self._world.ledger
+        request_log = self._world.request_log
         key = (worker.namespace, worker.id)
         if worker.end_reason is EndReason.LEASE_EXPIRED:
             self._check_expiry(worker, server)
-        elif worker.end_reason is EndReason.EVICTED and key not in ledger.evicted:
+        elif worker.end_reason is EndReason.EVICTED and key not in request_log.evicted:
             raise Violation(f"nobody evicted worker {short(worker.id)}", worker.id)
-        elif worker.end_reason is EndReason.DEREGISTERED and key not in ledger.deregistered:
+        elif worker.end_reason is EndReason.DEREGISTERED and key not in request_log.deregistered:
             raise Violation(f"nobody deregistered worker {short(worker.id)}", worker.id)
-        elif worker.end_reason is EndReason.SUPERSEDED and ledger.names[key[0], worker.name] < 2:
+        elif (
+            worker.end_reason is EndReason.SUPERSEDED and request_log.names[key[0], worker.name] < 2
+        ):
             raise Violation(f"nobody superseded worker {short(worker.id)}", worker.id)
 
     def _check_expiry(self, worker: Worker, server: Server) -> None:
@@ -88,7 +90,7 @@ class WorkerRules:
         lease = self.leases[worker.id]
         silent_ms = world.now_ms - self._heard_at_ms[worker.id]
         settings = world.settings
-        lost_at_ms = world.ledger.lost_sessions.get(worker.id)
+        lost_at_ms = world.request_log.lost_sessions.get(worker.id)
         needed_ms = float(lease.lease_ms)
         # A heartbeat that was on its way may be taken just after the end of its session was seen.
         if lost_at_ms is not None and lost_at_ms >= self._heard_at_ms[worker.id] - CROSSED_MS:
@@ -171,7 +173,7 @@ class WorkerRules:
         if new.token != old.token + 1:
             raise Violation(f"the token of worker {short(worker_id)} skipped", worker_id)
         self._check_length(new)
-        beats = self._world.ledger.beats.get((worker_id, old.token), [])
+        beats = self._world.request_log.beats.get((worker_id, old.token), [])
         if not beats:
             message = f"worker {short(worker_id)} renewed without a heartbeat of token {old.token}"
             raise Violation(message, worker_id)

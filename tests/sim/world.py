@@ -21,9 +21,9 @@ from tests.sim.checker import Checker
 from tests.sim.client import Client
 from tests.sim.clock import LoopClock
 from tests.sim.faults import Faults, draw
-from tests.sim.ledger import Ledger
 from tests.sim.loop import SimulatedLoop
 from tests.sim.network import Network, Session
+from tests.sim.request_log import RequestLog
 from tests.sim.server import Crash, Server
 from tests.sim.trace import Trace, Violation, short
 from tests.sim.wait import PATIENCE_MS, Waits
@@ -53,7 +53,7 @@ class World:
         self.queues = {NAMESPACES[0]: ("fast", "slow"), NAMESPACES[1]: ("fast",)}
         self._ids = itertools.count(1)
         self.checker = Checker(self)
-        self.ledger = Ledger(self)
+        self.request_log = RequestLog(self)
         self.network = Network(self)
         self.waits = Waits(self)
         self.exclusive = exclusive.ExclusiveRuns(self)
@@ -310,7 +310,7 @@ class World:
 
         After one without an answer the next repeats it; only the one behind that tells the rest.
         """
-        interval_ms = max((each.heart.interval_ms for each in self.workers), default=0)
+        interval_ms = max((each.heartbeat_state.interval_ms for each in self.workers), default=0)
         for _ in range(TOTALS_LOOKS):
             if self._wrong_totals() is None:
                 return
@@ -326,7 +326,7 @@ class World:
             if lease is None or process.worker_id is None:
                 continue
             told = (lease.total_completed, lease.total_failed)
-            if told != (process.heart.completed, process.heart.failed):
+            if told != (process.heartbeat_state.completed, process.heartbeat_state.failed):
                 message = f"worker {short(process.worker_id)} told {told}, not its totals"
                 return Violation(message, process.worker_id)
         return None

@@ -96,7 +96,7 @@ class _Fleet:
         share = self._count // PROCESSES
         process = await Process.spawn(
             (
-                *("-m", "tests.wire.fleet", "--target", target, "--workers", str(share)),
+                *("-m", "tests.wire.many_workers", "--target", target, "--workers", str(share)),
                 *("--slots", str(self._size.held), "--journal", str(journal)),
             ),
             self._stage.folder / f"fleet-{number}.log",

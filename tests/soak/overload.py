@@ -98,7 +98,7 @@ class _Scene:
         journal = self._stage.folder / "fleet.jsonl"
         process = await Process.spawn(
             (
-                *("-m", "tests.wire.fleet", "--target", server.grpc, "--slots", "1"),
+                *("-m", "tests.wire.many_workers", "--target", server.grpc, "--slots", "1"),
                 *("--workers", str(self._size.workers), "--journal", str(journal)),
             ),
             self._stage.folder / "fleet.log",

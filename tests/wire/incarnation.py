@@ -11,10 +11,10 @@ import msgspec
 
 from tenure.v1 import workflow_service_pb2 as w
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
-from tests.wire.bench import Bench
 from tests.wire.call import CALL_SECONDS, Link, NoAnswer, Refused, ask
-from tests.wire.heart import Heart
+from tests.wire.held_attempts import HeldByWorker
 from tests.wire.journal import RunJournal
+from tests.wire.worker_heartbeat import HeartbeatChain
 
 DRAIN_SECONDS = 300.0
 
@@ -51,8 +51,8 @@ class Incarnation:
         self.link = link
         self.journal = journal
         self.worker_id = worker_id
-        self.heart = Heart()
-        self.bench = Bench(worker_id, journal, lambda: not self.heart.is_fenced)
+        self.heartbeat = HeartbeatChain()
+        self.held_attempts = HeldByWorker(worker_id, journal, lambda: not self.heartbeat.is_fenced)
 
     def note(self, event: str, text: str = "") -> None:
         self.journal.write(event, self.worker_id, text=text)
@@ -64,22 +64,22 @@ class Incarnation:
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Finish what is held, hand the rest back at the deadline."""
-        if not self.bench.is_draining:
+        if not self.held_attempts.is_draining:
             self.note("draining")
-            self.bench.is_draining = True
-            self.bench.news.set()
-            asyncio.get_running_loop().call_later(seconds, self.bench.hand_back)
+            self.held_attempts.is_draining = True
+            self.held_attempts.news.set()
+            asyncio.get_running_loop().call_later(seconds, self.held_attempts.hand_back)
 
     @property
     def is_drained(self) -> bool:
-        return self.bench.is_draining and not self.bench.held
+        return self.held_attempts.is_draining and not self.held_attempts.held
 
     async def wait_for_news(self, seconds: float) -> None:
         """Wait until there is something to report, or for so long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
-                await self.bench.news.wait()
-        self.bench.news.clear()
+                await self.held_attempts.news.wait()
+        self.held_attempts.news.clear()
 
     async def deregister(self, *, is_drain: bool) -> None:
         """Begin a drain, or end for good; asked until somebody answers."""

@@ -15,10 +15,10 @@ from tenure.v1 import workflow_service_pb2 as w
 from tenure.v1.task_pb2 import TaskFinish, TaskRef
 from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
-from tests.wire.bench import Ref
 from tests.wire.call import CALL_SECONDS, NoAnswer, Refused, ask
-from tests.wire.heart import now_s
+from tests.wire.held_attempts import Ref
 from tests.wire.incarnation import Incarnation, Over, raise_if_over, run_together
+from tests.wire.worker_heartbeat import now_s
 
 FULL_SECONDS: Final = 0.1
 
@@ -58,8 +58,8 @@ class PollMode:
 
     async def _poll(self, channel: grpc.aio.Channel) -> None:
         me = self._me
-        free = me.options.slots - len(me.bench.held)
-        if free <= 0 or me.heart.is_fenced or me.bench.is_draining:
+        free = me.options.slots - len(me.held_attempts.held)
+        if free <= 0 or me.heartbeat.is_fenced or me.held_attempts.is_draining:
             await asyncio.sleep(FULL_SECONDS)
             return
         request = w.PollActivityRequest(
@@ -80,45 +80,49 @@ class PollMode:
                 raise
             me.drain()
         else:
-            me.bench.take(answer.tasks)
+            me.held_attempts.take(answer.tasks)
 
     async def _beat(self, channel: grpc.aio.Channel) -> None:
-        me, heart = self._me, self._me.heart
-        await asyncio.sleep(max(0.0, heart.next_at_s - now_s()))
-        fresh = [each for each in me.bench.refs() if (each.task_id, each.attempt) in self._fresh]
+        me, heartbeat = self._me, self._me.heartbeat
+        await asyncio.sleep(max(0.0, heartbeat.next_at_s - now_s()))
+        fresh = [
+            each for each in me.held_attempts.refs() if (each.task_id, each.attempt) in self._fresh
+        ]
         request = w.WorkerHeartbeatRequest(
             namespace_id=me.options.namespace,
             worker_id=me.worker_id,
-            token=heart.token,
-            active_count=len(me.bench.held),
-            total_completed=me.bench.completed_count,
+            token=heartbeat.token,
+            active_count=len(me.held_attempts.held),
+            total_completed=me.held_attempts.completed_count,
             total_failed=0,
-            bound_activities=() if heart.is_full else fresh,
-            held_activities=w.HeldActivities(items=me.bench.refs()) if heart.is_full else None,
+            bound_activities=() if heartbeat.is_full else fresh,
+            held_activities=w.HeldActivities(items=me.held_attempts.refs())
+            if heartbeat.is_full
+            else None,
         )
-        heart.sent_at_s = now_s()
+        heartbeat.sent_at_s = now_s()
         try:
             stub = WorkflowServiceStub(channel)
-            answer = await ask(stub.WorkerHeartbeat(request, timeout=heart.patience_s))
+            answer = await ask(stub.WorkerHeartbeat(request, timeout=heartbeat.patience_s))
         except Refused as refused:
             if refused.code != "token_mismatch":
                 raise
-            heart.mismatched(refused.detail.current_token)
+            heartbeat.mismatched(refused.detail.current_token)
             return
         except NoAnswer:
-            heart.unanswered()
+            heartbeat.unanswered()
             raise
-        took_s = now_s() - heart.sent_at_s
-        heart.accepted(
+        took_s = now_s() - heartbeat.sent_at_s
+        heartbeat.accepted(
             answer.token,
             lease_ms=answer.lease_duration.ToMilliseconds(),
             interval_ms=answer.heartbeat_interval_ms,
         )
         me.note("beat", f"{1_000 * took_s:.1f}")
         self._fresh -= {(each.task_id, each.attempt) for each in fresh}
-        me.bench.stop(answer.stop)
-        me.bench.cancel((each.task_id, each.attempt) for each in answer.cancel)
-        me.bench.start_waiting()
+        me.held_attempts.stop(answer.stop)
+        me.held_attempts.cancel((each.task_id, each.attempt) for each in answer.cancel)
+        me.held_attempts.start_waiting()
         if answer.should_drain:
             me.drain()
 
@@ -127,7 +131,10 @@ class PollMode:
         me = self._me
         while not me.is_drained:
             channel = me.link.channel
-            started, finished = me.bench.take_confirmations(), me.bench.take_finished()
+            started, finished = (
+                me.held_attempts.take_confirmations(),
+                me.held_attempts.take_finished(),
+            )
             try:
                 if started:
                     await self._start(channel, started)
@@ -136,13 +143,13 @@ class PollMode:
             except NoAnswer as error:
                 me.odd(error)
                 for ref in started:
-                    me.bench.confirm_again((ref.task_id, ref.attempt))
-                me.bench.send_again((each.task_id, each.attempt) for each in finished)
+                    me.held_attempts.confirm_again((ref.task_id, ref.attempt))
+                me.held_attempts.send_again((each.task_id, each.attempt) for each in finished)
                 await me.link.move(channel)
             except Refused as refused:
                 raise_if_over(refused)
                 me.odd(refused)
-                me.bench.send_again((each.task_id, each.attempt) for each in finished)
+                me.held_attempts.send_again((each.task_id, each.attempt) for each in finished)
                 await asyncio.sleep(FULL_SECONDS)
             else:
                 await me.wait_for_news(1.0)
@@ -157,11 +164,11 @@ class PollMode:
         for ref, result in zip(items, answer.results, strict=True):
             key = (ref.task_id, ref.attempt)
             if result.HasField("error"):
-                me.bench.start_refused(key, result.error)
+                me.held_attempts.start_refused(key, result.error)
             else:
                 self._fresh.add(key)
                 if result.should_cancel:
-                    me.bench.cancel([key])
+                    me.held_attempts.cancel([key])
 
     async def _finish(self, channel: grpc.aio.Channel, items: list[TaskFinish]) -> None:
         await finish(self._me, channel, items)
@@ -180,19 +187,19 @@ async def finish(
     answer = await ask(stub.FinishTasks(request, timeout=CALL_SECONDS))
     for item, result in zip(items, answer.results, strict=True):
         error = result.error if result.HasField("error") else None
-        me.bench.finish_answered((item.task_id, item.attempt), error)
+        me.held_attempts.finish_answered((item.task_id, item.attempt), error)
 
 
 async def flush(me: Incarnation, seconds_max: float) -> None:
     """Send the ends that nobody has acknowledged, after the incarnation is over."""
-    me.bench.abort()
+    me.held_attempts.abort()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds_max):
-            while me.bench.held:
-                me.bench.send_again()
+            while me.held_attempts.held:
+                me.held_attempts.send_again()
                 channel = me.link.channel
                 try:
-                    await finish(me, channel, me.bench.take_finished())
+                    await finish(me, channel, me.held_attempts.take_finished())
                 except NoAnswer as error:
                     me.odd(error)
                     await me.link.move(channel)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-import tests.wire.leash
+import tests.wire.parent_guard
 from tests.bounds import STOP_S
 
-_LEASH: Final = str(Path(tests.wire.leash.__file__))
+_GUARD: Final = str(Path(tests.wire.parent_guard.__file__))
 
 
 class Process:
@@ -24,10 +24,10 @@ class Process:
     @classmethod
     async def spawn(cls, arguments: Sequence[str], log: Path | None = None) -> Self:
         """Run this Python with the given arguments; what it says on stderr goes to ``log``."""
-        leash = (sys.executable, "-I", "-S", _LEASH)
+        guard = (sys.executable, "-I", "-S", _GUARD)
         with (log or Path("/dev/null")).open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
-                *(*leash, sys.executable, *arguments),
+                *(*guard, sys.executable, *arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors if log else None,

@@ -12,8 +12,8 @@ import grpc.aio
 from tenure.v1 import session_service_pb2 as s
 from tenure.v1.session_service_pb2_grpc import SessionServiceStub
 from tests.wire.call import NoAnswer, Refused, is_retryable, translate
-from tests.wire.heart import now_s
 from tests.wire.incarnation import Incarnation, Over, raise_if_over, run_together
+from tests.wire.worker_heartbeat import now_s
 
 WELCOME_SECONDS: Final = 5.0
 GOODBYE_SECONDS: Final = 5.0
@@ -75,7 +75,7 @@ class SessionMode:
             worker_id=me.worker_id,
             session_no=self._session_no,
             window=me.options.slots,
-            held=me.bench.refs(),
+            held=me.held_attempts.refs(),
         )
         sent_at_s = now_s()
         try:
@@ -88,16 +88,16 @@ class SessionMode:
             raise NoAnswer(grpc.StatusCode.UNAVAILABLE, "closed before the welcome", None)
         if frame.HasField("welcome"):
             welcome = frame.welcome
-            me.heart.begin(
+            me.heartbeat.begin(
                 welcome.token,
                 lease_ms=welcome.lease_duration_ms,
                 interval_ms=welcome.heartbeat_interval_ms,
                 sent_at_s=sent_at_s,
             )
-            me.bench.send_again()
+            me.held_attempts.send_again()
             me.note("welcomed", f"{welcome.session_no} {welcome.server_id}")
-            me.bench.stop(welcome.stop)
-            me.bench.cancel((each.task_id, each.attempt) for each in welcome.cancel)
+            me.held_attempts.stop(welcome.stop)
+            me.held_attempts.cancel((each.task_id, each.attempt) for each in welcome.cancel)
         self._obey(frame)
 
     # -- Down ----------------------------------------------------------------------------------
@@ -117,9 +117,9 @@ class SessionMode:
             raise Over(frame.end.error.reason or "unknown")
         if frame.HasField("drain"):
             me.drain(frame.drain.deadline_in_ms / 1_000)
-        me.bench.take(frame.tasks)
-        me.bench.cancel((each.task_id, each.attempt) for each in frame.cancel)
-        me.bench.stop(frame.stop)
+        me.held_attempts.take(frame.tasks)
+        me.held_attempts.cancel((each.task_id, each.attempt) for each in frame.cancel)
+        me.held_attempts.stop(frame.stop)
         for ack in frame.acks:
             self._take_ack(ack)
         if frame.HasField("lease"):
@@ -129,30 +129,30 @@ class SessionMode:
         ref = (ack.task_id, ack.attempt)
         error = ack.error if ack.HasField("error") else None
         if ack.kind == s.REPORT_KIND_FINISHED:
-            self._me.bench.finish_answered(ref, error)
+            self._me.held_attempts.finish_answered(ref, error)
         elif error is not None:
-            self._me.bench.start_refused(ref, error)
+            self._me.held_attempts.start_refused(ref, error)
 
     def _take_lease(self, grant: s.LeaseGrant) -> None:
-        heart = self._me.heart
+        heartbeat = self._me.heartbeat
         if not grant.HasField("error"):
-            took_s = now_s() - (heart.sent_at_s or now_s())
-            heart.accepted(
+            took_s = now_s() - (heartbeat.sent_at_s or now_s())
+            heartbeat.accepted(
                 grant.token,
                 lease_ms=grant.lease_duration_ms,
                 interval_ms=grant.heartbeat_interval_ms,
             )
             self._me.note("beat", f"{1_000 * took_s:.1f}")
-            self._me.bench.start_waiting()
+            self._me.held_attempts.start_waiting()
         elif grant.error.code == "token_mismatch":
-            heart.mismatched(grant.error.current_token)
+            heartbeat.mismatched(grant.error.current_token)
         elif is_retryable(grant.error):
-            heart.unanswered()
+            heartbeat.unanswered()
         else:
             refused = Refused(grant.error)
             raise_if_over(refused)
             raise refused
-        self._me.bench.news.set()
+        self._me.held_attempts.news.set()
 
     # -- Up ------------------------------------------------------------------------------------
 
@@ -160,7 +160,8 @@ class SessionMode:
         me = self._me
         while not me.is_drained:
             frame = s.ClientFrame(
-                started=me.bench.take_confirmations(), finished=me.bench.take_finished()
+                started=me.held_attempts.take_confirmations(),
+                finished=me.held_attempts.take_finished(),
             )
             self._add_beat(frame)
             if frame.ByteSize():
@@ -172,27 +173,27 @@ class SessionMode:
         await asyncio.sleep(GOODBYE_SECONDS)
 
     def _wake_at_s(self) -> float:
-        heart = self._me.heart
-        if heart.sent_at_s is None:
-            return heart.next_at_s
-        return heart.sent_at_s + heart.patience_s
+        heartbeat = self._me.heartbeat
+        if heartbeat.sent_at_s is None:
+            return heartbeat.next_at_s
+        return heartbeat.sent_at_s + heartbeat.patience_s
 
     def _add_beat(self, frame: s.ClientFrame) -> None:
-        me, heart = self._me, self._me.heart
+        me, heartbeat = self._me, self._me.heartbeat
         now = now_s()
-        if heart.sent_at_s is not None:
-            if now >= heart.sent_at_s + heart.patience_s:
-                heart.sent_at_s = None
+        if heartbeat.sent_at_s is not None:
+            if now >= heartbeat.sent_at_s + heartbeat.patience_s:
+                heartbeat.sent_at_s = None
                 raise NoAnswer(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer to a beat", None)
             return
-        if now < heart.next_at_s:
+        if now < heartbeat.next_at_s:
             return
         frame.beat.CopyFrom(
             s.WorkerBeat(
-                token=heart.token,
-                total_completed=me.bench.completed_count,
-                active_count=len(me.bench.held),
-                held=s.HeldSet(items=me.bench.refs()) if heart.is_full else None,
+                token=heartbeat.token,
+                total_completed=me.held_attempts.completed_count,
+                active_count=len(me.held_attempts.held),
+                held=s.HeldSet(items=me.held_attempts.refs()) if heartbeat.is_full else None,
             )
         )
-        heart.sent_at_s = now
+        heartbeat.sent_at_s = now

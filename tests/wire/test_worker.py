@@ -12,9 +12,9 @@ from tenure.v1.worker_pb2 import WORKER_STATUS_OFFLINE
 from tests.polling import eventually
 from tests.soak.scene import SHORT
 from tests.wire.client import make_task
-from tests.wire.heart import Heart, now_s
 from tests.wire.stage import Stage, open_stage
 from tests.wire.worker import EXIT_NOT_WANTED
+from tests.wire.worker_heartbeat import HeartbeatChain, now_s
 
 SECONDS = 30.0
 MODES = ("session", "poll")
@@ -55,10 +55,10 @@ async def test_the_first_sigterm_drains_and_the_second_hands_back(mode: str) -> 
 
 
 def test_the_answer_to_a_heartbeat_that_was_given_up_renews_nothing() -> None:
-    heart = Heart()
-    heart.begin("first", lease_ms=60_000, interval_ms=1_000, sent_at_s=now_s())
-    heart.accepted("second", lease_ms=60_000, interval_ms=1_000)
-    assert heart.token == "first"
+    heartbeat = HeartbeatChain()
+    heartbeat.begin("first", lease_ms=60_000, interval_ms=1_000, sent_at_s=now_s())
+    heartbeat.accepted("second", lease_ms=60_000, interval_ms=1_000)
+    assert heartbeat.token == "first"
 
 
 async def test_a_cancelled_task_is_told_within_a_second() -> None:

@@ -23,11 +23,11 @@ from tenure.v1 import workflow_service_pb2 as w
 from tenure.v1.worker_pb2 import WORKER_MODE_POLL, WORKER_MODE_SESSION
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 from tests.wire.call import CALL_SECONDS, Link, NoAnswer, Refused, ask
-from tests.wire.heart import now_s
 from tests.wire.incarnation import Incarnation, Options
 from tests.wire.journal import RunJournal
 from tests.wire.poll import PollMode, flush
 from tests.wire.session import SessionMode
+from tests.wire.worker_heartbeat import now_s
 
 EXIT_NOT_WANTED: Final = 3
 FLUSH_SECONDS: Final = 10.0
@@ -82,7 +82,7 @@ class Worker:
         if self._now is None:
             self._is_stopping = True
         elif self._is_stopping:
-            self._now.bench.hand_back()
+            self._now.held_attempts.hand_back()
         else:
             self._is_stopping = True
             self._begin_drain(self._now)
@@ -131,7 +131,7 @@ class Worker:
 
     def _begin(self, answer: w.RegisterWorkerResponse, sent_at_s: float) -> Incarnation:
         me = Incarnation(self._options, self._link, self._journal, answer.worker_id)
-        me.heart.begin(
+        me.heartbeat.begin(
             answer.token,
             lease_ms=answer.lease_duration.ToMilliseconds(),
             interval_ms=answer.heartbeat_interval_ms,

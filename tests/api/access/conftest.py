@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.access.lobby import Lobby, open_lobby
+from tests.api.access.keyed_server import KeyedServer, open_lobby
 from tests.api.http.conftest import embedded
 from tests.engine.conftest import dialect, world
 from tests.engine.world import World
@@ -15,13 +15,13 @@ __all__ = ["dialect", "embedded", "world"]
 
 
 @pytest.fixture
-async def lobby(world: World) -> AsyncIterator[Lobby]:
+async def lobby(world: World) -> AsyncIterator[KeyedServer]:
     async with open_lobby(world) as made:
         yield made
 
 
 @pytest.fixture
-async def small(embedded: World) -> AsyncIterator[Lobby]:
+async def small(embedded: World) -> AsyncIterator[KeyedServer]:
     """One on SQLite: for what never reaches a store."""
     async with open_lobby(embedded) as made:
         yield made

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tenure.engine.access import command as c
-from tests.api.access.lobby import FREE, Lobby, bearer, key_id
+from tests.api.access.keyed_server import FREE, KeyedServer, bearer, key_id
 from tests.api.http.site import TASK
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
 from tests.polling import eventually
@@ -18,7 +18,7 @@ DENIED = (403, "permission_denied")
 NOT_FOUND = (404, "not_found")
 
 
-async def test_exactly_the_two_paths_of_health_need_no_key(small: Lobby) -> None:
+async def test_exactly_the_two_paths_of_health_need_no_key(small: KeyedServer) -> None:
     await small.make_key("admin")
     for path in FREE:
         for method in ("GET", "HEAD"):
@@ -44,7 +44,7 @@ async def test_exactly_the_two_paths_of_health_need_no_key(small: Lobby) -> None
         assert (await small.site.raw(data)).startswith(b"HTTP/1.1 401"), path
 
 
-async def test_who_is_refused_is_told_how_to_come_in(small: Lobby) -> None:
+async def test_who_is_refused_is_told_how_to_come_in(small: KeyedServer) -> None:
     key = await small.make_key("viewer")
     answer = await small.http("GET", "/v1/tasks")
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -63,7 +63,7 @@ async def test_who_is_refused_is_told_how_to_come_in(small: Lobby) -> None:
     assert answer.status_code == 401
 
 
-async def test_no_answer_opens_the_server_to_scripts_of_other_sites(small: Lobby) -> None:
+async def test_no_answer_opens_the_server_to_scripts_of_other_sites(small: KeyedServer) -> None:
     key = await small.make_key("viewer")
     origin = {"origin": "https://evil.example", "access-control-request-method": "GET"}
     for method, shown in (("OPTIONS", ""), ("GET", ""), ("GET", key)):
@@ -71,7 +71,7 @@ async def test_no_answer_opens_the_server_to_scripts_of_other_sites(small: Lobby
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-async def test_the_role_comes_first_then_the_namespace_then_the_rest(lobby: Lobby) -> None:
+async def test_the_role_comes_first_then_the_namespace_then_the_rest(lobby: KeyedServer) -> None:
     viewer = await lobby.make_key("viewer", NAMESPACE)
     client = await lobby.make_key("client", NAMESPACE)
     foreign = {"tenure-namespace": OTHER_NAMESPACE}
@@ -84,7 +84,7 @@ async def test_the_role_comes_first_then_the_namespace_then_the_rest(lobby: Lobb
     assert answer == (400, "invalid_argument")
 
 
-async def test_a_foreign_namespace_is_told_like_one_that_does_not_exist(lobby: Lobby) -> None:
+async def test_a_foreign_namespace_is_told_like_one_that_does_not_exist(lobby: KeyedServer) -> None:
     whole, bound = await lobby.make_key("viewer"), await lobby.make_key("viewer", NAMESPACE)
 
     async def said(key: str, namespace: str) -> tuple[int, str]:
@@ -97,7 +97,9 @@ async def test_a_foreign_namespace_is_told_like_one_that_does_not_exist(lobby: L
     assert await said(bound, OTHER_NAMESPACE) == await said(bound, "nobody/here") == absent
 
 
-async def test_what_is_about_the_whole_server_needs_a_key_of_all_namespaces(small: Lobby) -> None:
+async def test_what_is_about_the_whole_server_needs_a_key_of_all_namespaces(
+    small: KeyedServer,
+) -> None:
     bound, whole = await small.make_key("admin", NAMESPACE), await small.make_key("admin")
     assert await small.code("GET", "/metrics", bound) == DENIED
     assert (await small.http("GET", "/metrics", whole)).status_code == 200
@@ -108,7 +110,7 @@ async def test_what_is_about_the_whole_server_needs_a_key_of_all_namespaces(smal
 # -- Answers that take long
 
 
-async def test_a_wait_and_a_stream_end_with_their_key_and_others_go_on(lobby: Lobby) -> None:
+async def test_a_wait_and_a_stream_end_with_their_key_and_others_go_on(lobby: KeyedServer) -> None:
     ending, staying = await lobby.make_key("viewer"), await lobby.make_key("client")
     made = await lobby.http("POST", "/v1/tasks:batch", staying, json={"tasks": [TASK] * 3})
     paths = [f"/v1/tasks/{each['taskId']}" for each in made.json()["tasks"]]
@@ -127,12 +129,12 @@ async def test_a_wait_and_a_stream_end_with_their_key_and_others_go_on(lobby: Lo
     assert "event: result" in await going
 
 
-async def _read(lobby: Lobby, path: str, key: str) -> str:
+async def _read(lobby: KeyedServer, path: str, key: str) -> str:
     async with lobby.site.client.stream("GET", f"{path}/watch", headers=bearer(key)) as answer:
         return (await answer.aread()).decode()
 
 
-async def test_a_stream_of_events_ends_with_its_key(small: Lobby) -> None:
+async def test_a_stream_of_events_ends_with_its_key(small: KeyedServer) -> None:
     key = await small.make_key("viewer")
     async with small.site.client.stream("GET", "/v1/events", headers=bearer(key)) as answer:
         assert answer.status_code == 200
@@ -146,11 +148,11 @@ async def test_a_stream_of_events_ends_with_its_key(small: Lobby) -> None:
 # -- Keys
 
 
-async def _created(lobby: Lobby, key: str, **body: object) -> httpx.Response:
+async def _created(lobby: KeyedServer, key: str, **body: object) -> httpx.Response:
     return await lobby.http("POST", "/v1/api-keys", key, json={"name": "n", **body})
 
 
-async def test_a_key_is_made_shown_used_and_revoked(lobby: Lobby) -> None:
+async def test_a_key_is_made_shown_used_and_revoked(lobby: KeyedServer) -> None:
     admin = await lobby.make_key("admin")
     made = await _created(
         lobby, admin, role="client", namespaces=["acme", NAMESPACE], expiresInMs=60_000
@@ -189,14 +191,14 @@ async def test_a_key_is_made_shown_used_and_revoked(lobby: Lobby) -> None:
     ],
 )
 async def test_a_key_that_cannot_be_is_refused(
-    small: Lobby, body: dict[str, object], field: str
+    small: KeyedServer, body: dict[str, object], field: str
 ) -> None:
     answer = await _created(small, "", **body)
     assert (answer.status_code, answer.json()["field"]) == (400, field)
     assert small.engine.access_cache.has_keys is False
 
 
-async def test_an_unknown_or_malformed_key_id_is_refused(small: Lobby) -> None:
+async def test_an_unknown_or_malformed_key_id_is_refused(small: KeyedServer) -> None:
     admin = await small.make_key("admin")
     for method in ("GET", "DELETE"):
         assert await small.code(method, f"/v1/api-keys/{'a' * 16}", admin) == NOT_FOUND
@@ -206,7 +208,7 @@ async def test_an_unknown_or_malformed_key_id_is_refused(small: Lobby) -> None:
         assert admin not in answer.text
 
 
-async def test_a_bound_admin_administers_what_is_in_its_namespaces(lobby: Lobby) -> None:
+async def test_a_bound_admin_administers_what_is_in_its_namespaces(lobby: KeyedServer) -> None:
     whole = await lobby.make_key("admin")
     bound = await lobby.make_key("admin", NAMESPACE)
     mine = await _created(lobby, bound, role="worker", namespaces=[NAMESPACE])
@@ -226,7 +228,7 @@ async def test_a_bound_admin_administers_what_is_in_its_namespaces(lobby: Lobby)
     assert await lobby.code("GET", "/v1/workers", foreign) == NOT_FOUND
 
 
-async def test_lists_of_keys_have_pages(small: Lobby) -> None:
+async def test_lists_of_keys_have_pages(small: KeyedServer) -> None:
     keys = [await small.make_key("admin") for _ in range(3)]
     first = (await small.http("GET", "/v1/api-keys?pageSize=2", keys[0])).json()
     path = f"/v1/api-keys?pageSize=2&pageToken={first['nextPageToken']}"
@@ -239,7 +241,7 @@ async def test_lists_of_keys_have_pages(small: Lobby) -> None:
 # -- Namespaces and audit
 
 
-async def test_a_caller_sees_the_namespaces_of_its_key(lobby: Lobby) -> None:
+async def test_a_caller_sees_the_namespaces_of_its_key(lobby: KeyedServer) -> None:
     whole, bound = await lobby.make_key("viewer"), await lobby.make_key("viewer", NAMESPACE)
 
     async def names(key: str) -> set[str]:
@@ -253,7 +255,7 @@ async def test_a_caller_sees_the_namespaces_of_its_key(lobby: Lobby) -> None:
     assert await lobby.code("GET", "/v1/namespaces/no/body", whole) == NOT_FOUND
 
 
-async def test_a_disabled_namespace_takes_nothing_until_it_is_enabled(lobby: Lobby) -> None:
+async def test_a_disabled_namespace_takes_nothing_until_it_is_enabled(lobby: KeyedServer) -> None:
     admin = await lobby.make_key("admin")
     disabled = await lobby.http("POST", f"/v1/namespaces/{NAMESPACE}/disable", admin)
     assert disabled.json()["isDisabled"] is True
@@ -265,7 +267,7 @@ async def test_a_disabled_namespace_takes_nothing_until_it_is_enabled(lobby: Lob
     assert await lobby.code("POST", "/v1/tasks", admin, json=TASK) == (201, "")
 
 
-async def test_the_audit_log_says_who_did_what(lobby: Lobby) -> None:
+async def test_the_audit_log_says_who_did_what(lobby: KeyedServer) -> None:
     admin = await lobby.make_key("admin")
     bound = await lobby.make_key("admin", NAMESPACE)
     await lobby.http("POST", "/v1/namespaces", admin, json={"name": "new"})
@@ -287,7 +289,7 @@ async def test_the_audit_log_says_who_did_what(lobby: Lobby) -> None:
         assert await lobby.code("GET", "/v1/audit", await lobby.make_key(role)) == DENIED
 
 
-async def test_a_key_that_was_revoked_elsewhere_makes_no_other(lobby: Lobby) -> None:
+async def test_a_key_that_was_revoked_elsewhere_makes_no_other(lobby: KeyedServer) -> None:
     """What the edge has let in is looked at once more when the command runs."""
     admin = await lobby.make_key("admin")
     await lobby.make_key("admin")

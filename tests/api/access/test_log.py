@@ -13,13 +13,13 @@ from tenure.api.readiness import Readiness
 from tenure.api.setting import ServerSettings
 from tenure.core.limits import REFUSAL_ADDRESSES_MAX, REFUSAL_LOG_MS
 from tenure.v1 import task_service_pb2 as pb
-from tests.api.access.lobby import Lobby, bearer, key_id, shown
+from tests.api.access.keyed_server import KeyedServer, bearer, key_id, shown
 from tests.api.http.site import site_of
 from tests.api.rpc.wire import refused
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Clock
 
 
-async def test_denied_calls_are_logged_with_who_and_what(small: Lobby) -> None:
+async def test_denied_calls_are_logged_with_who_and_what(small: KeyedServer) -> None:
     key = await small.make_key("viewer", NAMESPACE)
     with structlog.testing.capture_logs() as logs:
         await small.http("GET", "/v1/tasks")
@@ -48,7 +48,7 @@ async def test_denied_calls_are_logged_with_who_and_what(small: Lobby) -> None:
     assert reasons == ["foreign_namespace"] * 2
 
 
-async def test_no_secret_is_in_a_log_an_error_or_a_metric(small: Lobby) -> None:
+async def test_no_secret_is_in_a_log_an_error_or_a_metric(small: KeyedServer) -> None:
     metrics = Metrics()
     app = make_app(small.engine, ServerSettings(), Readiness(small.engine), metrics)
     key = await small.make_key("admin")
@@ -68,7 +68,7 @@ async def test_no_secret_is_in_a_log_an_error_or_a_metric(small: Lobby) -> None:
     assert 'code="unauthenticated"' in metrics_text
 
 
-async def _knock(lobby: Lobby, edge: str) -> None:
+async def _knock(lobby: KeyedServer, edge: str) -> None:
     """Call without a key, in ways that are refused at different places."""
     if edge == "http":
         assert await lobby.code("GET", "/v1/tasks") == (401, "unauthenticated")
@@ -83,7 +83,7 @@ async def _knock(lobby: Lobby, edge: str) -> None:
 
 
 @pytest.mark.parametrize("edge", ["http", "grpc"])
-async def test_strangers_are_logged_once_a_second(small: Lobby, edge: str) -> None:
+async def test_strangers_are_logged_once_a_second(small: KeyedServer, edge: str) -> None:
     key = await small.make_key("viewer", NAMESPACE)
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
@@ -102,7 +102,7 @@ async def test_strangers_are_logged_once_a_second(small: Lobby, edge: str) -> No
     assert len([each for each in logs if each["event"] == "http.request"]) == 3
 
 
-async def test_strangers_are_counted_each_time(small: Lobby) -> None:
+async def test_strangers_are_counted_each_time(small: KeyedServer) -> None:
     metrics = Metrics()
     app = make_app(small.engine, ServerSettings(), Readiness(small.engine), metrics)
     key = await small.make_key("admin")

@@ -21,7 +21,7 @@ from tenure.v1 import (
     task_service_pb2,
     workflow_service_pb2,
 )
-from tests.api.access.lobby import FREE, Lobby, shown
+from tests.api.access.keyed_server import FREE, KeyedServer, shown
 from tests.api.rpc.wire import detail
 
 FILES = (
@@ -60,14 +60,16 @@ def test_only_the_health_of_the_server_needs_no_key_over_http() -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-async def test_a_role_may_call_what_the_table_says_over_grpc(small: Lobby, role: Role) -> None:
+async def test_a_role_may_call_what_the_table_says_over_grpc(
+    small: KeyedServer, role: Role
+) -> None:
     key = await small.make_key(role)
     for path in METHODS.keys() - STREAMS - {"/grpc.health.v1.Health/Watch"}:
         is_allowed = path in OPEN_METHODS or allows(role, RULES[path].action)
         assert await _is_denied(small, path, key) != is_allowed, path
 
 
-async def _is_denied(lobby: Lobby, path: str, key: str) -> bool:
+async def _is_denied(lobby: KeyedServer, path: str, key: str) -> bool:
     call: Any = lobby.wire.channel.unary_unary(path)
     try:
         await call(b"", metadata=shown(key))
@@ -78,7 +80,9 @@ async def _is_denied(lobby: Lobby, path: str, key: str) -> bool:
 
 
 @pytest.mark.parametrize("role", Role)
-async def test_a_role_may_ask_for_what_the_table_says_over_http(small: Lobby, role: Role) -> None:
+async def test_a_role_may_ask_for_what_the_table_says_over_http(
+    small: KeyedServer, role: Role
+) -> None:
     key = await small.make_key(role)
     for each in OPERATIONS:
         path = re.sub(r"\{\w+\}", "x", each.path)

@@ -16,7 +16,7 @@ from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import worker_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
-from tests.api.access.lobby import Lobby, ended, key_id, open_lobby, shown
+from tests.api.access.keyed_server import KeyedServer, ended, key_id, open_lobby, shown
 from tests.api.rpc.wire import Stream, refused
 from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World
@@ -26,7 +26,7 @@ UNAUTHENTICATED = ("UNAUTHENTICATED", "unauthenticated")
 LIST = pb.ListTasksRequest(namespace_id=NAMESPACE)
 
 
-async def test_without_a_good_key_nobody_is_let_in(lobby: Lobby) -> None:
+async def test_without_a_good_key_nobody_is_let_in(lobby: KeyedServer) -> None:
     key = await lobby.make_key("viewer")
     assert (await lobby.wire.tasks.ListTasks(LIST, metadata=shown(key))).tasks == []
     assert await lobby.refused(lobby.wire.tasks.ListTasks(LIST)) == UNAUTHENTICATED
@@ -55,7 +55,7 @@ async def test_without_a_good_key_nobody_is_let_in(lobby: Lobby) -> None:
     assert await lobby.refused(lobby.wire.tasks.ListTasks(LIST, metadata=twice)) == UNAUTHENTICATED
 
 
-async def test_a_key_that_ended_is_refused(lobby: Lobby) -> None:
+async def test_a_key_that_ended_is_refused(lobby: KeyedServer) -> None:
     kept, brief = await lobby.make_key("viewer"), await lobby.make_key("viewer", expires_in_ms=1000)
     for key in (kept, brief):
         await lobby.wire.tasks.ListTasks(LIST, metadata=shown(key))
@@ -70,18 +70,18 @@ async def test_a_key_that_ended_is_refused(lobby: Lobby) -> None:
     )
 
 
-async def test_a_key_is_not_even_looked_at_by_an_open_server(small: Lobby) -> None:
+async def test_a_key_is_not_even_looked_at_by_an_open_server(small: KeyedServer) -> None:
     for metadata in (shown("tnr_nonsense"), (*shown("a"), *shown("b"))):
         await small.wire.tasks.ListTasks(LIST, metadata=metadata)
 
 
-async def test_a_server_that_ever_had_a_key_is_never_open_again(lobby: Lobby) -> None:
+async def test_a_server_that_ever_had_a_key_is_never_open_again(lobby: KeyedServer) -> None:
     key = await lobby.make_key("admin")
     await lobby.revoke(key)
     assert await lobby.refused(lobby.wire.tasks.ListTasks(LIST)) == UNAUTHENTICATED
 
 
-async def test_the_role_comes_first_then_the_namespace_then_the_rest(lobby: Lobby) -> None:
+async def test_the_role_comes_first_then_the_namespace_then_the_rest(lobby: KeyedServer) -> None:
     viewer = await lobby.make_key("viewer", NAMESPACE)
     client = await lobby.make_key("client", NAMESPACE)
     bad = pb.EnqueueTasksRequest(namespace_id=OTHER_NAMESPACE)
@@ -98,7 +98,7 @@ async def test_the_role_comes_first_then_the_namespace_then_the_rest(lobby: Lobb
     )
 
 
-async def test_a_foreign_namespace_is_told_like_one_that_does_not_exist(lobby: Lobby) -> None:
+async def test_a_foreign_namespace_is_told_like_one_that_does_not_exist(lobby: KeyedServer) -> None:
     whole, bound = await lobby.make_key("viewer"), await lobby.make_key("viewer", NAMESPACE)
 
     async def said(key: str, namespace: str) -> tuple[str, str, str]:
@@ -119,7 +119,7 @@ async def test_a_foreign_namespace_is_told_like_one_that_does_not_exist(lobby: L
     await lobby.wire.tasks.ListTasks(request, metadata=shown(bound))
 
 
-async def test_what_needs_no_key_is_open_and_everything_else_is_not(small: Lobby) -> None:
+async def test_what_needs_no_key_is_open_and_everything_else_is_not(small: KeyedServer) -> None:
     key = await small.make_key("viewer")
     health: Any = health_pb2_grpc.HealthStub(small.wire.channel)
     await health.Check(health_pb2.HealthCheckRequest())
@@ -137,7 +137,7 @@ async def test_what_needs_no_key_is_open_and_everything_else_is_not(small: Lobby
     assert await ended(stream) == ("OK", "")
 
 
-async def test_who_has_no_key_does_not_learn_which_methods_there_are(small: Lobby) -> None:
+async def test_who_has_no_key_does_not_learn_which_methods_there_are(small: KeyedServer) -> None:
     key = await small.make_key("viewer")
     for path in ("/tenure.v1.TaskService/Nothing", "/x.Y/Check", "/grpc.health.v1.Health/check"):
         call: Any = small.wire.channel.unary_unary(path)
@@ -147,7 +147,7 @@ async def test_who_has_no_key_does_not_learn_which_methods_there_are(small: Lobb
         assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_bad_message_without_a_key_is_told_that_it_has_none(small: Lobby) -> None:
+async def test_a_bad_message_without_a_key_is_told_that_it_has_none(small: KeyedServer) -> None:
     key = await small.make_key("viewer")
     call: Any = small.wire.channel.unary_unary("/tenure.v1.TaskService/ListTasks")
     assert await small.refused(call(b"\xff")) == UNAUTHENTICATED
@@ -160,7 +160,7 @@ async def test_a_bad_message_without_a_key_is_told_that_it_has_none(small: Lobby
 # -- Streams
 
 
-async def _session(lobby: Lobby, key: str) -> tuple[str, Stream]:
+async def _session(lobby: KeyedServer, key: str) -> tuple[str, Stream]:
     request = workflow_pb.RegisterWorkerRequest(
         namespace_id=NAMESPACE,
         task_queue=QUEUE,
@@ -177,13 +177,13 @@ async def _session(lobby: Lobby, key: str) -> tuple[str, Stream]:
     return made.worker_id, stream
 
 
-async def _watch(lobby: Lobby, key: str, task_id: str) -> Any:
+async def _watch(lobby: KeyedServer, key: str, task_id: str) -> Any:
     call = lobby.wire.tasks.WatchTasks(metadata=shown(key))
     await call.write(pb.WatchTasksRequest(namespace_id=NAMESPACE, add=[task_id]))
     return call
 
 
-async def test_streams_of_a_revoked_key_end_and_others_go_on(lobby: Lobby) -> None:
+async def test_streams_of_a_revoked_key_end_and_others_go_on(lobby: KeyedServer) -> None:
     ending, staying = await lobby.make_key("admin"), await lobby.make_key("admin")
     worker_id, stream = await _session(lobby, ending)
     _, other = await _session(lobby, staying)
@@ -226,18 +226,18 @@ async def test_streams_of_a_revoked_key_end_and_others_go_on(lobby: Lobby) -> No
         assert (await watches[1].read()).results[0].task_id == task_id
 
 
-async def _is_watched(lobby: Lobby) -> bool:
+async def _is_watched(lobby: KeyedServer) -> bool:
     return len(lobby.engine.results) > 0
 
 
-async def test_a_stream_ends_when_its_key_expires(lobby: Lobby) -> None:
+async def test_a_stream_ends_when_its_key_expires(lobby: KeyedServer) -> None:
     key = await lobby.make_key("worker", expires_in_ms=300)
     _, stream = await _session(lobby, key)
     await lobby.world.advance(300)
     assert (await ended(stream.call))[0] == "UNAUTHENTICATED"
 
 
-async def test_streams_of_an_open_server_end_with_its_first_key(lobby: Lobby) -> None:
+async def test_streams_of_an_open_server_end_with_its_first_key(lobby: KeyedServer) -> None:
     _, stream = await _session(lobby, "")
     await lobby.make_key("admin")
     status, said = await ended(stream.call)
@@ -245,7 +245,9 @@ async def test_streams_of_an_open_server_end_with_its_first_key(lobby: Lobby) ->
     assert "first API key" in said
 
 
-async def test_a_stream_without_a_key_or_with_a_foreign_namespace_is_refused(small: Lobby) -> None:
+async def test_a_stream_without_a_key_or_with_a_foreign_namespace_is_refused(
+    small: KeyedServer,
+) -> None:
     worker = await small.make_key("worker", NAMESPACE)
     viewer = await small.make_key("viewer")
     calls = (small.wire.sessions.Open, small.wire.tasks.WatchTasks)
@@ -261,7 +263,7 @@ async def test_a_stream_without_a_key_or_with_a_foreign_namespace_is_refused(sma
     assert (await ended(watch))[0] == "NOT_FOUND"
 
 
-async def test_only_who_may_enqueue_does_so_on_a_stream(small: Lobby) -> None:
+async def test_only_who_may_enqueue_does_so_on_a_stream(small: KeyedServer) -> None:
     new = pb.EnqueueTasksRequest(tasks=[small.wire.new()])
     enqueue = pb.StreamedEnqueue(number=1, request=new)
     refusals = {}
@@ -292,7 +294,7 @@ async def test_a_key_counts_and_ends_at_every_server(world: World) -> None:
         assert await there.refused(call) == UNAUTHENTICATED
 
 
-async def _is_closed(lobby: Lobby) -> bool:
+async def _is_closed(lobby: KeyedServer) -> bool:
     return lobby.engine.access_cache.has_keys
 
 

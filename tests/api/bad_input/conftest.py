@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.api.bad_input.stand import Stand, open_stand
+from tests.api.bad_input.both_edges import BothEdges, open_stand
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stand() -> AsyncIterator[Stand]:
+async def stand() -> AsyncIterator[BothEdges]:
     """Both edges of one server."""
     async with open_stand() as made:
         yield made

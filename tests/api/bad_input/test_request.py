@@ -16,7 +16,7 @@ from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_pb2, worker_pb2
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
-from tests.api.bad_input.stand import Refusal, Stand, enqueue
+from tests.api.bad_input.both_edges import BothEdges, Refusal, enqueue
 from tests.api.http.site import UNKNOWN_ID
 from tests.engine.world import NAMESPACE
 
@@ -25,7 +25,7 @@ JSON = {"content-type": "application/json"}
 MIB = 1024 * 1024
 
 
-def raw_call(stand: Stand, method: str = "EnqueueTasks", **options: Any) -> Any:
+def raw_call(stand: BothEdges, method: str = "EnqueueTasks", **options: Any) -> Any:
     """Return a call whose message is sent as the bytes that it is."""
     return stand.wire.channel.unary_unary(f"/tenure.v1.TaskService/{method}", **options)
 
@@ -36,7 +36,7 @@ def invalid(field: str) -> tuple[Refusal, Refusal]:
     return Refusal(400, code, field), Refusal("INVALID_ARGUMENT", code, field)
 
 
-async def test_a_body_or_a_message_over_four_mebibytes(stand: Stand) -> None:
+async def test_a_body_or_a_message_over_four_mebibytes(stand: BothEdges) -> None:
     large = b" " * (4 * MIB + 1)
     refusal = await stand.http("POST", "/v1/tasks", content=large, headers=JSON)
     assert refusal == Refusal(413, "payload_too_large")
@@ -52,7 +52,7 @@ async def test_a_body_or_a_message_over_four_mebibytes(stand: Stand) -> None:
     assert await stand.world.dump() == before
 
 
-async def test_a_bomb_that_is_compressed_is_not_unpacked(stand: Stand) -> None:
+async def test_a_bomb_that_is_compressed_is_not_unpacked(stand: BothEdges) -> None:
     bomb = gzip.compress(json.dumps(enqueue(input="x" * (64 * MIB))).encode())
     assert len(bomb) < MIB
     for coding in ("gzip", "zstd", "deflate", "br", "gzip, identity"):
@@ -68,7 +68,7 @@ async def test_a_bomb_that_is_compressed_is_not_unpacked(stand: Stand) -> None:
     await stand.answers()
 
 
-async def test_headers_of_ten_thousand_bytes_and_more(stand: Stand) -> None:
+async def test_headers_of_ten_thousand_bytes_and_more(stand: BothEdges) -> None:
     large = {"x-large": "x" * 10_000}
     refusal = await stand.http("GET", "/v1/tasks", headers=large)
     assert refusal == Refusal(431, "payload_too_large")
@@ -80,7 +80,7 @@ async def test_headers_of_ten_thousand_bytes_and_more(stand: Stand) -> None:
     await stand.answers()
 
 
-async def test_a_client_that_sends_its_head_and_then_nothing(stand: Stand) -> None:
+async def test_a_client_that_sends_its_head_and_then_nothing(stand: BothEdges) -> None:
     # How long it may take is tested with the edge; here others are served meanwhile.
     _, writer = await asyncio.open_connection("127.0.0.1", stand.site.port)
     writer.write(b"POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n")
@@ -107,7 +107,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
     ],
 )
 async def test_json_that_some_reader_would_read_otherwise(
-    stand: Stand, more: str, field: str
+    stand: BothEdges, more: str, field: str
 ) -> None:
     text = json.dumps(enqueue())[:-1] + "," + more + "}"
     data = text.encode("utf-8", "surrogateescape")
@@ -115,7 +115,7 @@ async def test_json_that_some_reader_would_read_otherwise(
     assert refusal == invalid(field)[0]
 
 
-async def test_json_with_a_byte_order_mark(stand: Stand) -> None:
+async def test_json_with_a_byte_order_mark(stand: BothEdges) -> None:
     for mark in (b"\xef\xbb\xbf", b"\xff\xfe"):
         data = mark + json.dumps(enqueue()).encode()
         refusal = await stand.http("POST", "/v1/tasks", content=data, headers=JSON)
@@ -123,7 +123,7 @@ async def test_json_with_a_byte_order_mark(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "a\u202eb", "a\u200bb", "a\ufeffb", "a/b", "", "x" * 256])
-async def test_invisible_characters_in_names_and_labels(stand: Stand, bad: str) -> None:
+async def test_invisible_characters_in_names_and_labels(stand: BothEdges, bad: str) -> None:
     http, rpc = invalid("type")
     assert await stand.http("POST", "/v1/tasks", json=enqueue(type=bad)) == http
     assert await stand.grpc(stand.wire.enqueue(stand.wire.new(type=bad))) == rpc
@@ -133,7 +133,7 @@ async def test_invisible_characters_in_names_and_labels(stand: Stand, bad: str) 
     assert await stand.grpc(stand.wire.register(labels={bad: "x"})) == rpc
 
 
-async def test_a_lone_surrogate_in_a_name(stand: Stand) -> None:
+async def test_a_lone_surrogate_in_a_name(stand: BothEdges) -> None:
     data = json.dumps(enqueue(type="a\ud800")).encode()
     assert await stand.http("POST", "/v1/tasks", content=data, headers=JSON) == invalid("body")[0]
     # In protobuf it is no UTF-8, and the message cannot be read.
@@ -154,7 +154,7 @@ TIMES = {
 @pytest.mark.parametrize("value", [-1, TEN_YEARS_MS, 2**63 - 1])
 @pytest.mark.parametrize("field", TIMES)
 async def test_a_timeout_that_is_negative_or_longer_than_ten_years(
-    stand: Stand, field: str, value: int
+    stand: BothEdges, field: str, value: int
 ) -> None:
     http, rpc = invalid(field)
     assert await stand.http("POST", "/v1/tasks", json=enqueue(**{field: value})) == http
@@ -163,7 +163,7 @@ async def test_a_timeout_that_is_negative_or_longer_than_ten_years(
     assert await stand.grpc(stand.wire.enqueue(stand.wire.new(options=options))) == rpc
 
 
-async def test_integers_beyond_64_bits_and_zero_timeouts(stand: Stand) -> None:
+async def test_integers_beyond_64_bits_and_zero_timeouts(stand: BothEdges) -> None:
     for value in (2**63, 2**64, 0):
         body = enqueue(startToCloseMs=value)
         assert await stand.http("POST", "/v1/tasks", json=body) == invalid("startToCloseMs")[0]
@@ -174,7 +174,7 @@ async def test_integers_beyond_64_bits_and_zero_timeouts(stand: Stand) -> None:
 
 
 async def test_page_sizes_that_are_negative_and_a_clamp_for_those_that_are_large(
-    stand: Stand,
+    stand: BothEdges,
 ) -> None:
     http, rpc = invalid("page_size")
     refusal = await stand.http("GET", "/v1/tasks?pageSize=-1")
@@ -186,7 +186,7 @@ async def test_page_sizes_that_are_negative_and_a_clamp_for_those_that_are_large
         assert len((await stand.wire.tasks.ListTasks(request)).tasks) <= limits.PAGE_SIZE_MAX
 
 
-async def test_attempts_that_are_zero_or_negative(stand: Stand) -> None:
+async def test_attempts_that_are_zero_or_negative(stand: BothEdges) -> None:
     made = await stand.wire.register()
     for attempt in (0, -1, -(2**31)):
         item = task_pb2.TaskFinish(
@@ -200,14 +200,14 @@ async def test_attempts_that_are_zero_or_negative(stand: Stand) -> None:
         assert refusal == invalid("attempt")[0]
 
 
-async def test_a_lease_that_is_negative_and_a_clamp_for_one_that_is_long(stand: Stand) -> None:
+async def test_a_lease_that_is_negative_and_a_clamp_for_one_that_is_long(stand: BothEdges) -> None:
     call = stand.wire.register(lease_duration=Duration(seconds=-1))
     assert await stand.grpc(call) == invalid("leaseDuration")[1]
     made = await stand.wire.register(lease_duration=Duration(seconds=315_576_000))
     assert made.lease_duration.seconds == limits.LEASE_MS_MAX // 1_000
 
 
-async def test_unknown_enums_and_missing_fields(stand: Stand) -> None:
+async def test_unknown_enums_and_missing_fields(stand: BothEdges) -> None:
     http, rpc = invalid("state")
     assert await stand.http("GET", "/v1/tasks?state=SLEEPING") == http
     request = task_pb.ListTasksRequest(namespace_id=NAMESPACE, state=99)  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ async def test_unknown_enums_and_missing_fields(stand: Stand) -> None:
     assert await stand.grpc(stand.wire.finish(made.worker_id, no_kind)) == invalid("kind")[1]
 
 
-async def test_a_wrong_content_type_and_an_unknown_field(stand: Stand) -> None:
+async def test_a_wrong_content_type_and_an_unknown_field(stand: BothEdges) -> None:
     data = json.dumps(enqueue()).encode()
     for kind in ("text/plain", "application/xml", "multipart/form-data", "application/x-python"):
         headers = {"content-type": kind}
@@ -231,7 +231,7 @@ async def test_a_wrong_content_type_and_an_unknown_field(stand: Stand) -> None:
     assert refusal == invalid("colour")[0]
 
 
-async def test_an_unknown_proto_field_is_ignored(stand: Stand) -> None:
+async def test_an_unknown_proto_field_is_ignored(stand: BothEdges) -> None:
     good = task_pb.EnqueueTasksRequest(namespace_id=NAMESPACE, tasks=[stand.wire.new()])
     # Field 4000, a number: a newer client may send it.
     unknown = bytes([0x80, 0xFA, 0x01, 0x2A])
@@ -244,7 +244,7 @@ BAD_IDS = ["x", UNKNOWN_ID.upper(), UNKNOWN_ID.replace("-", ""), "..", "01ARZ3ND
 
 
 @pytest.mark.parametrize("bad", [*BAD_IDS, UNKNOWN_ID + "\n", "../../etc/passwd"])
-async def test_malformed_ids_over_grpc(stand: Stand, bad: str) -> None:
+async def test_malformed_ids_over_grpc(stand: BothEdges, bad: str) -> None:
     request = task_pb.GetTaskRequest(namespace_id=NAMESPACE, task_id=bad)
     refusal = await stand.grpc(stand.wire.tasks.GetTask(request))
     assert refusal == invalid("taskId")[1]
@@ -265,7 +265,7 @@ async def test_malformed_ids_over_grpc(stand: Stand, bad: str) -> None:
     ],
 )
 async def test_malformed_ids_and_path_traversal_over_http(
-    stand: Stand, path: str, status: int
+    stand: BothEdges, path: str, status: int
 ) -> None:
     head = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     before = await stand.world.dump()
@@ -275,7 +275,7 @@ async def test_malformed_ids_and_path_traversal_over_http(
     await stand.answers()
 
 
-async def test_ten_thousand_labels_and_a_label_of_a_megabyte(stand: Stand) -> None:
+async def test_ten_thousand_labels_and_a_label_of_a_megabyte(stand: BothEdges) -> None:
     for labels, field in (
         ({f"k{number}": "v" for number in range(10_000)}, "labels"),
         ({"a": "x" * MIB}, "labels.a"),
@@ -297,11 +297,11 @@ async def test_ten_thousand_labels_and_a_label_of_a_megabyte(stand: Stand) -> No
         ("filter=1=1", "filter"),
     ],
 )
-async def test_filters_are_a_closed_grammar(stand: Stand, query: str, field: str) -> None:
+async def test_filters_are_a_closed_grammar(stand: BothEdges, query: str, field: str) -> None:
     assert await stand.http("GET", f"/v1/tasks?{query}") == invalid(field)[0]
 
 
-async def test_filters_over_grpc_and_of_workers_are_a_closed_grammar(stand: Stand) -> None:
+async def test_filters_over_grpc_and_of_workers_are_a_closed_grammar(stand: BothEdges) -> None:
     refusal = await stand.http("GET", "/v1/workers?label=a%20b=x")
     assert refusal[:2] == (400, "invalid_argument")
     for fields in ({"task_queue": "a' OR 1=1"}, {"labels": {"a'b": "x"}}, {"filter_status": "UP"}):
@@ -310,7 +310,9 @@ async def test_filters_over_grpc_and_of_workers_are_a_closed_grammar(stand: Stan
         assert refusal[:2] == ("INVALID_ARGUMENT", "invalid_argument"), fields
 
 
-async def test_page_tokens_that_are_forged_or_of_another_query_or_namespace(stand: Stand) -> None:
+async def test_page_tokens_that_are_forged_or_of_another_query_or_namespace(
+    stand: BothEdges,
+) -> None:
     await stand.wire.enqueue(*(stand.wire.new() for _ in range(3)))
     request = task_pb.ListTasksRequest(namespace_id=NAMESPACE, page_size=1)
     token = (await stand.wire.tasks.ListTasks(request)).next_page_token
@@ -330,7 +332,7 @@ async def test_page_tokens_that_are_forged_or_of_another_query_or_namespace(stan
     assert await stand.grpc(stand.wire.admin.ListNamespaces(queues)) == rpc
 
 
-async def test_workers_that_claim_to_be_more_than_is_allowed(stand: Stand) -> None:
+async def test_workers_that_claim_to_be_more_than_is_allowed(stand: BothEdges) -> None:
     many = [f"t{number}" for number in range(limits.TYPES_PER_WORKER_MAX + 1)]
     for fields, field in (
         ({"max_concurrent": limits.WORKER_SLOTS_MAX + 1}, "maxConcurrent"),

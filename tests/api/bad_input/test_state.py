@@ -18,7 +18,7 @@ from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import task_pb2, worker_pb2
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
-from tests.api.bad_input.stand import Refusal, Stand, enqueue, open_stand
+from tests.api.bad_input.both_edges import BothEdges, Refusal, enqueue, open_stand
 from tests.api.http.site import UNKNOWN_ID
 from tests.api.rpc.wire import refused, state_name
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE
@@ -34,7 +34,7 @@ def done(task: task_pb2.AssignedTask, output: bytes = b"") -> task_pb2.TaskFinis
     )
 
 
-async def taken(stand: Stand, **fields: Any) -> tuple[str, task_pb2.AssignedTask]:
+async def taken(stand: BothEdges, **fields: Any) -> tuple[str, task_pb2.AssignedTask]:
     """Return a worker and the one task that it holds."""
     queue = stand.world.clock.new_id()
     await stand.wire.enqueue(stand.wire.new(task_queue=queue, **fields))
@@ -43,7 +43,7 @@ async def taken(stand: Stand, **fields: Any) -> tuple[str, task_pb2.AssignedTask
     return made.worker_id, task
 
 
-async def start(stand: Stand, worker_id: str, task: task_pb2.AssignedTask) -> None:
+async def start(stand: BothEdges, worker_id: str, task: task_pb2.AssignedTask) -> None:
     request = task_pb.StartTasksRequest(
         namespace_id=NAMESPACE,
         worker_id=worker_id,
@@ -52,7 +52,7 @@ async def start(stand: Stand, worker_id: str, task: task_pb2.AssignedTask) -> No
     await stand.wire.tasks.StartTasks(request)
 
 
-async def test_what_is_unknown_is_answered_as_what_exists_elsewhere(stand: Stand) -> None:
+async def test_what_is_unknown_is_answered_as_what_exists_elsewhere(stand: BothEdges) -> None:
     (task_id,) = await stand.wire.enqueue()
     worker_id = (await stand.wire.register()).worker_id
     site = stand.site
@@ -72,7 +72,7 @@ async def test_what_is_unknown_is_answered_as_what_exists_elsewhere(stand: Stand
         assert refusal == Refusal("NOT_FOUND", "not_found")
 
 
-async def test_a_stale_attempt_and_a_different_result_of_a_finished_task(stand: Stand) -> None:
+async def test_a_stale_attempt_and_a_different_result_of_a_finished_task(stand: BothEdges) -> None:
     worker_id, task = await taken(stand)
     stale = task_pb2.TaskFinish(task_id=task.task_id, attempt=7, kind=SUCCEEDED)
     (result,) = await stand.wire.finish(worker_id, stale)
@@ -93,7 +93,7 @@ async def test_a_stale_attempt_and_a_different_result_of_a_finished_task(stand: 
     assert (await stand.wire.get(task.task_id)).output == b"1"
 
 
-async def test_a_report_of_an_attempt_that_timed_out(stand: Stand) -> None:
+async def test_a_report_of_an_attempt_that_timed_out(stand: BothEdges) -> None:
     options = task_pb2.TaskOptions(
         start_to_close_ms=1_000, retry=task_pb2.RetryPolicy(maximum_attempts=1)
     )
@@ -114,7 +114,7 @@ async def test_a_report_of_an_attempt_that_timed_out(stand: Stand) -> None:
     assert await stand.world.dump() == before
 
 
-async def test_a_poll_while_draining_or_unregistered_or_without_types(stand: Stand) -> None:
+async def test_a_poll_while_draining_or_unregistered_or_without_types(stand: BothEdges) -> None:
     made = await stand.wire.register()
     refusal = await stand.grpc(stand.wire.polling(made.worker_id, supported_workflow_types=[]))
     assert refusal == Refusal("INVALID_ARGUMENT", "invalid_argument", "types")
@@ -130,7 +130,7 @@ async def test_a_poll_while_draining_or_unregistered_or_without_types(stand: Sta
     }
 
 
-async def test_one_idempotency_key_with_two_payloads_names_both_hashes(stand: Stand) -> None:
+async def test_one_idempotency_key_with_two_payloads_names_both_hashes(stand: BothEdges) -> None:
     key = {"idempotencyKey": "order-1"}
     task_id = await stand.site.enqueue(**key, input=1)
     before = await stand.world.dump()
@@ -160,7 +160,7 @@ def as_jwt(**header: str) -> str:
     return ".".join([*(part.decode() for part in body), ""])
 
 
-async def test_tokens_of_another_algorithm_or_key_or_purpose(stand: Stand) -> None:
+async def test_tokens_of_another_algorithm_or_key_or_purpose(stand: BothEdges) -> None:
     _, task = await taken(stand)
     good = task.task_token
     raw = base64.urlsafe_b64decode(good + "=" * (-len(good) % 4))
@@ -188,7 +188,7 @@ async def test_tokens_of_another_algorithm_or_key_or_purpose(stand: Stand) -> No
         assert refusal == Refusal("UNAUTHENTICATED", "invalid_token"), name
 
 
-async def test_a_token_says_its_own_task_and_attempt_and_is_over_with_it(stand: Stand) -> None:
+async def test_a_token_says_its_own_task_and_attempt_and_is_over_with_it(stand: BothEdges) -> None:
     worker_id, task = await taken(stand)
     failed = task_pb2.TaskFinish(
         task_id=task.task_id,
@@ -239,7 +239,7 @@ async def test_a_store_that_is_full_or_away(reason: str) -> None:
         await stand.wire.enqueue()
 
 
-async def test_a_worker_that_names_the_task_or_the_session_of_another(stand: Stand) -> None:
+async def test_a_worker_that_names_the_task_or_the_session_of_another(stand: BothEdges) -> None:
     _, task = await taken(stand)
     thief = (await stand.wire.register()).worker_id
     before = await stand.world.dump()
@@ -260,14 +260,14 @@ async def test_a_worker_that_names_the_task_or_the_session_of_another(stand: Sta
     assert await stand.world.dump() == before
 
 
-async def test_workers_of_one_host_and_pid_live_side_by_side(stand: Stand) -> None:
+async def test_workers_of_one_host_and_pid_live_side_by_side(stand: BothEdges) -> None:
     first, second = [await stand.wire.register(hostname="box", pid=1) for _ in range(2)]
     assert first.worker_id != second.worker_id
     for each in (first, second):
         assert (await stand.wire.beat(each.worker_id, each.token)).accepted
 
 
-async def test_a_worker_gets_no_more_than_its_slots_whatever_it_asks_for(stand: Stand) -> None:
+async def test_a_worker_gets_no_more_than_its_slots_whatever_it_asks_for(stand: BothEdges) -> None:
     queue = "greedy"
     await stand.wire.enqueue(*(stand.wire.new(task_queue=queue) for _ in range(10)))
     made = await stand.wire.register(task_queue=queue, max_concurrent=2)
@@ -297,7 +297,7 @@ async def test_a_worker_gets_no_more_than_its_slots_whatever_it_asks_for(stand: 
     stream.call.cancel()
 
 
-async def test_progress_that_is_too_large_or_no_number(stand: Stand) -> None:
+async def test_progress_that_is_too_large_or_no_number(stand: BothEdges) -> None:
     worker_id, task = await taken(stand)
     ref: dict[str, Any] = {"task_id": task.task_id, "attempt": 1}
     cases: tuple[tuple[dict[str, Any], str], ...] = (
@@ -316,7 +316,7 @@ async def test_progress_that_is_too_large_or_no_number(stand: Stand) -> None:
         assert detail.code == code, fields
 
 
-async def test_a_mistake_of_ours_shows_neither_trace_nor_statement(stand: Stand) -> None:
+async def test_a_mistake_of_ours_shows_neither_trace_nor_statement(stand: BothEdges) -> None:
     secret = "SELECT hunter2 FROM secrets"
     stand.world.faults.raise_at("before COMMIT", RuntimeError(secret))
     answer = await stand.site.client.post("/v1/tasks", json=enqueue())

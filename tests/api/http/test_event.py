@@ -19,7 +19,7 @@ from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import CALLER_STREAMS_MAX, EVENT_GATHER_MS, EVENTS_KEPT_MS
 from tenure.engine.access import command as c
 from tenure.engine.replica.event_feed import HintPage
-from tests.api.access.lobby import bearer, open_lobby
+from tests.api.access.keyed_server import bearer, open_lobby
 from tests.api.http.site import Site, site_of
 from tests.bounds import ANSWER_S
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World

@@ -1,7 +1,7 @@
 """A worker as a program: ``python -m tests.sdk.guideline.program TARGET``.
 
 The first attempt of each activity gets to a place where it waits to be killed; a later one runs to
-its end. What they do to the world is in a ``Ledger``.
+its end. What they do to the world is in an ``OutsideWorld``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 
 from tenure import Worker, activity
-from tests.sdk.guideline.ledger import Ledger
+from tests.sdk.guideline.outside_world import OutsideWorld
 
 
 @dataclass
@@ -28,13 +28,13 @@ class Checkpoint:
 @activity(start_to_close="1h", heartbeat_timeout="5s")
 def import_rows(folder: str, count: int, die_at: int) -> int:
     """Add up rows; the checkpoint is written after the row, so a row may come twice."""
-    ledger, start = Ledger(folder), Checkpoint(0, 0)
-    _begin(ledger, "import_rows")
+    outside, start = OutsideWorld(folder), Checkpoint(0, 0)
+    _begin(outside, "import_rows")
     if activity.has_heartbeat_details():
         start = activity.heartbeat_details(Checkpoint)
     total = start.total
     for row in range(start.next_row, count):
-        ledger.upsert_row(row)
+        outside.upsert_row(row)
         if row == die_at:
             _wait_to_be_killed()
         total += row
@@ -60,10 +60,10 @@ def count(items: int) -> int:
 @activity(start_to_close="1h")
 def send_invoice(folder: str, invoice: str) -> str:
     """Check, then execute: the other side can be asked whether it was done."""
-    ledger = Ledger(folder)
-    _begin(ledger, "send_invoice")
-    if not ledger.has("invoice", invoice):
-        ledger.add("invoice", invoice)
+    outside = OutsideWorld(folder)
+    _begin(outside, "send_invoice")
+    if not outside.has("invoice", invoice):
+        outside.add("invoice", invoice)
     _wait_to_be_killed()
     return invoice
 
@@ -71,19 +71,19 @@ def send_invoice(folder: str, invoice: str) -> str:
 @activity(start_to_close="1h")
 def save_balance(folder: str, account: int) -> int:
     """Upsert: writing the same state again changes nothing."""
-    ledger = Ledger(folder)
-    _begin(ledger, "save_balance")
-    ledger.upsert_row(account)
+    outside = OutsideWorld(folder)
+    _begin(outside, "save_balance")
+    outside.upsert_row(account)
     _wait_to_be_killed()
-    return len(ledger.rows())
+    return len(outside.rows())
 
 
 @activity(start_to_close="1h")
 def charge(folder: str) -> str:
     """Idempotency key: the service is told the same key in each attempt."""
-    ledger, key = Ledger(folder), activity.info().idempotency_key
-    _begin(ledger, "charge")
-    ledger.add("charge", key)
+    outside, key = OutsideWorld(folder), activity.info().idempotency_key
+    _begin(outside, "charge")
+    outside.add("charge", key)
     _wait_to_be_killed()
     return key
 
@@ -91,21 +91,21 @@ def charge(folder: str) -> str:
 @activity(start_to_close="1h")
 def book_trip(folder: str) -> list[str]:
     """Outcome recording: each part that is done is recorded, and a later attempt does the rest."""
-    ledger, key = Ledger(folder), activity.info().idempotency_key
-    _begin(ledger, "book_trip")
+    outside, key = OutsideWorld(folder), activity.info().idempotency_key
+    _begin(outside, "book_trip")
     done = []
     for part in ("flight", "hotel"):
-        if not ledger.has("outcome", f"{key}:{part}"):
-            ledger.add("booking", f"{key}:{part}:{activity.info().attempt}")
-            ledger.add("outcome", f"{key}:{part}")
+        if not outside.has("outcome", f"{key}:{part}"):
+            outside.add("booking", f"{key}:{part}:{activity.info().attempt}")
+            outside.add("outcome", f"{key}:{part}")
             done.append(part)
         if part == "flight":
             _wait_to_be_killed()
     return done
 
 
-def _begin(ledger: Ledger, name: str) -> None:
-    ledger.note_run(name, activity.info().attempt, os.getpid())
+def _begin(outside: OutsideWorld, name: str) -> None:
+    outside.note_run(name, activity.info().attempt, os.getpid())
 
 
 def _wait_to_be_killed() -> None:

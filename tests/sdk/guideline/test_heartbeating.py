@@ -16,7 +16,7 @@ from tenure.core.task.record import TaskState
 from tenure.testing import TestEngine
 from tests.polling import eventually
 from tests.sdk.guideline import program
-from tests.sdk.guideline.ledger import Ledger
+from tests.sdk.guideline.outside_world import OutsideWorld
 from tests.sdk.guideline.scene import hang, lengths_s, outcomes, until_progress, until_state
 from tests.sdk.guideline.world import open_world
 
@@ -111,11 +111,11 @@ async def test_a_killed_worker_is_found_within_the_heartbeat_timeout_and_another
     tmp_path: Path,
 ) -> None:
     """With ``kill -9``; the checkpoint is all that the second process knows of the first."""
-    ledger = Ledger(tmp_path)
+    outside = OutsideWorld(tmp_path)
     async with open_world(tmp_path) as world, Client(world.target) as client:
         first = await world.worker()
         handle = await client.enqueue(program.import_rows, str(tmp_path), 50, 30)
-        await eventually(lambda: 30 in ledger.rows())
+        await eventually(lambda: 30 in outside.rows())
         await until_progress(handle, "row 29")
         await world.worker()
         await first.kill()
@@ -125,10 +125,10 @@ async def test_a_killed_worker_is_found_within_the_heartbeat_timeout_and_another
         found = await handle.attempts()
     assert [each.outcome for each in found] == ["worker_lost", "succeeded"]
     assert 1_000 * took_s < program.import_rows.options.heartbeat_timeout_ms
-    (_, one), (_, other) = ledger.runs("import_rows")
+    (_, one), (_, other) = outside.runs("import_rows")
     assert one != other
     # Nothing before the checkpoint is repeated; what came after it is, and it is safe to repeat.
-    assert ledger.rows() == {**dict.fromkeys(range(50), 1), 30: 2}
+    assert outside.rows() == {**dict.fromkeys(range(50), 1), 30: 2}
 
 
 async def test_progress_is_seen_from_outside_while_the_activity_runs(

@@ -15,7 +15,7 @@ from tenure.testing import TestEngine, run_activity
 from tests.bounds import WAIT_S
 from tests.polling import eventually
 from tests.sdk.guideline import program
-from tests.sdk.guideline.ledger import Ledger
+from tests.sdk.guideline.outside_world import OutsideWorld
 from tests.sdk.guideline.scene import outcomes
 from tests.sdk.guideline.world import open_world
 
@@ -24,7 +24,7 @@ from tests.sdk.guideline.world import open_world
 class Crash:
     """What is left of four tasks whose worker was killed after they had had their effect."""
 
-    ledger: Ledger
+    outside: OutsideWorld
     results: dict[str, Any]
     outcomes: dict[str, list[str]]
 
@@ -35,7 +35,7 @@ def crash(tmp_path_factory: pytest.TempPathFactory) -> Crash:
 
 
 async def _crash(folder: Path) -> Crash:
-    ledger, place = Ledger(folder), str(folder)
+    outside, place = OutsideWorld(folder), str(folder)
     async with open_world(folder) as world, Client(world.target) as client:
         first = await world.worker()
         handles: dict[str, Handle[Any]] = {
@@ -44,12 +44,12 @@ async def _crash(folder: Path) -> Crash:
             "charge": await client.enqueue(program.charge, place),
             "book_trip": await client.enqueue(program.book_trip, place),
         }
-        await eventually(lambda: ledger.rows() and ledger.has("invoice", "i-17"))
-        await eventually(lambda: ledger.count("charge") == 1 and ledger.count("outcome") == 1)
+        await eventually(lambda: outside.rows() and outside.has("invoice", "i-17"))
+        await eventually(lambda: outside.count("charge") == 1 and outside.count("outcome") == 1)
         await world.worker()
         await first.kill()
         return Crash(
-            ledger,
+            outside,
             {name: await each.result(timeout=WAIT_S) for name, each in handles.items()},
             {name: await outcomes(each) for name, each in handles.items()},
         )
@@ -61,7 +61,7 @@ async def _crash(folder: Path) -> Crash:
 def test_a_killed_worker_makes_an_activity_run_twice(crash: Crash) -> None:
     for name, found in crash.outcomes.items():
         assert found == ["worker_lost", "succeeded"]
-        (one, first_pid), (two, second_pid) = crash.ledger.runs(name)
+        (one, first_pid), (two, second_pid) = crash.outside.runs(name)
         assert (one, two) == (1, 2)
         assert first_pid != second_pid
 
@@ -172,23 +172,23 @@ async def test_a_business_key_makes_the_same_request_the_same_task(
 
 def test_check_then_execute_asks_before_it_acts(crash: Crash) -> None:
     assert crash.results["send_invoice"] == "i-17"
-    assert crash.ledger.count("invoice") == 1
+    assert crash.outside.count("invoice") == 1
 
 
 def test_an_upsert_written_twice_is_one_row(crash: Crash) -> None:
     assert crash.results["save_balance"] == 1
-    assert crash.ledger.rows() == {91: 2}
+    assert crash.outside.rows() == {91: 2}
 
 
 def test_a_service_that_takes_the_idempotency_key_acts_once(crash: Crash) -> None:
-    assert crash.ledger.has("charge", crash.results["charge"])
-    assert crash.ledger.count("charge") == 1
+    assert crash.outside.has("charge", crash.results["charge"])
+    assert crash.outside.count("charge") == 1
 
 
 def test_recorded_outcomes_let_a_later_attempt_do_only_what_is_missing(crash: Crash) -> None:
     """Partial completion: the flight was booked by the first attempt, the hotel by the second."""
     assert crash.results["book_trip"] == ["hotel"]
-    assert crash.ledger.count("booking") == 2
+    assert crash.outside.count("booking") == 2
 
 
 # -- Guidelines

@@ -35,7 +35,7 @@ def key_id(key: str) -> str:
     return key.split("_", 2)[1]
 
 
-class Lobby:
+class KeyedServer:
     """One engine behind gRPC and HTTP."""
 
     def __init__(self, world: World, engine: Engine, wire: Wire, site: Site) -> None:
@@ -79,11 +79,11 @@ class Lobby:
 
 
 @asynccontextmanager
-async def open_lobby(world: World) -> AsyncIterator[Lobby]:
+async def open_lobby(world: World) -> AsyncIterator[KeyedServer]:
     """Put an engine on both wires."""
     engine = await world.start()
     async with open_wire(engine) as wire, site_of(world, engine) as site:
-        yield Lobby(world, engine, wire, site)
+        yield KeyedServer(world, engine, wire, site)
 
 
 async def ended(call: Any) -> tuple[str, str]:
@@ -97,4 +97,4 @@ async def ended(call: Any) -> tuple[str, str]:
     return "OK", ""
 
 
-__all__ = ["FREE", "NAMESPACE", "Lobby", "bearer", "ended", "key_id", "open_lobby", "shown"]
+__all__ = ["FREE", "NAMESPACE", "KeyedServer", "bearer", "ended", "key_id", "open_lobby", "shown"]

@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS run (name TEXT NOT NULL, attempt INTEGER NOT NULL, pi
 """
 
 
-class Ledger:
+class OutsideWorld:
     """What activities have done to the world; every call is a transaction of its own."""
 
     def __init__(self, folder: str | Path) -> None:

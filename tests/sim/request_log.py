@@ -74,7 +74,7 @@ class HeartbeatCall(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Ledger:
+class RequestLog:
     """Requests that reached a server, and answers that left one."""
 
     def __init__(self, world: World) -> None:
@@ -247,30 +247,30 @@ class Ledger:
                 raise Violation(f"the acknowledged completion of {task.id} is lost", task.id)
 
 
-_TAKE: Final[dict[type, Callable[[Ledger, Any], None]]] = {
-    EnqueueTasks: Ledger._enqueue,
-    RetryTask: Ledger._retry,
-    ConfirmTasks: Ledger._confirm,
-    HeartbeatTasks: Ledger._confirm,
-    HeartbeatCall: Ledger._heartbeat,
-    OpenSession: Ledger._open,
-    FinishTasks: Ledger._finish,
-    CompleteById: Ledger._complete,
-    CancelTask: Ledger._cancel,
-    PauseTask: Ledger._pause,
-    ResumeTask: Ledger._resume,
-    TerminateTask: Ledger._terminate,
-    DrainWorker: Ledger._drain,
-    EvictWorker: Ledger._evict,
-    DeregisterWorker: Ledger._deregister,
-    RegisterWorker: Ledger._register,
+_TAKE: Final[dict[type, Callable[[RequestLog, Any], None]]] = {
+    EnqueueTasks: RequestLog._enqueue,
+    RetryTask: RequestLog._retry,
+    ConfirmTasks: RequestLog._confirm,
+    HeartbeatTasks: RequestLog._confirm,
+    HeartbeatCall: RequestLog._heartbeat,
+    OpenSession: RequestLog._open,
+    FinishTasks: RequestLog._finish,
+    CompleteById: RequestLog._complete,
+    CancelTask: RequestLog._cancel,
+    PauseTask: RequestLog._pause,
+    ResumeTask: RequestLog._resume,
+    TerminateTask: RequestLog._terminate,
+    DrainWorker: RequestLog._drain,
+    EvictWorker: RequestLog._evict,
+    DeregisterWorker: RequestLog._deregister,
+    RegisterWorker: RequestLog._register,
 }
-_ANSWERED: Final[dict[type, Callable[[Ledger, Any, Any], None]]] = {
-    EnqueueTasks: Ledger._was_enqueued,
-    RetryTask: Ledger._was_retried,
-    FinishTasks: Ledger._was_finished,
-    CancelTask: Ledger._was_cancelled,
-    PauseTask: Ledger._was_paused,
-    DrainWorker: Ledger._was_drained,
-    CompleteById: Ledger._was_completed,
+_ANSWERED: Final[dict[type, Callable[[RequestLog, Any, Any], None]]] = {
+    EnqueueTasks: RequestLog._was_enqueued,
+    RetryTask: RequestLog._was_retried,
+    FinishTasks: RequestLog._was_finished,
+    CancelTask: RequestLog._was_cancelled,
+    PauseTask: RequestLog._was_paused,
+    DrainWorker: RequestLog._was_drained,
+    CompleteById: RequestLog._was_completed,
 }

@@ -61,7 +61,7 @@ class Held:
         self.timers.clear()
 
 
-class Bench:
+class HeldByWorker:
     """All attempts of one incarnation."""
 
     def __init__(self, worker_id: str, journal: RunJournal, may_start: Callable[[], bool]) -> None:

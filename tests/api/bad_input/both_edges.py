@@ -21,7 +21,7 @@ class Refusal(NamedTuple):
     field: str = ""
 
 
-class Stand:
+class BothEdges:
     """A server on both wires, with a store of its own."""
 
     def __init__(self, world: World, engine: Engine, site: Site, wire: Wire) -> None:
@@ -58,14 +58,14 @@ class Stand:
 
 
 @asynccontextmanager
-async def open_stand(**settings: Any) -> AsyncIterator[Stand]:
+async def open_stand(**settings: Any) -> AsyncIterator[BothEdges]:
     """Put an engine on SQLite on both wires; a list is asked for after each refusal."""
     clock = Clock()
     async with open_database("sqlite", clock) as database:
         world = World(database, clock)
         engine = await world.start(**settings)
         async with site_of(world, engine) as site, open_wire(engine, lists_per_s=0) as wire:
-            yield Stand(world, engine, site, wire)
+            yield BothEdges(world, engine, site, wire)
         await world.close()
 
 

@@ -15,7 +15,7 @@ def now_s() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-class Heart:
+class HeartbeatChain:
     """Token, interval and lease; one heartbeat is in flight at a time."""
 
     def __init__(self) -> None:

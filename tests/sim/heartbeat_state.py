@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable
 from tenure.core.worker.lease import Beat, Lease
 from tenure.engine.command import TaskRef
 from tenure.engine.worker import command as c
-from tests.sim.ledger import HeartbeatCall
+from tests.sim.request_log import HeartbeatCall
 
 FENCE_MARGIN_MS = 150
 Counts = tuple[int, int, int]
 """(token, completed, failed): the deltas that a heartbeat with this token says."""
 
 
-class Heart:
+class HeartbeatState:
     """The chain of heartbeats of one incarnation; one is in flight at a time."""
 
     def __init__(self, *, uses_deltas: bool, drift: float) -> None:

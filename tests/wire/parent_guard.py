@@ -1,6 +1,6 @@
 """Runs a program that does not outlive the process that started it.
 
-``python leash.py PROGRAM …`` asks the kernel to kill this process when its parent dies, then
+``python parent_guard.py PROGRAM …`` asks the kernel to kill this process when its parent dies, then
 becomes the program, with the same process id. Where the kernel cannot do that it only becomes it.
 """
 
