@@ -114,7 +114,7 @@ async def _fill(connection: Connection, condition: Condition) -> None:
     # Autovacuum must not bring statistics before they are asked for.
     await connection.execute("ALTER TABLE tasks SET (autovacuum_enabled = off)")
     now_ms = await connection.fetchval(FIXTURE["now_ms"])
-    tail = (codec.spec_to(SPEC), INPUT)
+    tail = (codec.spec_to(SPEC)[1], INPUT)
     for count, priority, type_ in (
         (condition.alien_count, ALIEN_PRIORITY, ALIEN),
         (condition.offered_count, OFFERED_PRIORITY, TYPE),

@@ -171,7 +171,7 @@ async def _beat_times(beaters: Beaters, times: int, held: int) -> None:
 async def _hold(connection: Connection, workers: list[str]) -> None:
     """Let each worker hold tasks, made by one statement."""
     now_ms = await connection.fetchval(FIXTURE["now_ms"])
-    named = (NAMESPACE, QUEUE, TYPE, codec.spec_to(SPEC), INPUT)
+    named = (NAMESPACE, QUEUE, TYPE, codec.spec_to(SPEC)[1], INPUT)
     await connection.execute(FIXTURE["insert_held"], workers, now_ms, HELD, *named)
     # Or these rows would be counted among those that heartbeats write.
     await connection.execute(FIXTURE["flush_statistics"])

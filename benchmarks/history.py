@@ -54,7 +54,7 @@ async def _fill(
     async with database.connect() as connection:
         finished_at_ms = await connection.fetchval(FIXTURE["now_ms"])
         left = row_count - await database.count_finished()
-        named = (NAMESPACE, QUEUE, TYPE, codec.spec_to(SPEC), INPUT, OUTPUT)
+        named = (NAMESPACE, QUEUE, TYPE, codec.spec_to(SPEC)[1], INPUT, OUTPUT)
         await connection.execute(FIXTURE["insert_history"], max(left, 0), finished_at_ms, *named)
 
 

@@ -187,7 +187,7 @@ async def _probe(served: Served) -> dict[str, float]:
 
 
 async def _fill(database: Database, name: str, count: int, queue_count: int) -> None:
-    values = (count, queue_count, CLOCK.now_ms(), NAMESPACE, codec.spec_to(SPEC), INPUT)
+    values = (count, queue_count, CLOCK.now_ms(), NAMESPACE, codec.spec_to(SPEC)[1], INPUT)
     if isinstance(database, PostgresDatabase):
         async with database.connect() as connection:
             await connection.execute(read_statements("fixture_reads_postgres.sql")[name], *values)
