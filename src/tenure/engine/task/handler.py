@@ -128,7 +128,7 @@ def _check_content(key: str, task_id: str, first: bytes, second: bytes) -> None:
 def _keep_key(ws: WorkingSet, namespace: str, name: str, task_id: str, digest: bytes) -> None:
     old = ws.keys.get((namespace, name))
     if old is not None:
-        ws.keys.removed[namespace, name] = old
+        ws.keys.removed.setdefault((namespace, name), old)
     new = Key(namespace, name, task_id, digest, None, is_task_live=True, created_at_ms=ws.now_ms)
     ws.keys.add(new)
 
