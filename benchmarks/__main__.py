@@ -1,6 +1,7 @@
 """Run the benchmarks: ``python -m benchmarks [--only NAME[,NAME]] [--quick]``.
 
-The part ``peers`` takes most of an hour and needs ``make bench-peers``: it runs only when named.
+The parts ``memory``, which takes some minutes, and ``peers``, which takes most of an hour and needs
+``make bench-peers``, run only when named.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from benchmarks import (
     heartbeat,
     history,
     imports,
+    memory,
     notify,
     reads,
     recovery,
@@ -50,6 +52,7 @@ PARTS: dict[str, Part] = {
     "heartbeat": heartbeat.run,
     "notify": notify.run,
     "switch": switch.run,
+    "memory": memory.run,
     "claim": claim.run,
     "history": history.run,
     "reads": reads.run,
@@ -58,7 +61,7 @@ PARTS: dict[str, Part] = {
     "peers": peers.run,
 }
 # The others together stay within ten minutes.
-USUAL_PARTS = [name for name in PARTS if name != "peers"]
+USUAL_PARTS = [name for name in PARTS if name not in ("memory", "peers")]
 
 
 def main() -> None:
