@@ -169,7 +169,7 @@ class Engine:
         self._loops = [
             create(self.results.serve(), name="result watch"),
             create(self._news.serve(), name="session news"),
-            create(self.access_cache.serve(), name="directory"),
+            create(self.access_cache.serve(), name="access cache"),
             *(create(each.serve(), name=each.name) for each in self._services),
         ]
 

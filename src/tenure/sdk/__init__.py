@@ -9,4 +9,4 @@ between is sent again. Everything public can be imported from ``tenure``.
 """
 
 # Before anything loads gRPC.
-from tenure.sdk.transport import fork_guard as _lineage  # noqa: F401
+from tenure.sdk.transport import fork_guard as _fork_guard  # noqa: F401

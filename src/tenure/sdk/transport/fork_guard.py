@@ -15,17 +15,17 @@ import sys
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
-class _Lineage:
+class _ForkState:
     is_tainted = False
 
     def forked(self) -> None:
         self.is_tainted = self.is_tainted or "grpc._cython.cygrpc" in sys.modules
 
 
-_lineage = _Lineage()
-os.register_at_fork(after_in_child=_lineage.forked)
+_state = _ForkState()
+os.register_at_fork(after_in_child=_state.forked)
 
 
 def needs_relay() -> bool:
     """Tell whether somebody else has to speak gRPC for this process."""
-    return _lineage.is_tainted
+    return _state.is_tainted
