@@ -27,6 +27,7 @@ ALLOWED_S: Final = {
     "examples": 0.5,
     "sdk": 0.5,
     "security": 0.5,
+    "store/test_batch_locks.py": 0.25,
     "store/test_locks.py": 0.5,
     "store/test_old_primary.py": 0.5,
     "store/test_paused_backend.py": 0.5,

@@ -44,6 +44,7 @@ from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.task import handler as task_handler
 from tenure.engine.task.command import EnqueueTasks
 from tenure.engine.worker import handler as worker_handler
+from tenure.engine.worker import judgement
 from tenure.engine.worker.command import Registration, ReleaseHeldTasks
 from tenure.store.sqlite.store import SqliteStore, SqliteTx
 from tenure.store.table import codec
@@ -561,8 +562,8 @@ def _list() -> list[Mutant]:
         m("offline_registered", worker_handler, "_registered_again", _registered_offline, STALLING),
         m("held_judged_early", reconcile, "missing", _held_judged_early, CROSSING),
         m("dispatched_judged", reconcile, "missing", _dispatched_judged, LOSSY),
-        m("judged_unsighted", worker_handler, "still_sighted_ms", _judged_unsighted, JUMPING),
-        m("sight_before_batch", worker_handler, "still_sighted_ms", _sight_before_batch, LAGGING),
+        m("judged_unsighted", judgement, "still_sighted_ms", _judged_unsighted, JUMPING),
+        m("sight_before_batch", judgement, "still_sighted_ms", _sight_before_batch, LAGGING),
         m("jump_unseen", judge_readiness, "commit", _jump_unseen, JUMPING),
         m("server_not_spared", StaleServer, "spared_until_ms", _server_not_spared, CRASHING),
         m("no_suspect_grace", WorkingSet, "suspect", _no_grace, DYING),

@@ -11,10 +11,11 @@ from tenure.api.rpc.permission import MethodRule, Scope
 from tenure.api.rpc.service import admin_service, session_service, task_service, workflow_service
 from tenure.core.access.permission import Action
 
+# In this order they are closed: workers first.
 SERVICES: Final = (
+    session_service.SPEC,
     workflow_service.SPEC,
     task_service.SPEC,
-    session_service.SPEC,
     admin_service.SPEC,
 )
 RULES: Final[dict[str, MethodRule]] = {

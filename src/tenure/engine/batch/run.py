@@ -122,7 +122,8 @@ async def _load_all(
 ) -> _Loaded:
     """Load once more after ``first``, without what can be had only once."""
     rows.namespaces.know(context.known_namespaces, context.disabled)
-    rows.tasks.remember(cache)
+    rows.tasks.cache = cache
+    rows.leases.began_at_mono_ms = context.clock.monotonic_ms()
     rows.receivers.wanted = context.plan.receivers
     for receiver in context.receivers:
         rows.receivers.take(receiver)

@@ -34,7 +34,6 @@ class Retention:
             today = now_ms // DAY_MS
             first, last = history_ms // DAY_MS, today + DAYS_AHEAD
             await table.keep_days(tx, first=first, today=today, last=last)
-            await table.delete_servers(tx, before_ms=offline_ms)
             counts = []
             for delete, before_ms in (
                 (table.delete_history, history_ms),
@@ -43,6 +42,7 @@ class Retention:
                 (table.delete_audit, now_ms - settings.audit_kept_ms),
             ):
                 counts.append(await delete(tx, before_ms=before_ms, amount=RETENTION_BATCH_MAX))
+            await table.delete_servers(tx, before_ms=offline_ms)
             return max(counts)
 
         most = await engine.store.transaction(body, LaneName.SERVICE)

@@ -20,7 +20,7 @@ from tenure.core.worker import decide as worker_rules
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import WorkDone
 from tenure.engine.task import command as c
-from tenure.engine.worker.sighted import still_sighted_ms
+from tenure.engine.worker.judgement import still_sighted_ms
 from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejection, Unavailable
 from tenure.store.table.idempotency import Key
 from tenure.store.table.task import TaskKey

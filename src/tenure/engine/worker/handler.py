@@ -14,16 +14,14 @@ from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import reconcile as reconcile_rules
 from tenure.core.worker import record as worker_record
-from tenure.core.worker.judge import StaleServer, judge
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import TaskRef, WorkDone
 from tenure.engine.task.handler import not_found
 from tenure.engine.worker import command as c
-from tenure.engine.worker.sighted import still_sighted_ms
+from tenure.engine.worker.judgement import reason_to_end
 from tenure.errors import AlreadyExists, Rejection, WrongState
-from tenure.store.table.lease import Lapsed
 from tenure.store.table.task import TaskKey
 
 
@@ -318,34 +316,13 @@ def _is_bound(ws: WorkingSet, key: TaskKey, ref: TaskRef, worker_id: str) -> boo
 
 def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> WorkDone:
     """Take the workers offline whose leases are over."""
-    mono_ms = ws.clock.monotonic_ms()
-    sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=ws.now_ms)
     count = 0
     for worker_id, lapsed in ws.leases.lapsed.items():
-        worker = ws.workers.get(worker_id)
-        if worker is None or worker_id not in ws.leases or worker_id in ws.leases.wanted:
-            # Who opens a session in this very batch is heard before it is judged.
-            continue
-        reason = judge(
-            lapsed.lease,
-            mode=worker.mode,
-            now_ms=ws.now_ms,
-            sighted_ms=sighted_ms,
-            server=_stale_server(ws, lapsed),
-            suspect_grace_ms=command.suspect_grace_ms,
-        )
-        if reason is not None:
+        reason = reason_to_end(command, ws.leases, lapsed, ws.workers[worker_id])
+        if reason is not None and worker_id in ws.leases:
             _end(ws, worker_id, reason)
             count += 1
     return WorkDone(count, has_more=count >= command.amount)
-
-
-def _stale_server(ws: WorkingSet, lapsed: Lapsed) -> StaleServer | None:
-    """Return the server that heard a worker last, if it is silent: its leases were counted."""
-    left_count = ws.leases.lease_counts.get(lapsed.lease.server_id)
-    if left_count is None or lapsed.server_seen_at_ms is None:
-        return None
-    return StaleServer(lapsed.server_seen_at_ms, lapsed.server_lease_count or 0, left_count)
 
 
 def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> WorkDone:

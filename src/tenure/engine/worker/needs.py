@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tenure.engine.worker import command as c
+from tenure.engine.worker.judgement import reason_to_end
 from tenure.store.table.lock_order import RowSets
 
 _ALL: Final = 2**31 - 1
@@ -58,8 +60,9 @@ def report_held(needs: RowSets, command: c.ReportHeld) -> None:
 
 
 def judge_leases(needs: RowSets, command: c.JudgeLeases) -> None:
-    """Take leases that are over."""
+    """Lock the leases that are over, as far as a scan can tell."""
     needs.leases.judged_max = command.amount
+    needs.leases.reason_to_end = partial(reason_to_end, command)
 
 
 def release_held(needs: RowSets, command: c.ReleaseHeldTasks) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import msgspec
-from msgspec.structs import replace
 
-from tenure.core.worker.judge import is_silent
+from tenure.core.worker.judge import StaleServer, is_silent
 from tenure.core.worker.lease import Beat, Lease
+from tenure.core.worker.record import EndReason, Worker
 from tenure.store.table import codec
 from tenure.store.table.row_set import RowSet, Table
 from tenure.store.transaction import Tx
@@ -158,12 +158,13 @@ async def resume_leases(tx: Tx, leases: Sequence[Lease]) -> None:
 class LeaseRows(RowSet[str, Lease]):
     """Leases by worker, and those that are kept in mind after their worker's end (``ended``).
 
-    To judge, the leases that seem to be over (``lapsed``) are locked, and those of silent servers
-    counted. A heartbeat touches a lease
-    alone, in a lane of its own, so each kind of change writes only what it is about.
+    To judge, the leases that seem to be over (``lapsed``) are found and, of these, the ones locked
+    that ``reason_to_end`` would end: whoever is spared is not kept from renewing. A heartbeat
+    touches a lease alone, in its own lane, so each kind of change writes only what it is about.
     """
 
     __slots__ = (
+        "began_at_mono_ms",
         "dropped",
         "ended",
         "ended_wanted",
@@ -173,6 +174,7 @@ class LeaseRows(RowSet[str, Lease]):
         "kept",
         "lapsed",
         "lease_counts",
+        "reason_to_end",
         "resumed",
         "scanned_at_ms",
         "suspected",
@@ -186,6 +188,8 @@ class LeaseRows(RowSet[str, Lease]):
         self.ended_wanted: set[str] = set()
         self.ended: dict[str, tuple[int, int]] = {}
         self.judged_max = 0
+        self.reason_to_end: ReasonToEnd = _spare
+        self.began_at_mono_ms = 0
         self.scanned_at_ms = 0
         self.lapsed: dict[str, Lapsed] = {}
         self.lease_counts: dict[str, int] = {}
@@ -209,8 +213,16 @@ class LeaseRows(RowSet[str, Lease]):
         self.lapsed = {each.lease.worker_id: each for each in found}
         return set(self.lapsed)
 
+    def stale_server(self, lapsed: Lapsed) -> StaleServer | None:
+        """Return the server that heard a worker last, if it is silent."""
+        seen_at_ms = lapsed.server_seen_at_ms
+        if seen_at_ms is None or not is_silent(seen_at_ms=seen_at_ms, now_ms=self.scanned_at_ms):
+            return None
+        left_count = self.lease_counts.get(lapsed.lease.server_id, 0)
+        return StaleServer(seen_at_ms, lapsed.server_lease_count or 0, left_count)
+
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Load leases, and lock those that may be over as they are now."""
+        """Load leases, and lock those that are over."""
         if self.lapsed:
             await self._lock_lapsed(tx, rows)
         if self.wanted:
@@ -220,20 +232,19 @@ class LeaseRows(RowSet[str, Lease]):
             self.ended = await read_ended_leases(tx, self.ended_wanted)
 
     async def _lock_lapsed(self, tx: Tx, rows: RowSets) -> None:
-        found = self.lapsed
-        locked = await lock_leases(tx, found)
-        self.lapsed = {
-            each.worker_id: replace(found[each.worker_id], lease=each) for each in locked
-        }
-        for lease in locked:
-            self.take(lease)
-        silent = {
-            each.lease.server_id
-            for each in self.lapsed.values()
-            if is_silent(seen_at_ms=each.server_seen_at_ms, now_ms=self.scanned_at_ms)
-        }
+        """Lock the leases to end; a heartbeat or a session since the scan has the last word."""
+        silent = {x.lease.server_id for x in self.lapsed.values() if self.stale_server(x)}
         if silent:
             self.lease_counts = await count_leases(tx, silent)
+        over = {}
+        for key, lapsed in self.lapsed.items():
+            worker = rows.workers.get(key)
+            if worker is not None and self.reason_to_end(self, lapsed, worker) is not None:
+                over[key] = lapsed
+        self.lapsed = {}
+        for lease in await lock_leases(tx, over) if over else ():
+            if _judged_by(lease) == _judged_by(over[lease.worker_id].lease):
+                self.lapsed[self.take(lease)] = over[lease.worker_id]
         rows.note_locked()
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
@@ -258,5 +269,14 @@ class LeaseRows(RowSet[str, Lease]):
         """Keep the leases that were locked to be judged."""
         assert isinstance(first, LeaseRows)
         self.lapsed, self.lease_counts = first.lapsed, first.lease_counts
+        self.scanned_at_ms, self.began_at_mono_ms = first.scanned_at_ms, first.began_at_mono_ms
         for each in self.lapsed.values():
             self.take(each.lease)
+
+
+ReasonToEnd = Callable[[LeaseRows, Lapsed, Worker], EndReason | None]
+_judged_by = operator.attrgetter("token", "lease_until_ms", "suspect_until_ms")
+
+
+def _spare(_leases: LeaseRows, _lapsed: Lapsed, _worker: Worker) -> EndReason | None:
+    """Nobody is judged unless a command says by what."""

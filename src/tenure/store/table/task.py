@@ -148,12 +148,13 @@ class TaskRows(RowSet[TaskKey, Task]):
     """Tasks by (namespace, id), live ones locked, finished ones read.
 
     ``births`` are the ids of new tasks that have to be looked up; young ones, in ``window``, have
-    not. ``cached`` are those that were not read, only remembered. Others are found by
+    not. ``cached`` are those of the ``cache`` that were not read. Others are found by
     who holds them (``held_of`` a worker, at the most so many) or because their timer has fired.
     """
 
     __slots__ = (
         "births",
+        "cache",
         "cached",
         "control",
         "due",
@@ -172,6 +173,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.births: set[TaskKey] = set()
         self.window = NOBODY
         self.has_young = False
+        self.cache: Mapping[TaskKey, Task] = {}
         self.cached: set[TaskKey] = set()
         self.held_of: dict[str, int] = {}
         self.held: dict[str, list[TaskKey]] = {}
@@ -179,18 +181,9 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.due_max = 0
         self.due: list[TaskKey] = []
 
-    def remember(self, cache: Mapping[TaskKey, Task]) -> None:
-        """Take in remembered copies of what is wanted; they are not read."""
-        self.wanted |= self.births
-        for key in self.wanted:
-            task = cache.get(key)
-            if task is not None:
-                self[key] = self.loaded[key] = task
-                self.cached.add(key)
-
     async def load(self, tx: Tx, rows: RowSets) -> None:
         """Load and lock what is wanted and not remembered, then look up what is finished."""
-        wanted = self.wanted - self.cached
+        wanted = self._remember()
         if wanted:
             for task in await load_tasks(tx, wanted):
                 self.take(task)
@@ -200,11 +193,21 @@ class TaskRows(RowSet[TaskKey, Task]):
                 await self._load_held(tx, worker, amount)
         if self.due_max:
             await self._load_due(tx)
-        if len(self.loaded) > len(self.cached):
-            rows.note_locked()
         if missing := [key for key in wanted if key not in self]:
             for task in await load_history(tx, missing):
                 self.take(task)
+        if len(self.loaded) > len(self.cached):
+            rows.note_locked()
+
+    def _remember(self) -> set[TaskKey]:
+        """Take in remembered copies of what is wanted; return what has to be read."""
+        self.wanted |= self.births
+        for key in self.wanted:
+            task = self.cache.get(key)
+            if task is not None:
+                self[key] = self.loaded[key] = task
+                self.cached.add(key)
+        return self.wanted - self.cached
 
     async def _load_due(self, tx: Tx) -> None:
         found = await load_due(tx, now_ms=await tx.now_ms(), amount=self.due_max)

@@ -111,17 +111,18 @@ class WorkerRows(RowSet[str, Worker]):
                 tx, namespace=namespace, instance_key=instance_key, name=name
             )
             rows.leases.wanted.update(map(self.take, found))
+        await self._lock(tx, self.wanted)
         if rows.leases.is_judging:
-            self.wanted |= await rows.leases.find_lapsed(tx)
-        if self.wanted:
-            for worker in await lock_workers(tx, self.wanted):
-                self.take(worker)
+            await self._lock(tx, await rows.leases.find_lapsed(tx))
         if self.spoken_for:
             for worker in await read_workers(tx, self.spoken_for):
                 if worker.id not in self:
                     self.take(worker)
-        if self.registrations or self.wanted:
-            rows.note_locked()
+        rows.note_locked()
+
+    async def _lock(self, tx: Tx, worker_ids: set[str]) -> None:
+        for worker in await lock_workers(tx, worker_ids) if worker_ids else ():
+            self.take(worker)
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Save workers; who is superseded gives its name away first."""
