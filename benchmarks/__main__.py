@@ -103,9 +103,7 @@ def _parse() -> argparse.Namespace:
         help="measure these of the peers alone",
     )
     parser.add_argument(
-        "--write-docs",
-        action="store_true",
-        help="write docs/benchmarks.md from the latest numbers",
+        "--write-docs", action="store_true", help="write docs/benchmarks.md from the latest numbers"
     )
     return parser.parse_args()
 

@@ -123,12 +123,7 @@ async def _fill(connection: Connection, condition: Condition) -> None:
         await connection.execute(FIXTURE["insert_waiting"], count, *row, timeout=300)
 
 
-async def _look(
-    engine: Engine,
-    connection: Connection,
-    state: str,
-    seen: Seen,
-) -> None:
+async def _look(engine: Engine, connection: Connection, state: str, seen: Seen) -> None:
     """Count the buffers of a first claim and of the next, of one task and of many."""
     for amount in (1, AMOUNT):
         marks = ClaimPositions(is_on=True)

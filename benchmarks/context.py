@@ -17,11 +17,7 @@ from tests.postgres import PostgresServer
 DISK_FOLDER = "/var/tmp"  # noqa: S108
 
 # As on a production server of this size. No checkpoint falls inside a measurement.
-SETTINGS = {
-    "shared_buffers": "512MB",
-    "max_wal_size": "24GB",
-    "checkpoint_timeout": "1h",
-}
+SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "24GB", "checkpoint_timeout": "1h"}
 
 
 @dataclass(frozen=True)
@@ -122,9 +118,7 @@ def _ticks(path: Path, postmaster: int) -> int:
 
 @contextlib.contextmanager
 def open_context(
-    scale: Scale,
-    report: Callable[[str, float], None],
-    candidates: tuple[str, ...] = (),
+    scale: Scale, report: Callable[[str, float], None], candidates: tuple[str, ...] = ()
 ) -> Iterator[Context]:
     """Start PostgreSQL once for all parts, with fsync on; remove everything at the end."""
     # The data of PostgreSQL too: the server makes its folder where this module says.

@@ -11,14 +11,7 @@ from typing import TypeAlias
 import apsw
 import uuid_utils
 
-from benchmarks.floor_postgres import (
-    BATCH_SIZE,
-    INPUT,
-    LEASE_MS,
-    OUTPUT,
-    medians_us,
-    wall_ms,
-)
+from benchmarks.floor_postgres import BATCH_SIZE, INPUT, LEASE_MS, OUTPUT, medians_us, wall_ms
 from benchmarks.statement import read_statements
 
 # Of each row the completion needs its id and, as the fence, its version: the first two columns.

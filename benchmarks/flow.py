@@ -132,9 +132,7 @@ async def backlog_flow(engine: Engine, seconds: float) -> Flow:
 
 @contextlib.asynccontextmanager
 async def _open_sessions(
-    engine: Engine,
-    client: Client,
-    group: asyncio.TaskGroup,
+    engine: Engine, client: Client, group: asyncio.TaskGroup
 ) -> AsyncIterator[None]:
     registered = await register(engine, SESSIONS, WorkerMode.SESSION)
     workers = [NoOpWorker(engine, client, each.worker.id) for each in registered]
@@ -160,7 +158,7 @@ async def single_flow(engine: Engine, seconds: float) -> Flow:
             await engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(new_task(),)))
             for task in await poll:
                 answer = await engine.submit(
-                    c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(finish(task),)),
+                    c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(finish(task),))
                 )
                 assert isinstance(answer[0], c.Reported), f"{task.id}: {answer[0]}"
                 done += 1

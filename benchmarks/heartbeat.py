@@ -51,11 +51,7 @@ class Beaters:
         self.tokens = {each.worker.id: each.lease.token for each in registered}
 
     async def beat(
-        self,
-        worker_ids: Sequence[str],
-        *,
-        active_count: int = 0,
-        wants_cancels: bool = False,
+        self, worker_ids: Sequence[str], *, active_count: int = 0, wants_cancels: bool = False
     ) -> None:
         """Beat once for each worker, all at the same time."""
         tokens, engine = self.tokens, self._engine
@@ -96,9 +92,7 @@ async def _measure_rate(context: Context) -> dict[str, float]:
     flows: list[Flow] = []
     for _ in range(RATE_TURNS_PER_ROUND * scale.round_count):
         floor = await postgres_lease_rate(
-            floor_dsn,
-            seconds=scale.seconds / 2,
-            worker_count=scale.worker_count,
+            floor_dsn, seconds=scale.seconds / 2, worker_count=scale.worker_count
         )
         floors.append(floor)
         flows.append(await _beat_for(beaters, scale.seconds / 2))
@@ -177,12 +171,7 @@ async def _hold(connection: Connection, workers: list[str]) -> None:
     await connection.execute(FIXTURE["flush_statistics"])
 
 
-async def _cost(
-    connection: Connection,
-    beaters: Beaters,
-    statements: list[str],
-    held: int,
-) -> Cost:
+async def _cost(connection: Connection, beaters: Beaters, statements: list[str], held: int) -> Cost:
     worker_count = len(beaters.tokens)
     rows_before = await _count_rows(connection, beaters, held)
     statements.clear()

@@ -43,12 +43,7 @@ async def run(context: Context) -> dict[str, float]:
     return numbers
 
 
-async def _fill(
-    database: PostgresDatabase,
-    engine: Engine,
-    run_count: int,
-    row_count: int,
-) -> None:
+async def _fill(database: PostgresDatabase, engine: Engine, run_count: int, row_count: int) -> None:
     async with open_callers(engine) as callers:
         await callers.run_count(run_count)
     async with database.connect() as connection:

@@ -48,9 +48,7 @@ def new_task() -> NewTask:
 
 
 async def open_engine(
-    store: Store,
-    settings: Settings | None = None,
-    services: Sequence[Job] | None = None,
+    store: Store, settings: Settings | None = None, services: Sequence[Job] | None = None
 ) -> Engine:
     """Start an engine with the benchmark's namespace."""
     engine = Engine(store, clock=CLOCK, settings=settings, services=services)
@@ -84,12 +82,7 @@ async def register(engine: Engine, count: int, mode: WorkerMode) -> list[Registr
 
 def finish(task: Task) -> Finish:
     """Return the successful end of an attempt."""
-    return Finish(
-        task_id=task.id,
-        attempt=task.attempt,
-        kind=FinishKind.SUCCEEDED,
-        output=OUTPUT,
-    )
+    return Finish(task_id=task.id, attempt=task.attempt, kind=FinishKind.SUCCEEDED, output=OUTPUT)
 
 
 class Client(Protocol):
@@ -186,12 +179,8 @@ class NoOpWorker:
         """Open the session."""
         answer: SessionAnswer = await self._engine.submit(
             OpenSession(
-                namespace=NAMESPACE,
-                worker_id=self._worker_id,
-                held=(),
-                window=window,
-                sink=self,
-            ),
+                namespace=NAMESPACE, worker_id=self._worker_id, held=(), window=window, sink=self
+            )
         )
         self._session_no = answer.worker.session_no
 
@@ -200,7 +189,7 @@ class NoOpWorker:
         self._engine.set_window(self._worker_id, 0)
         # Whatever an earlier batch has dealt was given when a later command is answered.
         await self._engine.submit(
-            ConfirmTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=()),
+            ConfirmTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=())
         )
         await self._is_idle.wait()
         self.is_open = False
@@ -214,7 +203,7 @@ class NoOpWorker:
             while self._held:
                 frame, self._held = tuple(self._held[:FRAME_SIZE]), self._held[FRAME_SIZE:]
                 answers: Sequence[ItemAnswer] = await self._engine.submit(
-                    FinishTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=frame),
+                    FinishTasks(namespace=NAMESPACE, worker_id=self._worker_id, items=frame)
                 )
                 refused = [each for each in answers if not isinstance(each, Reported)]
                 assert not refused, f"completions were refused: {refused[0]}"

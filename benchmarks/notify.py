@@ -80,10 +80,7 @@ async def run(context: Context) -> dict[str, float]:
 
 
 async def _measure(
-    database: PostgresDatabase,
-    seconds: float,
-    *,
-    listens: bool,
+    database: PostgresDatabase, seconds: float, *, listens: bool
 ) -> dict[str, float]:
     bystanders = Bystanders()
     engine = await open_engine(database.store())
@@ -110,11 +107,7 @@ async def _measure(
 
 @contextlib.asynccontextmanager
 async def _open_bystanders(
-    database: PostgresDatabase,
-    engine: Engine,
-    bystanders: Bystanders,
-    *,
-    listens: bool,
+    database: PostgresDatabase, engine: Engine, bystanders: Bystanders, *, listens: bool
 ) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
         connections = [

@@ -232,7 +232,7 @@ async def _open(url: str) -> AsyncIterator[Served]:
     http_address = line.rpartition("http=")[2].split()[0].removeprefix("http://")
     target = line.rpartition("grpc=")[2].split()[0]
     worker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.server_worker", target, QUEUE, TYPE),
+        *(sys.executable, "-m", "benchmarks.server_worker", target, QUEUE, TYPE)
     )
     async with grpc.aio.insecure_channel(target) as channel:
         client = Client(channel, idle_count=PROBED_TASKS)

@@ -118,14 +118,12 @@ async def _open(url: str) -> AsyncIterator[Client]:
     """Start a server and a worker as processes of their own, and connect to them."""
     command = [PYTHON, "-m", "tenure.cli", "server", "--store", url, "--log-level", "warning"]
     server = await asyncio.create_subprocess_exec(
-        *command,
-        *("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"),
-        stdout=subprocess.PIPE,
+        *command, *("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"), stdout=subprocess.PIPE
     )
     assert server.stdout is not None
     target = (await server.stdout.readline()).decode().rpartition("grpc=")[2].strip()
     worker = await asyncio.create_subprocess_exec(
-        *(PYTHON, "-m", "benchmarks.server_worker", target, QUEUE, TYPE),
+        *(PYTHON, "-m", "benchmarks.server_worker", target, QUEUE, TYPE)
     )
     async with grpc.aio.insecure_channel(target) as channel:
         client = Client(channel)

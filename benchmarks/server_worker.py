@@ -62,7 +62,7 @@ async def main(target: str, queue: str, type_: str) -> None:
                 workflow_types=[type_],
                 mode=worker_pb2.WORKER_MODE_SESSION,
                 max_concurrent=SLOTS,
-            ),
+            )
         )
         stream: Any = session_service_pb2_grpc.SessionServiceStub(channel).Open()
         hello = pb.Hello(worker_id=made.worker_id, session_no=1, window=SLOTS)

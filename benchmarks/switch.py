@@ -78,9 +78,7 @@ def _shares(store: str, rates: dict[str, float]) -> dict[str, float]:
 
 
 async def measure_beside_snapshot(
-    database: PostgresDatabase,
-    seconds: float,
-    settings: Settings | None = None,
+    database: PostgresDatabase, seconds: float, settings: Settings | None = None
 ) -> Flow:
     """Measure while another session keeps every row version since the beginning."""
     engine = await open_engine(database.store(), settings)

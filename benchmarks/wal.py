@@ -30,9 +30,7 @@ async def run(context: Context) -> dict[str, float]:
 
 
 async def _bytes_per_task(
-    database: PostgresDatabase,
-    task_count: int,
-    settings: Settings | None,
+    database: PostgresDatabase, task_count: int, settings: Settings | None
 ) -> float:
     engine = await open_engine(database.store(), settings)
     async with open_callers(engine) as callers, database.connect() as connection:

@@ -15,7 +15,7 @@ structlog.configure(
     processors=[
         *structlog.get_config()["processors"][:-1],
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
-    ],
+    ]
 )
 
 

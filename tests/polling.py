@@ -50,11 +50,7 @@ async def eventually(
 
 
 def eventually_sync(
-    look: Callable[[], T],
-    what: str = "",
-    *,
-    within_s: float = WAIT_S,
-    every_s: float = EVERY_S,
+    look: Callable[[], T], what: str = "", *, within_s: float = WAIT_S, every_s: float = EVERY_S
 ) -> T:
     """Do the same without an event loop."""
     waiting = _Waiting(look, what, within_s, time.monotonic)

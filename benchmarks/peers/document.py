@@ -26,11 +26,7 @@ RATIOS = (
         "peers.postgres.drain_ratio_best",
         "at least 1.2",
     ),
-    (
-        "The same right after the bulk load",
-        "peers.postgres.bulk_drain_ratio_best",
-        "",
-    ),
+    ("The same right after the bulk load", "peers.postgres.bulk_drain_ratio_best", ""),
     (
         "Drain rate on SQLite, one worker process: ours / best peer",
         "peers.sqlite.drain_ratio_best",
@@ -51,11 +47,7 @@ RATIOS = (
         "peers.recovery_ratio_best",
         "first by far",
     ),
-    (
-        "The same where something was set for it",
-        "peers.short_recovery_ratio_best",
-        "first by far",
-    ),
+    ("The same where something was set for it", "peers.short_recovery_ratio_best", "first by far"),
 )
 
 

@@ -88,10 +88,7 @@ FULL = Bounds(
 
 
 async def measure(
-    context: Context,
-    candidates: Sequence[Candidate],
-    bounds: Bounds,
-    report: Callable[[str], None],
+    context: Context, candidates: Sequence[Candidate], bounds: Bounds, report: Callable[[str], None]
 ) -> dict[str, Numbers]:
     """Measure the candidates in turns, so that all of them meet the same machine.
 
@@ -158,10 +155,7 @@ async def _latency_in_turns(
 
 
 async def _measure_once(
-    context: Context,
-    candidate: Candidate,
-    bounds: Bounds,
-    measurement: Measurement,
+    context: Context, candidate: Candidate, bounds: Bounds, measurement: Measurement
 ) -> Numbers:
     if measurement is not recovery_set:
         async with open_stage(context, candidate) as stage:
@@ -272,12 +266,7 @@ class _Drained:
 
 
 async def _drain(
-    stage: Stage,
-    count: int,
-    seconds: float,
-    bounds: Bounds,
-    *,
-    workers: int,
+    stage: Stage, count: int, seconds: float, bounds: Bounds, *, workers: int
 ) -> _Drained:
     """Fill the queue, then start workers and count what is done in the store.
 

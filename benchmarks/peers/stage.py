@@ -139,9 +139,7 @@ def _url(context: Context, candidate: Candidate, folder: Path, port: int) -> str
 
 
 async def _start_agent(
-    candidate: Candidate,
-    folder: Path,
-    environment: dict[str, str],
+    candidate: Candidate, folder: Path, environment: dict[str, str]
 ) -> asyncio.subprocess.Process:
     with (folder / "agent.log").open("wb") as log:
         return await asyncio.create_subprocess_exec(

@@ -193,8 +193,7 @@ def test_a_bad_setting_is_named(form: Any, level: str) -> None:
 
 @pytest.mark.parametrize("form", ["json", "text"])
 async def test_a_secret_that_goes_everywhere_is_in_no_log(
-    postgres: PostgresServer,
-    form: str,
+    postgres: PostgresServer, form: str
 ) -> None:
     name = postgres.create_database()
     process = await asyncio.create_subprocess_exec(

@@ -86,9 +86,7 @@ async def values(metrics: Metrics) -> Values:
 
 
 async def test_what_the_engine_did_is_counted(
-    world: World,
-    engine: Engine,
-    metrics: Metrics,
+    world: World, engine: Engine, metrics: Metrics
 ) -> None:
     worker = await world.worker(engine)
     await world.add(engine, 3)
@@ -147,9 +145,7 @@ async def test_methods_beyond_the_limit_are_summed_up(metrics: Metrics) -> None:
 
 
 async def test_a_sample_shows_queues_workers_and_who_waits(
-    world: World,
-    engine: Engine,
-    metrics: Metrics,
+    world: World, engine: Engine, metrics: Metrics
 ) -> None:
     worker = await world.worker(engine)
     await world.worker(engine, namespace=OTHER_NAMESPACE)
@@ -189,9 +185,7 @@ async def test_a_sample_shows_queues_workers_and_who_waits(
 
 
 async def test_an_emptied_queue_is_shown_with_zeros(
-    world: World,
-    engine: Engine,
-    metrics: Metrics,
+    world: World, engine: Engine, metrics: Metrics
 ) -> None:
     (task_id,) = await world.add(engine)
     sampler = Sampler(engine, metrics)
@@ -205,10 +199,7 @@ async def test_an_emptied_queue_is_shown_with_zeros(
 
 
 async def test_while_the_store_is_away_the_last_sample_stays_and_its_age_grows(
-    world: World,
-    engine: Engine,
-    metrics: Metrics,
-    timer: Timer,
+    world: World, engine: Engine, metrics: Metrics, timer: Timer
 ) -> None:
     sampler = Sampler(engine, metrics)
     timer.seconds += 3
@@ -227,9 +218,7 @@ async def test_while_the_store_is_away_the_last_sample_stays_and_its_age_grows(
 
 
 async def test_a_scrape_asks_the_store_for_nothing(
-    world: World,
-    engine: Engine,
-    metrics: Metrics,
+    world: World, engine: Engine, metrics: Metrics
 ) -> None:
     await Sampler(engine, metrics).run_once()
     world.faults.points.clear()
@@ -238,12 +227,10 @@ async def test_a_scrape_asks_the_store_for_nothing(
 
 
 async def test_the_sampler_runs_by_itself_until_it_is_cancelled(
-    world: World,
-    engine: Engine,
-    metrics: Metrics,
+    world: World, engine: Engine, metrics: Metrics
 ) -> None:
     serving = asyncio.get_running_loop().create_task(
-        Sampler(engine, metrics, interval_ms=1).serve(),
+        Sampler(engine, metrics, interval_ms=1).serve()
     )
     await world.add(engine)
     name = f"tenure_queue_tasks{{namespace={NAMESPACE},queue=default,state=pending}}"
@@ -264,10 +251,7 @@ async def test_the_sampler_runs_by_itself_until_it_is_cancelled(
     ],
 )
 async def test_a_scrape_has_the_format_that_was_asked_for(
-    metrics: Metrics,
-    accept: str,
-    content_type: str,
-    parse: object,
+    metrics: Metrics, accept: str, content_type: str, parse: object
 ) -> None:
     metrics.request("grpc", "GetTask", "ok", 0.1)
     response = await scrape(metrics, accept)

@@ -87,9 +87,7 @@ class Load:
                 await asyncio.sleep(PAUSE_S)
                 if isinstance(command, EnqueueTasks) and not command.is_resend:
                     command = EnqueueTasks(
-                        namespace=command.namespace,
-                        tasks=command.tasks,
-                        is_resend=True,
+                        namespace=command.namespace, tasks=command.tasks, is_resend=True
                     )
 
     async def produce(self) -> None:
@@ -148,9 +146,7 @@ class Load:
                 continue  # Forgotten: its delivery check brings it back.
             if chance < 0.2:
                 refs = (TaskRef(task.id, task.attempt),)
-                await self.ask(
-                    ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs),
-                )
+                await self.ask(ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs))
             if chance > 0.97:
                 await self._finish(worker_id, task, FinishKind.RELEASED)
                 continue

@@ -20,13 +20,7 @@ class EngineProcess:
 
     @classmethod
     async def start(
-        cls,
-        store: str,
-        journal: Path,
-        *,
-        claimers: int,
-        producers: int,
-        seed: int,
+        cls, store: str, journal: Path, *, claimers: int, producers: int, seed: int
     ) -> Self:
         """Start one and wait until it serves."""
         process = await asyncio.create_subprocess_exec(

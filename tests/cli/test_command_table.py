@@ -105,11 +105,7 @@ def test_the_tab_key_finds_commands_and_values() -> None:
 
 
 def _completed(words: str, position: int) -> list[str]:
-    asked = {
-        "_TENURE_COMPLETE": "bash_complete",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(position),
-    }
+    asked = {"_TENURE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
     ended = subprocess.run(
         CLI, check=True, capture_output=True, text=True, env={**os.environ, **asked}
     )

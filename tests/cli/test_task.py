@@ -227,8 +227,7 @@ def test_a_task_is_completed_from_outside(run: Run, server: ServerProcess, queue
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [(), ("--output", "1", "--error", "no"), ("--output", "1", "--final")],
+    "arguments", [(), ("--output", "1", "--error", "no"), ("--output", "1", "--final")]
 )
 def test_a_completion_is_either_good_or_bad(run: Run, arguments: tuple[str, ...]) -> None:
     assert run("tasks", "complete", NOBODY, *arguments).exit_code == 2

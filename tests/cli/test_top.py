@@ -125,12 +125,7 @@ def test_rates_and_waiting_times_come_from_the_metrics() -> None:
 def test_a_small_terminal_shows_as_much_as_fits() -> None:
     queue = TopQueue(name="q", pending=1, running=0, others=0, paused=False, concurrency_max=0)
     worker = TopWorker(
-        worker_id="w",
-        queue="q",
-        status="ONLINE",
-        held_count=0,
-        max_concurrent=1,
-        lease_left_ms=500,
+        worker_id="w", queue="q", status="ONLINE", held_count=0, max_concurrent=1, lease_left_ms=500
     )
     frame = TopFrame(
         target="t",

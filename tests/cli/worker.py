@@ -42,7 +42,7 @@ class SmallWorker(threading.Thread):
                 version=f"{queue}-v1",
                 labels=labels,
                 max_concurrent=2,
-            ),
+            )
         )
         self.worker_id = registered.worker_id
         self._token = registered.token
@@ -66,7 +66,7 @@ class SmallWorker(threading.Thread):
                 self._finish(task)
             is_draining = self._beat()
         self._workers.DeregisterWorker(
-            workflow_service_pb2.DeregisterWorkerRequest(worker_id=self.worker_id),
+            workflow_service_pb2.DeregisterWorkerRequest(worker_id=self.worker_id)
         )
 
     def _poll(self) -> list[task_pb2.AssignedTask]:

@@ -208,9 +208,7 @@ def tables(draw: st.DrawFn) -> tuple[list[Task], list[Hand], set[str]]:
 
 
 @given(tables())
-def test_every_deal_is_fair_and_complete(
-    table: tuple[list[Task], list[Hand], set[str]],
-) -> None:
+def test_every_deal_is_fair_and_complete(table: tuple[list[Task], list[Hand], set[str]]) -> None:
     waiting, hands, holders = table
     dealt = assign(waiting, hands, dict.fromkeys(holders, ONE))
     given_ids = [each.id for each, _ in dealt]

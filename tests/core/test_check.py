@@ -191,9 +191,7 @@ def test_a_refusal_never_repeats_the_value() -> None:
     ],
 )
 def test_ranges_include_their_ends_and_nothing_beyond(
-    function: Callable[[object, str], int],
-    minimum: int,
-    maximum: int,
+    function: Callable[[object, str], int], minimum: int, maximum: int
 ) -> None:
     assert function(minimum, "it") == minimum
     assert function(maximum, "it") == maximum

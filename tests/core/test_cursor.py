@@ -30,10 +30,7 @@ def refused(call: Callable[[], str]) -> None:
 
 @given(st.binary(min_size=1), st.text(), st.text(), st.text(max_size=150))
 def test_a_cursor_gives_its_position_back(
-    key: bytes,
-    namespace: str,
-    query: str,
-    position: str,
+    key: bytes, namespace: str, query: str, position: str
 ) -> None:
     token = cursor.encode(key, namespace=namespace, query=query, position=position)
     assert cursor.decode(key, token, namespace=namespace, query=query) == position

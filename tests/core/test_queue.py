@@ -10,10 +10,7 @@ from tenure.core.queue import Namespace, Queue, free_slots, namespace_disabled
     [(0, 10**6, 7, 7), (10, 4, 3, 3), (10, 4, 9, 6), (10, 10, 5, 0), (10, 12, 5, 0)],
 )
 def test_a_queue_lets_out_what_its_limit_leaves(
-    concurrency_max: int,
-    held: int,
-    wanted: int,
-    free: int,
+    concurrency_max: int, held: int, wanted: int, free: int
 ) -> None:
     queue = Queue("acme/default", "mail", concurrency_max=concurrency_max)
     assert free_slots(queue, held_count=held, wanted=wanted) == free

@@ -46,16 +46,7 @@ from tenure.engine.worker.command import (
     ReportHeld,
 )
 from tenure.errors import ERRORS, Rejection, TenureError
-from tests.engine.world import (
-    FAULT,
-    NAMESPACE,
-    OTHER_NAMESPACE,
-    QUEUE,
-    SPEC,
-    World,
-    finish,
-    ref,
-)
+from tests.engine.world import FAULT, NAMESPACE, OTHER_NAMESPACE, QUEUE, SPEC, World, finish, ref
 
 ID: Final = "019b0000-0000-7000-8000-0000000fffff"
 HUGE: Final = 2**63
@@ -188,10 +179,7 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "encoding with NUL": (lambda: of_spec(encoding=NUL), "encoding"),
     "resource with NUL": (lambda: of_spec(resources={"gpu": NUL}), "resources.gpu"),
     "parent no id": (lambda: of_spec(parent_id="me"), "parentId"),
-    "coefficient NaN": (
-        lambda: of_retry(backoff_coefficient=math.nan),
-        "retry.backoffCoefficient",
-    ),
+    "coefficient NaN": (lambda: of_retry(backoff_coefficient=math.nan), "retry.backoffCoefficient"),
     "coefficient infinite": (
         lambda: of_retry(backoff_coefficient=math.inf),
         "retry.backoffCoefficient",
@@ -252,15 +240,13 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "progress attempt 0": (lambda: progress(attempt=0), "attempt"),
     "by id with a bad id": (
         lambda: CompleteById(
-            namespace=NAMESPACE,
-            finish=Finish(task_id="x", attempt=0, kind=FinishKind.SUCCEEDED),
+            namespace=NAMESPACE, finish=Finish(task_id="x", attempt=0, kind=FinishKind.SUCCEEDED)
         ),
         "taskId",
     ),
     "by id with attempt -1": (
         lambda: CompleteById(
-            namespace=NAMESPACE,
-            finish=Finish(task_id=ID, attempt=-1, kind=FinishKind.SUCCEEDED),
+            namespace=NAMESPACE, finish=Finish(task_id=ID, attempt=-1, kind=FinishKind.SUCCEEDED)
         ),
         "attempt",
     ),
@@ -303,10 +289,7 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "worker with too many labels": (lambda: register(labels=MANY_LABELS), "labels"),
     "worker with a negative lease": (lambda: register(lease_ms=-1), "leaseDurationMs"),
     "worker with a lease of 2**63": (lambda: register(lease_ms=HUGE), "leaseDurationMs"),
-    "drain for a negative time": (
-        lambda: on_worker(DrainWorker, deadline_ms=-1),
-        "deadlineMs",
-    ),
+    "drain for a negative time": (lambda: on_worker(DrainWorker, deadline_ms=-1), "deadlineMs"),
     "drain for 2**63": (lambda: on_worker(DrainWorker, deadline_ms=HUGE), "deadlineMs"),
     "drain of a bad id": (lambda: on_worker(DrainWorker, worker_id="w"), "workerId"),
     "evict of a bad id": (lambda: on_worker(EvictWorker, worker_id=LONE), "workerId"),
@@ -316,10 +299,7 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "session with a window of 2**63": (lambda: session(window=HUGE), "window"),
     "session with a number of 2**63": (lambda: session(session_no=HUGE), "sessionNo"),
     "session with a negative number": (lambda: session(session_no=-1), "sessionNo"),
-    "held set with attempt 0": (
-        lambda: on_worker(ReportHeld, held=(TaskRef(ID, 0),)),
-        "attempt",
-    ),
+    "held set with attempt 0": (lambda: on_worker(ReportHeld, held=(TaskRef(ID, 0),)), "attempt"),
     "delta with a bad id": (lambda: on_worker(ReportHeld, bound=(TaskRef("", 1),)), "taskId"),
     "empty delta of a bad worker": (lambda: on_worker(ReportHeld, worker_id="w"), "workerId"),
     "beat with a token of 2**63": (lambda: beat(token=HUGE), "token"),
@@ -383,9 +363,7 @@ async def refused_among_neighbours(world: World, engine: Engine, command: Any) -
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_malformed_input_names_its_field_and_changes_nothing(
-    world: World,
-    engine: Engine,
-    name: str,
+    world: World, engine: Engine, name: str
 ) -> None:
     make, field = REFUSED[name]
     error = await refused_among_neighbours(world, engine, make())
@@ -395,9 +373,7 @@ async def test_malformed_input_names_its_field_and_changes_nothing(
 
 @pytest.mark.parametrize("name", TOO_BIG)
 async def test_what_is_too_large_names_the_limit_and_changes_nothing(
-    world: World,
-    engine: Engine,
-    name: str,
+    world: World, engine: Engine, name: str
 ) -> None:
     make, limit = TOO_BIG[name]
     error = await refused_among_neighbours(world, engine, make())
@@ -425,9 +401,7 @@ UNKNOWN: Final[dict[str, tuple[Callable[[], Any], str]]] = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 async def test_what_is_unknown_has_its_own_error_and_changes_nothing(
-    world: World,
-    engine: Engine,
-    name: str,
+    world: World, engine: Engine, name: str
 ) -> None:
     make, code = UNKNOWN[name]
     assert (await refused_among_neighbours(world, engine, make())).code == code
@@ -435,9 +409,7 @@ async def test_what_is_unknown_has_its_own_error_and_changes_nothing(
 
 class TestAtTheLimits:
     async def test_the_largest_allowed_values_are_stored_and_come_back(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         wished = Spec(
             start_to_close_ms=limits.DURATION_MS_MAX,
@@ -459,9 +431,7 @@ class TestAtTheLimits:
         assert (task.labels, task.spec.start_to_close_ms) == (new.labels, limits.DURATION_MS_MAX)
 
     async def test_the_largest_allowed_error_is_stored_and_comes_back(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -477,9 +447,7 @@ class TestAtTheLimits:
         assert (await world.task(task.id)).progress.error == error
 
     async def test_the_largest_allowed_heartbeat_disturbs_no_other(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker, other = await world.worker(engine), await world.worker(engine)
         most = 2**31 - 1
@@ -500,9 +468,7 @@ class TestAtTheLimits:
         assert answers[1].lease.token == 2
 
     async def test_the_largest_allowed_limit_of_a_queue_is_no_limit(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await engine.submit(set_queue(concurrency_max=2**31 - 1))
         worker = await world.worker(engine, slots=limits.WORKER_SLOTS_MAX, pid=2**31 - 1)

@@ -216,9 +216,7 @@ async def test_a_row_with_an_impossible_value_is_logged_at_the_start(tmp_path: P
     assert set(event["problems"]) == {"CHECK constraint failed in tasks"}
 
 
-async def test_a_damaged_page_that_is_met_later_makes_the_store_unavailable(
-    tmp_path: Path,
-) -> None:
+async def test_a_damaged_page_that_is_met_later_makes_the_store_unavailable(tmp_path: Path) -> None:
     file = tmp_path / "tenure.db"
     await _filled(file)
     store = SqliteStore(str(file), clock=lambda: NOW, inline=True)

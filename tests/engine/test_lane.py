@@ -48,8 +48,7 @@ async def test_a_batch_of_large_payloads_is_short(world: World) -> None:
 
 class TestBackPressure:
     async def test_a_full_lane_refuses_new_work_before_reports_and_before_accepting(
-        self,
-        world: World,
+        self, world: World
     ) -> None:
         engine = await world.start(lane_queue_max=10, work_batch_max=10)
         worker = await world.worker(engine)
@@ -86,10 +85,7 @@ class TestBackPressure:
             engine.submit(heartbeat(engine, worker, 6))
         await asyncio.gather(*beats)
 
-    async def test_malformed_input_is_refused_before_it_takes_a_place(
-        self,
-        engine: Engine,
-    ) -> None:
+    async def test_malformed_input_is_refused_before_it_takes_a_place(self, engine: Engine) -> None:
         with pytest.raises(InvalidArgument):
             engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=()))
         assert engine.waiting_count == 0
@@ -97,9 +93,7 @@ class TestBackPressure:
 
 class TestBatches:
     async def test_what_waits_together_is_one_transaction(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.add(engine)
         world.faults.points.clear()
@@ -115,9 +109,7 @@ class TestBatches:
         assert world.faults.points.count("after COMMIT") == 4
 
     async def test_a_later_command_of_a_batch_sees_what_an_earlier_one_did(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         new = world.new()
         worker = await world.worker(engine)
@@ -132,11 +124,7 @@ class TestBatches:
             engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker)),
         ]
         answers: Any = await asyncio.gather(*futures)
-        assert [answer.state.value for answer in answers[3:6]] == [
-            "paused",
-            "pending",
-            "cancelled",
-        ]
+        assert [answer.state.value for answer in answers[3:6]] == ["paused", "pending", "cancelled"]
         assert await world.state(new.id) is TaskState.CANCELLED
         assert [answers[6].status.value, answers[7].status.value] == ["draining", "offline"]
 
@@ -148,14 +136,11 @@ class TestBatches:
         assert len((await world.dump("tasks"))["tasks"]) == 1
 
     async def test_two_namespaces_share_a_batch_and_nothing_else(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         new = world.new()
         await asyncio.gather(
-            world.enqueue(engine, new),
-            world.enqueue(engine, new, namespace=OTHER_NAMESPACE),
+            world.enqueue(engine, new), world.enqueue(engine, new, namespace=OTHER_NAMESPACE)
         )
         await engine.submit(CancelTask(namespace=NAMESPACE, task_id=new.id))
         store = engine.store
@@ -176,10 +161,7 @@ class TestStop:
 
     @pytest.mark.parametrize("is_settled", [True, False])
     async def test_a_stop_ends_the_polls_that_wait(
-        self,
-        world: World,
-        engine: Engine,
-        is_settled: bool,
+        self, world: World, engine: Engine, is_settled: bool
     ) -> None:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
@@ -189,9 +171,7 @@ class TestStop:
         assert await asyncio.wait_for(poll, 1) == ()
 
     async def test_a_stop_hands_out_nothing_that_nobody_takes(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
@@ -239,11 +219,7 @@ async def test_a_lane_knows_since_when_its_batch_may_have_waited() -> None:
             lane.submit(number)
 
     lane: Lane[int] = Lane(
-        run,
-        batch_max=2,
-        queue_max=100,
-        weigh=lambda _: 1,
-        mono_ms=clock.monotonic_ms,
+        run, batch_max=2, queue_max=100, weigh=lambda _: 1, mono_ms=clock.monotonic_ms
     )
     clock.advance(1_000)
     for number in range(5):

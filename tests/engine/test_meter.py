@@ -59,9 +59,7 @@ def latencies(found: Latencies) -> dict[float, int]:
 
 
 async def test_a_batch_is_told_with_its_lane_its_size_and_when_it_began(
-    world: World,
-    engine: Engine,
-    meter: Meter,
+    world: World, engine: Engine, meter: Meter
 ) -> None:
     worker = await world.worker(engine)
     first = engine.submit(c.EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(), world.new())))
@@ -74,9 +72,7 @@ async def test_a_batch_is_told_with_its_lane_its_size_and_when_it_began(
 
 
 async def test_a_hand_out_is_counted_with_the_time_since_the_task_was_ready(
-    world: World,
-    engine: Engine,
-    meter: Meter,
+    world: World, engine: Engine, meter: Meter
 ) -> None:
     worker = await world.worker(engine)
     await world.add(engine, 2)
@@ -94,9 +90,7 @@ async def test_a_hand_out_is_counted_with_the_time_since_the_task_was_ready(
 
 
 async def test_a_task_that_meets_a_waiting_worker_starts_at_once(
-    world: World,
-    engine: Engine,
-    meter: Meter,
+    world: World, engine: Engine, meter: Meter
 ) -> None:
     worker = await world.worker(engine, mode=WorkerMode.SESSION)
     await world.session(engine, worker)
@@ -106,9 +100,7 @@ async def test_a_task_that_meets_a_waiting_worker_starts_at_once(
 
 
 async def test_finished_tasks_and_ended_attempts_are_counted_once_each(
-    world: World,
-    engine: Engine,
-    meter: Meter,
+    world: World, engine: Engine, meter: Meter
 ) -> None:
     worker = await world.worker(engine)
     await world.add(engine, 4)
@@ -135,9 +127,7 @@ async def test_finished_tasks_and_ended_attempts_are_counted_once_each(
 
 
 async def test_a_completion_that_ends_an_asynchronous_wait_ends_its_attempt(
-    world: World,
-    engine: Engine,
-    meter: Meter,
+    world: World, engine: Engine, meter: Meter
 ) -> None:
     worker = await world.worker(engine)
     task = await world.running(engine, worker)
@@ -150,16 +140,14 @@ async def test_a_completion_that_ends_an_asynchronous_wait_ends_its_attempt(
 
 
 async def test_refusals_are_counted_by_code_of_commands_items_polls_and_heartbeats(
-    world: World,
-    engine: Engine,
-    meter: Meter,
+    world: World, engine: Engine, meter: Meter
 ) -> None:
     worker = await world.worker(engine)
     task = await world.held(engine, worker)
     unknown = world.clock.new_id()
     wrong = TaskRef(task.id, 7)
     await engine.submit(
-        c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(wrong, wrong, ref(task))),
+        c.ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=(wrong, wrong, ref(task)))
     )
     with pytest.raises(NotFound):
         await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=unknown))
@@ -175,9 +163,7 @@ async def test_refusals_are_counted_by_code_of_commands_items_polls_and_heartbea
 
 
 async def test_a_batch_that_is_lost_with_the_store_is_told_by_its_reason(
-    world: World,
-    engine: Engine,
-    meter: Meter,
+    world: World, engine: Engine, meter: Meter
 ) -> None:
     world.faults.raise_at("before COMMIT", Lost("full", reason="storage_full"))
     with pytest.raises(Unavailable):
@@ -187,9 +173,7 @@ async def test_a_batch_that_is_lost_with_the_store_is_told_by_its_reason(
 
 
 async def test_a_clock_that_goes_back_makes_no_negative_latency(
-    world: World,
-    engine: Engine,
-    meter: Meter,
+    world: World, engine: Engine, meter: Meter
 ) -> None:
     worker = await world.worker(engine)
     await world.add(engine, spec=spec(schedule_to_close_ms=90_000_000))

@@ -72,9 +72,7 @@ class Scene:
 
     def poll(self, worker: str, **changes: Any) -> asyncio.Future[Any]:
         fields = {"queue": QUEUE, "types": frozenset({"mail"}), **changes}
-        return self.engine.submit(
-            ClaimTasks(namespace=NAMESPACE, worker_id=worker, **fields),
-        )
+        return self.engine.submit(ClaimTasks(namespace=NAMESPACE, worker_id=worker, **fields))
 
     async def task(self, task_id: str) -> Task:
         return await query.get_task(self.engine.store, namespace=NAMESPACE, task_id=task_id)
@@ -87,9 +85,7 @@ class Scene:
         for number in range(count):
             await asyncio.sleep(every_s)
             beat = Beat(token=number + 1, server_id=self.engine.server_id)
-            await self.engine.submit(
-                Heartbeat(namespace=NAMESPACE, worker_id=worker, beat=beat),
-            )
+            await self.engine.submit(Heartbeat(namespace=NAMESPACE, worker_id=worker, beat=beat))
 
 
 def play(scene: Callable[[Scene], Awaitable[None]], **settings: Any) -> None:
@@ -150,9 +146,7 @@ def test_a_worker_that_beats_keeps_its_task_for_as_long_as_it_takes() -> None:
         task_id = await scene.add(spec=Spec(start_to_close_ms=3_600_000))
         (task,) = await scene.poll(worker)
         refs = (TaskRef(task.id, 1),)
-        await scene.engine.submit(
-            ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=refs),
-        )
+        await scene.engine.submit(ConfirmTasks(namespace=NAMESPACE, worker_id=worker, items=refs))
         await scene.beat(worker, every_s=5, count=60)
         assert (await scene.task(task_id)).state is TaskState.RUNNING
         assert await scene.status(worker) is WorkerStatus.ONLINE
@@ -165,13 +159,7 @@ def test_a_worker_whose_session_broke_is_lost_within_seconds() -> None:
         await asyncio.sleep(20)
         worker = await scene.worker()
         sink = Sink()
-        command = OpenSession(
-            namespace=NAMESPACE,
-            worker_id=worker,
-            held=(),
-            window=1,
-            sink=sink,
-        )
+        command = OpenSession(namespace=NAMESPACE, worker_id=worker, held=(), window=1, sink=sink)
         await scene.engine.submit(command)
         task_id = await scene.add()
         await asyncio.sleep(1)
@@ -207,15 +195,10 @@ def test_retries_come_at_their_instants() -> None:
             (task,) = await scene.poll(worker)
             waits.append(round((scene.clock.now_ms() - before_ms) / 1_000))
             assert (task.id, task.attempt) == (task_id, attempt)
-            item = Finish(
-                task_id=task.id,
-                attempt=attempt,
-                kind=FinishKind.FAILED,
-                error=FAULT,
-            )
+            item = Finish(task_id=task.id, attempt=attempt, kind=FinishKind.FAILED, error=FAULT)
             before_ms = scene.clock.now_ms()
             await scene.engine.submit(
-                FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(item,)),
+                FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(item,))
             )
         assert waits == [0, 1, 2, 4]
 
@@ -239,20 +222,14 @@ def test_a_thousand_tasks_flow_through_sessions_to_their_end() -> None:
                 items = tuple(
                     Finish(task_id=task.id, attempt=1, kind=FinishKind.SUCCEEDED) for task in tasks
                 )
-                engine.submit(
-                    FinishTasks(namespace=NAMESPACE, worker_id=self._worker, items=items),
-                )
+                engine.submit(FinishTasks(namespace=NAMESPACE, worker_id=self._worker, items=items))
 
         for _ in range(4):
             worker = await scene.worker()
             await engine.submit(
                 OpenSession(
-                    namespace=NAMESPACE,
-                    worker_id=worker,
-                    held=(),
-                    window=7,
-                    sink=Doer(worker),
-                ),
+                    namespace=NAMESPACE, worker_id=worker, held=(), window=7, sink=Doer(worker)
+                )
             )
         ids = {await scene.add() for _ in range(1_000)}
         await asyncio.sleep(2)

@@ -510,28 +510,18 @@ class World:
         **fields: Any,
     ) -> Reported | Rejection:
         command = FinishTasks(
-            namespace=NAMESPACE,
-            worker_id=worker_id,
-            items=(finish(task, kind, **fields),),
+            namespace=NAMESPACE, worker_id=worker_id, items=(finish(task, kind, **fields),)
         )
         (answer,) = await engine.submit(command)
         return answer
 
     async def session(
-        self,
-        engine: Engine,
-        worker_id: str,
-        *held: TaskRef,
-        window: int = 10,
+        self, engine: Engine, worker_id: str, *held: TaskRef, window: int = 10
     ) -> tuple[Sink, SessionAnswer]:
         """Open a session and let it get what is there."""
         sink = Sink()
         command = OpenSession(
-            namespace=NAMESPACE,
-            worker_id=worker_id,
-            held=held,
-            window=window,
-            sink=sink,
+            namespace=NAMESPACE, worker_id=worker_id, held=held, window=window, sink=sink
         )
         answer = await engine.submit(command)
         await self.settle(engine)

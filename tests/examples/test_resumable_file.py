@@ -46,10 +46,7 @@ def test_a_killed_worker_is_followed_by_one_that_resumes(
         # The first line is shown at once; this is a checkpoint on the way.
         return [each.progress.percent for each in found if (each.progress.percent or 0) > 1]
 
-    with (
-        stage.worker("slow_disk") as first,
-        stage.script("resumable_file.py", str(text)) as script,
-    ):
+    with stage.worker("slow_disk") as first, stage.script("resumable_file.py", str(text)) as script:
         eventually_sync(reached)
         first.kill()
         with stage.worker("slow_disk"):

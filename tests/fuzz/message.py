@@ -18,12 +18,7 @@ from google.protobuf.message import Message
 from uuid_utils import uuid7
 
 from tenure.core.limits import PAYLOAD_BYTES_MAX
-from tenure.v1 import (
-    admin_service_pb2,
-    session_service_pb2,
-    task_service_pb2,
-    workflow_service_pb2,
-)
+from tenure.v1 import admin_service_pb2, session_service_pb2, task_service_pb2, workflow_service_pb2
 
 NAMESPACE: Final = "fuzz"
 # The only namespace that may be disabled by chance.
@@ -42,12 +37,7 @@ _HUGE_SHARE: Final = 0.01
 # How much of what is large fits into one message, in values or KiB: about 20 MiB. Without a bound
 # chance makes lists of large maps, 200 MB of them, and all other calls wait until they are made.
 _ROOM: Final = 20_000
-_MODULES: Final = (
-    workflow_service_pb2,
-    task_service_pb2,
-    session_service_pb2,
-    admin_service_pb2,
-)
+_MODULES: Final = (workflow_service_pb2, task_service_pb2, session_service_pb2, admin_service_pb2)
 
 
 def methods() -> Iterator[MethodDescriptor]:

@@ -207,10 +207,7 @@ EXAMPLES: Final[Mapping[str, tuple[bytes, ...]]] = {
         cursor.encode(KEY, namespace=NAMESPACE, query=QUERY, position="5:x").encode(),
         cursor.encode(b"other", namespace=NAMESPACE, query=QUERY, position="5:x").encode(),
     ),
-    "tokens": (
-        task_tokens.sign(KEY, CLAIMS).encode(),
-        task_tokens.sign(b"other", CLAIMS).encode(),
-    ),
+    "tokens": (task_tokens.sign(KEY, CLAIMS).encode(), task_tokens.sign(b"other", CLAIMS).encode()),
     "api_keys": (
         api_key.make(id_bytes=bytes(10), secret_bytes=bytes(32)).reveal().encode(),
         b"tnr_" + b"a" * 16 + b"_" + b"A" * 44,

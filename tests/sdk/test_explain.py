@@ -288,10 +288,7 @@ async def test_the_queue_is_at_its_limit(engine: TestEngine, client: Client, adm
 
 async def test_the_namespace_is_disabled(engine: TestEngine, admin: Any) -> None:
     await engine.create_namespace("acme")
-    async with (
-        engine.client(namespace="acme") as client,
-        engine.worker([mail], namespace="acme"),
-    ):
+    async with engine.client(namespace="acme") as client, engine.worker([mail], namespace="acme"):
         await client.run(mail)
         handle = await client.enqueue(mail.with_options(delay="1h"))
         await admin.SetNamespace(admin_pb.SetNamespaceRequest(name="acme", is_disabled=True))

@@ -54,9 +54,7 @@ ROUTES: Final[dict[str, Row]] = {
         SUBMITTERS, _at("/v1/tasks/$paused/resume"), is_change=True
     ),
     "POST /v1/tasks/{taskId}/retry": Row(
-        SUBMITTERS,
-        _at("/v1/tasks/$finished/retry", {"newTaskId": "$new_task"}),
-        is_change=True,
+        SUBMITTERS, _at("/v1/tasks/$finished/retry", {"newTaskId": "$new_task"}), is_change=True
     ),
     "POST /v1/tasks/{taskId}/terminate": Row(
         SUBMITTERS, _at(f"{_PENDING}/terminate"), is_change=True

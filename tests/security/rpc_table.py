@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.security.row import (
-    ADMINS,
-    LATER,
-    READERS,
-    SUBMITTERS,
-    WORKERS,
-    Row,
-    Where,
-)
+from tests.security.row import ADMINS, LATER, READERS, SUBMITTERS, WORKERS, Row, Where
 
 _HERE: Final = {"namespaceId": "$namespace"}
 _TASK: Final = {**_HERE, "taskId": "$pending"}
@@ -47,16 +39,12 @@ _WORKFLOWS: Final[dict[str, Row]] = {
     ),
     "GetWorkflowRun": Row(READERS, _RUN, answer=LATER),
     "ListWorkflowRuns": Row(
-        READERS,
-        {**_HERE, "taskQueue": "$queue", "pageToken": "$task_cursor"},
-        answer=LATER,
+        READERS, {**_HERE, "taskQueue": "$queue", "pageToken": "$task_cursor"}, answer=LATER
     ),
     "CancelWorkflowRun": Row(SUBMITTERS, _RUN, answer=LATER),
     "GetStepAttempt": Row(READERS, {**_HERE, "stepAttemptId": "$pending"}, answer=LATER),
     "ListStepAttempts": Row(
-        READERS,
-        {**_RUN, "stepId": "$pending", "pageToken": "$task_cursor"},
-        answer=LATER,
+        READERS, {**_RUN, "stepId": "$pending", "pageToken": "$task_cursor"}, answer=LATER
     ),
     "RegisterWorker": Row(
         WORKERS,
@@ -81,8 +69,7 @@ _WORKFLOWS: Final[dict[str, Row]] = {
     ),
     "DeregisterWorker": Row(WORKERS, _WORKER, is_change=True),
     "ListWorkers": Row(
-        READERS,
-        {**_HERE, "taskQueue": "$queue", "pageSize": 1, "pageToken": "$worker_cursor"},
+        READERS, {**_HERE, "taskQueue": "$queue", "pageSize": 1, "pageToken": "$worker_cursor"}
     ),
     "GetWorker": Row(READERS, _WORKER),
     "PollActivity": Row(
@@ -109,8 +96,7 @@ _TASKS: Final[dict[str, Row]] = {
     "EnqueueTasks": Row(SUBMITTERS, {**_HERE, "tasks": [_NEW]}, is_change=True),
     "GetTask": Row(READERS, _TASK),
     "ListTasks": Row(
-        READERS,
-        {**_HERE, "taskQueue": "$queue", "pageSize": 1, "pageToken": "$task_cursor"},
+        READERS, {**_HERE, "taskQueue": "$queue", "pageSize": 1, "pageToken": "$task_cursor"}
     ),
     "ListAttempts": Row(READERS, {**_HERE, "taskId": "$held"}),
     "CancelTask": Row(SUBMITTERS, _TASK, is_change=True),
@@ -118,9 +104,7 @@ _TASKS: Final[dict[str, Row]] = {
     "ResumeTask": Row(SUBMITTERS, {**_HERE, "taskId": "$paused"}, is_change=True),
     "TerminateTask": Row(SUBMITTERS, _TASK, is_change=True),
     "RetryTask": Row(
-        SUBMITTERS,
-        {**_HERE, "taskId": "$finished", "newTaskId": "$new_task"},
-        is_change=True,
+        SUBMITTERS, {**_HERE, "taskId": "$finished", "newTaskId": "$new_task"}, is_change=True
     ),
     "ExplainTask": Row(READERS, _TASK),
     # Readers open it; whether one of them may enqueue is told in the answer to the enqueue.
@@ -149,15 +133,10 @@ _TASKS: Final[dict[str, Row]] = {
         SUBMITTERS, {**_HERE, "taskId": "$held", "attempt": 1, **_DONE}, is_change=True
     ),
     "HeartbeatByToken": Row(
-        READERS,
-        {"taskToken": "$task_token", "progressPercent": 7},
-        Where.OPEN,
-        is_change=True,
+        READERS, {"taskToken": "$task_token", "progressPercent": 7}, Where.OPEN, is_change=True
     ),
     "HeartbeatById": Row(
-        SUBMITTERS,
-        {**_HERE, "taskId": "$held", "progressPercent": 7},
-        is_change=True,
+        SUBMITTERS, {**_HERE, "taskId": "$held", "progressPercent": 7}, is_change=True
     ),
 }
 
@@ -172,7 +151,7 @@ _SESSIONS: Final[dict[str, Row]] = {
                     "sessionNo": 1,
                     "window": 1,
                     "held": [_HELD],
-                },
+                }
             },
             {
                 "started": [_HELD],
@@ -187,7 +166,7 @@ _SESSIONS: Final[dict[str, Row]] = {
             },
         ],
         is_change=True,
-    ),
+    )
 }
 
 _ADMIN: Final[dict[str, Row]] = {
@@ -203,9 +182,7 @@ _ADMIN: Final[dict[str, Row]] = {
     # As it is already: the others still need the namespace.
     "SetNamespace": Row(ADMINS, {"name": "$namespace", "isDisabled": False}, Where.WHOLE),
     "CreateApiKey": Row(
-        ADMINS,
-        {"name": "new", "role": "ROLE_VIEWER", "namespaces": ["$namespace"]},
-        is_change=True,
+        ADMINS, {"name": "new", "role": "ROLE_VIEWER", "namespaces": ["$namespace"]}, is_change=True
     ),
     "ListApiKeys": Row(ADMINS, {}, Where.OWN),
     "GetApiKey": Row(ADMINS, {"keyId": "$key"}),

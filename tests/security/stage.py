@@ -40,15 +40,7 @@ ABSENT_NAMESPACE: Final = "nobody/here"
 # A session answers each of the three reports that its worker has no right to.
 REPORTS: Final = 3
 _COMMITS_SQL: Final = "PRAGMA data_version"
-_TABLES: Final = (
-    "queues",
-    "tasks",
-    "history",
-    "attempts",
-    "idempotency_keys",
-    "workers",
-    "leases",
-)
+_TABLES: Final = ("queues", "tasks", "history", "attempts", "idempotency_keys", "workers", "leases")
 EVENTS: Final = "text/event-stream"
 
 

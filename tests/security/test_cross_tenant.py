@@ -146,9 +146,7 @@ async def test_lists_and_enqueues_of_one_tenant_take_nothing_of_the_rate_of_anot
     theirs = await lobby.make_key("viewer", OTHER_NAMESPACE)
     request = task_pb.ListTasksRequest(namespace_id=OTHER_NAMESPACE)
     for _ in range(300):
-        status, _detail = await refused(
-            lobby.wire.tasks.ListTasks(request, metadata=shown(mine)),
-        )
+        status, _detail = await refused(lobby.wire.tasks.ListTasks(request, metadata=shown(mine)))
         assert status == "NOT_FOUND"
     await lobby.wire.tasks.ListTasks(request, metadata=shown(theirs))
 

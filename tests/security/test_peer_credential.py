@@ -173,11 +173,7 @@ async def held(lobby: KeyedServer) -> tuple[str, Any]:
     worker = (await lobby.wire.register(task_queue=queue)).worker_id
     (task,) = await lobby.wire.poll(worker, task_queue=queue)
     assert task.task_id == task_id
-    request = task_pb.StartTasksRequest(
-        namespace_id=NAMESPACE,
-        worker_id=worker,
-        items=[ref(task)],
-    )
+    request = task_pb.StartTasksRequest(namespace_id=NAMESPACE, worker_id=worker, items=[ref(task)])
     await lobby.wire.tasks.StartTasks(request)
     return worker, task
 

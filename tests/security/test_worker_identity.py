@@ -33,16 +33,12 @@ async def test_weakness_a_worker_that_says_it_is_another_one(lobby: KeyedServer)
     worker_id, task = await held(lobby)
     intruder = (await lobby.wire.register()).worker_id
     finish = task_pb.FinishTasksRequest(
-        namespace_id=NAMESPACE,
-        worker_id=intruder,
-        items=[succeeded(task)],
+        namespace_id=NAMESPACE, worker_id=intruder, items=[succeeded(task)]
     )
     (result,) = (await lobby.wire.tasks.FinishTasks(finish)).results
     assert result.error.code == "attempt_mismatch"
     token = task_pb.CreateTaskTokenRequest(
-        namespace_id=NAMESPACE,
-        worker_id=intruder,
-        item=ref(task),
+        namespace_id=NAMESPACE, worker_id=intruder, item=ref(task)
     )
     assert (await refused(lobby.wire.tasks.CreateTaskToken(token)))[1].code == "attempt_mismatch"
     theirs = await lobby.make_key("worker", OTHER_NAMESPACE)

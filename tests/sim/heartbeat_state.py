@@ -45,12 +45,7 @@ class HeartbeatState:
         self.fence_at_ms = sent_at_ms + (lease.lease_ms - FENCE_MARGIN_MS) / self.drift
 
     def request(
-        self,
-        namespace: str,
-        worker_id: str,
-        *,
-        held: Collection[TaskRef],
-        fresh: Iterable[TaskRef],
+        self, namespace: str, worker_id: str, *, held: Collection[TaskRef], fresh: Iterable[TaskRef]
     ) -> tuple[HeartbeatCall, Counts]:
         """Return what to send: deltas (`fresh` is newly bound), or all that is held."""
         unsaid = (self.completed - self._told[0], self.failed - self._told[1])

@@ -125,7 +125,7 @@ class Network:
             self._send_back(party, server, reply, error)
             return
         answer.add_done_callback(
-            lambda done: self._answered(party, server, engine, request, reply, done),
+            lambda done: self._answered(party, server, engine, request, reply, done)
         )
 
     def _answered(
@@ -153,11 +153,7 @@ class Network:
             self._send_back(party, server, reply, answer)
 
     def _send_back(
-        self,
-        party: str,
-        server: Server,
-        reply: asyncio.Future[Any] | None,
-        answer: object,
+        self, party: str, server: Server, reply: asyncio.Future[Any] | None, answer: object
     ) -> None:
         if reply is None or self.cut_ms(party, server):
             return

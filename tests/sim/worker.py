@@ -304,11 +304,7 @@ class WorkerProcess:
                 self._begin(held)
 
     def _obey(
-        self,
-        stop: tuple[TaskRef, ...],
-        cancel: tuple[TaskRef, ...],
-        *,
-        should_drain: bool = False,
+        self, stop: tuple[TaskRef, ...], cancel: tuple[TaskRef, ...], *, should_drain: bool = False
     ) -> None:
         for ref in stop:
             held = self.held.get(ref)

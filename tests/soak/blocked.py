@@ -30,10 +30,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 # Small: a lease of 2.4 s, so the loop is blocked for two of them.
-SIZES: Final = {
-    False: Size(2.0, 10, 20.0, SCALES[False]),
-    True: Size(0.5, 4, 5.0, SCALES[True]),
-}
+SIZES: Final = {False: Size(2.0, 10, 20.0, SCALES[False]), True: Size(0.5, 4, 5.0, SCALES[True])}
 
 
 async def run(small: bool) -> list[Result]:

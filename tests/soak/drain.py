@@ -117,11 +117,7 @@ class _Drain:
         return complaints
 
     async def _judge(
-        self,
-        name: str,
-        workers: list[WorkerProcess],
-        ids: list[str],
-        long_ids: list[str],
+        self, name: str, workers: list[WorkerProcess], ids: list[str], long_ids: list[str]
     ) -> Result:
         lines = merge([each.tail for each in workers])
         tasks = await self._client.get_all(ids)

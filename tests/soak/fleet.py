@@ -122,12 +122,7 @@ class _Fleet:
             assert time.monotonic() < deadline, f"{len(self._of('start'))} of {whole} started"
             await asyncio.sleep(0.5)
 
-    def _judge(
-        self,
-        name: str,
-        usages: tuple[Usage, Usage, Usage],
-        online: int,
-    ) -> list[Result]:
+    def _judge(self, name: str, usages: tuple[Usage, Usage, Usage], online: int) -> list[Result]:
         empty, before, after = usages
         beats = sorted(
             float(line.text)

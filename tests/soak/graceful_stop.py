@@ -30,10 +30,7 @@ class Size(msgspec.Struct, frozen=True):
     scale: Scale
 
 
-SIZES: Final = {
-    False: Size(5, 5.0, 16, SCALES[False]),
-    True: Size(1, 1.0, 4, SCALES[True]),
-}
+SIZES: Final = {False: Size(5, 5.0, 16, SCALES[False]), True: Size(1, 1.0, 4, SCALES[True])}
 
 
 async def run(small: bool) -> list[Result]:

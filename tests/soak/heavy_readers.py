@@ -72,10 +72,7 @@ class Size(msgspec.Struct, frozen=True):
     scale: Scale
 
 
-SIZES: Final = {
-    False: Size(1_000_000, 300, SCALES[False]),
-    True: Size(20_000, 15, SCALES[True]),
-}
+SIZES: Final = {False: Size(1_000_000, 300, SCALES[False]), True: Size(20_000, 15, SCALES[True])}
 
 
 async def run(small: bool) -> list[Result]:

@@ -99,12 +99,7 @@ class _Lost:
         proxy.is_muted = False
         return ids
 
-    async def _judge(
-        self,
-        worker: WorkerProcess,
-        ids: list[str],
-        away_ms: list[int],
-    ) -> list[str]:
+    async def _judge(self, worker: WorkerProcess, ids: list[str], away_ms: list[int]) -> list[str]:
         await self._client.wait_all(ids, WORK_S)
         tasks = await self._client.get_all(ids)
         complaints = checker.check_succeeded(tasks, attempt=2)

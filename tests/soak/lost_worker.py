@@ -110,7 +110,7 @@ class Others:
             for task in cast("Tasks", await self._timed(poll)):
                 item = Finish(task_id=task.id, attempt=1, kind=FinishKind.SUCCEEDED)
                 await self._timed(
-                    FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(item,)),
+                    FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(item,))
                 )
 
     async def _timed(self, command: AnyCommand) -> object:
@@ -162,9 +162,7 @@ async def _hold(engine: Engine, worker_id: str, count: int) -> None:
         )
         tasks = await engine.submit(poll)
         refs = tuple(TaskRef(task.id, task.attempt) for task in tasks)
-        await engine.submit(
-            ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs),
-        )
+        await engine.submit(ConfirmTasks(namespace=NAMESPACE, worker_id=worker_id, items=refs))
         held += len(tasks)
 
 

@@ -66,12 +66,7 @@ class _FailOver:
     """Two PostgreSQL servers of which the second replaces the first, seen from outside."""
 
     def __init__(
-        self,
-        stage: Stage,
-        first: PostgresServer,
-        second: PostgresServer,
-        name: str,
-        size: Size,
+        self, stage: Stage, first: PostgresServer, second: PostgresServer, name: str, size: Size
     ) -> None:
         self._stage = stage
         self._first = first

@@ -89,10 +89,7 @@ class _Scene:
         loaded = await self._offer(server, rate=TIMES * per_s, places=self._size.places)
         online = len(await client.workers("ONLINE"))
         name = f"overload, {dialect}, {self._edge}, {self._batch} tasks each"
-        return [
-            *self._judge_answers(name, usual, loaded),
-            self._judge_fleet(name, tail, online),
-        ]
+        return [*self._judge_answers(name, usual, loaded), self._judge_fleet(name, tail, online)]
 
     async def _start_fleet(self, server: ServerProcess) -> Tail:
         journal = self._stage.folder / "fleet.jsonl"

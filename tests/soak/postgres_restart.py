@@ -44,11 +44,7 @@ async def run(small: bool) -> list[Result]:
 async def _play(server: PostgresServer, dsn: str, folder: Path, size: Size) -> list[Result]:
     path = folder / "journal"
     engine = await EngineProcess.start(
-        dsn,
-        path,
-        claimers=size.callers,
-        producers=size.callers,
-        seed=1,
+        dsn, path, claimers=size.callers, producers=size.callers, seed=1
     )
     complaints: list[str] = []
     pauses = []

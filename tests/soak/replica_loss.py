@@ -106,12 +106,7 @@ class _Run:
             self._servers[index] = await self._stage.server()
             self._proxies[index].target = self._servers[index].grpc
 
-    async def _judge(
-        self,
-        ids: list[str],
-        told: Acknowledged,
-        silent: int,
-    ) -> list[Result]:
+    async def _judge(self, ids: list[str], told: Acknowledged, silent: int) -> list[Result]:
         stored = await rows.read_postgres(self._stage.store)
         chain = rows.check_audit(await rows.read_audit(self._stage.store))
         complaints = rows.check(told, stored)

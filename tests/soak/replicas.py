@@ -91,11 +91,7 @@ class _Run:
         path = self._folder / f"journal-{number}"
         self._journals.append(path)
         return await EngineProcess.start(
-            self._dsn,
-            path,
-            claimers=-(-self._size.claimers // ENGINES),
-            producers=0,
-            seed=number,
+            self._dsn, path, claimers=-(-self._size.claimers // ENGINES), producers=0, seed=number
         )
 
     async def _enqueue(self) -> None:
@@ -112,9 +108,7 @@ class _Run:
                     NewTask(id=clock.new_id(), type=TYPE, queue=QUEUE, spec=SPEC)
                     for _ in range(CHUNK)
                 )
-                for each in await engine.submit(
-                    EnqueueTasks(namespace=NAMESPACE, tasks=new),
-                ):
+                for each in await engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=new)):
                     own.enqueued(each.task_id)
                 await asyncio.sleep(pause_s)
 

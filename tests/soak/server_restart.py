@@ -48,10 +48,7 @@ async def run(small: bool) -> list[Result]:
 
 
 async def _kill_and_restart(
-    stage: Stage,
-    server: ServerProcess,
-    proxy: Proxy,
-    away_s: float,
+    stage: Stage, server: ServerProcess, proxy: Proxy, away_s: float
 ) -> None:
     await server.kill()
     await asyncio.sleep(away_s)

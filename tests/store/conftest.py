@@ -37,7 +37,7 @@ _EMPTY = "".join(
         *(f"DELETE FROM {table};" for table in _TABLES),
         "DELETE FROM schema_migrations WHERE number >= 900;",
         "SELECT drop_day_partitions(1000000000);",
-    ],
+    ]
 )
 
 
@@ -70,11 +70,7 @@ async def fresh_dsn(postgres: PostgresServer, template: str) -> AsyncIterator[st
 
 
 @pytest.fixture
-async def dsn(
-    postgres: PostgresServer,
-    template: str,
-    emptied: list[str],
-) -> AsyncIterator[str]:
+async def dsn(postgres: PostgresServer, template: str, emptied: list[str]) -> AsyncIterator[str]:
     """Return the URL of a migrated database without rows; making each anew takes too long."""
     name = emptied.pop() if emptied else await _copy(postgres, template)
     yield postgres.dsn(name)

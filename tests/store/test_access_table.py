@@ -133,8 +133,7 @@ async def test_each_change_raises_the_version(store: Store) -> None:
 
 
 async def test_servers_change_access_one_after_the_other(
-    postgres_store: PostgresStore,
-    dsn: str,
+    postgres_store: PostgresStore, dsn: str
 ) -> None:
     other = PostgresStore(dsn)
     await other.open()
@@ -193,7 +192,7 @@ async def list_audit(
     amount: int = 100,
 ) -> list[AuditRecord]:
     return await store.read(
-        lambda tx: access_table.list_audit(tx, scope, where, before_id=before_id, amount=amount),
+        lambda tx: access_table.list_audit(tx, scope, where, before_id=before_id, amount=amount)
     )
 
 

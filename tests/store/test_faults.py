@@ -171,9 +171,7 @@ async def points_of_everything(store: Store, fault: Fault) -> list[str]:
 
 @pytest.mark.parametrize("error", [Cut, Crash])
 async def test_a_transaction_that_fails_before_its_commit_leaves_nothing(
-    faulty: Store,
-    fault: Fault,
-    error: type[BaseException],
+    faulty: Store, fault: Fault, error: type[BaseException]
 ) -> None:
     before = await state_of(faulty, fault)
     points = await points_of_everything(faulty, fault)
@@ -188,9 +186,7 @@ async def test_a_transaction_that_fails_before_its_commit_leaves_nothing(
 
 @pytest.mark.parametrize("error", [Cut, Crash])
 async def test_a_transaction_that_fails_after_its_commit_is_kept(
-    faulty: Store,
-    fault: Fault,
-    error: type[BaseException],
+    faulty: Store, fault: Fault, error: type[BaseException]
 ) -> None:
     before = await state_of(faulty, fault)
     points = await points_of_everything(faulty, fault)
@@ -227,8 +223,7 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize("name", BAD_ROWS)
 async def test_bad_data_is_refused_alike_and_leaves_its_neighbours_undisturbed(
-    store: Store,
-    name: str,
+    store: Store, name: str
 ) -> None:
     with pytest.raises(Refused):
         await insert(store, pending(2), BAD_ROWS[name])
@@ -254,8 +249,7 @@ async def test_a_closed_store_says_so(store: Store) -> None:
 
 @pytest.mark.parametrize("wait", [lambda: asyncio.sleep(0), asyncio.Future])
 async def test_a_body_that_awaits_something_else_than_its_transaction_is_a_mistake(
-    sqlite_store: SqliteStore,
-    wait: Callable[[], object],
+    sqlite_store: SqliteStore, wait: Callable[[], object]
 ) -> None:
     waiting = wait()
 
@@ -270,8 +264,7 @@ async def test_a_body_that_awaits_something_else_than_its_transaction_is_a_mista
 
 
 async def test_a_second_server_on_the_same_file_is_refused(
-    sqlite_store: SqliteStore,
-    tmp_path: Path,
+    sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:
     await insert(sqlite_store, pending(1))
     second = SqliteStore(str(tmp_path / "tenure.db"), clock=lambda: NOW)
@@ -293,8 +286,7 @@ asyncio.run(SqliteStore(sys.argv[1], clock=lambda: 0).open())
 
 
 async def test_a_second_process_on_the_same_file_is_refused(
-    sqlite_store: SqliteStore,
-    tmp_path: Path,
+    sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:
     await insert(sqlite_store, pending(1))
     command = [sys.executable, "-c", OPEN_IN_ANOTHER_PROCESS, str(tmp_path / "tenure.db")]
@@ -304,8 +296,7 @@ async def test_a_second_process_on_the_same_file_is_refused(
 
 
 async def test_the_files_of_a_store_are_open_to_their_owner_alone(
-    sqlite_store: SqliteStore,
-    tmp_path: Path,
+    sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:
     await insert(sqlite_store, pending(1))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}  # noqa: ASYNC240 (nobody waits)
@@ -329,7 +320,7 @@ async def terminate_others(dsn: str) -> None:
         await connection.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid() "
-            "AND backend_type = 'client backend'",
+            "AND backend_type = 'client backend'"
         )
     finally:
         await connection.close()
@@ -337,9 +328,7 @@ async def terminate_others(dsn: str) -> None:
 
 @pytest.mark.parametrize("then", ["another statement", "COMMIT"])
 async def test_a_connection_lost_inside_a_transaction_loses_all_of_it(
-    postgres_store: PostgresStore,
-    dsn: str,
-    then: str,
+    postgres_store: PostgresStore, dsn: str, then: str
 ) -> None:
     async def body(tx: Tx) -> None:
         await task_table.insert_tasks(tx, [pending(1)])
@@ -355,8 +344,7 @@ async def test_a_connection_lost_inside_a_transaction_loses_all_of_it(
 
 
 async def test_a_connection_lost_between_two_transactions_costs_one_at_most(
-    postgres_store: PostgresStore,
-    dsn: str,
+    postgres_store: PostgresStore, dsn: str
 ) -> None:
     await insert(postgres_store, pending(1))
     await terminate_others(dsn)
@@ -448,8 +436,7 @@ async def test_everything_works_behind_a_pooler(dsn: str) -> None:
 
 
 async def test_a_read_on_sqlite_has_a_time_limit(
-    sqlite_store: SqliteStore,
-    monkeypatch: pytest.MonkeyPatch,
+    sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.store.sqlite.store.READ_SECONDS_MAX", 0.05)
     await insert(sqlite_store, *(pending(number) for number in range(5_000)))
@@ -466,9 +453,7 @@ async def test_a_read_on_sqlite_has_a_time_limit(
 
 @pytest.mark.parametrize("kind", ["read", "scan"])
 async def test_a_read_on_postgres_has_a_time_limit(
-    dsn: str,
-    kind: str,
-    monkeypatch: pytest.MonkeyPatch,
+    dsn: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.store.postgres.store.READ_SECONDS_MAX", 0.5)
     store = PostgresStore(dsn)

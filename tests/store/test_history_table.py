@@ -57,7 +57,7 @@ async def partitions(dsn: str, rows_of: str = "history") -> dict[str, int]:
     connection = await asyncpg.connect(dsn)
     try:
         found = await connection.fetch(
-            f"SELECT CAST(tableoid AS regclass)::text, count(*) FROM {rows_of} GROUP BY 1",
+            f"SELECT CAST(tableoid AS regclass)::text, count(*) FROM {rows_of} GROUP BY 1"
         )
         return {row[0]: row[1] for row in found}
     finally:
@@ -86,8 +86,7 @@ async def test_old_history_and_old_attempts_are_deleted_in_bounded_batches(store
 
 @pytest.mark.parametrize("count", [1, 7, 8, 63, 64, 65, 79])
 async def test_any_number_of_tasks_is_written_and_finished_each_with_its_own_values(
-    store: Store,
-    count: int,
+    store: Store, count: int
 ) -> None:
     numbers = range(1, count + 1)
     tasks = [held(number, input=b"in %d" % number) for number in numbers]
@@ -155,8 +154,7 @@ async def test_the_days_of_history_are_made_and_dropped_alike_on_both_databases(
 
 
 async def test_a_finished_task_lies_in_the_partition_of_its_day(
-    postgres_store: PostgresStore,
-    dsn: str,
+    postgres_store: PostgresStore, dsn: str
 ) -> None:
     await ensure(postgres_store, TODAY)
     for number, at_ms in ((1, TODAY * DAY_MS), (2, (TODAY + 1) * DAY_MS - 1)):
@@ -166,8 +164,7 @@ async def test_a_finished_task_lies_in_the_partition_of_its_day(
 
 
 async def test_a_row_outside_any_day_goes_to_the_default_partition(
-    postgres_store: PostgresStore,
-    dsn: str,
+    postgres_store: PostgresStore, dsn: str
 ) -> None:
     await ensure(postgres_store, TODAY)
     await add_finished(postgres_store, 1, (TODAY + 1) * DAY_MS)
@@ -177,8 +174,7 @@ async def test_a_row_outside_any_day_goes_to_the_default_partition(
 
 
 async def test_days_before_a_day_are_dropped_with_all_that_is_in_them(
-    postgres_store: PostgresStore,
-    dsn: str,
+    postgres_store: PostgresStore, dsn: str
 ) -> None:
     await ensure(postgres_store, TODAY - 2, TODAY - 1, TODAY)
     for number, day in enumerate((TODAY - 2, TODAY - 1, TODAY), 1):
@@ -190,8 +186,7 @@ async def test_days_before_a_day_are_dropped_with_all_that_is_in_them(
 
 
 async def test_a_day_can_be_made_after_its_first_tasks_have_finished(
-    postgres_store: PostgresStore,
-    dsn: str,
+    postgres_store: PostgresStore, dsn: str
 ) -> None:
     await add_finished(postgres_store, 1, NOW)
     await ensure(postgres_store, TODAY, TODAY + 1)

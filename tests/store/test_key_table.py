@@ -65,9 +65,7 @@ async def test_a_key_is_deleted_only_for_the_task_it_stands_for(store: Store) ->
     assert await locked(store, "a", "b") == [key("b", 2, None, is_live=False)]
 
 
-async def test_a_key_outlives_its_task_by_its_time_and_a_live_task_for_ever(
-    store: Store,
-) -> None:
+async def test_a_key_outlives_its_task_by_its_time_and_a_live_task_for_ever(store: Store) -> None:
     before_ms = NOW - 1_000
     await insert(store, pending(1), pending(2), pending(3))
     await add(

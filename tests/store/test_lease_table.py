@@ -8,14 +8,7 @@ from tenure.core.worker.lease import Beat, Lease
 from tenure.store.table import lease as lease_table
 from tenure.store.table.lease import Lapsed
 from tenure.store.transaction import Store
-from tests.store.rows import (
-    NAMESPACE,
-    NOW,
-    lease,
-    server_id,
-    stored_lease,
-    worker_id,
-)
+from tests.store.rows import NAMESPACE, NOW, lease, server_id, stored_lease, worker_id
 
 
 async def add(store: Store, *leases: Lease) -> None:
@@ -24,7 +17,7 @@ async def add(store: Store, *leases: Lease) -> None:
 
 async def lapsed(store: Store, now_ms: int, amount: int = 10) -> list[Lapsed]:
     found = await store.transaction(
-        lambda tx: lease_table.load_lapsed(tx, now_ms=now_ms, amount=amount),
+        lambda tx: lease_table.load_lapsed(tx, now_ms=now_ms, amount=amount)
     )
     return sorted(found, key=lambda each: each.lease.worker_id)
 

@@ -38,10 +38,7 @@ from tests.store.rows import (
 
 
 async def page(
-    store: Store,
-    before_id: str = HIGHEST_ID,
-    amount: int = 100,
-    **chosen: Any,
+    store: Store, before_id: str = HIGHEST_ID, amount: int = 100, **chosen: Any
 ) -> list[Task]:
     part = Slice(before_id, amount)
     return (await look(store, TaskFilter(**chosen), part))[0]
@@ -58,9 +55,7 @@ async def look(store: Store, where: TaskFilter, part: Slice) -> tuple[list[Task]
 
 
 async def count_listed(store: Store, where: TaskFilter, amount: int) -> Total:
-    return await store.scan(
-        lambda tx: task_list.count_tasks(tx, NAMESPACE, where, amount=amount),
-    )
+    return await store.scan(lambda tx: task_list.count_tasks(tx, NAMESPACE, where, amount=amount))
 
 
 async def finish(store: Store, *tasks: Task) -> None:
@@ -126,8 +121,7 @@ async def test_a_page_begins_behind_the_last_one(store: Store) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_task_that_moves_between_two_pages_is_neither_doubled_nor_missed(
-    store: Store,
-    seed: int,
+    store: Store, seed: int
 ) -> None:
     random_ = random.Random(seed)
     tasks = {task_id(number): held(number) for number in range(1, 41)}
@@ -193,9 +187,7 @@ async def test_the_lines_of_some_namespaces_are_found_behind_those_of_others(sto
     await store.transaction(lambda tx: queue_table.save_queues(tx, [brakes]))
 
     async def found(amount: int, *scope: str) -> list[tuple[str, str, int, bool]]:
-        heads = await store.read(
-            lambda tx: listing.list_waiting(tx, amount=amount, scope=scope),
-        )
+        heads = await store.read(lambda tx: listing.list_waiting(tx, amount=amount, scope=scope))
         return sorted(
             (each.namespace, each.queue, each.run_at_ms - NOW, each.is_paused) for each in heads
         )
@@ -243,8 +235,7 @@ STATES: Final = (
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_short_looks_find_what_long_ones_find_also_while_tasks_move(
-    store: Store,
-    seed: int,
+    store: Store, seed: int
 ) -> None:
     random_ = random.Random(seed)
     tasks = [
@@ -295,11 +286,7 @@ def finished_as(task: Task, state: TaskState) -> Task:
 
 
 async def all_ids(
-    store: Store,
-    where: TaskFilter,
-    random_: random.Random,
-    *,
-    moving: Sequence[Task] = (),
+    store: Store, where: TaskFilter, random_: random.Random, *, moving: Sequence[Task] = ()
 ) -> list[str]:
     """Return the ids of all pages of any size and any reach."""
     ids: list[str] = []
@@ -331,11 +318,8 @@ async def test_online_workers_come_in_the_order_of_their_ids(store: Store) -> No
     async def ids(after_id: str, amount: int) -> list[str]:
         found = await store.read(
             lambda tx: listing.list_online(
-                tx,
-                server_id=server_id(1),
-                after_id=after_id,
-                amount=amount,
-            ),
+                tx, server_id=server_id(1), after_id=after_id, amount=amount
+            )
         )
         return [each.id for each in found]
 

@@ -64,11 +64,7 @@ class Two:
         self._watcher = watcher
 
     async def overlap(
-        self,
-        first: Act[T],
-        second: Act[U],
-        *,
-        second_waits: bool,
+        self, first: Act[T], second: Act[U], *, second_waits: bool
     ) -> tuple[T, U | Exception]:
         """Run ``first``, then ``second`` before the first commits; return what each gave."""
         acted, go = asyncio.Event(), asyncio.Event()
@@ -241,9 +237,7 @@ async def test_two_servers_look_at_different_due_tasks(two: Two) -> None:
         return [task.id for task in await task_table.load_due(tx, now_ms=NOW, amount=amount)]
 
     first, second = await two.overlap(
-        lambda tx: due(1, tx),
-        lambda tx: due(10, tx),
-        second_waits=False,
+        lambda tx: due(1, tx), lambda tx: due(10, tx), second_waits=False
     )
     assert isinstance(second, list)
     assert sorted(first + second) == [task_id(1), task_id(2)]
@@ -269,8 +263,7 @@ async def test_a_hand_out_waits_for_a_drain_and_sees_it(two: Two) -> None:
 
 @pytest.mark.parametrize("act", [enqueue_alone, hand_out_alone])
 async def test_a_drain_waits_for_a_hand_out_by_one_statement_and_finds_its_task(
-    two: Two,
-    act: Act[int],
+    two: Two, act: Act[int]
 ) -> None:
     await add_workers(two.first, [worker(1)], [lease(1)])
     if act is hand_out_alone:
@@ -283,8 +276,7 @@ async def test_a_drain_waits_for_a_hand_out_by_one_statement_and_finds_its_task(
 
 @pytest.mark.parametrize("act", [enqueue_alone, hand_out_alone])
 async def test_a_hand_out_by_one_statement_does_not_wait_for_a_drain(
-    two: Two,
-    act: Act[int],
+    two: Two, act: Act[int]
 ) -> None:
     await add_workers(two.first, [worker(1)], [lease(1)])
     before = [pending(1)] if act is hand_out_alone else []
@@ -373,9 +365,7 @@ async def test_two_releases_of_one_worker_put_its_tasks_back_once(two: Two) -> N
     assert [task.version for task in await live(two.first, 1, 2)] == [1, 1]
 
 
-async def test_a_completion_that_comes_behind_a_cancel_is_fenced_and_then_sees_it(
-    two: Two,
-) -> None:
+async def test_a_completion_that_comes_behind_a_cancel_is_fenced_and_then_sees_it(two: Two) -> None:
     await insert(two.first, held(1))
     _, outcome = await two.overlap(load_and(cancelling), complete, second_waits=True)
     assert isinstance(outcome, FenceLost)
@@ -486,9 +476,7 @@ async def test_a_heartbeat_waits_neither_for_a_drain_nor_for_a_hand_out(two: Two
     await two.overlap(hand_out(), beat, second_waits=False)
     second = [(worker_id(1), NAMESPACE, Beat(token=2, server_id=server_id(2)))]
     _, renewed = await two.overlap(
-        drain,
-        lambda tx: lease_table.beat_leases(tx, second, NOW + 2),
-        second_waits=False,
+        drain, lambda tx: lease_table.beat_leases(tx, second, NOW + 2), second_waits=False
     )
     assert isinstance(renewed, list)
     assert [each.token for each in renewed] == [3]
@@ -499,10 +487,7 @@ def register(record: Worker) -> Act[list[str]]:
 
     async def act(tx: Tx) -> list[str]:
         found = await worker_table.find_workers(
-            tx,
-            namespace=NAMESPACE,
-            instance_key=record.instance_key,
-            name=record.name,
+            tx, namespace=NAMESPACE, instance_key=record.instance_key, name=record.name
         )
         if not found:
             await worker_table.insert_workers(tx, [record])
@@ -517,8 +502,7 @@ def register(record: Worker) -> Act[list[str]]:
     ids=["same key", "same name"],
 )
 async def test_of_two_equal_registrations_the_second_waits_and_then_finds_the_first(
-    two: Two,
-    rival: Worker,
+    two: Two, rival: Worker
 ) -> None:
     first = register(worker(1, name="mailer"))
     _, outcome = await two.overlap(first, register(rival), second_waits=True)

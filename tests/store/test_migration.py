@@ -79,9 +79,7 @@ async def test_a_second_start_applies_nothing_again(schema: Schema) -> None:
     assert await schema.start() == first
 
 
-async def test_a_migration_that_was_changed_after_it_was_applied_is_refused(
-    schema: Schema,
-) -> None:
+async def test_a_migration_that_was_changed_after_it_was_applied_is_refused(schema: Schema) -> None:
     await schema.start()
     await schema.execute("UPDATE schema_migrations SET checksum = 'other' WHERE number = 1")
     with pytest.raises(SchemaError, match=r"Migration 1 \(initial\) was changed"):

@@ -191,10 +191,7 @@ async def test_reads_go_by_index_whatever_the_statistics_say(fresh_dsn: str) -> 
     ],
 )
 async def test_reads_go_by_index_on_sqlite(
-    sqlite_store: SqliteStore,
-    tmp_path: Any,
-    name: str,
-    indexes: set[str],
+    sqlite_store: SqliteStore, tmp_path: Any, name: str, indexes: set[str]
 ) -> None:
     del sqlite_store
     connection = apsw.Connection(str(tmp_path / "tenure.db"))

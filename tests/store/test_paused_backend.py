@@ -101,8 +101,7 @@ async def gone(admin: asyncpg.Connection, pids: list[int]) -> None:
 
 
 async def test_a_lane_goes_on_with_a_new_connection_when_its_backend_stands_still(
-    hasty: PostgresStore,
-    admin: asyncpg.Connection,
+    hasty: PostgresStore, admin: asyncpg.Connection
 ) -> None:
     async with stuck(hasty, admin) as pids:
         await insert(hasty, pending(3))
@@ -113,8 +112,7 @@ async def test_a_lane_goes_on_with_a_new_connection_when_its_backend_stands_stil
 
 
 async def test_rows_that_a_paused_backend_keeps_are_not_waited_for_without_end(
-    hasty: PostgresStore,
-    admin: asyncpg.Connection,
+    hasty: PostgresStore, admin: asyncpg.Connection
 ) -> None:
     async with stuck(hasty, admin) as pids:
         for _ in range(2):
@@ -126,8 +124,7 @@ async def test_rows_that_a_paused_backend_keeps_are_not_waited_for_without_end(
 
 
 async def test_a_single_statement_has_the_deadline_of_its_lane_too(
-    hasty: PostgresStore,
-    admin: asyncpg.Connection,
+    hasty: PostgresStore, admin: asyncpg.Connection
 ) -> None:
     await hasty.look("next_due", [()])
     pids = await pids_of(admin, LANES)
@@ -138,10 +135,7 @@ async def test_a_single_statement_has_the_deadline_of_its_lane_too(
 
 
 async def test_a_backend_that_was_left_is_ended_as_soon_as_it_runs_again(
-    postgres: PostgresServer,
-    dsn: str,
-    admin: asyncpg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
+    postgres: PostgresServer, dsn: str, admin: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.store.postgres.store.LANE_SECONDS_MAX", 1.5)
     store = PostgresStore(dsn)
@@ -157,9 +151,7 @@ async def test_a_backend_that_was_left_is_ended_as_soon_as_it_runs_again(
 
 
 async def test_a_store_is_closed_though_its_backends_stand_still(
-    dsn: str,
-    admin: asyncpg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
+    dsn: str, admin: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.store.postgres.channel.CONNECT_SECONDS_MAX", 0.3)
     monkeypatch.setattr("tenure.store.postgres.store.CONNECT_SECONDS_MAX", 0.3)
@@ -173,9 +165,7 @@ async def test_a_store_is_closed_though_its_backends_stand_still(
 
 
 async def test_servers_that_start_together_wait_for_a_long_migration(
-    dsn: str,
-    admin: asyncpg.Connection,
-    monkeypatch: pytest.MonkeyPatch,
+    dsn: str, admin: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.store.postgres.store.LANE_SECONDS_MAX", 0.2)
     monkeypatch.setattr("tenure.store.postgres.store.LOCK_WAIT_MS", 50)

@@ -177,10 +177,7 @@ async def _explained(connection: Any, sql: str, *values: object) -> Plan:
     transaction = connection.transaction()
     await transaction.start()
     try:
-        text = await connection.fetchval(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}",
-            *values,
-        )
+        text = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", *values)
     finally:
         await transaction.rollback()
     plan: Plan = json.loads(text)[0]["Plan"]
@@ -263,7 +260,7 @@ async def test_after_a_vacuum_that_saw_the_table_empty(planner: Planner, earlier
     await planner.lane.execute("DELETE FROM tasks")
     await planner.lane.execute(POSTGRES["vacuum_tasks"].parts[0].text)
     relation = await planner.lane.fetchrow(
-        "SELECT relpages, reltuples FROM pg_class WHERE relname = 'tasks'",
+        "SELECT relpages, reltuples FROM pg_class WHERE relname = 'tasks'"
     )
     assert relation["relpages"] > 0
     assert relation["reltuples"] == 0
@@ -292,8 +289,7 @@ async def test_a_claim_behind_100_000_tasks_of_a_foreign_type(planner: Planner) 
 
 
 async def test_a_claim_with_a_mark_beside_a_snapshot_that_was_held_open(
-    planner: Planner,
-    fresh_dsn: str,
+    planner: Planner, fresh_dsn: str
 ) -> None:
     done = 20_000
     holder = await asyncpg.connect(fresh_dsn)
@@ -303,7 +299,7 @@ async def test_a_claim_with_a_mark_beside_a_snapshot_that_was_held_open(
             await planner.lane.execute(rows(1, 2 * done))
             await planner.lane.execute(
                 "UPDATE tasks SET state = 'running', line = 0, attempt = 1, "
-                f"worker_id = '{worker_id(1)}' WHERE line = 1",
+                f"worker_id = '{worker_id(1)}' WHERE line = 1"
             )
             await planner.lane.execute("DELETE FROM tasks")
             await planner.lane.execute(rows(2 * done + 1, 2 * done + 1_000))
@@ -326,8 +322,7 @@ async def test_a_lookup_in_history_asks_each_day_by_its_index(planner: Planner) 
     for day in range(days):
         first, last = day * 5_000 + 1, (day + 1) * 5_000
         finished = rows(first, last, sql=FINISH_ROWS).replace(
-            f"{NOW} + n\n",
-            f"{NOW} + n + {day * DAY_MS}\n",
+            f"{NOW} + n\n", f"{NOW} + n + {day * DAY_MS}\n"
         )
         await planner.lane.execute(finished)
     for plan in await planner.explain("load_history", parameters("load_history", 20_000)):

@@ -39,7 +39,7 @@ async def test_a_namespace_is_made_once_and_can_be_disabled(store: Store) -> Non
         rows = [(NAMESPACE, created_at_ms)]
         await store.transaction(lambda tx, rows=rows: tx.each("insert_namespaces", rows))  # type: ignore[misc]  # bound early
     assert await store.read(lambda tx: queue_table.read_namespaces(tx, [NAMESPACE, "x/y"])) == [
-        Namespace(NAMESPACE, NOW),
+        Namespace(NAMESPACE, NOW)
     ]
     await store.transaction(lambda tx: tx.each("set_namespace", [(NAMESPACE, True)]))
     listed = await store.read(lambda tx: tx.one("list_namespaces", "", 10))

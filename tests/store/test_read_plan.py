@@ -176,8 +176,7 @@ async def explain(connection: Any, name: str, *values: object) -> Plan:
         # What a scan does behind a pooler, and what changes nothing where the session has it.
         await connection.fetch(POSTGRES["set_plans"].parts[0].text)
         text = await connection.fetchval(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {POSTGRES[name].parts[0].text}",
-            *values,
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {POSTGRES[name].parts[0].text}", *values
         )
     plan: Plan = json.loads(text)[0]["Plan"]
     return plan
@@ -198,9 +197,7 @@ def nodes(plan: Plan) -> Iterator[Plan]:
         yield from nodes(child)
 
 
-async def test_tasks_that_are_done_at_once_never_enter_the_indexes_of_reads(
-    fresh_dsn: str,
-) -> None:
+async def test_tasks_that_are_done_at_once_never_enter_the_indexes_of_reads(fresh_dsn: str) -> None:
     # A database of its own: an index does not shrink after other tests.
     postgres_store = PostgresStore(fresh_dsn)
     await postgres_store.open()

@@ -173,8 +173,7 @@ async def test_statements_on_leases_do_what_the_core_decides(store: Store, seed:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_the_scan_for_lapsed_leases_finds_every_lease_that_the_core_would_end(
-    store: Store,
-    seed: int,
+    store: Store, seed: int
 ) -> None:
     random_ = random.Random(seed)
     leases = [lease(number, lease_until_ms=NOW + random_.randint(-3, 3)) for number in range(1, 61)]
@@ -189,11 +188,7 @@ async def test_the_scan_for_lapsed_leases_finds_every_lease_that_the_core_would_
         each.worker_id
         for each in rows.values()
         if judge_rules.judge(
-            each,
-            mode=WorkerMode.SESSION,
-            now_ms=NOW,
-            sighted_ms=10**9,
-            server=None,
+            each, mode=WorkerMode.SESSION, now_ms=NOW, sighted_ms=10**9, server=None
         )
     }
     lapsed = await store.transaction(lambda tx: lease_table.load_lapsed(tx, now_ms=NOW, amount=100))
@@ -216,10 +211,7 @@ def head(tasks: list[Task], asked: Demand) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_a_claim_takes_what_the_order_of_the_core_puts_first(
-    store: Store,
-    seed: int,
-) -> None:
+async def test_a_claim_takes_what_the_order_of_the_core_puts_first(store: Store, seed: int) -> None:
     random_ = random.Random(seed)
     tasks = [
         pending(

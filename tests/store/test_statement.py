@@ -27,7 +27,7 @@ PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in
 # What a parameter is made of, by its name; every other one is a text.
 INTEGERS: Final = re.compile(
     r"_ms$|_count$|_checksum$|_max$|_min$|^(completed|failed|line|priority|attempt|version|worker_version|session_no|slots|pid|number"
-    r"|token|amount|day|before_day|timeline)$",
+    r"|token|amount|day|before_day|timeline)$"
 )
 IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id)$")
 BLOBS: Final = frozenset(
@@ -183,9 +183,7 @@ async def test_every_statement_runs_on_both_databases(store: Store) -> None:
 
 
 async def test_statements_take_the_same_parameters_and_give_as_many_columns(
-    dsn: str,
-    sqlite_store: SqliteStore,
-    tmp_path: Path,
+    dsn: str, sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:
     del sqlite_store
     sqlite = apsw.Connection(str(tmp_path / "tenure.db"))

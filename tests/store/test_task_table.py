@@ -160,7 +160,7 @@ async def test_an_update_writes_what_may_change_and_raises_the_version(store: St
             priority=2,
             labels={"a": "b"},
             input=b"in",
-        ),
+        )
     ]
 
 
@@ -183,9 +183,7 @@ async def test_a_task_that_was_never_stored_alive_goes_straight_to_history(store
 @pytest.mark.parametrize("write", [update, finish])
 @pytest.mark.parametrize("version", [4, 6])
 async def test_a_write_on_another_version_is_fenced_and_changes_nothing(
-    store: Store,
-    write: object,
-    version: int,
+    store: Store, write: object, version: int
 ) -> None:
     stored = [held(1, version=5), held(2, version=5)]
     await insert(store, *stored)
@@ -288,8 +286,7 @@ async def test_the_same_id_twice_is_refused(store: Store) -> None:
     ],
 )
 async def test_the_database_repeats_the_invariants_of_a_task(
-    store: Store,
-    changes: dict[str, object],
+    store: Store, changes: dict[str, object]
 ) -> None:
     good: dict[str, object] = {
         "id": task_id(1),
@@ -318,7 +315,7 @@ async def test_the_database_repeats_the_invariants_of_a_task(
     }
     with pytest.raises(Refused):
         await store.transaction(
-            lambda tx: tx.each("insert_tasks", [tuple({**good, **changes}.values())]),
+            lambda tx: tx.each("insert_tasks", [tuple({**good, **changes}.values())])
         )
     assert await live(store, 1) == []
 
@@ -329,7 +326,7 @@ async def test_due_tasks_come_earliest_first_and_no_more_than_asked_for(store: S
 
     async def due(now_ms: int, amount: int) -> list[str]:
         found = await store.transaction(
-            lambda tx: task_table.load_due(tx, now_ms=now_ms, amount=amount),
+            lambda tx: task_table.load_due(tx, now_ms=now_ms, amount=amount)
         )
         return [task.id for task in found]
 

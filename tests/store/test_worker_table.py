@@ -55,15 +55,12 @@ async def add(store: Store, *workers: Worker) -> None:
 
 
 async def ids_of(
-    store: Store,
-    before_id: str = HIGHEST_ID,
-    amount: int = 10,
-    **chosen: Any,
+    store: Store, before_id: str = HIGHEST_ID, amount: int = 10, **chosen: Any
 ) -> list[str]:
     part = Slice(before_id, amount)
     where = WorkerFilter(**chosen)
     found, _ = await store.read(
-        lambda tx: listing.list_workers(tx, NAMESPACE, where, part, Onlooker(NOW)),
+        lambda tx: listing.list_workers(tx, NAMESPACE, where, part, Onlooker(NOW))
     )
     return [each.id for each, _ in found]
 
@@ -151,7 +148,7 @@ async def test_a_registration_finds_its_own_key_and_the_live_holder_of_its_name(
         rows = await store.transaction(
             lambda tx: worker_table.find_workers(
                 tx, namespace=NAMESPACE, instance_key=key, name=name
-            ),
+            )
         )
         return [each.id for each in rows]
 
@@ -194,12 +191,10 @@ async def test_workers_are_listed_newest_first_with_filters(store: Store) -> Non
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"status": "gone"}, {"status": "offline"}, {"slots": 0}, {"types": "[]"}],
+    "changes", [{"status": "gone"}, {"status": "offline"}, {"slots": 0}, {"types": "[]"}]
 )
 async def test_the_database_repeats_the_invariants_of_a_worker(
-    store: Store,
-    changes: dict[str, object],
+    store: Store, changes: dict[str, object]
 ) -> None:
     good: dict[str, object] = {
         "id": worker_id(1),
@@ -285,7 +280,7 @@ async def test_a_list_of_workers_looks_at_so_many_and_goes_on_behind_them(store:
     async def look(position: str) -> tuple[list[str], str | None]:
         part = Slice(position, 10, 3)
         found, end_id = await store.scan(
-            lambda tx: listing.list_workers(tx, NAMESPACE, where, part, Onlooker(NOW)),
+            lambda tx: listing.list_workers(tx, NAMESPACE, where, part, Onlooker(NOW))
         )
         return [each.id for each, _ in found], end_id
 
@@ -297,7 +292,7 @@ async def test_a_list_of_workers_looks_at_so_many_and_goes_on_behind_them(store:
 
     async def count(amount: int) -> Total:
         return await store.read(
-            lambda tx: listing.count_workers(tx, NAMESPACE, where, Onlooker(NOW), amount=amount),
+            lambda tx: listing.count_workers(tx, NAMESPACE, where, Onlooker(NOW), amount=amount)
         )
 
     assert await count(21) == Total(4, is_exact=True)

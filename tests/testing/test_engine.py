@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure import (
-    Client,
-    Handle,
-    RetryPolicy,
-    TaskFailed,
-    TaskTimedOut,
-    Worker,
-    activity,
-)
+from tenure import Client, Handle, RetryPolicy, TaskFailed, TaskTimedOut, Worker, activity
 from tenure.core.task.record import TaskState
 from tenure.testing import TestEngine, open_engine
 from tests.polling import eventually

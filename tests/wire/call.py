@@ -32,11 +32,7 @@ OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 500),
 )
 _SILENT: Final = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-    }
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 )
 # What grpc.aio says by itself of a write on a stream that the peer is just closing.
 LOCAL_FAULT: Final = "Internal error from Core"

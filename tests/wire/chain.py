@@ -16,15 +16,7 @@ from tenure.v1.session_service_pb2_grpc import SessionServiceStub
 from tenure.v1.task_pb2 import TaskRef
 from tenure.v1.worker_pb2 import WORKER_MODE_POLL, WORKER_MODE_SESSION
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
-from tests.wire.call import (
-    CALL_SECONDS,
-    Link,
-    NoAnswer,
-    Refused,
-    ask,
-    is_retryable,
-    translate,
-)
+from tests.wire.call import CALL_SECONDS, Link, NoAnswer, Refused, ask, is_retryable, translate
 
 _WIRE_MODES: Final = {"session": WORKER_MODE_SESSION, "poll": WORKER_MODE_POLL}
 

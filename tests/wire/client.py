@@ -66,9 +66,7 @@ class Client:
         await self._link.close()
 
     async def _call(
-        self,
-        make: Callable[[grpc.aio.Channel], Awaitable[Answer]],
-        seconds_max: float = 60.0,
+        self, make: Callable[[grpc.aio.Channel], Awaitable[Answer]], seconds_max: float = 60.0
     ) -> Answer:
         deadline = time.monotonic() + seconds_max
         while True:
@@ -121,10 +119,7 @@ class Client:
         return [await self.get(each) for each in task_ids]
 
     async def wait_state(
-        self,
-        task_ids: Sequence[str],
-        state: task_pb2.TaskState.ValueType,
-        seconds_max: float,
+        self, task_ids: Sequence[str], state: task_pb2.TaskState.ValueType, seconds_max: float
     ) -> None:
         """Wait until all of some tasks are in a state."""
         waiting = list(task_ids)
@@ -142,9 +137,7 @@ class Client:
         return list(answer.attempts)
 
     async def wait_all(
-        self,
-        task_ids: Iterable[str],
-        seconds_max: float,
+        self, task_ids: Iterable[str], seconds_max: float
     ) -> dict[str, t.TaskResult]:
         """Watch tasks to their end over one stream, opened again when it breaks."""
         waiting, found = set(task_ids), dict[str, t.TaskResult]()
@@ -191,10 +184,7 @@ class Client:
         token = ""
         while True:
             request = w.ListWorkersRequest(
-                namespace_id=self._namespace,
-                filter_status=status,
-                page_size=PAGE,
-                page_token=token,
+                namespace_id=self._namespace, filter_status=status, page_size=PAGE, page_token=token
             )
             answer = await self._list_workers(request)
             found += answer.workers

@@ -46,11 +46,7 @@ class RunJournal:
         self._encoder = msgspec.json.Encoder()
 
     def write(
-        self,
-        event: str,
-        worker_id: str,
-        ref: tuple[str, int] = ("", 0),
-        text: str = "",
+        self, event: str, worker_id: str, ref: tuple[str, int] = ("", 0), text: str = ""
     ) -> None:
         line = Line(
             event=event,

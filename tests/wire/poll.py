@@ -72,9 +72,7 @@ class PollMode:
         )
         stub = WorkflowServiceStub(channel)
         try:
-            answer = await ask(
-                stub.PollActivity(request, timeout=me.options.poll_s + CALL_SECONDS),
-            )
+            answer = await ask(stub.PollActivity(request, timeout=me.options.poll_s + CALL_SECONDS))
         except Refused as refused:
             if refused.code != "worker_draining":
                 raise
@@ -174,11 +172,7 @@ class PollMode:
         await finish(self._me, channel, items)
 
 
-async def finish(
-    me: Incarnation,
-    channel: grpc.aio.Channel,
-    items: list[TaskFinish],
-) -> None:
+async def finish(me: Incarnation, channel: grpc.aio.Channel, items: list[TaskFinish]) -> None:
     """Report ends by a call, and take the answers."""
     request = t.FinishTasksRequest(
         namespace_id=me.options.namespace, worker_id=me.worker_id, items=items

@@ -8,13 +8,7 @@ from tests.wire.journal import Line
 
 def line(event: str, *, task: str = "t", attempt: int = 1, text: str = "") -> Line:
     return Line(
-        event=event,
-        worker_id="w",
-        task_id=task,
-        attempt=attempt,
-        text=text,
-        mono_s=1.0,
-        wall_ms=1,
+        event=event, worker_id="w", task_id=task, attempt=attempt, text=text, mono_s=1.0, wall_ms=1
     )
 
 

@@ -45,10 +45,7 @@ class Mode(Protocol):
     async def serve(self) -> str: ...
 
 
-_MODES: Final[dict[str, Callable[[Incarnation], Mode]]] = {
-    "session": SessionMode,
-    "poll": PollMode,
-}
+_MODES: Final[dict[str, Callable[[Incarnation], Mode]]] = {"session": SessionMode, "poll": PollMode}
 
 
 class Worker:

@@ -37,7 +37,7 @@ def launch() -> None:
             "system_database_url": adapter.URL,
             "application_version": "1",
             "log_level": "WARNING",
-        },
+        }
     )
     DBOS.launch()
     DBOS.register_queue(adapter.QUEUE)

@@ -23,10 +23,7 @@ _TALKATIVE: Final = ("asyncio", "asyncpg", "grpc", "uvicorn")
 
 
 def configure_logging(
-    form: Format = "auto",
-    level: str = "info",
-    *,
-    stream: TextIO | None = None,
+    form: Format = "auto", level: str = "info", *, stream: TextIO | None = None
 ) -> None:
     """Send all logs of this process to ``stream`` (stderr); ``auto`` is text on a terminal only."""
     number = logging.getLevelNamesMapping().get(level.upper())
@@ -71,16 +68,11 @@ def _formatter(*, is_json: bool, has_colors: bool) -> logging.Formatter:
     else:
         # Not the default for exceptions, which shows the values of local variables.
         renderer = structlog.dev.ConsoleRenderer(
-            colors=has_colors,
-            exception_formatter=structlog.dev.plain_traceback,
+            colors=has_colors, exception_formatter=structlog.dev.plain_traceback
         )
         last = [_escape, renderer]
     return structlog.stdlib.ProcessorFormatter(
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            redact,
-            *last,
-        ],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact, *last],
         foreign_pre_chain=[*_shared(), _cut_foreign],
     )
 

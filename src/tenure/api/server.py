@@ -59,11 +59,7 @@ class Server:
         self.grpc_address = settings.grpc
         self._allowance = Allowance(self.engine.clock, settings)
         self._rpc = RpcServer(
-            self.engine,
-            settings,
-            self.readiness,
-            self.metrics.request,
-            self._allowance,
+            self.engine, settings, self.readiness, self.metrics.request, self._allowance
         )
         self._http: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -135,11 +131,7 @@ def _shared(sock: socket.socket) -> list[socket.socket]:
 def _listen(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        return socket.create_server(
-            (address.host, address.port),
-            family=family,
-            backlog=_BACKLOG,
-        )
+        return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except OSError as taken:
         message = f"Cannot listen on {address} for HTTP: {taken.strerror or taken}."
         raise InvalidArgument(message, field="http") from taken

@@ -21,8 +21,7 @@ class Advice(NamedTuple):
 
 ADVICE: Final[dict[str, Advice]] = {
     "worker_inactive": Advice(
-        "The worker has ended or was never registered here.",
-        "See who is there: tenure workers ls",
+        "The worker has ended or was never registered here.", "See who is there: tenure workers ls"
     ),
     "token_mismatch": Advice(
         "Another process speaks for the same worker.",
@@ -70,13 +69,9 @@ ADVICE: Final[dict[str, Advice]] = {
         "A task with the same key and other content exists.",
         "Use another --key, or send exactly the same task.",
     ),
-    "already_exists": Advice(
-        "The name is taken.",
-        "Choose another name, or use what is there.",
-    ),
+    "already_exists": Advice("The name is taken.", "Choose another name, or use what is there."),
     "unimplemented": Advice(
-        "This server does not offer the call.",
-        "Update the server; compare: tenure version",
+        "This server does not offer the call.", "Update the server; compare: tenure version"
     ),
     "invalid_argument": Advice(
         "The server refused a value.",
@@ -87,12 +82,10 @@ ADVICE: Final[dict[str, Advice]] = {
         "Store the data elsewhere and send a reference to it.",
     ),
     "rate_limited": Advice(
-        "The server protects itself; nothing was accepted.",
-        "Try again in a moment.",
+        "The server protects itself; nothing was accepted.", "Try again in a moment."
     ),
     "unsupported_media_type": Advice(
-        "The server does not read this kind of content.",
-        "Send JSON.",
+        "The server does not read this kind of content.", "Send JSON."
     ),
     "data_damaged": Advice(
         "What was stored has changed on its disk or on the way there.",

@@ -134,7 +134,7 @@ tenure = Root(
             expose_value=False,
             callback=_show_version,
             help="Print the version and exit.",
-        ),
+        )
     ],
 )
 

@@ -21,9 +21,7 @@ _UUID_BYTES = bytes(
     for each in range(256)
 )
 # Control, zero-width and direction characters: two labels that look alike must be alike.
-_INVISIBLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]",
-)
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 # Would change the prototype of the object that a browser reads labels into.
 _RESERVED_LABEL = "__proto__"
 

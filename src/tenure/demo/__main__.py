@@ -111,7 +111,7 @@ def main() -> None:
                 "--input '{\"image\": 1}' --wait\n"
                 f"  .venv/bin/tenure workers ls\n"
                 f"  http://{stage.http}/docs\n"
-                "Ctrl-C ends everything.",
+                "Ctrl-C ends everything."
             )
             try:
                 stage.workers["worker-1"].wait()

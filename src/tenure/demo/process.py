@@ -32,12 +32,7 @@ class DemoStage:
         command += ["--store", f"sqlite:///{path / 'tenure.db'}"]
         command += ["--http", self.http, "--grpc", self.grpc]
         with (path / "server.log").open("w") as log:
-            self._server = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+            self._server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._server.stdout is not None
         found = _LISTENING.search(self._server.stdout.readline())
         if found is None:
@@ -50,11 +45,7 @@ class DemoStage:
     def start_worker(self, name: str) -> None:
         """Start a worker process."""
         command = [sys.executable, "-m", "tenure.demo.worker", self.grpc, name]
-        self.workers[name] = subprocess.Popen(
-            command,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        self.workers[name] = subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True)
 
     def kill_worker(self, name: str) -> None:
         """End a worker as a power cut would."""

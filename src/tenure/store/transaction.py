@@ -38,10 +38,7 @@ class Tx(Protocol):
         ...
 
     async def each(
-        self,
-        name: str,
-        rows: Sequence[tuple[object, ...]],
-        *shared: object,
+        self, name: str, rows: Sequence[tuple[object, ...]], *shared: object
     ) -> Sequence[Row]:
         """Run a statement for each row of parameters: one round trip, all results.
 

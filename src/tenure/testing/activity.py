@@ -159,10 +159,7 @@ class _Context(ActivityContext):
         self.stop_reason = environment.stop_reason
 
     def send_beat(
-        self,
-        details: bytes | None,
-        percent: float | None = None,
-        message: str | None = None,
+        self, details: bytes | None, percent: float | None = None, message: str | None = None
     ) -> None:
         """Record what the activity says."""
         values = None if details is None else self.converter.decode_details(details)
@@ -244,10 +241,7 @@ class _SyncContext(_Context):
             return call()
 
     def send_beat(
-        self,
-        details: bytes | None,
-        percent: float | None = None,
-        message: str | None = None,
+        self, details: bytes | None, percent: float | None = None, message: str | None = None
     ) -> None:
         with self.shield():
             super().send_beat(details, percent, message)

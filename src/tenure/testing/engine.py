@@ -135,9 +135,7 @@ class TestEngine:
 
     @contextlib.asynccontextmanager
     async def worker(
-        self,
-        activities: Iterable[object],
-        **options: Unpack[WorkerOptions],
+        self, activities: Iterable[object], **options: Unpack[WorkerOptions]
     ) -> AsyncIterator[Worker]:
         """Run a worker until the block ends; ``options`` are those of ``Worker``.
 

@@ -78,9 +78,7 @@ class SyncTestEngine:
 
     @contextlib.contextmanager
     def worker(
-        self,
-        activities: Iterable[object],
-        **options: Unpack[WorkerOptions],
+        self, activities: Iterable[object], **options: Unpack[WorkerOptions]
     ) -> Iterator[Worker]:
         """Run a worker until the block ends; ``options`` are those of ``Worker``."""
         running = self._engine.worker(activities, **options)

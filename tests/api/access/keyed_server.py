@@ -44,18 +44,10 @@ class KeyedServer:
         self.wire = wire
         self.site = site
 
-    async def make_key(
-        self,
-        role: str = "admin",
-        *namespaces: str,
-        expires_in_ms: int = 0,
-    ) -> str:
+    async def make_key(self, role: str = "admin", *namespaces: str, expires_in_ms: int = 0) -> str:
         """Make a key behind the edges, as the first one is made."""
         command = c.CreateKey(
-            name=role,
-            role=Role(role),
-            namespaces=namespaces,
-            expires_in_ms=expires_in_ms,
+            name=role, role=Role(role), namespaces=namespaces, expires_in_ms=expires_in_ms
         )
         return (await self.engine.submit(command)).text.reveal()
 

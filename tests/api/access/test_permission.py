@@ -15,12 +15,7 @@ from tenure.api.rpc.permission import Scope
 from tenure.api.rpc.table import OPEN_METHODS, RULES
 from tenure.core.access.api_key import Role
 from tenure.core.access.permission import allows
-from tenure.v1 import (
-    admin_service_pb2,
-    session_service_pb2,
-    task_service_pb2,
-    workflow_service_pb2,
-)
+from tenure.v1 import admin_service_pb2, session_service_pb2, task_service_pb2, workflow_service_pb2
 from tests.api.access.keyed_server import FREE, KeyedServer, shown
 from tests.api.rpc.wire import detail
 

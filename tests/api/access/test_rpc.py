@@ -125,7 +125,7 @@ async def test_what_needs_no_key_is_open_and_everything_else_is_not(small: Keyed
     await health.Check(health_pb2.HealthCheckRequest())
     await small.wire.workflows.HealthCheck(workflow_pb.HealthCheckRequest())
     status, found = await refused(
-        small.wire.tasks.CompleteByToken(pb.CompleteByTokenRequest(task_token="x")),
+        small.wire.tasks.CompleteByToken(pb.CompleteByTokenRequest(task_token="x"))
     )
     assert (status, found.code) == ("UNAUTHENTICATED", "invalid_token")
     reflection: Any = reflection_pb2_grpc.ServerReflectionStub(small.wire.channel)

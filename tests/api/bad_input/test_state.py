@@ -152,10 +152,7 @@ async def test_one_idempotency_key_with_two_payloads_names_both_hashes(stand: Bo
 
 def as_jwt(**header: str) -> str:
     """Return a token as libraries for JWT make them, signed by nobody."""
-    parts = (
-        {"typ": "JWT", **header},
-        {"sub": UNKNOWN_ID, "attempt": 1, "exp": 253_402_300_799},
-    )
+    parts = ({"typ": "JWT", **header}, {"sub": UNKNOWN_ID, "attempt": 1, "exp": 253_402_300_799})
     body = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts]
     return ".".join([*(part.decode() for part in body), ""])
 
@@ -308,9 +305,7 @@ async def test_progress_that_is_too_large_or_no_number(stand: BothEdges) -> None
     )
     for fields, code in cases:
         request = task_pb.HeartbeatTasksRequest(
-            namespace_id=NAMESPACE,
-            worker_id=worker_id,
-            items=[task_pb2.TaskBeat(**ref, **fields)],
+            namespace_id=NAMESPACE, worker_id=worker_id, items=[task_pb2.TaskBeat(**ref, **fields)]
         )
         _, detail = await stand.detail(stand.wire.tasks.HeartbeatTasks(request))
         assert detail.code == code, fields

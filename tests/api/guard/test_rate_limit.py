@@ -304,8 +304,7 @@ class TestOverload:
                 assert await world.dump() == before
                 assert (await wire.beat(made.worker_id, made.token)).accepted
                 results = await wire.finish(
-                    made.worker_id,
-                    *(finished(each.task_id, each.attempt) for each in tasks),
+                    made.worker_id, *(finished(each.task_id, each.attempt) for each in tasks)
                 )
                 assert not any(each.HasField("error") for each in results)
             await wire.enqueue()

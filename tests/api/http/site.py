@@ -41,10 +41,7 @@ async def serving(app: ASGIApp, protocol: type[Protocol] = Protocol) -> AsyncIte
 def client_of(port: int, **headers: str) -> httpx.AsyncClient:
     """Return a client that shares nothing with the environment of the tests."""
     return httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}",
-        headers=headers,
-        timeout=ANSWER_S,
-        trust_env=False,
+        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=ANSWER_S, trust_env=False
     )
 
 
@@ -92,10 +89,7 @@ class Site:
 
 @asynccontextmanager
 async def site_of(
-    world: World,
-    engine: Engine,
-    app: ASGIApp | None = None,
-    protocol: type[Protocol] = Protocol,
+    world: World, engine: Engine, app: ASGIApp | None = None, protocol: type[Protocol] = Protocol
 ) -> AsyncIterator[Site]:
     """Put an engine on the wire."""
     made = app or make_app(engine, ServerSettings(), Readiness(engine))

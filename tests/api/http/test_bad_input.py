@@ -101,9 +101,7 @@ async def refused_with(site: Site, data: bytes) -> Any:
     ],
 )
 async def test_a_bad_field_is_named_and_nothing_is_stored(
-    small: Site,
-    more: str | bytes,
-    field: str | None,
+    small: Site, more: str | bytes, field: str | None
 ) -> None:
     found = await refused_with(small, body(more))
     assert found == field or field is None
@@ -180,10 +178,7 @@ async def test_a_large_input_is_stored_and_a_larger_one_refused(small: Site) -> 
     for more in (f'"input":{larger}', f'"input":{large}, "priority":1,"priority":2'):
         before = await small.world.dump()
         status, code, fields = await small.refused(
-            "POST",
-            "/v1/tasks",
-            content=body(more),
-            headers=JSON,
+            "POST", "/v1/tasks", content=body(more), headers=JSON
         )
         assert await small.world.dump() == before
         if more.startswith(f'"input":{larger}'):
@@ -229,15 +224,11 @@ async def test_a_body_over_the_limit_is_refused_by_its_length_or_while_it_is_rea
     ],
 )
 async def test_another_content_type_or_encoding_is_refused(
-    small: Site,
-    headers: dict[str, str],
+    small: Site, headers: dict[str, str]
 ) -> None:
     before = await small.world.dump()
     refused = await small.refused(
-        "POST",
-        "/v1/tasks",
-        content=json.dumps(TASK).encode(),
-        headers=headers,
+        "POST", "/v1/tasks", content=json.dumps(TASK).encode(), headers=headers
     )
     assert refused == (415, "unsupported_media_type", {})
     assert await small.world.dump() == before

@@ -105,9 +105,7 @@ async def test_the_work_of_a_client_that_is_gone_is_dropped(embedded: World) -> 
         await eventually(lambda: desk.requests.count == 0)
 
 
-async def test_more_requests_than_allowed_are_refused_before_they_are_read(
-    embedded: World,
-) -> None:
+async def test_more_requests_than_allowed_are_refused_before_they_are_read(embedded: World) -> None:
     async with planned(embedded, requests=1) as (site, plan, _):
         hanging = asyncio.create_task(site.client.post("/hang"))
         await plan.began.wait()
@@ -119,8 +117,7 @@ async def test_more_requests_than_allowed_are_refused_before_they_are_read(
 
 
 async def test_a_mistake_of_ours_is_told_by_its_id_alone(
-    embedded: World,
-    capsys: pytest.CaptureFixture[str],
+    embedded: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with planned(embedded) as (site, _, _):
         answer = await site.client.post("/break", headers={"x-request-id": "req-7"})

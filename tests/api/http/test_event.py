@@ -102,9 +102,7 @@ async def test_a_stream_that_was_cut_in_the_middle_is_continued(small: Site) -> 
         assert [data["id"] for *_, data in found] == ids[2:]
 
 
-async def test_one_that_was_cut_before_the_first_event_has_an_id_to_go_on_from(
-    small: Site,
-) -> None:
+async def test_one_that_was_cut_before_the_first_event_has_an_id_to_go_on_from(small: Site) -> None:
     async with small.client.stream("GET", PATH) as answer:
         lines = answer.aiter_lines()
         head = [await anext(lines) for _ in range(4)]
@@ -140,9 +138,7 @@ async def test_what_cannot_be_continued_gets_a_reset_and_goes_on(small: Site, re
         assert (name, data["id"]) == ("task", task_id)
 
 
-async def test_a_subscriber_that_reads_too_slowly_gets_a_reset_and_goes_on(
-    embedded: World,
-) -> None:
+async def test_a_subscriber_that_reads_too_slowly_gets_a_reset_and_goes_on(embedded: World) -> None:
     engine = await embedded.start(events_kept_max=1_000)
     async with site_of(embedded, engine) as site:
         loop = asyncio.get_running_loop()

@@ -33,9 +33,7 @@ def own_postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-async def test_a_server_is_not_ready_while_its_store_is_away(
-    own_postgres: PostgresServer,
-) -> None:
+async def test_a_server_is_not_ready_while_its_store_is_away(own_postgres: PostgresServer) -> None:
     store = PostgresStore(own_postgres.dsn(own_postgres.create_database()))
     async with Engine(store, clock=SystemClock()) as engine:
         app = make_app(engine, ServerSettings(), Readiness(engine))

@@ -36,11 +36,7 @@ async def test_an_enqueued_task_is_shown_with_all_that_was_asked_for(site: Site)
     }
     answer = await site.client.post("/v1/tasks", json=asked)
     assert answer.status_code == 201
-    assert answer.json() == {
-        "taskId": answer.json()["taskId"],
-        "state": "PENDING",
-        "isNew": True,
-    }
+    assert answer.json() == {"taskId": answer.json()["taskId"], "state": "PENDING", "isNew": True}
     shown = await site.task(answer.json()["taskId"])
     asked |= {
         "runAt": "2026-02-01T11:00:00.250Z",
@@ -75,11 +71,7 @@ async def test_bytes_of_another_encoding_come_back_as_base64(site: Site) -> None
 
 
 async def test_stored_bytes_that_only_claim_to_be_json_come_back_as_base64(site: Site) -> None:
-    (task_id,) = await site.world.add(
-        site.engine,
-        spec=spec(encoding="json"),
-        input=b'{"a":',
-    )
+    (task_id,) = await site.world.add(site.engine, spec=spec(encoding="json"), input=b'{"a":')
     assert (await site.task(task_id))["inputBase64"] == base64.b64encode(b'{"a":').decode()
 
 
@@ -230,9 +222,7 @@ async def test_the_attempts_of_a_task_are_listed_with_their_ends(site: Site) -> 
     ],
 )
 async def test_a_deferred_task_is_completed_by_id(
-    small: Site,
-    body: dict[str, Any],
-    state: str,
+    small: Site, body: dict[str, Any], state: str
 ) -> None:
     world, engine = small.world, small.engine
     worker_id = await world.worker(engine)
@@ -305,10 +295,7 @@ async def running_task(site: Site, **asked: Any) -> str:
     ],
 )
 async def test_an_output_is_shown_in_its_own_encoding(
-    site: Site,
-    asked: dict[str, Any],
-    completion: dict[str, Any],
-    shown: dict[str, Any],
+    site: Site, asked: dict[str, Any], completion: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     task_id = await running_task(site, **asked)
     path = f"/v1/tasks/{task_id}/complete"
@@ -366,7 +353,7 @@ async def test_a_waiting_get_is_answered_when_the_task_ends(site: Site) -> None:
     waiting = asyncio.create_task(site.call("GET", f"{path}?wait=20s"))
     await eventually(lambda: len(engine.results) == 1)
     await engine.submit(
-        c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(finish(task, output=b"1"),)),
+        c.FinishTasks(namespace=NAMESPACE, worker_id=worker_id, items=(finish(task, output=b"1"),))
     )
     assert (await waiting)["state"] == "SUCCEEDED"
     assert len(engine.results) == 0

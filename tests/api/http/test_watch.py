@@ -50,7 +50,7 @@ async def test_a_watcher_sees_states_progress_and_the_result(site: Site) -> None
         assert (name, data["attempt"], data["workerId"]) == ("state", 1, worker_id)
         beat = c.TaskBeat(task_id=task_id, attempt=1, percent=40.0, message="half way")
         await engine.submit(
-            c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker_id, items=(beat,)),
+            c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker_id, items=(beat,))
         )
         while data.get("progressPercent") != 40.0:
             name, data = await anext(seen)

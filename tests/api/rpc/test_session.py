@@ -130,8 +130,7 @@ async def test_refused_reports_are_answered_each_on_its_own(wire: Wire) -> None:
     unreadable = succeeded(task_pb2.TaskRef(task_id=UNKNOWN, attempt=2))
     unreadable.output_encoding = "a b"
     await stream.send(
-        started=[stale],
-        finished=[succeeded(malformed), odd, unreadable, succeeded(task)],
+        started=[stale], finished=[succeeded(malformed), odd, unreadable, succeeded(task)]
     )
     acks: dict[tuple[str, int], str] = {}
     while len(acks) < 5:
@@ -195,7 +194,7 @@ async def test_a_session_that_a_draining_worker_opens_is_told_to_drain(wire: Wir
 async def test_an_evicted_worker_is_told_why_and_its_stream_ends(wire: Wire) -> None:
     worker_id, stream = await wire.session_worker()
     await wire.admin.EvictWorker(
-        admin_pb.EvictWorkerRequest(namespace_id=NAMESPACE, worker_id=worker_id),
+        admin_pb.EvictWorkerRequest(namespace_id=NAMESPACE, worker_id=worker_id)
     )
     end = await stream.until(lambda frame: frame.HasField("end") and frame.end)
     assert (end.error.code, end.error.reason) == ("worker_inactive", "evicted")
@@ -312,8 +311,7 @@ async def test_tokens_come_with_the_tasks_when_the_worker_wants_them(wire: Wire)
 
 
 async def test_a_stopping_server_closes_sessions_and_suspects_nobody(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     other = await world.start()
     async with open_wire(engine) as wire, open_wire(other) as elsewhere:
@@ -334,8 +332,7 @@ async def test_a_stopping_server_closes_sessions_and_suspects_nobody(
 
 
 async def test_a_worker_that_does_not_read_gets_no_more_than_its_window(
-    wire: Wire,
-    engine: Engine,
+    wire: Wire, engine: Engine
 ) -> None:
     big = b"x" * 1_000_000
     for _ in range(12):

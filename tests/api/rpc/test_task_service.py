@@ -367,11 +367,7 @@ async def test_a_completion_by_id_may_name_the_encoding_of_its_output(wire: Wire
     ],
 )
 async def test_bad_input_gets_its_typed_error_and_changes_nothing(
-    wire: Wire,
-    world: World,
-    fields: dict[str, Any],
-    code: str,
-    field: str | None,
+    wire: Wire, world: World, fields: dict[str, Any], code: str, field: str | None
 ) -> None:
     before = await world.dump()
     _, refusal = await refused(wire.enqueue(wire.new(**fields)))
@@ -394,14 +390,12 @@ async def test_reports_of_nobody_and_of_nothing_are_refused(wire: Wire) -> None:
 
 async def test_an_unreadable_message_is_invalid_input_and_no_internal_error(wire: Wire) -> None:
     call: Any = wire.channel.unary_unary(
-        "/tenure.v1.TaskService/GetTask",
-        request_serializer=lambda data: data,
+        "/tenure.v1.TaskService/GetTask", request_serializer=lambda data: data
     )
     status, refusal = await refused(call(b"\xff\xff"))
     assert (status, refusal.code) == ("INVALID_ARGUMENT", "invalid_argument")
     stream: Any = wire.channel.stream_stream(
-        "/tenure.v1.TaskService/WatchTasks",
-        request_serializer=lambda data: data,
+        "/tenure.v1.TaskService/WatchTasks", request_serializer=lambda data: data
     )()
     await stream.write(b"\xff\xff")
     with pytest.raises(grpc.aio.AioRpcError) as caught:

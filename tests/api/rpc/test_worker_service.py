@@ -50,19 +50,11 @@ async def test_a_worker_may_ask_for_another_lease_within_the_limits(wire: Wire) 
     ],
 )
 async def test_a_bad_registration_is_refused_and_changes_nothing(
-    wire: Wire,
-    world: World,
-    fields: dict[str, Any],
-    field: str,
+    wire: Wire, world: World, fields: dict[str, Any], field: str
 ) -> None:
     before = await world.dump()
     request = pb.RegisterWorkerRequest(
-        **{
-            "namespace_id": NAMESPACE,
-            "task_queue": "default",
-            "workflow_types": ["mail"],
-            **fields,
-        },
+        **{"namespace_id": NAMESPACE, "task_queue": "default", "workflow_types": ["mail"], **fields}
     )
     status, refusal = await refused(wire.workflows.RegisterWorker(request))
     assert (status, refusal.field) == ("INVALID_ARGUMENT", field)
@@ -136,8 +128,7 @@ async def test_bindings_confirm_tasks_and_foreign_ones_are_to_be_stopped(wire: W
 
 
 async def test_a_full_held_set_without_a_confirmed_task_ends_its_attempt(
-    wire: Wire,
-    world: World,
+    wire: Wire, world: World
 ) -> None:
     (task_id,) = await wire.enqueue()
     made = await wire.register()
@@ -230,8 +221,7 @@ async def test_a_wait_beyond_the_limit_is_refused(wire: Wire) -> None:
 
 
 async def test_a_draining_worker_gets_nothing_and_its_open_polls_return(
-    wire: Wire,
-    engine: Engine,
+    wire: Wire, engine: Engine
 ) -> None:
     made = await wire.register()
     waiting = asyncio.ensure_future(wire.poll(made.worker_id, wait=Duration(seconds=60)))
@@ -248,8 +238,7 @@ async def test_a_draining_worker_gets_nothing_and_its_open_polls_return(
 
 
 async def test_a_poll_whose_caller_is_gone_gives_its_task_to_the_next(
-    wire: Wire,
-    engine: Engine,
+    wire: Wire, engine: Engine
 ) -> None:
     made = await wire.register()
     call: Any = wire.polling(made.worker_id, wait=Duration(seconds=60))
@@ -291,7 +280,7 @@ async def test_a_late_result_of_an_ended_attempt_is_refused(wire: Wire) -> None:
 async def test_a_worker_that_is_offline_cannot_be_evicted_or_drained(wire: Wire) -> None:
     made = await wire.register()
     await wire.workflows.DeregisterWorker(
-        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id),
+        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
     )
     evict = admin_pb.EvictWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
     drain = admin_pb.DrainWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
@@ -327,7 +316,7 @@ async def test_workers_are_listed_by_queue_status_label_and_version_with_real_co
     two = await wire.register(labels={"region": "us"}, version="2")
     other = await wire.register(task_queue="other", labels=labels, version="2")
     await wire.workflows.DeregisterWorker(
-        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=two.worker_id),
+        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=two.worker_id)
     )
     for fields, expected in (
         ({}, [one, two, other]),
@@ -390,7 +379,7 @@ async def test_queues_are_shown_paused_and_limited(wire: Wire) -> None:
     listed = await wire.admin.ListQueues(admin_pb.ListQueuesRequest(namespace_id=NAMESPACE))
     assert [each.name for each in listed.queues] == ["default"]
     got = await wire.admin.GetQueue(
-        admin_pb.GetQueueRequest(namespace_id=NAMESPACE, name="default"),
+        admin_pb.GetQueueRequest(namespace_id=NAMESPACE, name="default")
     )
     assert got.queue == queue
     made = await wire.register()
@@ -426,8 +415,7 @@ async def test_namespaces_are_made_once_and_listed(wire: Wire) -> None:
     ],
 )
 async def test_runs_and_steps_have_their_place_and_are_not_offered_yet(
-    engine: Engine,
-    name: str,
+    engine: Engine, name: str
 ) -> None:
     async with open_wire(engine) as wire:
         request = getattr(pb, f"{name}Request")()

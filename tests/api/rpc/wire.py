@@ -59,14 +59,12 @@ class Wire:
                 # No log of any test may show it.
                 "input": CANARY.encode(),
                 **fields,
-            },
+            }
         )
 
     async def enqueue(self, *tasks: task_pb2.NewTask, **fields: Any) -> list[str]:
         request = task_pb.EnqueueTasksRequest(
-            namespace_id=NAMESPACE,
-            tasks=tasks or [self.new()],
-            **fields,
+            namespace_id=NAMESPACE, tasks=tasks or [self.new()], **fields
         )
         answer = await self.tasks.EnqueueTasks(request)
         return [each.task_id for each in answer.results]
@@ -92,22 +90,16 @@ class Wire:
                 "task_queue": QUEUE,
                 "workflow_types": types or ["mail"],
                 **fields,
-            },
+            }
         )
         answer = await self.workflows.RegisterWorker(request)
         return cast("workflow_pb.RegisterWorkerResponse", answer)
 
     async def beat(
-        self,
-        worker_id: str,
-        token: str,
-        **fields: Any,
+        self, worker_id: str, token: str, **fields: Any
     ) -> workflow_pb.WorkerHeartbeatResponse:
         request = workflow_pb.WorkerHeartbeatRequest(
-            namespace_id=NAMESPACE,
-            worker_id=worker_id,
-            token=token,
-            **fields,
+            namespace_id=NAMESPACE, worker_id=worker_id, token=token, **fields
         )
         answer = await self.workflows.WorkerHeartbeat(request)
         return cast("workflow_pb.WorkerHeartbeatResponse", answer)
@@ -125,20 +117,17 @@ class Wire:
                 "max_tasks": 10,
                 "wait": Duration(),
                 **fields,
-            },
+            }
         )
         return cast(
-            "Awaitable[workflow_pb.PollActivityResponse]",
-            self.workflows.PollActivity(request),
+            "Awaitable[workflow_pb.PollActivityResponse]", self.workflows.PollActivity(request)
         )
 
     async def finish(
         self, worker_id: str, *items: task_pb2.TaskFinish
     ) -> list[task_pb.ReportResult]:
         request = task_pb.FinishTasksRequest(
-            namespace_id=NAMESPACE,
-            worker_id=worker_id,
-            items=items,
+            namespace_id=NAMESPACE, worker_id=worker_id, items=items
         )
         return list((await self.tasks.FinishTasks(request)).results)
 
@@ -151,7 +140,7 @@ class Wire:
         """Open a session and return it with its welcome read."""
         stream = Stream(self.sessions.Open())
         hello = session_pb.Hello(
-            **{"namespace_id": NAMESPACE, "worker_id": worker_id, "window": 10, **fields},
+            **{"namespace_id": NAMESPACE, "worker_id": worker_id, "window": 10, **fields}
         )
         await stream.send(hello=hello)
         stream.welcome = (await stream.read()).welcome

@@ -147,9 +147,7 @@ def test_a_replaced_pair_is_used_at_once_and_said_once(authority: Authority) -> 
     assert made.present() is after
 
 
-def test_a_pair_that_does_not_fit_leaves_the_old_one_and_is_said_once(
-    authority: Authority,
-) -> None:
+def test_a_pair_that_does_not_fit_leaves_the_old_one_and_is_said_once(authority: Authority) -> None:
     pair = authority.server()
     made = certificates(pair)
     before = made.present()

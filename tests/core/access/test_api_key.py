@@ -26,8 +26,7 @@ KEY = ApiKey(
 
 @given(st.binary(min_size=10, max_size=10), st.binary(min_size=32, max_size=32))
 def test_a_key_of_any_random_bytes_is_read_back_as_it_was(
-    id_bytes: bytes,
-    secret_bytes: bytes,
+    id_bytes: bytes, secret_bytes: bytes
 ) -> None:
     made = api_key.make(id_bytes=id_bytes, secret_bytes=secret_bytes)
     assert len(made.key_id) == 16
@@ -92,9 +91,7 @@ def test_two_spellings_of_the_same_bytes_are_not_the_same_secret() -> None:
     ],
 )
 def test_a_key_lives_until_it_is_revoked_or_expires(
-    changes: dict[str, Any],
-    *,
-    is_live: bool,
+    changes: dict[str, Any], *, is_live: bool
 ) -> None:
     key = ApiKey(
         id=TEXT.key_id,

@@ -23,12 +23,10 @@ def record(*namespaces: str, detail: str = "") -> AuditRecord:
 
 
 @pytest.mark.parametrize(
-    ("namespaces", "namespace"),
-    [((), ""), (("acme/a",), "acme/a"), (("acme/a", "acme/b"), "")],
+    ("namespaces", "namespace"), [((), ""), (("acme/a",), "acme/a"), (("acme/a", "acme/b"), "")]
 )
 def test_a_record_has_a_namespace_if_it_concerns_just_one(
-    namespaces: tuple[str, ...],
-    namespace: str,
+    namespaces: tuple[str, ...], namespace: str
 ) -> None:
     assert record(*namespaces).namespace == namespace
 
@@ -45,9 +43,7 @@ def test_a_filter_without_fields_lets_all_pass() -> None:
 def test_a_filter_gets_its_namespace_in_full() -> None:
     chosen = AuditFilter(namespace="acme", action="key.create", actor=KEY_ID)
     assert chosen.checked() == AuditFilter(
-        namespace="acme/default",
-        action="key.create",
-        actor=KEY_ID,
+        namespace="acme/default", action="key.create", actor=KEY_ID
     )
 
 

@@ -39,11 +39,7 @@ def test_a_role_bounds_what_its_holder_may_do() -> None:
 
 
 @pytest.mark.parametrize(("namespace", "is_seen"), [("acme/a", True), ("acme/c", False)])
-def test_a_scoped_principal_sees_its_own_namespaces_alone(
-    namespace: str,
-    *,
-    is_seen: bool,
-) -> None:
+def test_a_scoped_principal_sees_its_own_namespaces_alone(namespace: str, *, is_seen: bool) -> None:
     assert SCOPED.is_scoped
     assert SCOPED.sees(namespace) is is_seen
     assert WHOLE.sees(namespace)
@@ -60,9 +56,7 @@ def test_a_scoped_principal_sees_its_own_namespaces_alone(
     ],
 )
 def test_a_scoped_principal_administers_the_keys_that_are_within_its_own(
-    namespaces: tuple[str, ...],
-    *,
-    is_covered: bool,
+    namespaces: tuple[str, ...], *, is_covered: bool
 ) -> None:
     assert SCOPED.covers(namespaces) is is_covered
     assert WHOLE.covers(namespaces)

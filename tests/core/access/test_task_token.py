@@ -50,10 +50,7 @@ def test_a_token_for_another_purpose_is_refused() -> None:
 def test_a_token_is_refused_from_the_instant_at_which_it_expires() -> None:
     with pytest.raises(InvalidToken, match="expired"):
         task_tokens.verify(
-            KEY,
-            task_tokens.sign(KEY, GOOD),
-            purpose=Purpose.COMPLETION,
-            now_ms=GOOD.expires_at_ms,
+            KEY, task_tokens.sign(KEY, GOOD), purpose=Purpose.COMPLETION, now_ms=GOOD.expires_at_ms
         )
 
 

@@ -77,10 +77,7 @@ class TestStore:
         [(1, 249, OK), (250, 1, WARNING), (1, 999, WARNING), (1, 1_000, PROBLEM)],
     )
     def test_the_slower_of_read_and_commit_counts(
-        self,
-        read_ms: int,
-        commit_ms: int,
-        level: Level,
+        self, read_ms: int, commit_ms: int, level: Level
     ) -> None:
         assert rules.check_latency(Latency(read_ms, commit_ms)).level is level
 
@@ -96,10 +93,7 @@ class TestStore:
         ],
     )
     def test_sqlite_keeps_what_it_commits(
-        self,
-        changes: dict[str, str],
-        level: Level,
-        word: str,
+        self, changes: dict[str, str], level: Level, word: str
     ) -> None:
         found = rules.check_durability("sqlite", {**SQLITE, **changes})
         assert found.level is level
@@ -116,10 +110,7 @@ class TestStore:
         ],
     )
     def test_postgresql_keeps_what_it_commits(
-        self,
-        changes: dict[str, str],
-        level: Level,
-        word: str,
+        self, changes: dict[str, str], level: Level, word: str
     ) -> None:
         found = rules.check_durability("postgres", {**POSTGRES, **changes})
         assert found.level is level
@@ -144,9 +135,7 @@ class TestStore:
         ],
     )
     def test_a_database_server_has_version_room_vacuum_and_checksums(
-        self,
-        changes: dict[str, str],
-        expected: list[Level],
+        self, changes: dict[str, str], expected: list[Level]
     ) -> None:
         assert levels(rules.check_database_server({**POSTGRES, **changes})) == expected
 
@@ -160,11 +149,7 @@ class TestStore:
         ],
     )
     def test_the_schema_is_that_of_the_server(
-        self,
-        applied: list[str],
-        known: list[str],
-        level: Level,
-        word: str,
+        self, applied: list[str], known: list[str], level: Level, word: str
     ) -> None:
         found = rules.check_migrations(applied=applied, known=known)
         assert found.level is level
@@ -197,10 +182,7 @@ class TestStore:
         [(False, False, OK), (True, True, OK), (True, False, WARNING)],
     )
     def test_servers_that_share_a_store_hear_of_each_other(
-        self,
-        is_shared: bool,
-        is_listening: bool,
-        level: Level,
+        self, is_shared: bool, is_listening: bool, level: Level
     ) -> None:
         found = rules.check_listening(is_shared=is_shared, is_listening=is_listening)
         assert found.level is level

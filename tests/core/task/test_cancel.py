@@ -236,8 +236,7 @@ def test_nothing_is_retried_after_a_cancel_request(task: Task) -> None:
 
 
 @pytest.mark.parametrize(
-    "limit",
-    ["start_to_close_ms", "heartbeat_timeout_ms", "schedule_to_close_ms"],
+    "limit", ["start_to_close_ms", "heartbeat_timeout_ms", "schedule_to_close_ms"]
 )
 def test_a_timeout_after_a_cancel_request_cancels(limit: str) -> None:
     task = cancelling(**{limit: 500})

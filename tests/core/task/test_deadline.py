@@ -82,9 +82,7 @@ def test_every_row_is_armed_for_its_earliest_deadline(state: str) -> None:
         {"start_to_close_ms": 0, "schedule_to_close_ms": 10**6},
     ],
 )
-def test_the_short_way_for_a_dispatched_task_finds_the_same_instant(
-    limits: dict[str, int],
-) -> None:
+def test_the_short_way_for_a_dispatched_task_finds_the_same_instant(limits: dict[str, int]) -> None:
     task = handed(fresh(**limits), T0 + 10)
     short_ms = deadline.dispatched_due_ms(task.spec, T0 + 10)
     assert short_ms == min(each.at_ms for each in deadline.deadlines(task)) == task.due_at_ms
@@ -100,9 +98,7 @@ def test_what_needs_no_hearing_is_judged_at_its_instant() -> None:
     [(900, 400, 500), (900, 399, 901), (900, 0, 1_300), (200, 350, 500), (200, 0, 600)],
 )
 def test_what_needs_hearing_is_judged_after_a_period_of_sight(
-    now_ms: int,
-    sighted_ms: int,
-    judged_at_ms: int,
+    now_ms: int, sighted_ms: int, judged_at_ms: int
 ) -> None:
     found = Deadline(DeadlineKind.HEARTBEAT, 500, 400)
     assert found.judged_at_ms(now_ms=now_ms, sighted_ms=sighted_ms) == judged_at_ms
@@ -129,8 +125,6 @@ def test_a_row_without_deadlines_is_never_due() -> None:
     [(0, 10**12, False), (500, T0 + 499, False), (500, T0 + 500, True)],
 )
 def test_the_end_of_everything_bounds_what_may_still_start(
-    close_ms: int,
-    at_ms: int,
-    is_after: bool,
+    close_ms: int, at_ms: int, is_after: bool
 ) -> None:
     assert deadline.is_after_close(fresh(schedule_to_close_ms=close_ms), at_ms) is is_after

@@ -81,8 +81,7 @@ def test_a_good_request_passes(changes: dict[str, Any]) -> None:
     ],
 )
 def test_a_bad_request_is_refused_with_the_name_of_its_field(
-    changes: dict[str, Any],
-    field: str,
+    changes: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as caught:
         check_new(new(**changes))
@@ -132,8 +131,7 @@ def test_bad_settings_are_refused_each_time(looked_at: list[Spec]) -> None:
 
 
 def test_only_so_many_good_settings_are_remembered(
-    looked_at: list[Spec],
-    monkeypatch: pytest.MonkeyPatch,
+    looked_at: list[Spec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(enqueue, "SPECS_REMEMBERED_MAX", 2)
     first, second, third = (new(start_to_close_ms=ms) for ms in (1, 2, 3))
@@ -229,9 +227,7 @@ def test_everything_that_was_asked_for_is_in_the_task() -> None:
 @pytest.mark.parametrize("schedule_to_start_ms", [0, 100, 900])
 @pytest.mark.parametrize("schedule_to_close_ms", [0, 300])
 def test_the_first_timer_is_the_earliest_deadline(
-    run_at_ms: int,
-    schedule_to_start_ms: int,
-    schedule_to_close_ms: int,
+    run_at_ms: int, schedule_to_start_ms: int, schedule_to_close_ms: int
 ) -> None:
     task = fresh(
         run_at_ms=run_at_ms,

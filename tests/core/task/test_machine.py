@@ -187,10 +187,7 @@ def check_refused(task: Task, event: TaskEvent, at_ms: int, code: str) -> None:
     assert msgspec.msgpack.encode(task) == before
     if code == "attempt_mismatch" and isinstance(event, AttemptReport):
         expected = task.attempt if task.is_attempt_live else task.attempt + 1
-        assert rejection.fields == {
-            "expected_attempt": expected,
-            "received_attempt": event.attempt,
-        }
+        assert rejection.fields == {"expected_attempt": expected, "received_attempt": event.attempt}
     elif code in {"wrong_state", "task_already_terminal"}:
         assert rejection.fields == {"state": task.state.value.upper()}
 
@@ -225,8 +222,7 @@ def test_every_state_meets_every_event(kind: type[TaskEvent], state: str) -> Non
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("kind", REPORT_TYPES, ids=lambda kind: kind.__name__)
 def test_a_report_on_another_attempt_is_refused_in_every_state(
-    kind: type[TaskEvent],
-    state: str,
+    kind: type[TaskEvent], state: str
 ) -> None:
     task = STATES[state]()
     for worker_id in (task.worker_id, OTHER, None):
@@ -240,8 +236,7 @@ def test_a_report_on_another_attempt_is_refused_in_every_state(
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("kind", REPORT_TYPES, ids=lambda kind: kind.__name__)
 def test_a_report_of_another_worker_is_refused_in_every_state(
-    kind: type[TaskEvent],
-    state: str,
+    kind: type[TaskEvent], state: str
 ) -> None:
     task = STATES[state]()
     event = say(kind, task.attempt, OTHER)
@@ -262,8 +257,7 @@ def test_the_loss_of_another_worker_is_refused_in_every_state(state: str) -> Non
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("kind", REPORT_TYPES, ids=lambda kind: kind.__name__)
 def test_whoever_only_knows_the_id_needs_a_confirmed_attempt(
-    kind: type[TaskEvent],
-    state: str,
+    kind: type[TaskEvent], state: str
 ) -> None:
     task = STATES[state]()
     event = say(kind, task.attempt, None, needs_confirmed=True)

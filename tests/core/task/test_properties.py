@@ -207,11 +207,7 @@ class Life:
         is_changed = (after.state, after.line) != (before.state, before.line)
         assert is_changed or after.due_at_ms is None or after.due_at_ms > self.now_ms
         if not is_changed:
-            sighted = deadline.next_due_ms(
-                after,
-                now_ms=self.now_ms,
-                sighted_ms=event.sighted_ms,
-            )
+            sighted = deadline.next_due_ms(after, now_ms=self.now_ms, sighted_ms=event.sighted_ms)
             assert after.due_at_ms == sighted
 
     def check_alive(self, task: Task) -> None:

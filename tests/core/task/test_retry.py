@@ -65,9 +65,7 @@ def test_jitter_never_exceeds_the_maximum_interval() -> None:
 
 @given(policies, st.integers(1, 10**6), jitters)
 def test_every_good_policy_gives_a_wait_in_range(
-    policy: RetryPolicy,
-    failure_count: int,
-    jitter: float,
+    policy: RetryPolicy, failure_count: int, jitter: float
 ) -> None:
     assert check_retry(policy) is policy
     wait_ms = delay_ms(policy, failure_count, jitter)
@@ -77,9 +75,7 @@ def test_every_good_policy_gives_a_wait_in_range(
 
 @given(policies, st.integers(1, 2000), jitters)
 def test_the_wait_never_shrinks_with_more_failures(
-    policy: RetryPolicy,
-    failure_count: int,
-    jitter: float,
+    policy: RetryPolicy, failure_count: int, jitter: float
 ) -> None:
     earlier, later = (delay_ms(policy, failure_count + step, jitter) for step in (0, 1))
     assert earlier is not None
@@ -129,8 +125,7 @@ def test_a_non_retryable_type_wins_over_the_category() -> None:
 @pytest.mark.parametrize("category", ErrorCategory)
 @pytest.mark.parametrize("explicit", [True, False])
 def test_an_explicit_wish_wins_over_type_and_category(
-    category: ErrorCategory,
-    explicit: bool,
+    category: ErrorCategory, explicit: bool
 ) -> None:
     policy = RetryPolicy(non_retryable_error_types=("ValueError",))
     error = ErrorInfo(category, "x", type="ValueError", retryable=explicit)
@@ -170,8 +165,7 @@ def test_a_good_policy_passes(policy: RetryPolicy) -> None:
     ],
 )
 def test_a_bad_policy_is_refused_with_the_name_of_its_field(
-    policy: RetryPolicy,
-    field: str,
+    policy: RetryPolicy, field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as caught:
         check_retry(policy)

@@ -175,11 +175,7 @@ def test_a_report_on_an_older_attempt_names_the_live_one() -> None:
     ],
 )
 def test_each_outcome_is_paid_for_by_its_own_budget(
-    outcome: Outcome,
-    failures: int,
-    interruptions: int,
-    losses: int,
-    wait_ms: int,
+    outcome: Outcome, failures: int, interruptions: int, losses: int, wait_ms: int
 ) -> None:
     at_ms = T0 + 60_000
     task = ended_by(handed(fresh(kind=kind_for(outcome))), outcome, at_ms)
@@ -359,13 +355,7 @@ def test_both_kinds_of_loss_count(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize(
     "outcome",
-    [
-        Outcome.FAILED,
-        Outcome.TIMED_OUT,
-        Outcome.UNDELIVERED,
-        Outcome.RELEASED,
-        Outcome.YIELDED,
-    ],
+    [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.UNDELIVERED, Outcome.RELEASED, Outcome.YIELDED],
 )
 def test_any_other_outcome_resets_the_count(outcome: Outcome) -> None:
     task = ended_by(handed(guarded(4, kind=kind_for(outcome))), outcome)
@@ -415,8 +405,7 @@ def test_after_three_undelivered_hand_outs_a_task_prefers_another_worker() -> No
 
 
 @pytest.mark.parametrize(
-    "outcome",
-    [Outcome.FAILED, Outcome.WORKER_LOST, Outcome.RELEASED, Outcome.YIELDED],
+    "outcome", [Outcome.FAILED, Outcome.WORKER_LOST, Outcome.RELEASED, Outcome.YIELDED]
 )
 def test_any_other_outcome_breaks_the_row_of_undelivered_hand_outs(outcome: Outcome) -> None:
     task = undelivered(undelivered(undelivered(fresh(kind=kind_for(outcome)))))
@@ -675,13 +664,8 @@ def test_a_heartbeat_does_not_move_the_timer() -> None:
 # The order of checks.
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [Outcome.TIMED_OUT, Outcome.WORKER_LOST, Outcome.LOST_TASK],
-)
-def test_a_heartbeat_of_an_attempt_that_timed_out_or_was_lost_has_expired(
-    outcome: Outcome,
-) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.TIMED_OUT, Outcome.WORKER_LOST, Outcome.LOST_TASK])
+def test_a_heartbeat_of_an_attempt_that_timed_out_or_was_lost_has_expired(outcome: Outcome) -> None:
     held = running()
     task = ended_by(held, outcome)
     assert refused(task, report(Heartbeaten, held)).code == "task_expired"

@@ -91,9 +91,7 @@ def test_schedule_to_start_runs_anew_when_a_task_returns() -> None:
 
 def test_schedule_to_start_of_a_retry_runs_from_the_end_of_its_back_off() -> None:
     check_expires(
-        start(failed_once(schedule_to_start_ms=100)),
-        T0 + 1_100,
-        Reason.SCHEDULE_TO_START,
+        start(failed_once(schedule_to_start_ms=100)), T0 + 1_100, Reason.SCHEDULE_TO_START
     )
 
 
@@ -214,8 +212,7 @@ def test_the_end_of_everything_comes_before_what_ended_earlier() -> None:
 
 @pytest.mark.parametrize(("close_ms", "is_retried"), [(1_000, False), (1_001, True)])
 def test_a_retry_that_would_start_after_schedule_to_close_is_not_scheduled(
-    close_ms: int,
-    is_retried: bool,
+    close_ms: int, is_retried: bool
 ) -> None:
     task = running(schedule_to_close_ms=close_ms)
     ended = after(task, report(AttemptFailed, task, error=FAULT))
@@ -303,8 +300,7 @@ def test_a_timer_of_an_earlier_attempt_does_not_touch_the_next() -> None:
     ids=["delivery", "heartbeat", "heartbeat from elsewhere", "grace", "grace of nobody"],
 )
 def test_what_depends_on_hearing_is_judged_after_one_full_period_of_sight(
-    task: Task,
-    period_ms: int,
+    task: Task, period_ms: int
 ) -> None:
     at_ms = T0 + 900
     for sighted_ms in (0, 1, period_ms - 1):

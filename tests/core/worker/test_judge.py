@@ -15,11 +15,7 @@ from tests.core.worker.test_lease import LEASE, T0, after, beat
 
 
 def judged(lease: Lease, at_ms: int, **context: Any) -> EndReason | None:
-    known: dict[str, Any] = {
-        "mode": WorkerMode.SESSION,
-        "sighted_ms": 10**9,
-        "server": None,
-    }
+    known: dict[str, Any] = {"mode": WorkerMode.SESSION, "sighted_ms": 10**9, "server": None}
     return judge(lease, now_ms=at_ms, **{**known, **context})
 
 
@@ -80,8 +76,7 @@ def test_an_answer_forgets_the_failures() -> None:
 
 @pytest.mark.parametrize(("lease_ms", "spared_ms"), [(15_000, 30_000), (60_000, 60_000)])
 def test_workers_of_a_server_that_vanished_get_time_to_find_another(
-    lease_ms: int,
-    spared_ms: int,
+    lease_ms: int, spared_ms: int
 ) -> None:
     lease = replace(LEASE, lease_ms=lease_ms, suspect_until_ms=T0)
     seen_at_ms = T0 + 5_000
@@ -103,10 +98,7 @@ def test_workers_of_a_server_that_vanished_get_time_to_find_another(
     ],
 )
 def test_who_does_not_come_back_while_most_others_do_is_judged_sooner(
-    lease_ms: int,
-    lease_count: int,
-    left_count: int,
-    spared_ms: int,
+    lease_ms: int, lease_count: int, left_count: int, spared_ms: int
 ) -> None:
     lease = replace(LEASE, lease_ms=lease_ms)
     server = StaleServer(T0 + 5_000, lease_count, left_count)
@@ -120,9 +112,7 @@ def test_who_does_not_come_back_while_most_others_do_is_judged_sooner(
     [(10, 0, False), (11, 0, True), (11, 89, True), (11, 100, False), (100, 900, False)],
 )
 def test_a_mass_of_closed_sessions_is_more_than_ten_and_more_than_a_tenth(
-    closed: int,
-    still_open: int,
-    is_mass: bool,
+    closed: int, still_open: int, is_mass: bool
 ) -> None:
     assert is_mass_close(closed_count=closed, open_count=still_open) is is_mass
 

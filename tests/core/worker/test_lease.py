@@ -118,7 +118,7 @@ def test_a_lease_is_at_least_two_intervals(lease_ms: int) -> None:
             st.sampled_from(["beat", "lost", "resumed", "failed"]),
         ),
         max_size=30,
-    ),
+    )
 )
 def test_no_late_or_repeated_message_moves_a_lease_backwards(
     messages: list[tuple[int, int, str]],

@@ -81,9 +81,7 @@ EVENTS: Final[list[WorkerEvent]] = [
     ],
 )
 def test_every_status_meets_every_event(
-    status: str,
-    taken: set[type[WorkerEvent]],
-    event: WorkerEvent,
+    status: str, taken: set[type[WorkerEvent]], event: WorkerEvent
 ) -> None:
     worker = STATUSES[status]()
     result = decide(worker, event, T0)

@@ -90,9 +90,7 @@ async def _access(engine: Engine) -> Any:
 
 class TestKeys:
     async def test_a_key_is_answered_once_with_its_secret_and_stored_without(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         made = await make(engine, Role.CLIENT, namespaces=(NAMESPACE,), expires_in_ms=HOUR_MS)
         now_ms = world.clock.now_ms()
@@ -117,8 +115,7 @@ class TestKeys:
         assert made.key.namespaces == (NAMESPACE, OTHER_NAMESPACE)
 
     async def test_a_key_for_a_namespace_that_does_not_exist_is_refused(
-        self,
-        engine: Engine,
+        self, engine: Engine
     ) -> None:
         command = CreateKey(name="ci", role=Role.CLIENT, namespaces=("no/such",))
         error = await refused(engine, command)
@@ -139,10 +136,7 @@ class TestKeys:
         ],
     )
     async def test_a_malformed_key_is_refused(
-        self,
-        engine: Engine,
-        fields: dict[str, Any],
-        field: str,
+        self, engine: Engine, fields: dict[str, Any], field: str
     ) -> None:
         command = CreateKey(**{"name": "ci", "role": Role.CLIENT, **fields})
         error = await refused(engine, command)
@@ -150,9 +144,7 @@ class TestKeys:
         assert error.fields == {"field": field}
 
     async def test_there_are_not_more_live_keys_than_servers_remember(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         made = await make(engine)
         await _fill_keys(world, made.key)
@@ -171,9 +163,7 @@ class TestKeys:
         assert engine.access_cache.has_keys
 
     async def test_revoking_twice_gives_the_same_answer_and_one_record(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         made = await make(engine)
         first = await engine.submit(RevokeKey(key_id=made.key.id))
@@ -187,8 +177,7 @@ class TestKeys:
         assert error.message == f"API key {UNKNOWN_KEY} was not found."
 
     async def test_a_whole_key_given_for_its_id_is_refused_and_not_repeated(
-        self,
-        engine: Engine,
+        self, engine: Engine
     ) -> None:
         made = await make(engine)
         error = await refused(engine, RevokeKey(key_id=made.text.reveal()))
@@ -196,9 +185,7 @@ class TestKeys:
         assert made.text.secret not in error.message
 
     async def test_a_lost_answer_costs_a_second_key_and_nothing_else(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         world.faults.raise_at("after COMMIT", Lost("cut"))
         with pytest.raises(Unavailable):
@@ -210,9 +197,7 @@ class TestKeys:
         assert engine.access_cache.find(made.key.id) is not None
 
     async def test_a_revocation_whose_answer_was_lost_is_in_force_once_it_is_answered(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         made = await make(engine)
         world.faults.raise_at("after COMMIT", Lost("cut"))
@@ -235,7 +220,7 @@ async def _fill_keys(world: World, key: ApiKey) -> None:
             SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {LIVE_KEYS_MAX - 1}
         )
         SELECT {digits}, 'ci', 'client', '[]', {zeros}, {key.created_at_ms}, '' FROM numbers
-        """,
+        """
     )
 
 
@@ -247,16 +232,11 @@ class TestScope:
 
     @pytest.mark.parametrize("name", [DEFAULT_NAMESPACE, "no/such"])
     async def test_a_namespace_of_others_is_as_if_it_did_not_exist(
-        self,
-        engine: Engine,
-        name: str,
+        self, engine: Engine, name: str
     ) -> None:
         admin = await make(engine, namespaces=(NAMESPACE,))
         command = CreateKey(
-            name="x",
-            role=Role.VIEWER,
-            namespaces=(NAMESPACE, name),
-            actor=admin.key.id,
+            name="x", role=Role.VIEWER, namespaces=(NAMESPACE, name), actor=admin.key.id
         )
         error = await refused(engine, command)
         assert isinstance(error, NotFound)
@@ -287,9 +267,7 @@ class TestScope:
         ],
     )
     async def test_a_scoped_admin_leaves_namespaces_alone(
-        self,
-        engine: Engine,
-        command: Any,
+        self, engine: Engine, command: Any
     ) -> None:
         admin = await make(engine, namespaces=(NAMESPACE,))
         fields = {name: getattr(command, name) for name in command.__struct_fields__}
@@ -303,9 +281,7 @@ class TestScope:
         assert isinstance(await refused(engine, command), PermissionDenied)
 
     async def test_a_key_that_ended_meanwhile_administers_nothing(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         revoked, ending = await make(engine), await make(engine, expires_in_ms=1_000)
         await engine.submit(RevokeKey(key_id=revoked.key.id))
@@ -315,8 +291,7 @@ class TestScope:
             assert isinstance(await refused(engine, command), Unauthenticated)
 
     async def test_a_key_that_was_revoked_earlier_in_the_batch_administers_nothing(
-        self,
-        engine: Engine,
+        self, engine: Engine
     ) -> None:
         admin = await make(engine)
         revoking = engine.submit(RevokeKey(key_id=admin.key.id))
@@ -335,9 +310,7 @@ class TestScope:
 
 class TestLists:
     async def test_keys_are_listed_page_by_page_with_the_revoked_ones(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         made = []
         for _ in range(5):
@@ -380,9 +353,7 @@ class TestLists:
         first = await query.list_keys(engine.store, page=page(1))
         with pytest.raises(InvalidArgument):
             await query.list_keys(
-                engine.store,
-                page=page(1, first.next_page_token),
-                namespaces=(NAMESPACE,),
+                engine.store, page=page(1, first.next_page_token), namespaces=(NAMESPACE,)
             )
 
     async def test_namespaces_are_listed_with_their_state(self, engine: Engine) -> None:
@@ -401,9 +372,7 @@ class TestLists:
         first = await query.list_namespaces(engine.store, page=page(1), namespaces=scope)
         assert [each.name for each in first.items] == [NAMESPACE]
         rest = await query.list_namespaces(
-            engine.store,
-            page=page(1, first.next_page_token),
-            namespaces=scope,
+            engine.store, page=page(1, first.next_page_token), namespaces=scope
         )
         assert [each.name for each in rest.items] == [OTHER_NAMESPACE]
         assert rest.next_page_token == ""
@@ -441,9 +410,7 @@ class TestLists:
 
 class TestAudit:
     async def test_each_administrative_change_leaves_one_record(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         first = await make(engine)
         actor = first.key.id
@@ -473,7 +440,7 @@ class TestAudit:
             ("queue.set", actor, NAMESPACE, QUEUE),
         ]
         assert await audited(engine, actor=actor, action="queue.set") == [
-            ("queue.set", actor, NAMESPACE, QUEUE),
+            ("queue.set", actor, NAMESPACE, QUEUE)
         ]
 
     async def test_details_say_what_was_done_and_no_secret(self, engine: Engine) -> None:
@@ -499,9 +466,7 @@ class TestAudit:
         assert not any(each.text.secret in repr(listed) for each in made)
 
     async def test_what_a_worker_wishes_for_itself_leaves_none(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         command = DrainWorker(namespace=NAMESPACE, worker_id=worker, is_own=True)
@@ -509,17 +474,12 @@ class TestAudit:
         assert await audited(engine) == []
 
     async def test_the_drain_of_a_fleet_leaves_one_for_each_worker(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         admin = await make(engine)
         workers = {await world.worker(engine, labels={"zone": "a"}) for _ in range(3)}
         drained = await bulk_drain.drain_matching(
-            engine,
-            namespace=NAMESPACE,
-            labels={"zone": "a"},
-            actor=admin.key.id,
+            engine, namespace=NAMESPACE, labels={"zone": "a"}, actor=admin.key.id
         )
         assert set(drained) == workers
         found = await audited(engine, action="worker.drain")
@@ -532,9 +492,7 @@ class TestAudit:
         assert await audited(engine) == [("key.create", "", "", made.key.id)]
 
     async def test_a_record_is_written_with_its_change_or_not_at_all(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         before = await world.dump("api_keys", "audit")
         world.faults.raise_at("insert_audit", Lost("cut"))
@@ -576,18 +534,10 @@ class TestBootstrap:
     async def test_a_refusal_changes_nothing(self, world: World) -> None:
         command = CreateKey(name="root", role=Role.ADMIN, namespaces=("no/such",))
         with pytest.raises(NotFound):
-            await first_key.create_key(
-                world.database.store(Faults()),
-                command,
-                clock=world.clock,
-            )
+            await first_key.create_key(world.database.store(Faults()), command, clock=world.clock)
         malformed = CreateKey(name="", role=Role.ADMIN)
         with pytest.raises(InvalidArgument):
-            await first_key.create_key(
-                world.database.store(Faults()),
-                malformed,
-                clock=world.clock,
-            )
+            await first_key.create_key(world.database.store(Faults()), malformed, clock=world.clock)
         engine = await world.start()
         assert not engine.access_cache.has_keys
         assert await audited(engine) == []

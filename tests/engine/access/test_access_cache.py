@@ -73,9 +73,7 @@ class LateReads:
 
 class TestOthers:
     async def test_keys_that_others_make_and_revoke_are_heard_of(
-        self,
-        here: Engine,
-        there: Engine,
+        self, here: Engine, there: Engine
     ) -> None:
         key = await make(there)
         await eventually(lambda: here.access_cache.find(key.id) == key)
@@ -85,10 +83,7 @@ class TestOthers:
         assert here.access_cache.has_keys
 
     async def test_namespaces_that_others_disable_and_enable_are_heard_of(
-        self,
-        world: World,
-        here: Engine,
-        there: Engine,
+        self, world: World, here: Engine, there: Engine
     ) -> None:
         worker = await world.worker(here)
         sink, _ = await world.session(here, worker)
@@ -108,9 +103,7 @@ class TestOthers:
         await eventually(lambda: len(sink.given) == 1)
 
     async def test_listeners_are_called_after_each_change(
-        self,
-        here: Engine,
-        there: Engine,
+        self, here: Engine, there: Engine
     ) -> None:
         seen: list[bool] = []
         key = await make(there)
@@ -125,8 +118,7 @@ class TestOthers:
         await eventually(lambda: True in seen)
 
     async def test_a_poll_that_was_accepted_before_it_was_heard_of_does_not_wait(
-        self,
-        world: World,
+        self, world: World
     ) -> None:
         there = await world.start()
         is_slow = asyncio.Event()
@@ -152,10 +144,7 @@ class TestOthers:
 
 
 class TestLookUp:
-    async def test_a_key_that_was_made_elsewhere_a_moment_ago_is_found(
-        self,
-        world: World,
-    ) -> None:
+    async def test_a_key_that_was_made_elsewhere_a_moment_ago_is_found(self, world: World) -> None:
         here, there = await world.start(pooled=True), await world.start(pooled=True)
         key = await make(there)
         assert here.access_cache.find(key.id) is None
@@ -183,8 +172,7 @@ class TestLookUp:
         assert "list_live_api_keys" not in faults.points
 
     async def test_without_the_store_an_unknown_key_is_unavailable_and_a_known_one_good(
-        self,
-        world: World,
+        self, world: World
     ) -> None:
         faults = Faults()
         engine = await world.start(faults=faults)
@@ -247,9 +235,7 @@ class TestFile:
 
 class TestOwn:
     async def test_a_picture_from_before_an_own_change_is_not_taken(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         key = await make(engine)
         store = LateReads(engine.store)
@@ -294,9 +280,7 @@ class TestOwn:
 
 class TestExpiry:
     async def test_an_expired_key_is_not_found_from_the_very_instant(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         key = await make(engine, expires_in_ms=60_000)
         await world.advance(59_999)
@@ -307,9 +291,7 @@ class TestExpiry:
         assert not engine.access_cache.has_admin
 
     async def test_listeners_are_called_when_a_key_expires(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         key = await make(engine, expires_in_ms=30)
         called: list[bool] = []
@@ -332,19 +314,10 @@ class TestExpiry:
 class TestAdministrators:
     @pytest.mark.parametrize(
         ("role", "namespaces", "is_admin"),
-        [
-            (Role.ADMIN, (), True),
-            (Role.ADMIN, (NAMESPACE,), False),
-            (Role.CLIENT, (), False),
-        ],
+        [(Role.ADMIN, (), True), (Role.ADMIN, (NAMESPACE,), False), (Role.CLIENT, (), False)],
     )
     async def test_only_an_admin_of_all_namespaces_can_administer_everything(
-        self,
-        engine: Engine,
-        role: Role,
-        namespaces: tuple[str, ...],
-        *,
-        is_admin: bool,
+        self, engine: Engine, role: Role, namespaces: tuple[str, ...], *, is_admin: bool
     ) -> None:
         assert not engine.access_cache.has_admin
         key = await make(engine, role, namespaces=namespaces)
@@ -358,9 +331,7 @@ class TestUse:
         return (await query.get_key(engine.store, key_id=key.id)).last_used_at_ms
 
     async def test_the_last_use_of_keys_is_written_by_rounds(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         key, other = await make(engine), await make(engine)
         engine.access_cache.used(key.id)
@@ -374,9 +345,7 @@ class TestUse:
         assert (await KeyUse().run_once(engine)).count == 0
 
     async def test_what_could_not_be_written_is_written_later(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         key = await make(engine)
         engine.access_cache.used(key.id)
@@ -394,8 +363,7 @@ class TestUse:
         assert await self.last_used(engine, key) == world.clock.now_ms()
 
     async def test_a_server_that_stops_without_its_store_stops_all_the_same(
-        self,
-        world: World,
+        self, world: World
     ) -> None:
         engine = await world.start()
         key = await make(engine)

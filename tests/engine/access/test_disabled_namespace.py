@@ -17,16 +17,7 @@ from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.task.command import CancelTask, ClaimTasks, EnqueueTasks, RetryTask
 from tenure.engine.worker.command import DrainWorker, OpenSession, RegisterWorker
 from tenure.errors import AlreadyExists, NotFound, TenureError, WrongState
-from tests.engine.world import (
-    NAMESPACE,
-    OTHER_NAMESPACE,
-    QUEUE,
-    Faults,
-    Sink,
-    World,
-    codes,
-    ref,
-)
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, Faults, Sink, World, codes, ref
 
 
 @pytest.fixture
@@ -49,9 +40,7 @@ async def refused(world: World, engine: Engine, command: AnyCommand) -> TenureEr
 
 
 async def test_it_takes_no_workers_no_tasks_and_no_polls(
-    world: World,
-    engine: Engine,
-    worker: str,
+    world: World, engine: Engine, worker: str
 ) -> None:
     (task_id,) = await world.add(engine)
     await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
@@ -62,19 +51,8 @@ async def test_it_takes_no_workers_no_tasks_and_no_polls(
         RegisterWorker(namespace=NAMESPACE, new=new),
         EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)),
         RetryTask(namespace=NAMESPACE, task_id=task_id, new_task_id=world.clock.new_id()),
-        OpenSession(
-            namespace=NAMESPACE,
-            worker_id=worker,
-            held=(),
-            window=1,
-            sink=Sink(),
-        ),
-        ClaimTasks(
-            namespace=NAMESPACE,
-            worker_id=worker,
-            queue=QUEUE,
-            types=frozenset({"mail"}),
-        ),
+        OpenSession(namespace=NAMESPACE, worker_id=worker, held=(), window=1, sink=Sink()),
+        ClaimTasks(namespace=NAMESPACE, worker_id=worker, queue=QUEUE, types=frozenset({"mail"})),
     ]
     for command in commands:
         error = await refused(world, engine, command)
@@ -94,10 +72,7 @@ async def test_others_are_not_disturbed(world: World, engine: Engine) -> None:
         await world.enqueue(engine, world.new(), namespace=OTHER_NAMESPACE)
 
 
-async def test_what_comes_behind_in_the_same_batch_is_refused(
-    world: World,
-    engine: Engine,
-) -> None:
+async def test_what_comes_behind_in_the_same_batch_is_refused(world: World, engine: Engine) -> None:
     first = engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)))
     disabling = engine.submit(SetNamespace(name=NAMESPACE, is_disabled=True))
     second = engine.submit(EnqueueTasks(namespace=NAMESPACE, tasks=(world.new(),)))
@@ -109,10 +84,7 @@ async def test_what_comes_behind_in_the_same_batch_is_refused(
     assert not engine.access_cache.is_disabled(NAMESPACE)
 
 
-async def test_what_was_accepted_before_keeps_its_answer(
-    world: World,
-    engine: Engine,
-) -> None:
+async def test_what_was_accepted_before_keeps_its_answer(world: World, engine: Engine) -> None:
     new = world.new(idempotency_key="k")
     (first,) = await world.enqueue(engine, new)
     await set_namespace(engine, is_disabled=True)
@@ -123,9 +95,7 @@ async def test_what_was_accepted_before_keeps_its_answer(
 
 
 async def test_a_waiting_poll_is_answered_and_nothing_is_handed_out(
-    world: World,
-    engine: Engine,
-    worker: str,
+    world: World, engine: Engine, worker: str
 ) -> None:
     poll = world.poll(engine, worker, wait_ms=60_000)
     await world.settle(engine)
@@ -136,9 +106,7 @@ async def test_a_waiting_poll_is_answered_and_nothing_is_handed_out(
 
 
 async def test_a_session_gets_nothing_finishes_what_it_holds_and_goes_on_when_enabled(
-    world: World,
-    engine: Engine,
-    worker: str,
+    world: World, engine: Engine, worker: str
 ) -> None:
     sink, _ = await world.session(engine, worker, window=2)
     first, second = await world.add(engine, 2)
@@ -160,9 +128,7 @@ async def test_a_session_gets_nothing_finishes_what_it_holds_and_goes_on_when_en
 
 
 async def test_who_holds_something_may_come_back_to_finish_it(
-    world: World,
-    engine: Engine,
-    worker: str,
+    world: World, engine: Engine, worker: str
 ) -> None:
     task = await world.running(engine, worker)
     await world.add(engine)
@@ -175,9 +141,7 @@ async def test_who_holds_something_may_come_back_to_finish_it(
 
 
 async def test_its_timers_go_on_and_what_they_put_back_waits(
-    world: World,
-    engine: Engine,
-    worker: str,
+    world: World, engine: Engine, worker: str
 ) -> None:
     sink, _ = await world.session(engine, worker, window=1)
     (task_id,) = await world.add(engine)
@@ -192,9 +156,7 @@ async def test_its_timers_go_on_and_what_they_put_back_waits(
 
 
 async def test_its_tasks_and_workers_can_still_be_administered(
-    world: World,
-    engine: Engine,
-    worker: str,
+    world: World, engine: Engine, worker: str
 ) -> None:
     (task_id,) = await world.add(engine)
     await set_namespace(engine, is_disabled=True)

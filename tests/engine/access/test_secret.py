@@ -70,8 +70,7 @@ def test_the_keys_of_a_real_server_come_from_the_system() -> None:
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 async def test_a_fresh_database_accepts_tasks_in_the_default_namespace(
-    dialect: str,
-    tmp_path: Path,
+    dialect: str, tmp_path: Path
 ) -> None:
     clock = SystemClock()
     store: Store

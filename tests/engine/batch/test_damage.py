@@ -145,16 +145,14 @@ async def test_damage_in_one_row_leaves_the_others_of_a_batch_alone(
     check_failed(await world.task(bad), "options")
 
 
-async def test_a_report_on_a_damaged_row_is_answered_and_its_neighbours_too(
-    world: World,
-) -> None:
+async def test_a_report_on_a_damaged_row_is_answered_and_its_neighbours_too(world: World) -> None:
     engine = await world.start(cached_rows=False)
     worker = await world.worker(engine)
     first, second = [await world.running(engine, worker, input=INPUT) for _ in range(2)]
     await write(world, "tasks", first.id, "progress", b"\xc1")
     beats = tuple(c.TaskBeat(task_id=each.id, attempt=1) for each in (first, second))
     answers = await engine.submit(
-        c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=beats),
+        c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=beats)
     )
     assert answers == (c.Reported(TaskState.FAILED), c.Reported(TaskState.RUNNING))
     check_failed(await world.task(first.id), "progress")
@@ -166,9 +164,7 @@ async def test_a_result_counts_although_the_input_was_damaged_meanwhile(world: W
     task = await world.running(engine, worker, input=INPUT)
     await write(world, "tasks", task.id, "input", b"?")
     beat = c.TaskBeat(task_id=task.id, attempt=1, details=b"half")
-    await engine.submit(
-        c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(beat,)),
-    )
+    await engine.submit(c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(beat,)))
     answer = await world.finish(engine, worker, task, output=OUTPUT)
     assert isinstance(answer, c.Reported)
     found = await world.task(task.id)
@@ -259,9 +255,7 @@ async def test_a_progress_that_an_earlier_version_has_written_is_believed(world:
     task, other = [await world.running(engine, worker, input=INPUT) for _ in range(2)]
     for each, details in ((task, b"ours"), (other, b"theirs")):
         beat = c.TaskBeat(task_id=each.id, attempt=1, details=details)
-        await engine.submit(
-            c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(beat,)),
-        )
+        await engine.submit(c.HeartbeatTasks(namespace=NAMESPACE, worker_id=worker, items=(beat,)))
     theirs = bytes((await stored(world, "tasks", other.id))["progress"])
     await write(world, "tasks", task.id, "progress", theirs)
     await world.database.execute(f"UPDATE tasks SET version = version + 1 WHERE id = '{task.id}'")

@@ -60,9 +60,7 @@ async def test_a_young_enqueue_is_not_looked_up(world: World, warm: Engine) -> N
 
 @pytest.mark.parametrize("off_ms", [-3_600_000, -ENQUEUE_YOUNG_MS - 1, ENQUEUE_YOUNG_MS + 1])
 async def test_an_enqueue_with_an_older_or_later_id_is_looked_up(
-    world: World,
-    warm: Engine,
-    off_ms: int,
+    world: World, warm: Engine, off_ms: int
 ) -> None:
     at = f"{world.clock.now_ms() + off_ms:012x}"
     task_id = f"{at[:8]}-{at[8:]}-7abc-8000-000000000001"
@@ -79,8 +77,7 @@ async def test_an_enqueue_whose_id_carries_no_time_is_looked_up(world: World, wa
 
 
 async def test_an_enqueue_that_arrives_late_finds_its_finished_task(
-    world: World,
-    warm: Engine,
+    world: World, warm: Engine
 ) -> None:
     new = world.new()
     await done(world, warm, new)
@@ -131,8 +128,7 @@ async def test_a_wrong_guess_of_the_time_is_noticed(world: World, warm: Engine) 
 
 
 async def test_after_the_clock_went_back_everything_is_looked_up_until_it_has_caught_up(
-    world: World,
-    warm: Engine,
+    world: World, warm: Engine
 ) -> None:
     new = world.new()
     await done(world, warm, new)
@@ -152,8 +148,7 @@ async def test_after_the_clock_went_back_everything_is_looked_up_until_it_has_ca
 
 
 async def test_a_clock_that_was_far_ahead_costs_look_ups_for_a_minute_only(
-    world: World,
-    warm: Engine,
+    world: World, warm: Engine
 ) -> None:
     await world.jump(-HOUR_MS)
     await world.add(warm)
@@ -173,8 +168,7 @@ async def test_what_was_decided_too_long_ago_is_decided_again(world: World, warm
 
 @pytest.mark.parametrize("dialect", ["postgres"])
 async def test_a_task_that_another_server_finishes_after_the_look_up_is_found(
-    world: World,
-    warm: Engine,
+    world: World, warm: Engine
 ) -> None:
     model, new = world.new(), world.new()
     await done(world, warm, model)
@@ -198,8 +192,7 @@ async def test_a_task_that_another_server_finishes_after_the_look_up_is_found(
 
 
 async def test_a_marked_enqueue_waits_until_its_first_request_can_only_be_looked_up(
-    world: World,
-    warm: Engine,
+    world: World, warm: Engine
 ) -> None:
     new, other = world.new(), world.new()
     before = await world.dump()
@@ -217,8 +210,7 @@ async def test_a_marked_enqueue_waits_until_its_first_request_can_only_be_looked
 
 
 async def test_a_marked_enqueue_of_a_known_task_is_answered_at_once(
-    world: World,
-    warm: Engine,
+    world: World, warm: Engine
 ) -> None:
     live, finished = world.new(), world.new()
     await world.enqueue(warm, live)

@@ -188,11 +188,7 @@ async def _open_session(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     kept, _missed = await world.held(engine, worker), await world.held(engine, worker)
     return OpenSession(
-        namespace=NAMESPACE,
-        worker_id=worker,
-        held=(ref(kept),),
-        window=0,
-        sink=Sink(),
+        namespace=NAMESPACE, worker_id=worker, held=(ref(kept),), window=0, sink=Sink()
     )
 
 
@@ -212,10 +208,7 @@ async def _report_held(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     bound, unbound = await world.held(engine, worker), await world.running(engine, worker)
     return ReportHeld(
-        namespace=NAMESPACE,
-        worker_id=worker,
-        bound=(ref(bound),),
-        unbound=(ref(unbound),),
+        namespace=NAMESPACE, worker_id=worker, bound=(ref(bound),), unbound=(ref(unbound),)
     )
 
 
@@ -335,9 +328,7 @@ def test_every_command_of_the_work_lane_has_a_case() -> None:
 @pytest.mark.parametrize("point", ["before COMMIT", "after COMMIT"])
 @pytest.mark.parametrize("case", CASES)
 async def test_a_lost_connection_answers_unavailable_and_repeating_is_safe(
-    dialect: str,
-    case: str,
-    point: str,
+    dialect: str, case: str, point: str
 ) -> None:
     prepare, refusal = CASES[case]
     async with fresh_world(dialect) as world:
@@ -372,10 +363,7 @@ async def _finish_release(world: World, engine: Engine) -> None:
 class TestLost:
     @pytest.mark.parametrize("point", ["before COMMIT", "after COMMIT"])
     async def test_everybody_in_the_batch_is_told_and_the_next_batch_works(
-        self,
-        world: World,
-        engine: Engine,
-        point: str,
+        self, world: World, engine: Engine, point: str
     ) -> None:
         worker = await world.worker(engine)
         world.faults.raise_at(point, Lost("cut", reason="storage_full"))
@@ -393,9 +381,7 @@ class TestLost:
         assert [each.is_new for each in again] == [point == "before COMMIT"] * 3
 
     async def test_a_hand_out_whose_answer_was_lost_is_returned_by_the_delivery_check(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -409,16 +395,9 @@ class TestLost:
         (task,) = await world.claim(engine, worker)
         assert (task.id, task.attempt) == (task_id, 2)
 
-    @pytest.mark.parametrize(
-        ("point", "token"),
-        [("before COMMIT", 1), ("after COMMIT", 2)],
-    )
+    @pytest.mark.parametrize(("point", "token"), [("before COMMIT", 1), ("after COMMIT", 2)])
     async def test_a_heartbeat_whose_answer_was_lost_counts_once(
-        self,
-        world: World,
-        engine: Engine,
-        point: str,
-        token: int,
+        self, world: World, engine: Engine, point: str, token: int
     ) -> None:
         worker = await world.worker(engine)
         world.faults.raise_at(point, Lost("cut"))
@@ -434,9 +413,7 @@ class TestLost:
         assert (lease.total_completed, lease.token) == (5, token + 1)
 
     async def test_a_lost_server_touch_is_repeated_by_the_next_round(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         world.faults.raise_at("before COMMIT", Lost("cut"))
         with pytest.raises(Unavailable):
@@ -455,9 +432,7 @@ class TestLost:
         assert "load_tasks" in world.faults.points
 
     async def test_a_bug_in_a_batch_is_unavailable_and_not_the_end_of_the_lane(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         world.faults.raise_at("before COMMIT", ZeroDivisionError())
         with pytest.raises(Unavailable) as caught:
@@ -466,9 +441,7 @@ class TestLost:
         assert len(await world.add(engine)) == 1
 
     async def test_a_bug_in_a_batch_of_heartbeats_is_not_the_end_of_their_lane(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         for error in (ZeroDivisionError(), Conflict("busy")):
@@ -480,9 +453,7 @@ class TestLost:
 
 class TestMistakes:
     async def test_a_listener_that_fails_costs_its_batch_and_not_the_lane(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
@@ -511,9 +482,7 @@ class TestMistakes:
         assert await world.state(task.id) is TaskState.PENDING
 
     async def test_an_effect_whose_command_fails_is_made_up_for(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -527,9 +496,7 @@ class TestMistakes:
 
 class TestConflict:
     async def test_a_batch_that_met_a_conflict_runs_again(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         world.faults.raise_at("before COMMIT", *(Conflict("deadlock") for _ in range(3)))
         ids = await world.add(engine, 2)
@@ -537,9 +504,7 @@ class TestConflict:
         assert len((await world.dump("tasks"))["tasks"]) == 2
 
     async def test_conflicts_without_end_are_unavailable(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         world.faults.raise_at("before COMMIT", *(Conflict("deadlock") for _ in range(4)))
         with pytest.raises(Unavailable) as caught:
@@ -548,9 +513,7 @@ class TestConflict:
         assert len(await world.add(engine)) == 1
 
     async def test_a_hand_out_is_dealt_anew_after_a_conflict(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -561,9 +524,7 @@ class TestConflict:
 
 class TestRefused:
     async def test_the_guilty_are_found_by_halves_and_their_neighbours_are_undisturbed(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -583,9 +544,7 @@ class TestRefused:
         assert len((await world.dump("tasks"))["tasks"]) == 20
 
     async def test_a_poll_beside_a_refused_command_is_served_afterwards(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (existing,) = await world.add(engine, type="sms")
@@ -597,9 +556,7 @@ class TestRefused:
         assert [task.id for task in await poll] == [good]
 
     async def test_a_refused_service_command_names_the_request(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         world.faults.raise_at("before COMMIT", Refused("data"), Refused("data"))
         with pytest.raises(TenureError) as caught:
@@ -608,9 +565,7 @@ class TestRefused:
         assert caught.value.fields == {"field": "request"}
 
     async def test_a_conflict_while_the_guilty_is_looked_for_is_tried_again(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         world.faults.raise_at("before COMMIT", Refused("data"), Conflict("deadlock"))
         assert len(await world.add(engine)) == 1
@@ -620,11 +575,7 @@ class TestRefused:
         [(Lost("cut"), "store_unreachable"), (Conflict("deadlock"), "conflict")],
     )
     async def test_a_failure_while_the_guilty_is_looked_for_is_unavailable(
-        self,
-        world: World,
-        engine: Engine,
-        error: Exception,
-        reason: str,
+        self, world: World, engine: Engine, error: Exception, reason: str
     ) -> None:
         world.faults.raise_at("before COMMIT", Refused("data"), *[error] * 4)
         with pytest.raises(Unavailable) as caught:
@@ -635,9 +586,7 @@ class TestRefused:
 
 class TestStaleCopies:
     async def test_a_batch_on_a_stale_copy_runs_again_from_the_database(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -651,9 +600,7 @@ class TestStaleCopies:
         assert (await world.task(stale.id)).output == b"1"
 
     async def test_a_task_that_another_server_finished_is_not_finished_again(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -664,9 +611,7 @@ class TestStaleCopies:
         assert (await world.task(task.id)).output == b"first"
 
     async def test_a_refusal_is_never_given_on_a_copy_alone(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -676,9 +621,7 @@ class TestStaleCopies:
         assert codes([await world.finish(engine, worker, again)]) == ["succeeded"]
 
     async def test_what_services_took_survives_a_second_look_at_copies(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         lost, worker = await world.worker(engine), await world.worker(engine)
         task = await world.running(engine, worker)
@@ -699,9 +642,7 @@ class TestStaleCopies:
 
 class TestRestart:
     async def test_a_server_with_empty_memory_loses_nothing(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         held, running = await world.held(engine, worker), await world.running(engine, worker)
@@ -731,9 +672,7 @@ class TestRestart:
         assert repeated.task_id == keyed.id
 
     async def test_what_was_handed_out_and_never_arrived_is_found_after_a_restart(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         sink, _ = await world.session(engine, worker)

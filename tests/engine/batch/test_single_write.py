@@ -6,12 +6,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tenure.core.limits import (
-    CROWDED_MS,
-    FALLBACK_POLL_MS,
-    STORE_TIME_KEPT_MS,
-    YOUNG_MARGIN_MS,
-)
+from tenure.core.limits import CROWDED_MS, FALLBACK_POLL_MS, STORE_TIME_KEPT_MS, YOUNG_MARGIN_MS
 from tenure.core.task.record import Task, TaskState
 from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine

@@ -27,9 +27,7 @@ async def set_queue(engine: Engine, **brakes: Any) -> Any:
 
 class TestPolls:
     async def test_a_claimed_task_is_dispatched_to_the_worker_with_the_next_attempt(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker, input=b"in")
@@ -67,9 +65,7 @@ class TestPolls:
         assert [poll.done() for poll in polls] == [True, False, False]
 
     async def test_nothing_is_handed_out_after_a_deadline(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         assert await world.poll(engine, worker, wait_ms=1) == ()
@@ -78,9 +74,7 @@ class TestPolls:
         assert await world.state(task_id) is TaskState.PENDING
 
     async def test_the_task_of_a_caller_that_went_away_is_given_back_at_once(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -94,9 +88,7 @@ class TestPolls:
         assert (again.id, again.attempt) == (task_id, 2)
 
     async def test_a_waiting_poll_whose_caller_went_away_gets_nothing(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
@@ -109,9 +101,7 @@ class TestPolls:
         assert (task.state, task.attempt) == (TaskState.PENDING, 0)
 
     async def test_after_three_undelivered_hand_outs_a_task_backs_off(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker, other = await world.worker(engine), await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -132,9 +122,7 @@ class TestWhoMayClaim:
         assert caught.value.fields == {"reason": "unknown"}
 
     async def test_a_worker_of_another_namespace_is_inactive(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine, namespace=OTHER_NAMESPACE)
         (task_id,) = await world.add(engine)
@@ -158,9 +146,7 @@ class TestWhoMayClaim:
         assert await poll == ()
 
     async def test_an_eviction_refuses_the_polls_that_wait(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
@@ -172,10 +158,7 @@ class TestWhoMayClaim:
 
     @pytest.mark.parametrize("asked", [{"types": TWO_TYPES}, {"queue": "other"}])
     async def test_a_poll_for_what_the_worker_is_not_registered_for_is_refused(
-        self,
-        world: World,
-        engine: Engine,
-        asked: dict[str, Any],
+        self, world: World, engine: Engine, asked: dict[str, Any]
     ) -> None:
         worker = await world.worker(engine, "mail")
         with pytest.raises(InvalidArgument) as caught:
@@ -183,9 +166,7 @@ class TestWhoMayClaim:
         assert caught.value.fields == {"field": "types"}
 
     async def test_a_refused_poll_leaves_its_neighbours_alone(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -201,9 +182,7 @@ class TestWhoMayClaim:
 
 class TestCapabilities:
     async def test_a_worker_gets_only_types_that_it_offers(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         mailer = await world.worker(engine, "mail")
         both = await world.worker(engine, "mail", "sms")
@@ -215,9 +194,7 @@ class TestCapabilities:
         assert {task.type for task in claimed} == {"sms"}
 
     async def test_a_poll_may_name_fewer_types_than_the_worker_has(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine, "mail", "sms")
         await world.add(engine, type="sms")
@@ -235,9 +212,7 @@ class TestCapabilities:
         assert [task.id for task in claimed] == expected
 
     async def test_a_queue_of_another_namespace_is_out_of_reach(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.enqueue(engine, world.new(), namespace=OTHER_NAMESPACE)
@@ -246,9 +221,7 @@ class TestCapabilities:
 
 class TestFairness:
     async def test_tasks_go_round_among_the_polls_that_wait(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         workers = [await world.worker(engine) for _ in range(3)]
         await world.add(engine, 6)
@@ -270,9 +243,7 @@ class TestFairness:
             assert [poll.done() for poll in polls] == [index <= number for index in range(3)]
 
     async def test_a_session_that_was_served_goes_to_the_end(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         sinks = []
         for _ in range(2):
@@ -286,9 +257,7 @@ class TestFairness:
 
 class TestBrakes:
     async def test_a_paused_queue_hands_out_nothing_until_it_goes_on(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         queue = await set_queue(engine, is_paused=True)
@@ -303,9 +272,7 @@ class TestBrakes:
         assert [task.id for task in await poll] == [task_id]
 
     async def test_opening_a_queue_again_serves_who_waits_without_a_fallback_round(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await set_queue(engine, is_paused=True)
@@ -323,9 +290,7 @@ class TestBrakes:
         assert [task.id for task in await world.claim(engine, worker)] == [task_id]
 
     async def test_a_limit_bounds_what_all_workers_hold_together(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         first, second = await world.worker(engine), await world.worker(engine)
         await set_queue(engine, concurrency_max=3)
@@ -338,9 +303,7 @@ class TestBrakes:
         assert [task.id for task in await world.claim(engine, second)] == [ids[3]]
 
     async def test_the_end_of_what_nobody_holds_frees_no_place_in_a_limit(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         outside = await world.running(engine, worker)
@@ -374,9 +337,7 @@ class TestBrakes:
         assert [task.id for task in claimed] == [urgent]
 
     async def test_zero_means_no_limit_and_none_leaves_it_as_it_is(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await set_queue(engine, concurrency_max=2)
         queue = await set_queue(engine, is_paused=True)
@@ -389,9 +350,7 @@ class TestBrakes:
 
 class TestGuard:
     async def test_a_task_suspected_of_killing_workers_is_alone_of_its_kind_on_a_worker(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         ids = await world.add(engine, 2)
         for _ in range(2):
@@ -409,8 +368,7 @@ class TestGuard:
 
 
 async def test_what_another_engine_enqueued_is_found_by_a_waiting_poll(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     other = await world.start()
     worker = await world.worker(engine)
@@ -424,8 +382,7 @@ async def test_what_another_engine_enqueued_is_found_by_a_waiting_poll(
 
 @pytest.mark.parametrize("dialect", ["postgres"], indirect=True)
 async def test_a_notification_wakes_the_polls_of_another_engine(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     other = await world.start()
     worker = await world.worker(engine)
@@ -437,8 +394,7 @@ async def test_a_notification_wakes_the_polls_of_another_engine(
 
 
 async def test_a_session_without_a_listener_gives_its_tasks_back(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
     sink, _ = await world.session(engine, worker)
@@ -451,9 +407,7 @@ async def test_a_session_without_a_listener_gives_its_tasks_back(
 
 class TestLate:
     async def test_a_worker_that_missed_a_heartbeat_gets_nothing_until_it_is_heard(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         registered = await world.register(engine)
         worker = registered.worker.id
@@ -464,9 +418,7 @@ class TestLate:
         assert [task.id for task in await world.claim(engine, worker)] == [task_id]
 
     async def test_a_worker_that_is_not_late_yet_gets_work(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         registered = await world.register(engine)
         (task_id,) = await world.add(engine)

@@ -31,9 +31,7 @@ async def set_queue(engine: Engine, **brakes: Any) -> None:
 
 class TestDirectHandOut:
     async def test_a_task_enqueued_while_a_poll_waits_is_stored_as_dispatched_in_one_write(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
@@ -47,9 +45,7 @@ class TestDirectHandOut:
         assert (stored.state, stored.attempt, stored.version) == (TaskState.DISPATCHED, 1, 0)
 
     async def test_the_enqueue_is_answered_pending_or_dispatched_but_new(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         world.poll(engine, worker)
@@ -57,9 +53,7 @@ class TestDirectHandOut:
         assert answer.is_new
 
     async def test_a_bulk_is_dealt_to_everybody_who_waits(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         polls = [world.poll(engine, await world.worker(engine), max_tasks=2) for _ in range(3)]
         await world.settle(engine)
@@ -71,9 +65,7 @@ class TestDirectHandOut:
         assert writes(world) == ["insert_tasks"]
 
     async def test_a_finished_direct_task_was_written_twice_in_all(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
@@ -97,9 +89,7 @@ class TestDirectHandOut:
         assert await world.state(newer) is TaskState.PENDING
 
     async def test_something_older_of_another_engine_goes_first(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -121,9 +111,7 @@ class TestDirectHandOut:
         assert (await world.task(task_id)).line is Line.FRESH
 
     async def test_a_queue_at_its_limit_stores_it_as_pending(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await set_queue(engine, concurrency_max=1)
@@ -136,9 +124,7 @@ class TestDirectHandOut:
         assert await world.state(task_id) is TaskState.PENDING
 
     async def test_a_bulk_fills_a_limit_and_leaves_the_rest(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await set_queue(engine, concurrency_max=2)
@@ -155,9 +141,7 @@ class TestDirectHandOut:
         assert not poll.done()
 
     async def test_a_draining_worker_gets_nothing_directly(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -202,9 +186,7 @@ class TestRefill:
         assert [task.id for task in sink.take()] == ids[:3]
 
     async def test_the_batch_that_accepts_completions_refills_their_slots(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         ids = await world.add(engine, 5)
@@ -227,9 +209,7 @@ class TestRefill:
         assert sink.take() == []
 
     async def test_a_repeated_completion_frees_its_slot_once(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.add(engine, 5)
@@ -240,9 +220,7 @@ class TestRefill:
         assert len(sink.take()) == 1
 
     async def test_a_released_task_is_handed_out_again_by_its_own_batch(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.add(engine)
@@ -254,9 +232,7 @@ class TestRefill:
         assert (again.id, again.attempt) == (task.id, 2)
 
     async def test_a_smaller_window_stops_the_refill_and_a_larger_one_tops_up(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.add(engine, 10)
@@ -272,9 +248,7 @@ class TestRefill:
         assert len(sink.take()) == 3
 
     async def test_what_an_operator_takes_away_frees_its_slot(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.add(engine, 2)
@@ -295,9 +269,7 @@ class TestRefill:
         assert len(sink.take()) == 1_200
 
     async def test_a_session_that_ended_gets_nothing_and_a_later_one_stays(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         old, first = await world.session(engine, worker)

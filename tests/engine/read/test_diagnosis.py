@@ -97,8 +97,7 @@ async def multiply_trouble(world: World) -> None:
 
 
 async def test_a_server_at_rest_has_no_problems_but_those_of_the_test_database(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     await world.worker(engine)
     diagnosis = await diagnosed(engine, client_now_ms=world.clock.now_ms())
@@ -142,9 +141,7 @@ class TestStore:
         assert (finding.level, finding.evidence["synchronous"]) == (Level.PROBLEM, "NORMAL")
 
     async def test_the_settings_of_a_database_server_are_read(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         finding = await one(engine, "store_durability")
         if world.dialect == "sqlite":
@@ -183,26 +180,17 @@ class TestStore:
 
     @pytest.mark.parametrize(
         ("error", "reason"),
-        [
-            (Lost("Gone.", reason="connection"), "connection"),
-            (Conflict("Busy."), "conflict"),
-        ],
+        [(Lost("Gone.", reason="connection"), "connection"), (Conflict("Busy."), "conflict")],
     )
     async def test_a_store_that_does_not_answer_is_a_finding(
-        self,
-        world: World,
-        engine: Engine,
-        error: Exception,
-        reason: str,
+        self, world: World, engine: Engine, error: Exception, reason: str
     ) -> None:
         world.faults.raise_at("list_settings", error)
         finding = await one(engine, "store")
         assert (finding.level, finding.evidence) == (Level.PROBLEM, {"reason": reason})
 
     async def test_what_was_found_before_the_store_failed_is_kept(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         world.faults.raise_at("count_fleet", Lost("Gone.", reason="connection"))
         checks = [each.check for each in (await diagnosed(engine)).findings]
@@ -215,9 +203,7 @@ class TestStore:
         assert finding.evidence["reason"] == "storage_full"
 
     async def test_a_store_that_takes_too_long_is_a_finding(
-        self,
-        engine: Engine,
-        monkeypatch: pytest.MonkeyPatch,
+        self, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tenure.engine.read.diagnosis.DIAGNOSIS_MS_MAX", 0)
         assert (await one(engine, "store")).evidence["reason"] == "timeout"
@@ -302,9 +288,7 @@ class TestWork:
         assert (await one(engine, "orphaned_work")).level is Level.PROBLEM
 
     async def test_what_somebody_held_back_is_no_problem(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.add(engine)
         await world.advance(WAITING_PROBLEM_MS)
@@ -314,9 +298,7 @@ class TestWork:
 
 class TestScope:
     async def test_a_bound_caller_sees_only_its_namespaces(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.worker(engine, lease_ms=LEASE_MS)
         await world.add(engine, type="sms")
@@ -330,9 +312,7 @@ class TestScope:
         assert NAMESPACE not in repr(theirs)
 
     async def test_what_others_have_many_of_hides_nothing_from_a_bound_caller(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await make_trouble(world, engine, NAMESPACE)
         await multiply_trouble(world)

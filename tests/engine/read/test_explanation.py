@@ -109,9 +109,7 @@ class TestWorkers:
         assert reason.evidence["workers"] == "alice (2 of 2 slots in use)"
 
     async def test_many_workers_are_counted_and_the_first_are_named(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         for number in range(EXPLAINED_MAX + 2):
             await world.held(engine, await world.worker(engine, slots=1, name=f"w-{number}"))
@@ -121,9 +119,7 @@ class TestWorkers:
         assert len(reason.evidence["workers"].split(", ")) == EXPLAINED_MAX
 
     async def test_a_suspected_a_late_a_blocked_and_a_stuck_worker(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         (task_id,) = await world.add(engine)
         worker = await world.worker(engine, lease_ms=LEASE_MS)
@@ -156,9 +152,7 @@ class TestWorkers:
         assert (await first(engine, task_id)).evidence["deaf"] == "1"
 
     async def test_one_that_waits_for_work_lets_it_be_next(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.worker(engine)
         ids = await world.add(engine, 3)
@@ -170,9 +164,7 @@ class TestWorkers:
         assert (await first(engine, ids[0])).evidence["aheadCount"] == "1"
 
     async def test_what_came_back_to_the_line_is_counted_too(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         returned = await world.held(engine, worker)
@@ -181,9 +173,7 @@ class TestWorkers:
         assert (await first(engine, task_id)).evidence["aheadCount"] == "1"
 
     async def test_the_judgement_in_sql_is_that_of_the_core(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         (task_id,) = await world.add(engine)
         worker = await world.worker(engine, lease_ms=LEASE_MS)
@@ -220,9 +210,7 @@ class TestBrakes:
         assert await codes(engine, task_id) == ["queue_paused"]
 
     async def test_a_full_queue_names_the_first_ten_that_hold_it_up(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine, name="alice")
         await engine.submit(SetQueue(namespace=NAMESPACE, name="default", concurrency_max=11))
@@ -272,9 +260,7 @@ class TestTime:
         assert reason.evidence["lostWorkers"] == ", ".join(lost)
 
     async def test_a_suspect_waits_for_a_worker_without_one(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         suspects = []
         for _ in range(2):
@@ -326,9 +312,7 @@ class TestStates:
         assert "worker alice" in reason.message
 
     async def test_a_task_that_is_completed_from_outside(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(heartbeat_timeout_ms=5_000))
@@ -348,9 +332,7 @@ class TestStates:
 
 class TestRefusals:
     async def test_what_is_not_there_is_not_found_in_the_same_words(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         (task_id,) = await world.add(engine)
         for namespace in (OTHER_NAMESPACE, "nobody/default"):
@@ -359,10 +341,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("bad", [{"task_id": "no id"}, {"namespace": "a/b/c"}])
     async def test_bad_input_is_refused(
-        self,
-        world: World,
-        engine: Engine,
-        bad: dict[str, Any],
+        self, world: World, engine: Engine, bad: dict[str, Any]
     ) -> None:
         (task_id,) = await world.add(engine)
         with pytest.raises(InvalidArgument):

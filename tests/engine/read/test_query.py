@@ -73,18 +73,14 @@ class TestGetTask:
         assert (found.state, found.input, found.output) == (TaskState.SUCCEEDED, b"in", b"out")
 
     async def test_a_bare_namespace_means_its_default_workspace(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         (task_id,) = await world.add(engine)
         found = await query.get_task(engine.store, namespace="acme", task_id=task_id)
         assert found.id == task_id
 
     async def test_what_is_not_there_is_not_found_in_the_same_words_everywhere(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         (task_id,) = await world.add(engine)
         messages = set()
@@ -98,9 +94,7 @@ class TestGetTask:
 
 class TestListTasks:
     async def test_tasks_come_newest_first_over_both_tables(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         ids = await world.add(engine, 7)
@@ -112,18 +106,13 @@ class TestListTasks:
 
     @pytest.mark.parametrize("size", [1, 3, 7, 8])
     async def test_pages_are_a_partition_of_the_list(
-        self,
-        world: World,
-        engine: Engine,
-        size: int,
+        self, world: World, engine: Engine, size: int
     ) -> None:
         ids = await world.add(engine, 7)
         assert await all_pages(engine, size) == ids[::-1]
 
     async def test_a_row_that_moves_between_two_pages_is_neither_doubled_nor_missed(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         ids = await world.add(engine, 6)
@@ -154,18 +143,14 @@ class TestListTasks:
             await listed(engine, namespace="nobody/default")
 
     async def test_a_page_has_twenty_by_default_and_a_hundred_at_most(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.add(engine, 101)
         assert len((await listed(engine)).items) == 20
         assert len((await listed(engine, page=page(5_000))).items) == 100
 
     async def test_a_cursor_is_good_for_its_own_list_only(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.add(engine, 3)
         await world.worker(engine)
@@ -198,10 +183,7 @@ class TestListTasks:
         ],
     )
     async def test_a_bad_filter_is_named(
-        self,
-        engine: Engine,
-        options: dict[str, Any],
-        field: str,
+        self, engine: Engine, options: dict[str, Any], field: str
     ) -> None:
         with pytest.raises(InvalidArgument) as caught:
             await listed(engine, **options)
@@ -210,18 +192,14 @@ class TestListTasks:
 
 class TestAttempts:
     async def test_a_task_that_was_never_handed_out_has_none(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         (task_id,) = await world.add(engine)
         await engine.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
         assert await query.list_attempts(engine.store, namespace=NAMESPACE, task_id=task_id) == ()
 
     async def test_an_ended_attempt_of_a_cancelled_task_is_listed_once(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
@@ -233,9 +211,7 @@ class TestAttempts:
 
 class TestWorkers:
     async def test_a_worker_has_its_lease_and_health_while_it_is_active(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine, lease_ms=3_000)
         key: dict[str, Any] = {"namespace": NAMESPACE, "worker_id": worker}
@@ -253,9 +229,7 @@ class TestWorkers:
         assert (view.worker.status, view.lease, view.health) == (WorkerStatus.OFFLINE, None, None)
 
     async def test_workers_are_listed_newest_first_with_filters_and_pages(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         workers = [await world.worker(engine) for _ in range(4)]
         slow = await world.worker(engine, queue="slow")
@@ -274,17 +248,12 @@ class TestWorkers:
         )
         assert [view.worker.id for view in draining.items] == [workers[1]]
         queue = await read(
-            engine.store,
-            namespace=NAMESPACE,
-            page=page(),
-            where=WorkerFilter(queue="slow"),
+            engine.store, namespace=NAMESPACE, page=page(), where=WorkerFilter(queue="slow")
         )
         assert [view.worker.id for view in queue.items] == [slow]
 
     async def test_labels_and_version_pick_the_workers_that_have_all_of_them(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         zones = [{"zone": "a"}, {"zone": "b"}, {"zone": "a", "gpu.kind": 'h"100'}, {}]
         ids = [await world.worker(engine, labels=each) for each in zones]
@@ -302,9 +271,7 @@ class TestWorkers:
         assert await found(labels={}) == [new, *ids[::-1]]
 
     async def test_health_picks_the_same_workers_that_are_shown_with_it(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         beats: list[dict[str, Any]] = [
             {},
@@ -336,9 +303,7 @@ class TestWorkers:
             assert await worker_ids(engine, deaf=deaf, health=health) == wanted
 
     async def test_pages_of_filtered_workers_are_full_and_complete(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         ids = [
             await world.worker(engine, labels={"odd": "yes"} if number % 2 else {})
@@ -372,19 +337,14 @@ class TestWorkers:
         ],
     )
     async def test_a_bad_filter_of_workers_is_named(
-        self,
-        engine: Engine,
-        where: WorkerFilter,
-        field: str,
+        self, engine: Engine, where: WorkerFilter, field: str
     ) -> None:
         with pytest.raises(InvalidArgument) as caught:
             await listed_workers(engine, where=where)
         assert caught.value.fields == {"field": field}
 
     async def test_one_worker_has_the_number_of_attempts_it_holds(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker, other = await world.worker(engine), await world.worker(engine)
         await world.held(engine, other)
@@ -395,9 +355,7 @@ class TestWorkers:
         assert (await world.view(worker)).held_count == 1
 
     async def test_a_foreign_or_unknown_worker_is_not_found(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         for namespace, worker_id in ((OTHER_NAMESPACE, worker), (NAMESPACE, world.clock.new_id())):
@@ -407,10 +365,7 @@ class TestWorkers:
 
 class TestBounds:
     async def test_a_page_that_found_little_says_where_to_go_on(
-        self,
-        world: World,
-        engine: Engine,
-        monkeypatch: pytest.MonkeyPatch,
+        self, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rare = await world.add(engine, 2, type="sms")
         await world.add(engine, 9)
@@ -424,10 +379,7 @@ class TestBounds:
         assert (await listed(engine, page=request)).total_count == 4
 
     async def test_workers_behind_many_others_are_found_page_by_page(
-        self,
-        world: World,
-        engine: Engine,
-        monkeypatch: pytest.MonkeyPatch,
+        self, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         first = await world.worker(engine, queue="rare")
         for _ in range(5):
@@ -446,9 +398,7 @@ class TestBounds:
 
 class TestQueues:
     async def test_queues_have_brakes_and_counts_by_type_and_state(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await engine.submit(SetQueue(namespace=NAMESPACE, name="empty", is_paused=True))
@@ -467,9 +417,7 @@ class TestQueues:
         assert (await listed_queues(engine, namespace=OTHER_NAMESPACE)).items == ()
 
     async def test_queues_come_page_by_page_whatever_makes_them_known(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine, queue="e")
         for name in "gec":
@@ -492,10 +440,7 @@ class TestQueues:
             await listed_queues(engine, namespace=OTHER_NAMESPACE, page=page(2, token))
 
     async def test_counting_stops_at_a_limit_and_says_so(
-        self,
-        world: World,
-        engine: Engine,
-        monkeypatch: pytest.MonkeyPatch,
+        self, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await world.add(engine, 3, queue="few")
         await world.add(engine, 9, queue="many")
@@ -505,10 +450,7 @@ class TestQueues:
         assert (many.count(TaskState.PENDING), many.is_exact) == (4, False)
 
     async def test_a_page_of_queues_ends_when_it_has_counted_enough(
-        self,
-        world: World,
-        engine: Engine,
-        monkeypatch: pytest.MonkeyPatch,
+        self, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in "abcde":
             await world.add(engine, 2, queue=name)
@@ -523,9 +465,7 @@ class TestQueues:
         assert not found.next_page_token
 
     async def test_one_queue_is_there_even_if_nobody_has_used_it(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await engine.submit(SetQueue(namespace=NAMESPACE, name="slow", concurrency_max=2))
         await world.add(engine, 2, queue="slow")
@@ -562,9 +502,7 @@ class TestNamespaces:
 
 class TestTotals:
     async def test_a_total_counts_the_whole_list_and_only_when_asked_for(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.worker(engine, queue="slow")
@@ -586,10 +524,7 @@ class TestTotals:
         assert (await listed_workers(engine, page=counted, where=slow)).total_count == 1
 
     async def test_counting_stops_at_its_limit_and_says_so(
-        self,
-        world: World,
-        engine: Engine,
-        monkeypatch: pytest.MonkeyPatch,
+        self, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(query, "COUNTED_MAX", 3)
         counted = replace(page(2), wants_total=True)
@@ -600,14 +535,10 @@ class TestTotals:
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
-    [(Lost("cut"), "store_unreachable"), (Conflict("busy"), "conflict")],
+    ("error", "reason"), [(Lost("cut"), "store_unreachable"), (Conflict("busy"), "conflict")]
 )
 async def test_a_read_that_cannot_be_done_is_unavailable(
-    world: World,
-    engine: Engine,
-    error: Exception,
-    reason: str,
+    world: World, engine: Engine, error: Exception, reason: str
 ) -> None:
     (task_id,) = await world.add(engine)
     world.faults.raise_at("read_tasks", error)

@@ -295,9 +295,7 @@ async def test_what_another_server_changes_is_told_here(world: World) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["postgres"])
-async def test_too_many_changes_of_another_server_are_one_reset_of_their_kind(
-    world: World,
-) -> None:
+async def test_too_many_changes_of_another_server_are_one_reset_of_their_kind(world: World) -> None:
     here, there = await world.start(events_reset_ms=50), await world.start()
     with here.events.subscribe(HERE) as subscription:
         await reset(subscription)

@@ -81,8 +81,7 @@ async def test_a_task_that_this_server_has_handed_out_is_waited_for_without_a_re
 
 
 async def test_a_task_that_this_server_finishes_is_known_before_its_answer(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     results = Results()
     (task_id,) = await world.add(engine)
@@ -96,8 +95,7 @@ async def test_a_task_that_this_server_finishes_is_known_before_its_answer(
 
 
 async def test_a_task_that_is_finished_already_is_found_in_history(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     task_id = await finished(world, engine)
     results = Results()
@@ -149,10 +147,7 @@ async def test_whoever_stops_waiting_is_not_told(world: World, engine: Engine) -
     assert gone.found == []
 
 
-async def test_the_mistake_of_one_listener_is_not_the_others(
-    world: World,
-    engine: Engine,
-) -> None:
+async def test_the_mistake_of_one_listener_is_not_the_others(world: World, engine: Engine) -> None:
     def fail(_: Result) -> None:
         raise ValueError
 
@@ -313,9 +308,7 @@ def _reads(path: str) -> int:
     return run(main, loop=loop)
 
 
-def test_results_of_finished_tasks_come_one_after_the_other_without_a_pause(
-    tmp_path: Path,
-) -> None:
+def test_results_of_finished_tasks_come_one_after_the_other_without_a_pause(tmp_path: Path) -> None:
     loop = SimulatedLoop()
 
     async def main() -> float:

@@ -48,9 +48,7 @@ async def running(world: World, engine: Engine, worker: str, sink: Sink, count: 
 
 
 async def test_a_cancel_request_reaches_the_session_and_its_grace_begins(
-    world: World,
-    here: Engine,
-    there: Engine,
+    world: World, here: Engine, there: Engine
 ) -> None:
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
@@ -99,9 +97,7 @@ async def test_a_cancel_request_whose_grace_could_not_begin_is_sent_again(world:
 
 
 async def test_an_attempt_that_is_over_is_stopped_and_its_slot_is_free(
-    world: World,
-    here: Engine,
-    there: Engine,
+    world: World, here: Engine, there: Engine
 ) -> None:
     worker = await world.worker(here)
     first, second = await world.add(here, 2)
@@ -115,9 +111,7 @@ async def test_an_attempt_that_is_over_is_stopped_and_its_slot_is_free(
 
 
 async def test_a_task_that_is_cancelled_before_it_started_is_stopped(
-    world: World,
-    here: Engine,
-    there: Engine,
+    world: World, here: Engine, there: Engine
 ) -> None:
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
@@ -130,9 +124,7 @@ async def test_a_task_that_is_cancelled_before_it_started_is_stopped(
 
 
 async def test_a_drain_reaches_the_session_once_and_what_it_holds_stays_in_sight(
-    world: World,
-    here: Engine,
-    there: Engine,
+    world: World, here: Engine, there: Engine
 ) -> None:
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
@@ -154,9 +146,7 @@ async def test_a_drain_reaches_the_session_once_and_what_it_holds_stays_in_sight
 
 
 async def test_an_eviction_ends_the_session_with_its_reason(
-    world: World,
-    here: Engine,
-    there: Engine,
+    world: World, here: Engine, there: Engine
 ) -> None:
     worker = await world.worker(here)
     sink, _ = await world.session(here, worker)
@@ -167,9 +157,7 @@ async def test_an_eviction_ends_the_session_with_its_reason(
 
 
 async def test_a_new_incarnation_elsewhere_ends_the_session_of_the_old_one(
-    world: World,
-    here: Engine,
-    there: Engine,
+    world: World, here: Engine, there: Engine
 ) -> None:
     worker = await world.worker(here, name="mailer-1")
     sink, _ = await world.session(here, worker)
@@ -190,9 +178,7 @@ async def test_a_judgement_elsewhere_ends_the_session(world: World, here: Engine
 
 
 async def test_a_waiting_poll_ends_with_its_worker(
-    world: World,
-    here: Engine,
-    there: Engine,
+    world: World, here: Engine, there: Engine
 ) -> None:
     drained, evicted = await world.worker(here), await world.worker(here)
     polls = [world.poll(here, worker) for worker in (drained, evicted)]

@@ -32,8 +32,7 @@ async def watched(world: World, engine: Engine, watch: DeafWatch, ms: int) -> fr
 
 
 async def test_a_worker_is_deaf_after_two_intervals_of_silence_with_work_waiting(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await deaf_worker(world, engine)
     await deaf_worker(world, engine, "sms")
@@ -45,10 +44,7 @@ async def test_a_worker_is_deaf_after_two_intervals_of_silence_with_work_waiting
     assert await watched(world, engine, watch, 5_000) == {worker}
     await world.beat(engine, worker, 1)
     view = await query.get_worker(
-        engine.store,
-        namespace=NAMESPACE,
-        worker_id=worker,
-        deaf=engine.deaf,
+        engine.store, namespace=NAMESPACE, worker_id=worker, deaf=engine.deaf
     )
     assert view.health is Health.DEAF
 
@@ -65,8 +61,7 @@ async def test_who_polls_again_is_deaf_no_more(world: World, engine: Engine) -> 
 
 
 async def test_whom_nothing_waits_for_any_more_is_deaf_no_more(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker, other = await deaf_worker(world, engine), await deaf_worker(world, engine)
     await world.add(engine)
@@ -97,8 +92,7 @@ async def test_a_slot_that_a_stuck_run_holds_is_not_free(world: World, engine: E
 
 
 async def test_an_open_poll_is_listening_even_if_nothing_may_be_given(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await deaf_worker(world, engine, "mail", "sms")
     poll = world.poll(engine, worker, types=frozenset({"sms"}))
@@ -109,8 +103,7 @@ async def test_an_open_poll_is_listening_even_if_nothing_may_be_given(
 
 
 async def test_a_session_without_credit_is_deaf_and_one_with_credit_is_not(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     shut = await deaf_worker(world, engine, mode=WorkerMode.SESSION)
     await world.session(engine, shut, window=0)
@@ -123,8 +116,7 @@ async def test_a_session_without_credit_is_deaf_and_one_with_credit_is_not(
 
 
 async def test_a_session_whose_small_window_is_always_in_use_is_not_deaf(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await deaf_worker(world, engine, mode=WorkerMode.SESSION)
     await world.add(engine, 20)
@@ -139,8 +131,7 @@ async def test_a_session_whose_small_window_is_always_in_use_is_not_deaf(
 
 
 async def test_a_task_that_nobody_may_be_given_makes_nobody_deaf(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker, quick = await deaf_worker(world, engine), await deaf_worker(world, engine)
     await world.add(engine, 2)
@@ -150,7 +141,7 @@ async def test_a_task_that_nobody_may_be_given_makes_nobody_deaf(
     for each in (worker, quick):
         await world.beat(engine, each, 1)
     await engine.submit(
-        SetQueue(namespace=NAMESPACE, name="default", is_paused=False, concurrency_max=1),
+        SetQueue(namespace=NAMESPACE, name="default", is_paused=False, concurrency_max=1)
     )
     await world.claim(engine, quick, max_tasks=1)
     assert await watched(world, engine, watch, 60_000) == frozenset()
@@ -159,8 +150,7 @@ async def test_a_task_that_nobody_may_be_given_makes_nobody_deaf(
 
 
 async def test_another_server_watches_its_own_workers_and_sees_work_taken_elsewhere(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     mine, theirs = await deaf_worker(world, engine), await deaf_worker(world, engine)
     other = await world.start()
@@ -177,8 +167,7 @@ async def test_another_server_watches_its_own_workers_and_sees_work_taken_elsewh
 
 
 async def test_a_worker_that_drains_or_ends_is_watched_no_more(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     draining, gone = await deaf_worker(world, engine), await deaf_worker(world, engine)
     await world.add(engine)
@@ -190,8 +179,7 @@ async def test_a_worker_that_drains_or_ends_is_watched_no_more(
 
 
 async def test_a_round_looks_at_a_part_of_the_workers_and_goes_on_behind_them(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     workers = [await deaf_worker(world, engine) for _ in range(5)]
     await world.add(engine)

@@ -41,8 +41,7 @@ async def test_every_service_runs_a_round_on_an_empty_store(engine: Engine) -> N
 
 
 async def test_a_server_s_row_is_made_once_and_touched_by_each_round(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     await ServerTouch().run_once(engine)
     started_at_ms = world.clock.now_ms()
@@ -55,9 +54,7 @@ async def test_a_server_s_row_is_made_once_and_touched_by_each_round(
 
 class TestSightedness:
     async def test_a_server_is_sighted_from_its_first_touch_on(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         assert engine.sighted_ms == 0
         await world.watch(engine, 1_200)
@@ -68,9 +65,7 @@ class TestSightedness:
         assert engine.sighted_ms == 300
 
     async def test_a_jump_of_the_store_s_clock_blinds_it(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.watch(engine, 2_000)
         await world.jump(5_000)
@@ -78,9 +73,7 @@ class TestSightedness:
         assert engine.sighted_ms == 0
 
     async def test_a_heartbeat_lane_that_cannot_commit_is_blind(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.watch(engine, 2_000)
         for _ in range(3):
@@ -103,9 +96,7 @@ class TestRetention:
             await world.task(old)
 
     async def test_ended_attempts_are_forgotten_with_their_time(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
@@ -125,9 +116,7 @@ class TestRetention:
 
     @pytest.mark.parametrize("dialect", ["postgres"], indirect=True)
     async def test_postgres_makes_the_days_to_come_and_drops_whole_days(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await Retention().run_once(engine)
         today = world.clock.now_ms() // DAY_MS
@@ -141,9 +130,7 @@ class TestRetention:
         assert days == [today + 2, today + 9, today + 10, today + 11]
 
     async def test_offline_workers_are_forgotten_after_a_day_unless_they_still_hold_work(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         gone, there = await world.worker(engine), await world.worker(engine)
         await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=gone))
@@ -159,9 +146,7 @@ class TestRetention:
         assert {str(row["id"]) for row in rows} == {there, releasing}
 
     async def test_rows_of_servers_that_are_gone_are_forgotten(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await ServerTouch().run_once(engine)
         await world.advance(DAY_MS + 1)
@@ -190,8 +175,7 @@ class TestVacuum:
 
 
 async def test_the_fallback_touches_every_queue_for_which_somebody_waits(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     other = await world.start()
     polls = []
@@ -207,8 +191,7 @@ async def test_the_fallback_touches_every_queue_for_which_somebody_waits(
 
 
 async def test_a_release_round_with_nothing_to_release_is_empty(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     await world.worker(engine)
     assert await HeldRelease().run_once(engine) == Report()

@@ -24,15 +24,7 @@ from tenure.engine.task.command import (
 )
 from tenure.engine.worker.command import EvictWorker
 from tenure.errors import AlreadyExists, NotFound, TaskAlreadyTerminal, WrongState
-from tests.engine.world import (
-    NAMESPACE,
-    OTHER_NAMESPACE,
-    RUN_SPEC,
-    World,
-    codes,
-    ref,
-    spec,
-)
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, RUN_SPEC, World, codes, ref, spec
 
 Change: Any = CancelTask | PauseTask | ResumeTask | TerminateTask
 ALL: Any = [CancelTask, PauseTask, ResumeTask, TerminateTask]
@@ -54,9 +46,7 @@ class TestCancel:
         assert (stored.state, stored.attempt) == (TaskState.CANCELLED, 0)
 
     async def test_a_dispatched_task_is_cancelled_and_its_confirmation_says_so(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
@@ -65,9 +55,7 @@ class TestCancel:
         assert (answer.code, answer.fields) == ("task_already_terminal", {"state": "CANCELLED"})
 
     async def test_a_running_task_is_cancelling_until_its_worker_says_so(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -87,11 +75,7 @@ class TestCancel:
         ],
     )
     async def test_nothing_is_retried_after_a_cancel_request(
-        self,
-        world: World,
-        engine: Engine,
-        kind: FinishKind,
-        state: str,
+        self, world: World, engine: Engine, kind: FinishKind, state: str
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -99,9 +83,7 @@ class TestCancel:
         assert codes([await world.finish(engine, worker, task, kind)]) == [state]
 
     async def test_a_session_is_told_and_the_grace_runs_from_there(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         sink, _ = await world.session(engine, worker)
@@ -118,18 +100,14 @@ class TestCancel:
         assert stored.due_at_ms == world.clock.now_ms() + 30_000
 
     async def test_the_answer_to_a_report_carries_the_signal(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
         await ask(engine, CancelTask, task.id, reason="why")
         await world.advance(10)
         command = HeartbeatTasks(
-            namespace=NAMESPACE,
-            worker_id=worker,
-            items=(TaskBeat(task_id=task.id, attempt=1),),
+            namespace=NAMESPACE, worker_id=worker, items=(TaskBeat(task_id=task.id, attempt=1),)
         )
         (answer,) = await engine.submit(command)
         assert isinstance(answer, Reported)
@@ -148,9 +126,7 @@ class TestCancel:
         assert stored.progress.reason is Reason.CANCEL_TIMEOUT
 
     async def test_a_lost_worker_cancels_what_was_to_be_cancelled(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -170,9 +146,7 @@ class TestCancel:
         assert await world.dump("tasks") == before
 
     async def test_a_cancel_is_not_lost_by_a_remembered_row(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -182,9 +156,7 @@ class TestCancel:
         assert answer.should_cancel
 
     async def test_a_started_run_is_handed_out_once_more_for_its_clean_up(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         run = await world.running(engine, worker, spec=RUN_SPEC)
@@ -197,9 +169,7 @@ class TestCancel:
 
 class TestPause:
     async def test_a_paused_task_is_not_handed_out_until_it_goes_on(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -219,9 +189,7 @@ class TestPause:
         assert [task.id for task in await poll] == [task_id]
 
     async def test_a_held_task_is_paused_when_its_attempt_ends(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -240,9 +208,7 @@ class TestPause:
         assert codes([answer]) == ["pending"]
 
     async def test_the_end_of_everything_goes_on_while_paused(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         (task_id,) = await world.add(engine, spec=spec(schedule_to_close_ms=1_000))
         await ask(engine, PauseTask, task_id)
@@ -260,10 +226,7 @@ class TestPause:
 class TestTerminate:
     @pytest.mark.parametrize("is_held", [True, False])
     async def test_a_terminated_task_has_failed_whatever_its_worker_does(
-        self,
-        world: World,
-        engine: Engine,
-        is_held: bool,
+        self, world: World, engine: Engine, is_held: bool
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -280,9 +243,7 @@ class TestRetry:
         return answer
 
     async def test_a_retry_is_a_new_task_of_the_same_content(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         new = world.new(input=b"in", priority=1, labels={"a": "b"}, idempotency_key="k")
         await world.enqueue(engine, new)
@@ -299,9 +260,7 @@ class TestRetry:
         assert await world.state(new.id) is TaskState.CANCELLED
 
     async def test_a_repeated_retry_returns_the_task_that_it_made(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -337,9 +296,7 @@ class TestRetry:
 
 @pytest.mark.parametrize("kind", ALL)
 async def test_a_task_of_another_namespace_is_not_found(
-    world: World,
-    engine: Engine,
-    kind: Any,
+    world: World, engine: Engine, kind: Any
 ) -> None:
     (task_id,) = await world.add(engine)
     before = await world.dump()

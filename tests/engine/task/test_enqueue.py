@@ -28,8 +28,7 @@ from tests.engine.world import (
 
 
 async def test_an_enqueued_task_is_pending_and_has_all_that_was_asked_for(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     wished = spec(heartbeat_timeout_ms=5_000, encoding="json", resources={"gpu": "1"})
     new = world.new(spec=wished, input=b"\x00\xff", priority=2, labels={"team": "Köln"})
@@ -65,8 +64,7 @@ async def test_a_bulk_enqueue_is_all_or_nothing(world: World, engine: Engine, fa
 
 
 async def test_a_refused_enqueue_disturbs_no_neighbour_of_its_batch(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     new = world.new()
     await world.enqueue(engine, new)
@@ -84,8 +82,7 @@ async def test_a_refused_enqueue_disturbs_no_neighbour_of_its_batch(
 
 
 async def test_of_two_unmarked_requests_for_one_id_in_a_batch_the_first_counts(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     new = world.new()
     commands = [c.EnqueueTasks(namespace=NAMESPACE, tasks=(new,)) for _ in range(2)]
@@ -102,8 +99,7 @@ async def test_an_id_may_be_used_in_two_namespaces(world: World, engine: Engine)
 
 
 async def test_an_id_that_is_used_again_unmarked_disturbs_nobody(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
     first = await world.held(engine, worker)
@@ -123,9 +119,7 @@ async def test_an_id_that_is_used_again_unmarked_disturbs_nobody(
 
 class TestResend:
     async def test_a_resend_of_what_was_stored_returns_the_first_task(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         new = world.new()
         await world.enqueue(engine, new)
@@ -134,9 +128,7 @@ class TestResend:
         assert len((await world.dump("tasks"))["tasks"]) == 1
 
     async def test_a_resend_of_what_was_never_stored_stores_it(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         new = world.new()
         await world.advance(ENQUEUE_DECIDED_MS)
@@ -144,9 +136,7 @@ class TestResend:
         assert answer.is_new
 
     async def test_a_resend_finds_a_task_that_has_finished(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         new = world.new()
         await world.enqueue(engine, new)
@@ -155,15 +145,12 @@ class TestResend:
         assert answer == c.Enqueued(new.id, TaskState.CANCELLED, is_new=False)
 
     async def test_the_same_resend_twice_in_one_batch_stores_it_once(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         new = world.new()
         await world.advance(ENQUEUE_DECIDED_MS)
         answers = await asyncio.gather(
-            world.enqueue(engine, new, is_resend=True),
-            world.enqueue(engine, new, is_resend=True),
+            world.enqueue(engine, new, is_resend=True), world.enqueue(engine, new, is_resend=True)
         )
         assert [each[0].is_new for each in answers] == [True, False]
 
@@ -177,9 +164,7 @@ class TestResend:
 
 class TestIdempotencyKeys:
     async def test_the_same_key_and_content_returns_the_first_task(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         first = world.new(idempotency_key="order 7", input=b"x", labels={"a": "1", "b": "2"})
         again = world.new(idempotency_key="order 7", input=b"x", labels={"b": "2", "a": "1"})
@@ -201,10 +186,7 @@ class TestIdempotencyKeys:
         ids=lambda each: next(iter(each)),
     )
     async def test_the_same_key_with_other_content_is_a_conflict(
-        self,
-        world: World,
-        engine: Engine,
-        other: dict[str, Any],
+        self, world: World, engine: Engine, other: dict[str, Any]
     ) -> None:
         first = world.new(idempotency_key="k")
         await world.enqueue(engine, first)
@@ -221,9 +203,7 @@ class TestIdempotencyKeys:
         assert answer.is_new
 
     async def test_one_key_twice_in_a_bulk_makes_one_task(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         first, second = world.new(idempotency_key="k"), world.new(idempotency_key="k")
         answers = await world.enqueue(engine, first, second)
@@ -233,15 +213,10 @@ class TestIdempotencyKeys:
         ]
 
     async def test_one_key_in_two_commands_of_a_batch_makes_one_task(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         first, second = world.new(idempotency_key="k"), world.new(idempotency_key="k")
-        answers = await asyncio.gather(
-            world.enqueue(engine, first),
-            world.enqueue(engine, second),
-        )
+        answers = await asyncio.gather(world.enqueue(engine, first), world.enqueue(engine, second))
         assert [each[0].task_id for each in answers] == [first.id, first.id]
 
     async def test_a_key_outlives_its_task_by_a_day(self, world: World, engine: Engine) -> None:
@@ -259,9 +234,7 @@ class TestIdempotencyKeys:
         assert answer.is_new
 
     async def test_retention_forgets_keys_whose_time_is_over_and_no_others(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         old, live = world.new(idempotency_key="old"), world.new(idempotency_key="live")
         await world.enqueue(engine, old, live)
@@ -275,18 +248,13 @@ class TestIdempotencyKeys:
     @pytest.mark.parametrize("dialect", ["postgres"], indirect=True)
     @pytest.mark.parametrize("is_same", [True, False])
     async def test_of_two_engines_that_race_for_one_key_one_wins(
-        self,
-        world: World,
-        engine: Engine,
-        is_same: bool,
+        self, world: World, engine: Engine, is_same: bool
     ) -> None:
         other = await world.start()
         first = world.new(idempotency_key="k", input=b"1")
         second = world.new(idempotency_key="k", input=b"1" if is_same else b"2")
         answers: Any = await asyncio.gather(
-            world.enqueue(engine, first),
-            world.enqueue(other, second),
-            return_exceptions=True,
+            world.enqueue(engine, first), world.enqueue(other, second), return_exceptions=True
         )
         tasks = (await world.dump("tasks"))["tasks"]
         assert len(tasks) == 1
@@ -301,9 +269,7 @@ class TestIdempotencyKeys:
 
 class TestOrder:
     async def test_a_delayed_task_is_claimable_from_its_instant_on(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine, run_at_ms=world.clock.now_ms() + HOUR_MS)
@@ -322,9 +288,7 @@ class TestOrder:
         assert (task.line, task.run_at_ms) == (Line.FRESH, world.clock.now_ms())
 
     async def test_a_poll_that_waits_gets_a_delayed_task_when_it_is_due(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         poll = world.poll(engine, worker)
@@ -336,9 +300,7 @@ class TestOrder:
         assert [task.id for task in await poll] == [task_id]
 
     async def test_tasks_come_by_priority_then_time_then_id(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         late = await world.add(engine, 2, priority=9)
@@ -350,9 +312,7 @@ class TestOrder:
         assert [task.id for task in claimed] == [*soon, *sooner, *middle, *late]
 
     async def test_a_task_that_comes_back_keeps_its_place(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         first = await world.held(engine, worker)

@@ -78,9 +78,7 @@ class TestConfirm:
         assert codes(answers) == ["attempt_mismatch", "running", "not_found"]
 
     async def test_another_namespace_does_not_find_the_task(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
@@ -94,9 +92,7 @@ class TestTaskHeartbeats:
         return list(await engine.submit(command))
 
     async def test_progress_is_kept_and_reaches_the_next_attempt(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
@@ -126,25 +122,20 @@ class TestTaskHeartbeats:
         assert codes(await self.beat(engine, worker, beat)) == ["attempt_mismatch"]
 
     async def test_a_beat_in_one_batch_with_the_completion_behind_it_counts(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
         beat = TaskBeat(task_id=task.id, attempt=1, details=b"last")
         await asyncio.gather(
-            self.beat(engine, worker, beat),
-            world.finish(engine, worker, task, FinishKind.FAILED),
+            self.beat(engine, worker, beat), world.finish(engine, worker, task, FinishKind.FAILED)
         )
         assert (await world.task(task.id)).progress.details == b"last"
 
 
 class TestFinish:
     async def test_a_success_ends_the_task_with_its_output(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -158,15 +149,10 @@ class TestFinish:
         assert (await world.dump("tasks"))["tasks"] == []
 
     @pytest.mark.parametrize(
-        ("named", "kept"),
-        [("", "json"), ("json", "json"), ("bytes", "bytes")],
+        ("named", "kept"), [("", "json"), ("json", "json"), ("bytes", "bytes")]
     )
     async def test_a_success_may_name_the_encoding_of_its_output(
-        self,
-        world: World,
-        engine: Engine,
-        named: str,
-        kept: str,
+        self, world: World, engine: Engine, named: str, kept: str
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(encoding="json"))
@@ -176,9 +162,7 @@ class TestFinish:
         assert stored.spec.encoding == "json"
 
     async def test_only_an_output_of_another_encoding_is_stored_with_its_own(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         same = await world.held(engine, worker, spec=spec(encoding="json"))
@@ -189,18 +173,14 @@ class TestFinish:
         assert (await world.task(other.id)).progress == AttemptProgress(output_encoding="bytes")
 
     async def test_a_task_may_end_without_ever_being_confirmed(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
         assert codes([await world.finish(engine, worker, task)]) == ["succeeded"]
 
     async def test_a_failure_backs_off_and_is_claimable_again(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -228,20 +208,11 @@ class TestFinish:
         [
             (FATAL, RetryPolicy(), Reason.NON_RETRYABLE),
             (FAULT, RetryPolicy(maximum_attempts=1), Reason.RETRIES_EXHAUSTED),
-            (
-                FAULT,
-                RetryPolicy(non_retryable_error_types=("ValueError",)),
-                Reason.NON_RETRYABLE,
-            ),
+            (FAULT, RetryPolicy(non_retryable_error_types=("ValueError",)), Reason.NON_RETRYABLE),
         ],
     )
     async def test_a_failure_that_is_not_retried_fails_the_task_with_its_reason(
-        self,
-        world: World,
-        engine: Engine,
-        error: ErrorInfo,
-        policy: RetryPolicy,
-        reason: Reason,
+        self, world: World, engine: Engine, error: ErrorInfo, policy: RetryPolicy, reason: Reason
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(retry=policy))
@@ -251,9 +222,7 @@ class TestFinish:
         assert (stored.progress.reason, stored.progress.error) == (reason, error)
 
     async def test_a_released_task_is_pending_again_uncharged(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -286,9 +255,7 @@ class TestFinish:
         assert (again.attempt, again.progress.wake_seq) == (2, 1)
 
     async def test_a_finished_child_wakes_its_waiting_parent(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         parent = await world.running(engine, worker, spec=RUN_SPEC)
@@ -299,9 +266,7 @@ class TestFinish:
         assert (woken.state, woken.progress.wake_seq) == (TaskState.PENDING, 1)
 
     async def test_items_of_many_tasks_are_answered_in_their_order(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.add(engine, 6)
@@ -327,10 +292,7 @@ class TestLateReports:
 
     @pytest.mark.parametrize("attempt", [1, 3])
     async def test_another_attempt_than_the_live_one_changes_nothing(
-        self,
-        world: World,
-        engine: Engine,
-        attempt: int,
+        self, world: World, engine: Engine, attempt: int
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -345,9 +307,7 @@ class TestLateReports:
         assert await world.dump() == before
 
     async def test_an_attempt_that_ended_is_stale_although_the_number_is_the_same(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -369,11 +329,7 @@ class TestLateReports:
         ],
     )
     async def test_a_repeated_completion_gets_its_first_answer(
-        self,
-        world: World,
-        engine: Engine,
-        kind: FinishKind,
-        fields: dict[str, Any],
+        self, world: World, engine: Engine, kind: FinishKind, fields: dict[str, Any]
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -387,9 +343,7 @@ class TestLateReports:
         assert {**after, "servers": []} == {**before, "servers": []}
 
     async def test_a_repeated_failure_gets_its_first_answer_after_later_attempts(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -411,11 +365,7 @@ class TestLateReports:
         ],
     )
     async def test_another_completion_after_the_end_is_refused(
-        self,
-        world: World,
-        engine: Engine,
-        kind: FinishKind,
-        fields: dict[str, Any],
+        self, world: World, engine: Engine, kind: FinishKind, fields: dict[str, Any]
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -426,9 +376,7 @@ class TestLateReports:
         assert await world.dump() == before
 
     async def test_an_encoding_is_the_same_whether_it_is_named_or_not(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(encoding="json"))
@@ -439,9 +387,7 @@ class TestLateReports:
         assert refusal(answer).code == "task_already_terminal"
 
     async def test_of_two_completions_in_one_batch_the_first_counts(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -453,9 +399,7 @@ class TestLateReports:
         assert codes([first, same, other]) == ["succeeded", "succeeded", "task_already_terminal"]
 
     async def test_a_failure_that_is_sent_twice_in_one_batch_counts_once(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -466,9 +410,7 @@ class TestLateReports:
         assert (await world.task(task.id)).progress.failure_count == 1
 
     async def test_a_report_on_a_task_that_never_was_is_not_found(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         item = Finish(task_id=world.clock.new_id(), attempt=1, kind=FinishKind.SUCCEEDED)
@@ -476,16 +418,13 @@ class TestLateReports:
         assert codes(await engine.submit(command)) == ["not_found"]
 
     async def test_a_completion_from_an_offline_worker_counts_until_its_attempt_is_ended(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         tasks = [await world.running(engine, worker) for _ in range(2)]
         early = FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish(tasks[0]),))
         _, answers = await asyncio.gather(
-            engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker)),
-            engine.submit(early),
+            engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker)), engine.submit(early)
         )
         assert codes(answers) == ["succeeded"]
         await world.settle(engine)
@@ -495,9 +434,7 @@ class TestLateReports:
 
 class TestAsynchronousCompletion:
     async def test_a_deferred_task_waits_without_its_worker_until_it_is_completed_by_id(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -510,9 +447,7 @@ class TestAsynchronousCompletion:
         assert await complete_by_id(engine, task.id, output=b"later") == done
 
     async def test_a_completion_by_id_may_overtake_the_deferral(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -537,9 +472,7 @@ class TestAsynchronousCompletion:
         assert (await complete_by_id(engine, task.id, attempt=2)).state is TaskState.SUCCEEDED
 
     async def test_an_unconfirmed_pending_or_finished_task_is_not_completed_by_id(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine)
@@ -555,9 +488,7 @@ class TestAsynchronousCompletion:
             await complete_by_id(engine, world.clock.new_id())
 
     async def test_a_failure_by_id_follows_the_retry_policy(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -567,8 +498,7 @@ class TestAsynchronousCompletion:
 
 
 async def test_the_attempts_of_a_task_are_the_ended_ones_and_the_last(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
     task = await world.running(engine, worker)

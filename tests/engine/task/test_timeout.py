@@ -34,9 +34,7 @@ async def beat(engine: Engine, worker: str, task_id: str, attempt: int = 1) -> A
 
 class TestDelivery:
     async def test_an_unconfirmed_task_is_pending_again_after_the_delivery_timeout(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker, spec=spec(delivery_timeout_ms=3_000))
@@ -56,9 +54,7 @@ class TestDelivery:
         assert await world.state(task.id) is TaskState.RUNNING
 
     async def test_a_blind_server_does_not_judge_a_delivery(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker, spec=spec(delivery_timeout_ms=3_000))
@@ -74,9 +70,7 @@ class TestDelivery:
         assert await world.state(task.id) is TaskState.PENDING
 
     async def test_a_server_that_just_started_does_not_judge_a_delivery(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker, spec=spec(delivery_timeout_ms=3_000))
@@ -89,9 +83,7 @@ class TestDelivery:
 
 class TestStartToClose:
     async def test_an_attempt_that_takes_too_long_is_retried(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         sink, _ = await world.session(engine, worker, window=1)
@@ -109,9 +101,7 @@ class TestStartToClose:
         assert sink.stopped == [TaskRef(task.id, 1)]
 
     async def test_without_retries_it_fails_with_the_timeout_as_reason(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker, spec=spec(start_to_close_ms=5_000, retry=ONCE))
@@ -123,9 +113,7 @@ class TestStartToClose:
 
 class TestSchedule:
     async def test_a_task_that_nobody_starts_in_time_fails_for_good(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         (task_id,) = await world.add(engine, spec=spec(schedule_to_start_ms=5_000))
@@ -137,9 +125,7 @@ class TestSchedule:
         assert await world.claim(engine, worker) == ()
 
     async def test_schedule_to_start_runs_anew_for_each_return(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker, spec=spec(schedule_to_start_ms=5_000))
@@ -162,9 +148,7 @@ class TestSchedule:
         assert stored.progress.reason is Reason.SCHEDULE_TO_CLOSE
 
     async def test_a_retry_that_would_start_after_the_close_is_not_scheduled(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(schedule_to_close_ms=900))
@@ -182,9 +166,7 @@ class TestHeartbeatTimeout:
         assert (stored.state, stored.last_outcome) == (TaskState.PENDING, Outcome.TIMED_OUT)
 
     async def test_a_heartbeat_writes_no_timer_and_the_early_one_is_armed_again(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(heartbeat_timeout_ms=2_000))
@@ -202,9 +184,7 @@ class TestHeartbeatTimeout:
         assert await world.state(task.id) is TaskState.PENDING
 
     async def test_without_retries_the_reason_is_the_heartbeat(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         wished = spec(heartbeat_timeout_ms=2_000, retry=ONCE)
@@ -214,18 +194,14 @@ class TestHeartbeatTimeout:
         assert (await world.task(task.id)).progress.reason is Reason.HEARTBEAT_TIMEOUT
 
     async def test_an_attempt_completed_from_elsewhere_may_beat_too(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(heartbeat_timeout_ms=2_000))
         await world.finish(engine, worker, task, FinishKind.DEFERRED)
         await world.watch(engine, 1_500)
         command = HeartbeatTasks(
-            namespace=NAMESPACE,
-            worker_id=None,
-            items=(TaskBeat(task_id=task.id, attempt=1),),
+            namespace=NAMESPACE, worker_id=None, items=(TaskBeat(task_id=task.id, attempt=1),)
         )
         await engine.submit(command)
         await world.watch(engine, 1_500)
@@ -238,9 +214,7 @@ class TestHeartbeatTimeout:
 
 class TestDueService:
     async def test_it_takes_bounded_batches_and_says_that_there_is_more(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         run_at_ms = world.clock.now_ms() + 1_000
         for _ in range(2):
@@ -254,9 +228,7 @@ class TestDueService:
         ]
 
     async def test_two_servers_that_look_at_once_do_it_once(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         (task_id,) = await world.add(engine, spec=spec(schedule_to_close_ms=1_000))
@@ -266,9 +238,7 @@ class TestDueService:
         assert (await world.task(task_id)).state is TaskState.FAILED
 
     async def test_a_completion_in_the_same_batch_comes_first(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker, spec=spec(start_to_close_ms=1_000))
@@ -281,9 +251,7 @@ class TestDueService:
         assert await world.state(task.id) is TaskState.SUCCEEDED
 
     async def test_the_jump_of_the_clock_forwards_does_not_end_a_delivery(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
@@ -296,9 +264,7 @@ class TestDueService:
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_the_alarm_is_set_for_the_nearest_due_instant(
-    world: World,
-    engine: Engine,
-    count: int,
+    world: World, engine: Engine, count: int
 ) -> None:
     now_ms = world.clock.now_ms()
     for number in reversed(range(count)):

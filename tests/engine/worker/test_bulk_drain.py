@@ -24,15 +24,9 @@ async def drain(engine: Engine, **options: Any) -> tuple[str, ...]:
     return await bulk_drain.drain_matching(engine, **{"namespace": NAMESPACE, **options})
 
 
-async def test_all_that_have_the_labels_drain_and_nobody_else(
-    world: World,
-    engine: Engine,
-) -> None:
+async def test_all_that_have_the_labels_drain_and_nobody_else(world: World, engine: Engine) -> None:
     matching = [await world.worker(engine, labels={"zone": "a", "n": str(n)}) for n in range(3)]
-    others = [
-        await world.worker(engine, labels={"zone": "b"}),
-        await world.worker(engine),
-    ]
+    others = [await world.worker(engine, labels={"zone": "b"}), await world.worker(engine)]
     foreign = await world.worker(engine, labels={"zone": "a"}, namespace=OTHER_NAMESPACE)
     assert set(await drain(engine, labels={"zone": "a"}, deadline_ms=1_234)) == set(matching)
     assert await statuses(world, *matching) == [WorkerStatus.DRAINING] * 3
@@ -44,8 +38,7 @@ async def test_all_that_have_the_labels_drain_and_nobody_else(
 
 
 async def test_a_version_drains_its_workers_and_repeating_gives_the_same_answer(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     old = [await world.worker(engine, software_version="1") for _ in range(2)]
     await world.worker(engine, software_version="2")
@@ -57,7 +50,7 @@ async def test_a_version_drains_its_workers_and_repeating_gives_the_same_answer(
 
 async def test_more_workers_than_a_page_has_are_all_drained(world: World, engine: Engine) -> None:
     registered = await asyncio.gather(
-        *(world.worker(engine, labels={"all": "yes"}) for _ in range(205)),
+        *(world.worker(engine, labels={"all": "yes"}) for _ in range(205))
     )
     drained = await drain(engine, labels={"all": "yes"})
     assert sorted(drained) == sorted(registered)
@@ -77,8 +70,7 @@ async def test_who_went_offline_meanwhile_is_left_out(world: World, engine: Engi
 
 
 async def test_a_store_that_goes_away_is_told_and_the_call_may_be_repeated(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     workers = [await world.worker(engine, software_version="1") for _ in range(2)]
     world.faults.raise_at("before COMMIT", Lost("cut"))
@@ -99,10 +91,7 @@ async def test_a_store_that_goes_away_is_told_and_the_call_may_be_repeated(
     ],
 )
 async def test_a_bad_request_is_refused_and_drains_nobody(
-    world: World,
-    engine: Engine,
-    options: dict[str, Any],
-    field: str,
+    world: World, engine: Engine, options: dict[str, Any], field: str
 ) -> None:
     worker = await world.worker(engine, software_version="1")
     with pytest.raises(InvalidArgument) as caught:

@@ -23,8 +23,7 @@ async def lease(world: World, worker: str) -> Any:
 
 
 async def test_a_heartbeat_renews_the_lease_and_returns_the_next_token(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
     await world.advance(5_000)
@@ -42,9 +41,7 @@ async def test_a_worker_may_ask_for_another_lease(world: World, engine: Engine) 
     assert renewed.lease.lease_until_ms == world.clock.now_ms() + 60_000
 
 
-async def test_a_lease_that_a_heartbeat_asks_for_is_granted_within_the_limits(
-    world: World,
-) -> None:
+async def test_a_lease_that_a_heartbeat_asks_for_is_granted_within_the_limits(world: World) -> None:
     engine = await world.start(lease_least_ms=10_000, lease_most_ms=60_000)
     worker = await world.worker(engine)
     short = await world.beat(engine, worker, 1, lease_ms=1)
@@ -54,9 +51,7 @@ async def test_a_lease_that_a_heartbeat_asks_for_is_granted_within_the_limits(
 
 @pytest.mark.parametrize("token", [0, 1, 3])
 async def test_a_stale_token_changes_nothing_and_is_told_the_current_one(
-    world: World,
-    engine: Engine,
-    token: int,
+    world: World, engine: Engine, token: int
 ) -> None:
     worker = await world.worker(engine)
     await world.beat(engine, worker, 1, completed_delta=4)
@@ -69,8 +64,7 @@ async def test_a_stale_token_changes_nothing_and_is_told_the_current_one(
 
 
 async def test_a_heartbeat_sent_twice_in_one_batch_counts_once(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
     commands = [heartbeat(engine, worker, 1, completed_delta=5) for _ in range(3)]
@@ -83,8 +77,7 @@ async def test_a_heartbeat_sent_twice_in_one_batch_counts_once(
 
 
 async def test_two_heartbeats_in_one_batch_with_following_tokens_both_count(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
     futures = [
@@ -114,10 +107,7 @@ async def test_a_lost_answer_never_counts_twice(world: World, engine: Engine) ->
     assert (await lease(world, worker)).total_completed == 3
 
 
-async def test_an_unknown_ended_or_foreign_worker_is_inactive(
-    world: World,
-    engine: Engine,
-) -> None:
+async def test_an_unknown_ended_or_foreign_worker_is_inactive(world: World, engine: Engine) -> None:
     evicted = await world.worker(engine)
     await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=evicted))
     foreign = await world.worker(engine, namespace=OTHER_NAMESPACE)
@@ -149,9 +139,7 @@ async def test_a_refused_heartbeat_disturbs_no_other(world: World, engine: Engin
 
 @pytest.mark.parametrize("held", [0, 500])
 async def test_a_heartbeat_writes_one_row_however_much_is_held(
-    world: World,
-    engine: Engine,
-    held: int,
+    world: World, engine: Engine, held: int
 ) -> None:
     worker = await world.worker(engine, slots=1_000)
     if held:
@@ -168,8 +156,7 @@ async def test_a_heartbeat_writes_one_row_however_much_is_held(
 
 
 async def test_a_poll_worker_hears_of_cancels_and_the_grace_begins(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
     task = await world.running(engine, worker)
@@ -202,8 +189,7 @@ async def test_the_deltas_of_a_refused_heartbeat_do_not_count(world: World, engi
 
 
 async def test_after_a_mismatch_the_full_set_tells_what_was_lost(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     worker = await world.worker(engine)
     lost, kept = await world.running(engine, worker), await world.running(engine, worker)
@@ -217,8 +203,7 @@ async def test_after_a_mismatch_the_full_set_tells_what_was_lost(
 
 
 async def test_a_heartbeat_on_another_server_moves_the_worker_there(
-    world: World,
-    engine: Engine,
+    world: World, engine: Engine
 ) -> None:
     other = await world.start()
     worker = await world.worker(engine)

@@ -47,9 +47,7 @@ EXPIRED: Any = (WorkerStatus.OFFLINE, EndReason.LEASE_EXPIRED)
 
 class TestLeaseEnd:
     async def test_a_silent_worker_is_taken_offline_and_its_work_is_put_back(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         held, running = await world.held(engine, worker), await world.running(engine, worker)
@@ -61,16 +59,11 @@ class TestLeaseEnd:
         assert (await world.view(worker)).lease is None
         for task in (held, running):
             stored = await world.task(task.id)
-            assert (stored.state, stored.last_outcome) == (
-                TaskState.PENDING,
-                Outcome.WORKER_LOST,
-            )
+            assert (stored.state, stored.last_outcome) == (TaskState.PENDING, Outcome.WORKER_LOST)
             assert (stored.attempt, stored.progress.interruption_count) == (1, 1)
 
     async def test_a_worker_that_beats_in_time_keeps_everything(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -81,9 +74,7 @@ class TestLeaseEnd:
         assert await world.state(task.id) is TaskState.RUNNING
 
     async def test_until_it_is_judged_a_late_heartbeat_renews(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.watch(engine, 3 * LEASE_MS)
@@ -92,9 +83,7 @@ class TestLeaseEnd:
         assert await status(world, worker) == ONLINE
 
     async def test_a_waiting_heartbeat_is_taken_before_the_judgement(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.watch(engine, 2 * LEASE_MS)
@@ -176,9 +165,7 @@ class TestDeadServer:
 
 class TestServed:
     async def test_a_served_worker_needs_failed_calls_besides_a_lapsed_lease(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine, mode=WorkerMode.SERVED)
         await world.watch(engine, 2 * LEASE_MS)
@@ -191,9 +178,7 @@ class TestServed:
 
 class TestSight:
     async def test_a_server_that_just_started_judges_nobody_for_one_lease(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.kill(engine)
@@ -206,9 +191,7 @@ class TestSight:
         assert await status(world, worker) == EXPIRED
 
     async def test_a_server_that_stalled_judges_nobody_for_one_lease(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.watch(engine, LEASE_MS - 500)
@@ -221,9 +204,7 @@ class TestSight:
         assert await status(world, worker) == EXPIRED
 
     async def test_a_jump_of_the_store_s_clock_judges_nobody(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.watch(engine, LEASE_MS)
@@ -233,9 +214,7 @@ class TestSight:
         assert await status(world, worker) == ONLINE
 
     async def test_after_the_clock_went_back_a_lease_is_not_longer_than_granted(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.watch(engine, 500)
@@ -247,9 +226,7 @@ class TestSight:
         assert await status(world, worker) == EXPIRED
 
     async def test_the_workers_of_a_server_that_vanished_get_time_to_find_another(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.watch(engine, 500)
         worker = await world.worker(engine)
@@ -264,9 +241,7 @@ class TestSight:
 
 class TestSuspects:
     async def test_a_worker_whose_session_broke_is_lost_after_the_grace(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         sink, answer = await world.session(engine, worker)
@@ -284,9 +259,7 @@ class TestSuspects:
         assert await world.state(task.id) is TaskState.PENDING
 
     async def test_leases_are_judged_at_the_end_of_each_grace_and_not_only_each_second(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.watch(engine, 1_000)
         for pause_ms in (100, GRACE_MS - 100 + GRACE_MARGIN_MS):
@@ -303,10 +276,7 @@ class TestSuspects:
 
     @pytest.mark.parametrize("sign", ["session", "heartbeat"])
     async def test_a_new_session_or_a_heartbeat_anywhere_ends_the_suspicion(
-        self,
-        world: World,
-        engine: Engine,
-        sign: str,
+        self, world: World, engine: Engine, sign: str
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -324,9 +294,7 @@ class TestSuspects:
         assert (await world.view(worker)).health is not Health.SUSPECT
 
     async def test_a_heartbeat_that_was_on_its_way_when_the_session_broke_is_no_sign_of_life(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         _, answer = await world.session(engine, worker)
@@ -344,9 +312,7 @@ class TestSuspects:
         assert await judge(world, engine) == 1
 
     async def test_a_heartbeat_behind_the_last_one_of_a_broken_session_is_a_sign_of_life(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         _, answer = await world.session(engine, worker)
@@ -360,9 +326,7 @@ class TestSuspects:
         assert (await world.view(worker)).health is Health.HEALTHY
 
     async def test_the_end_of_an_earlier_session_says_nothing(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         _, first = await world.session(engine, worker)
@@ -372,9 +336,7 @@ class TestSuspects:
         assert (await world.view(worker)).health is Health.HEALTHY
 
     async def test_a_suspicion_needs_its_own_period_of_sight(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         _, answer = await world.session(engine, worker)
@@ -386,9 +348,7 @@ class TestSuspects:
         assert await judge(world, engine) == 1
 
     async def test_when_many_sessions_end_together_nobody_is_cut_early(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.watch(engine, 1_000)
         workers = [await world.worker(engine) for _ in range(11)]
@@ -403,9 +363,7 @@ class TestSuspects:
         assert await judge(world, engine) == 11
 
     async def test_sessions_that_end_at_different_times_do_not_add_up(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.watch(engine, 1_000)
         workers = [await world.worker(engine, lease_ms=60_000) for _ in range(12)]
@@ -418,9 +376,7 @@ class TestSuspects:
         assert await judge(world, engine) == 12
 
     async def test_ten_sessions_that_end_together_are_ten_crashes(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         await world.watch(engine, 1_000)
         workers = [await world.worker(engine) for _ in range(10)]
@@ -434,9 +390,7 @@ class TestSuspects:
 
 class TestCrashGuard:
     async def test_a_task_that_kills_its_workers_is_poisoned_and_its_neighbour_is_not_blamed(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         (killer,) = await world.add(engine)
         for loss in range(5):

@@ -58,12 +58,7 @@ class TestRegistration:
         ],
     )
     async def test_a_worker_gets_an_id_a_token_and_the_lease_of_its_mode(
-        self,
-        world: World,
-        engine: Engine,
-        mode: WorkerMode,
-        lease_ms: int,
-        interval_ms: int,
+        self, world: World, engine: Engine, mode: WorkerMode, lease_ms: int, interval_ms: int
     ) -> None:
         answer = await world.register(engine, mode=mode, labels={"zone": "a"}, pid=1)
         assert (answer.lease.token, answer.lease.lease_ms) == (1, lease_ms)
@@ -81,9 +76,7 @@ class TestRegistration:
         assert granted == [1_000, 2_000, 5_000]
 
     async def test_the_same_instance_key_is_the_same_worker(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         first = await world.register(engine, instance_key="k")
         again = await world.register(engine, instance_key="k")
@@ -92,9 +85,7 @@ class TestRegistration:
         assert other.worker.id != first.worker.id
 
     async def test_the_same_instance_key_twice_in_one_batch_is_one_worker(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         answers = await asyncio.gather(
             *(world.register(engine, instance_key="k") for _ in range(3))
@@ -103,21 +94,16 @@ class TestRegistration:
         assert len((await world.dump("workers"))["workers"]) == 1
 
     async def test_of_two_servers_that_register_one_key_both_answer_with_one_worker(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         answers = await asyncio.gather(
-            world.register(engine, instance_key="k"),
-            world.register(other, instance_key="k"),
+            world.register(engine, instance_key="k"), world.register(other, instance_key="k")
         )
         assert len({each.worker.id for each in answers}) == 1
 
     async def test_an_ended_incarnation_is_not_revived_by_its_key(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         first = await world.register(engine, instance_key="k")
         await evict(engine, first.worker.id)
@@ -126,9 +112,7 @@ class TestRegistration:
         assert caught.value.fields == {"reason": "evicted"}
 
     async def test_a_new_incarnation_of_a_name_supersedes_the_old_one(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         old = await world.worker(engine, name="mailer-1")
         sink, _ = await world.session(engine, old)
@@ -148,18 +132,14 @@ class TestRegistration:
         assert (await world.task(task.id)).last_outcome is Outcome.WORKER_LOST
 
     async def test_a_name_is_unique_in_its_namespace_only(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         old = await world.worker(engine, name="mailer-1")
         await world.worker(engine, name="mailer-1", namespace=OTHER_NAMESPACE)
         assert (await world.view(old)).worker.status is WorkerStatus.ONLINE
 
     async def test_of_two_incarnations_of_a_name_in_one_batch_the_later_one_lives(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         answers = await asyncio.gather(*(world.register(engine, name="mailer-1") for _ in range(2)))
         statuses = [(await world.view(each.worker.id)).worker.status for each in answers]
@@ -172,9 +152,7 @@ class TestRegistration:
 
 class TestDrain:
     async def test_after_the_answer_nothing_is_handed_out(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         sink, _ = await world.session(engine, worker)
@@ -187,9 +165,7 @@ class TestDrain:
         assert await world.state(task_id) is TaskState.PENDING
 
     async def test_a_drain_by_another_server_stops_the_hand_out_here(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -201,9 +177,7 @@ class TestDrain:
         assert await world.state(task_id) is TaskState.PENDING
 
     async def test_a_draining_worker_keeps_and_finishes_what_it_holds(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         answer = await world.register(engine)
         worker = answer.worker.id
@@ -215,9 +189,7 @@ class TestDrain:
         assert codes([await world.finish(engine, worker, task)]) == ["succeeded"]
 
     async def test_draining_twice_keeps_the_first_deadline(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         first = await drain(engine, worker, deadline_ms=5_000)
@@ -234,15 +206,10 @@ class TestDrain:
 
 class TestEnd:
     @pytest.mark.parametrize(
-        ("end", "reason"),
-        [(evict, EndReason.EVICTED), (deregister, EndReason.DEREGISTERED)],
+        ("end", "reason"), [(evict, EndReason.EVICTED), (deregister, EndReason.DEREGISTERED)]
     )
     async def test_the_end_puts_back_what_is_held_and_is_final(
-        self,
-        world: World,
-        engine: Engine,
-        end: Any,
-        reason: EndReason,
+        self, world: World, engine: Engine, end: Any, reason: EndReason
     ) -> None:
         worker = await world.worker(engine)
         held, running = await world.held(engine, worker), await world.running(engine, worker)
@@ -251,10 +218,7 @@ class TestEnd:
         await world.settle(engine)
         for task in (held, running):
             stored = await world.task(task.id)
-            assert (stored.state, stored.last_outcome) == (
-                TaskState.PENDING,
-                Outcome.WORKER_LOST,
-            )
+            assert (stored.state, stored.last_outcome) == (TaskState.PENDING, Outcome.WORKER_LOST)
         assert not (await world.view(worker)).worker.release_pending
         with pytest.raises(WorkerInactive) as caught:
             await world.claim(engine, worker)
@@ -275,9 +239,7 @@ class TestEnd:
         assert caught.value.fields == {"reason": "evicted"}
 
     async def test_a_foreign_or_unknown_worker_is_not_found_by_operators(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         foreign = await world.worker(engine, namespace=OTHER_NAMESPACE)
         before = await world.dump()
@@ -324,9 +286,7 @@ class TestRelease:
         assert len((await world.dump("attempts"))["attempts"]) == 50
 
     async def test_two_servers_put_each_attempt_back_once(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine, slots=100)
@@ -340,9 +300,7 @@ class TestRelease:
         assert len((await world.dump("attempts"))["attempts"]) == 50
 
     async def test_put_back_work_is_handed_out_to_who_waits(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker, other = await world.worker(engine), await world.worker(engine)
         task = await world.running(engine, worker)
@@ -360,9 +318,7 @@ class TestSessions:
         assert numbers == [1, 2, 3]
 
     async def test_the_opening_set_ends_unconfirmed_attempts_that_it_lacks_as_undelivered(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         sink, _ = await world.session(engine, worker)
@@ -377,9 +333,7 @@ class TestSessions:
         assert (stored.state, stored.last_outcome) == (TaskState.PENDING, Outcome.UNDELIVERED)
 
     async def test_a_confirmed_attempt_that_the_opening_set_lacks_is_lost_once_it_was_heard(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         early = await world.running(engine, worker)
@@ -394,9 +348,7 @@ class TestSessions:
         assert await world.state(late.id) is TaskState.RUNNING
 
     async def test_what_is_not_live_any_more_has_to_be_stopped(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -406,9 +358,7 @@ class TestSessions:
         assert answer.stop == (ref(task), unknown)
 
     async def test_a_session_is_told_what_is_being_cancelled(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)
@@ -417,9 +367,7 @@ class TestSessions:
         assert answer.cancel == (ref(task),)
 
     async def test_a_session_starts_with_what_its_worker_holds_in_the_store(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         tasks = [await world.running(engine, worker) for _ in range(3)]
@@ -429,18 +377,14 @@ class TestSessions:
         assert len(sink.take()) == 1
 
     async def test_opening_a_session_in_another_namespace_is_refused(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine, namespace=OTHER_NAMESPACE)
         with pytest.raises(WorkerInactive):
             await world.session(engine, worker)
 
     async def test_a_session_that_was_given_up_and_comes_late_is_refused(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
 
@@ -461,9 +405,7 @@ class TestSessions:
         assert (await engine.submit(opening(3))).worker.session_no == 3
 
     async def test_a_session_gets_nothing_once_its_worker_has_one_on_another_server(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -477,9 +419,7 @@ class TestSessions:
         assert [task.id for task in there.take()] == [task_id]
 
     async def test_an_attempt_that_another_server_ended_frees_its_slot_with_the_next_heartbeat(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         other = await world.start()
         worker = await world.worker(engine)
@@ -493,9 +433,7 @@ class TestSessions:
         assert sink.stopped == [TaskRef(first, 1)]
 
     async def test_after_the_clock_went_back_no_confirmed_attempt_is_taken_for_lost(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         await world.beat(engine, worker, 1)
@@ -507,9 +445,7 @@ class TestSessions:
 
 class TestHeldSets:
     async def test_a_binding_confirms_and_an_unbinding_loses(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
@@ -537,9 +473,7 @@ class TestHeldSets:
         assert await world.dump("tasks") == before
 
     async def test_a_full_set_loses_what_it_lacks_unless_the_confirmation_may_have_crossed(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         early = await world.running(engine, worker)
@@ -552,9 +486,7 @@ class TestHeldSets:
         assert states == [TaskState.PENDING, TaskState.RUNNING, TaskState.DISPATCHED]
 
     async def test_a_full_set_confirms_and_names_what_to_stop(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker, other = await world.worker(engine), await world.worker(engine)
         mine, foreign = await world.held(engine, worker), await world.held(engine, other)
@@ -565,9 +497,7 @@ class TestHeldSets:
         assert await world.state(foreign.id) is TaskState.DISPATCHED
 
     async def test_a_set_from_another_namespace_changes_nothing(
-        self,
-        world: World,
-        engine: Engine,
+        self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.running(engine, worker)

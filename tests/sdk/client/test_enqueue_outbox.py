@@ -168,10 +168,7 @@ async def test_closing_tells_those_in_flight_and_those_that_wait(
 
 async def test_a_server_with_less_room_gets_smaller_requests(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tenure.db"
-    async with (
-        ServerStage(url, body_bytes_max=100_000) as stage,
-        Client(stage.target) as client,
-    ):
+    async with ServerStage(url, body_bytes_max=100_000) as stage, Client(stage.target) as client:
         sent = (client.enqueue(echo, b"x" * size) for size in [50_000] * 10 + [200_000])
         answers = await asyncio.gather(*sent, return_exceptions=True)
         assert isinstance(answers.pop(), PayloadTooLarge)
@@ -191,11 +188,7 @@ def test_bytes_are_what_protobuf_would_write(data: bytes) -> None:
     wanted = pb.EnqueueTasksRequest(namespace_id="ns", independent=True, is_resend=True)
     for task_id, run_at_ms in zip(IDS, (0, 1 << 41), strict=False):
         wanted.tasks.add(
-            task_id=task_id,
-            type="double",
-            task_queue="default",
-            input=data,
-            run_at_ms=run_at_ms,
+            task_id=task_id, type="double", task_queue="default", input=data, run_at_ms=run_at_ms
         )
     assert found == wanted
 

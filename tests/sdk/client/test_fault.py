@@ -26,10 +26,7 @@ ENQUEUES: dict[str, tuple[Act, int]] = {
         50,
     ),
     "bulk": (lambda client: client.enqueue_many(double.call(n) for n in range(1_200)), 1_200),
-    "with a key": (
-        lambda client: client.enqueue(double.with_options(idempotency_key="k"), 1),
-        1,
-    ),
+    "with a key": (lambda client: client.enqueue(double.with_options(idempotency_key="k"), 1), 1),
 }
 
 

@@ -39,9 +39,7 @@ class FakeServer(grpc.GenericRpcHandler):
                 pb.EnqueueTasksResponse.SerializeToString,
             )
         return grpc.stream_stream_rpc_method_handler(
-            self._stream,
-            pb.WatchTasksRequest.FromString,
-            pb.WatchTasksResponse.SerializeToString,
+            self._stream, pb.WatchTasksRequest.FromString, pb.WatchTasksResponse.SerializeToString
         )
 
     async def _call(self, request: pb.EnqueueTasksRequest, _: object) -> pb.EnqueueTasksResponse:

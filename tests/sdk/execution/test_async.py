@@ -234,10 +234,7 @@ async def test_a_cancelled_activity_sees_it_and_is_reported_as_cancelled() -> No
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [
-        ("return", task_pb2.FINISH_KIND_SUCCEEDED),
-        ("fail", task_pb2.FINISH_KIND_FAILED),
-    ],
+    [("return", task_pb2.FINISH_KIND_SUCCEEDED), ("fail", task_pb2.FINISH_KIND_FAILED)],
 )
 async def test_an_activity_that_ends_otherwise_after_a_cancel_is_reported_so(
     kind: str, expected: int

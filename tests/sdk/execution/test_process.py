@@ -246,10 +246,7 @@ async def test_stops_that_cross_the_end_never_hit_the_next_run() -> None:
             follower = await rig.start(on.double, number)
             assert output_of(await rig.finish_of(follower)) == 2 * number
             finish = await rig.finish_of(task)
-            assert finish.kind in {
-                task_pb2.FINISH_KIND_SUCCEEDED,
-                task_pb2.FINISH_KIND_CANCELLED,
-            }
+            assert finish.kind in {task_pb2.FINISH_KIND_SUCCEEDED, task_pb2.FINISH_KIND_CANCELLED}
 
 
 async def test_a_signal_that_is_no_stop_is_ignored() -> None:

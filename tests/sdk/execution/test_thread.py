@@ -165,10 +165,7 @@ def log_something() -> str:
     return ""
 
 
-ALL = (
-    *(double, fail, block, loop, read, destroy, swallow, shielded, tinted, short),
-    log_something,
-)
+ALL = (*(double, fail, block, loop, read, destroy, swallow, shielded, tinted, short), log_something)
 
 
 def output_of(finish: task_pb2.TaskFinish) -> Any:

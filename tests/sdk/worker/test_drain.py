@@ -141,9 +141,7 @@ async def test_an_operator_can_drain_a_worker(rig: Rig, mode: str) -> None:
     await rig.until(task_id, "SUCCEEDED")
 
 
-async def test_the_deadline_of_an_operator_counts_and_a_first_signal_is_no_second(
-    rig: Rig,
-) -> None:
+async def test_the_deadline_of_an_operator_counts_and_a_first_signal_is_no_second(rig: Rig) -> None:
     connection, executor = rig.connect(drain_deadline_ms=1)
     (task_id,) = await rig.enqueue()
     await eventually(lambda: executor.runs(task_id))

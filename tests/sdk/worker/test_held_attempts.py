@@ -42,9 +42,7 @@ def run(held_attempts: HeldAttempts, task_id: str = "a", now_s: float = 0.0, **f
 
 
 def end(
-    task_id: str = "a",
-    kind: task_pb2.FinishKind.ValueType = SUCCEEDED,
-    output: bytes = b"1",
+    task_id: str = "a", kind: task_pb2.FinishKind.ValueType = SUCCEEDED, output: bytes = b"1"
 ) -> task_pb2.TaskFinish:
     return task_pb2.TaskFinish(task_id=task_id, attempt=1, kind=kind, output=output)
 

@@ -77,9 +77,7 @@ async def test_lost_answers_lose_no_task_and_no_running_attempt(rig: Rig) -> Non
         assert set(await rig.outcomes(task_id)) <= {"succeeded", "undelivered", ""}
 
 
-async def test_after_a_lost_answer_to_a_heartbeat_the_full_set_keeps_what_is_held(
-    rig: Rig,
-) -> None:
+async def test_after_a_lost_answer_to_a_heartbeat_the_full_set_keeps_what_is_held(rig: Rig) -> None:
     connection, executor = rig.connect(mode="poll", lease_ms=LEASE_MS)
     (task_id,) = await rig.enqueue()
     await rig.until(task_id, "RUNNING")

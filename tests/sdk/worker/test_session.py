@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 
 import tenure
-from tenure.errors import (
-    InvalidArgument,
-    TenureError,
-    Unauthenticated,
-    Unavailable,
-    WorkerInactive,
-)
+from tenure.errors import InvalidArgument, TenureError, Unauthenticated, Unavailable, WorkerInactive
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.worker.connection.connection import WorkerConnection

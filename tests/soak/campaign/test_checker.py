@@ -28,11 +28,7 @@ CHILD: Final = 101
 
 
 def ran(
-    attempt: int,
-    *instants_s: float,
-    ending: str = "returned",
-    worker: int = WORKER,
-    pid: int = 0,
+    attempt: int, *instants_s: float, ending: str = "returned", worker: int = WORKER, pid: int = 0
 ) -> Execution:
     """Return an execution; with one instant only it has no end."""
     return Execution(
@@ -106,10 +102,7 @@ def test_a_history_without_a_broken_promise_is_accepted(history: History) -> Non
 
 
 BROKEN: Final = {
-    "an acknowledged task has not ended": (
-        changed(outcomes=[]),
-        {"check_lost"},
-    ),
+    "an acknowledged task has not ended": (changed(outcomes=[]), {"check_lost"}),
     "an acknowledged task never started and has not ended": (
         changed(executions=[], outcomes=[]),
         {"check_lost"},
@@ -161,10 +154,7 @@ BROKEN: Final = {
     "a request that was sent again has become two tasks": (
         changed(
             acknowledged=[ASKED, Acknowledged("task-2", 1, 9.5)],
-            outcomes=[
-                *GOOD.outcomes,
-                msgspec.structs.replace(GOOD.outcomes[0], task_id="task-2"),
-            ],
+            outcomes=[*GOOD.outcomes, msgspec.structs.replace(GOOD.outcomes[0], task_id="task-2")],
             executions=[
                 *GOOD.executions,
                 msgspec.structs.replace(GOOD.executions[1], task_id="task-2"),
@@ -177,7 +167,7 @@ BROKEN: Final = {
             executions=[
                 *GOOD.executions,
                 msgspec.structs.replace(GOOD.executions[1], task_id="task-2"),
-            ],
+            ]
         ),
         {"check_enqueued_once"},
     ),
@@ -186,12 +176,7 @@ BROKEN: Final = {
         {"check_attempts"},
     ),
     "a former attempt was started after a later one": (
-        changed(
-            executions=[
-                ran(2, 10, 10.5, worker=OTHER_WORKER),
-                ran(1, 10.6),
-            ]
-        ),
+        changed(executions=[ran(2, 10, 10.5, worker=OTHER_WORKER), ran(1, 10.6)]),
         {"check_attempts"},
     ),
     "an attempt is missing in the store": (
@@ -223,7 +208,7 @@ BROKEN: Final = {
             executions=[
                 msgspec.structs.replace(each, is_exclusive=True)
                 for each in (ran(1, 10, 13.1), ran(2, 13, 14, worker=OTHER_WORKER))
-            ],
+            ]
         ),
         {"check_exclusive"},
     ),
@@ -266,13 +251,7 @@ def test_every_check_is_shown_to_complain() -> None:
 
 def line(event: str, mono_s: float, text: str = "", pid: int = WORKER, attempt: int = 1) -> Line:
     return Line(
-        event=event,
-        mono_s=mono_s,
-        wall_ms=0,
-        task_id=TASK,
-        attempt=attempt,
-        text=text,
-        pid=pid,
+        event=event, mono_s=mono_s, wall_ms=0, task_id=TASK, attempt=attempt, text=text, pid=pid
     )
 
 

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.soak.campaign.history import (
-    Acknowledged,
-    Execution,
-    History,
-    Kill,
-    Outcome,
-    Part,
-    Read,
-)
+from tests.soak.campaign.history import Acknowledged, Execution, History, Kill, Outcome, Part, Read
 from tests.soak.campaign.recovery import Case, Times, recoveries
 
 WORKER = 100
@@ -79,11 +71,7 @@ def test_a_worker_that_dies_with_a_server_has_its_own_line() -> None:
 
 def test_an_outage_long_before_or_after_does_not_excuse_a_late_start() -> None:
     runs = [ran(1, WORKER, 90), ran(2, OTHER_WORKER, 130, 131)]
-    kills = (
-        killed(Part.WORKER, 100, WORKER),
-        killed(Part.SERVER, 80),
-        killed(Part.DATABASE, 110),
-    )
+    kills = (killed(Part.WORKER, 100, WORKER), killed(Part.SERVER, 80), killed(Part.DATABASE, 110))
     assert told(runs, *kills) == {Case.WORKER: [30.0]}
 
 

@@ -22,13 +22,7 @@ from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS
 from tenure.engine.engine import Engine
 from tenure.engine.read import query
-from tenure.errors import (
-    DeadlineExceeded,
-    NotFound,
-    PermissionDenied,
-    TenureError,
-    Unauthenticated,
-)
+from tenure.errors import DeadlineExceeded, NotFound, PermissionDenied, TenureError, Unauthenticated
 
 log = structlog.get_logger("tenure.access")
 

@@ -12,12 +12,7 @@ from tenure.engine.access import command as c
 
 
 def creation(
-    principal: Principal,
-    *,
-    name: str,
-    role: Role,
-    namespaces: Sequence[str],
-    expires_in_ms: int,
+    principal: Principal, *, name: str, role: Role, namespaces: Sequence[str], expires_in_ms: int
 ) -> c.CreateKey:
     """Return the command that makes a key, of namespaces that are there for ``principal``."""
     full = sorted({check.namespace(each, "namespaces") for each in namespaces})

@@ -103,9 +103,7 @@ class Allowance:
             clock, what="tasks of one namespace are enqueued", per_s=made.enqueues_per_s
         )
         self.registrations = RateLimit(
-            clock,
-            what="workers of one namespace are registered",
-            per_s=made.registrations_per_s,
+            clock, what="workers of one namespace are registered", per_s=made.registrations_per_s
         )
         self.lists = RateLimit(
             clock, what="lists of one namespace are asked for", per_s=made.lists_per_s

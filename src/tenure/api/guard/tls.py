@@ -207,8 +207,7 @@ class _PresentContext(ssl.SSLContext):
 
 def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration(
-        [(material.key, material.certificate)],
-        material.client_ca or None,
+        [(material.key, material.certificate)], material.client_ca or None
     )
 
 

@@ -15,13 +15,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Duration = Annotated[int, Meta(ge=1, le=limits.DURATION_MS_MAX)]
 
 
-class Body(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename="camel",
-):
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """A body with fields of ours: one that is not known is refused."""
 
 

@@ -83,9 +83,7 @@ def page(operations: Sequence[Operation], described: Schema) -> HTMLResponse:
 def _operation(operation: Operation, described: Schema) -> str:
     rows = [
         _row(
-            each["name"],
-            f"{each['in']}, {_type_text(each['schema'])}",
-            each.get("description", ""),
+            each["name"], f"{each['in']}, {_type_text(each['schema'])}", each.get("description", "")
         )
         for each in described["parameters"]
     ]

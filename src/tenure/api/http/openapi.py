@@ -51,7 +51,7 @@ def document(operations: Sequence[Operation], version: str) -> Schema:
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An API key, tnr_…; a server that never had one needs none.",
-                },
+                }
             },
         },
     }

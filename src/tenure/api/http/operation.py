@@ -86,9 +86,7 @@ class RequestContext:
     requests: SharedGate = field(
         default_factory=lambda: SharedGate(limits.HTTP_REQUESTS_MAX, "requests")
     )
-    probes: SharedGate = field(
-        default_factory=lambda: SharedGate(limits.HTTP_PROBES_MAX, "probes"),
-    )
+    probes: SharedGate = field(default_factory=lambda: SharedGate(limits.HTTP_PROBES_MAX, "probes"))
     waits: Gate = field(default_factory=lambda: Gate(limits.HTTP_WAITS_MAX, "waiting requests"))
     streams: Gate = field(default_factory=lambda: Gate(limits.HTTP_STREAMS_MAX, "streams"))
     allowance: Allowance = field(default_factory=lambda: Allowance(SystemClock()))

@@ -16,11 +16,7 @@ _PageSize = Annotated[int, Meta(description=f"0 is 20, at most {PAGE_SIZE_MAX}",
 
 
 class NoQuery(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename="camel",
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
 ):
     """No parameters."""
 
@@ -46,8 +42,7 @@ class ScopedPageQuery(Scoped, frozen=True):
 
     page_size: _PageSize = 0
     page_token: Annotated[
-        str,
-        Meta(description="nextPageToken of the page before", max_length=PAGE_TOKEN_LENGTH_MAX),
+        str, Meta(description="nextPageToken of the page before", max_length=PAGE_TOKEN_LENGTH_MAX)
     ] = ""
 
 

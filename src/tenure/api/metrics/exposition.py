@@ -48,9 +48,7 @@ FINISHED: Final = Family("tenure_tasks_finished", "Tasks that ended, by state.",
 ENDED: Final = Family("tenure_attempts_ended", "Attempts that ended, by outcome.", ("outcome",))
 REJECTED: Final = Family("tenure_rejections", "Refusals of the engine, by code.", ("code",))
 LOST: Final = Family(
-    "tenure_store_losses",
-    "Batches that were answered with `unavailable`, by reason.",
-    ("reason",),
+    "tenure_store_losses", "Batches that were answered with `unavailable`, by reason.", ("reason",)
 )
 
 REQUESTS: Final = Family(
@@ -70,8 +68,7 @@ BATCH_SECONDS: Final = Family(
     ("lane",),
 )
 START_LATENCY: Final = Family(
-    "tenure_task_start_latency_seconds",
-    "From the instant a task was ready to its hand-out.",
+    "tenure_task_start_latency_seconds", "From the instant a task was ready to its hand-out."
 )
 ATTEMPT_DURATION: Final = Family(
     "tenure_attempt_duration_seconds",
@@ -101,9 +98,7 @@ SAMPLE_AGE: Final = Family(
 SESSIONS: Final = Family("tenure_sessions_open", "Sessions of workers at this server.")
 POLLS: Final = Family("tenure_polls_waiting", "Polls that wait at this server.")
 LANE_WAITING: Final = Family(
-    "tenure_lane_waiting_commands",
-    "Commands that wait for a batch.",
-    ("lane",),
+    "tenure_lane_waiting_commands", "Commands that wait for a batch.", ("lane",)
 )
 
 

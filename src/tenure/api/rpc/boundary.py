@@ -203,10 +203,7 @@ class Boundary(grpc.aio.ServerInterceptor):
         await self._guard(answer, context, "unknown")
 
     async def _guard(
-        self,
-        answer: Callable[[], Awaitable[object]],
-        context: Context,
-        method: str,
+        self, answer: Callable[[], Awaitable[object]], context: Context, method: str
     ) -> object:
         answered = await outcome(answer, method, self._count)
         if isinstance(answered, TenureError):

@@ -54,10 +54,7 @@ class RpcServer:
         limit = settings.body_bytes_max + _FRAME_ROOM
         overload = OverloadInterceptor(allowance.admission, count, engine.clock)
         self._server = grpc.aio.server(
-            interceptors=[
-                overload,
-                Boundary(count, Access(engine, allowance.refusals), overload),
-            ],
+            interceptors=[overload, Boundary(count, Access(engine, allowance.refusals), overload)],
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
@@ -80,8 +77,7 @@ class RpcServer:
             spec.add_to_server(service, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
-            (*_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME),
-            self._server,
+            (*_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
 
     @property

@@ -27,7 +27,7 @@ RULES: Final[dict[str, MethodRule]] = {
     # Every role may read.
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": MethodRule(
         Action.READ, Scope.NONE
-    ),
+    )
 }
 # Exact names.
 OPEN_METHODS: Final = frozenset(
@@ -35,7 +35,7 @@ OPEN_METHODS: Final = frozenset(
         "/grpc.health.v1.Health/Check",
         "/grpc.health.v1.Health/Watch",
         *(path for each in SERVICES for path in each.paths(each.open_methods)),
-    ),
+    )
 )
 # With the names by which they are counted.
 NEW_WORK: Final = {

@@ -78,9 +78,7 @@ class TaskEnqueue:
 
 def _enqueued(answer: c.Enqueued) -> pb.EnqueueResult:
     return pb.EnqueueResult(
-        task_id=answer.task_id,
-        state=task_view.STATES[answer.state],
-        is_new=answer.is_new,
+        task_id=answer.task_id, state=task_view.STATES[answer.state], is_new=answer.is_new
     )
 
 

@@ -30,13 +30,7 @@ class Invocation:
     """What a command needs; gRPC and the rest are loaded when it really asks for them."""
 
     def __init__(
-        self,
-        target: str,
-        namespace: str,
-        form: str,
-        *,
-        api_key: str = "",
-        tls: TLS | None = None,
+        self, target: str, namespace: str, form: str, *, api_key: str = "", tls: TLS | None = None
     ) -> None:
         """Prepare a call; nothing is connected yet."""
         self.api_key = api_key
@@ -100,12 +94,7 @@ def with_server(function: Callable[..., None]) -> Callable[..., None]:
     @output_option
     @functools.wraps(function)
     def command(
-        target: str,
-        namespace: str,
-        form: str,
-        api_key: str,
-        tls: TLS | None,
-        **arguments: object,
+        target: str, namespace: str, form: str, api_key: str, tls: TLS | None, **arguments: object
     ) -> None:
         call = Invocation(target, namespace, form, api_key=api_key, tls=tls)
         _run(function, call, arguments)
@@ -119,13 +108,7 @@ def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
     @target_option
     @output_option
     @functools.wraps(function)
-    def command(
-        target: str,
-        form: str,
-        api_key: str,
-        tls: TLS | None,
-        **arguments: object,
-    ) -> None:
+    def command(target: str, form: str, api_key: str, tls: TLS | None, **arguments: object) -> None:
         call = Invocation(target, DEFAULT_NAMESPACE, form, api_key=api_key, tls=tls)
         _run(function, call, arguments)
 

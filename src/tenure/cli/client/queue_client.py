@@ -20,9 +20,7 @@ class QueueClient:
     def list_queues(self, page_token: str, limit: int) -> tuple[list[view.ShownQueue], str]:
         """Return a page of the queues that have settings or live tasks, and the next token."""
         request = pb.ListQueuesRequest(
-            namespace_id=self._namespace,
-            page_size=min(limit, PAGE_SIZE_MAX),
-            page_token=page_token,
+            namespace_id=self._namespace, page_size=min(limit, PAGE_SIZE_MAX), page_token=page_token
         )
         answer = self._call(self._stub.ListQueues, request, pb.ListQueuesResponse)
         return [view.queue(each) for each in answer.queues], answer.next_page_token

@@ -69,10 +69,7 @@ def _unreachable(call: grpc.Call, target: str, *, is_tls: bool) -> CliError:
     found = trouble(details, target, _ON_THE_LINE, is_tls=is_tls)
     if found is not None:
         return CliError(
-            found.what,
-            hint=found.advice,
-            exit_code=ExitCode.UNREACHABLE,
-            code=NOT_CONNECTED,
+            found.what, hint=found.advice, exit_code=ExitCode.UNREACHABLE, code=NOT_CONNECTED
         )
     return CliError(
         f"There is no Tenure server at {target}.",

@@ -122,9 +122,7 @@ class TaskClient:
     def retry_task(self, task_id: str) -> str:
         """Make a new task from one that has ended; return its id."""
         request = pb.RetryTaskRequest(
-            namespace_id=self._namespace,
-            task_id=task_id,
-            new_task_id=self._server.clock.new_id(),
+            namespace_id=self._namespace, task_id=task_id, new_task_id=self._server.clock.new_id()
         )
         return self._call(self._stub.RetryTask, request, pb.RetryTaskResponse).task_id
 

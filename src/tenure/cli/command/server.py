@@ -266,5 +266,5 @@ def greeting(http: Address, grpc: Address, store_url: str, *, is_tls: bool = Fal
             f"  Next:   tenure tasks enqueue hello --input '{{}}'{target}",
             f"          http{'s' if is_tls else ''}://{http}/docs",
             "  Stop:   Ctrl-C",
-        ),
+        )
     )

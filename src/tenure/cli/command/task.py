@@ -303,8 +303,7 @@ def resume(call: Invocation, *, task_id: str) -> None:
 
 
 @tasks.command(
-    short_help="End a task without asking its worker.",
-    epilog=examples("tenure tasks terminate ID"),
+    short_help="End a task without asking its worker.", epilog=examples("tenure tasks terminate ID")
 )
 @_TASK_ID
 @with_server
@@ -339,10 +338,7 @@ def retry(call: Invocation, *, task_id: str, is_waited: bool, timeout_ms: int | 
 @tasks.command(
     "wait",
     short_help="Wait for tasks to end.",
-    epilog=examples(
-        "tenure tasks wait ID --timeout 5m",
-        "tenure tasks wait ID1 ID2 ID3 -o jsonl",
-    ),
+    epilog=examples("tenure tasks wait ID --timeout 5m", "tenure tasks wait ID1 ID2 ID3 -o jsonl"),
 )
 @click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
 @click.option(

@@ -130,11 +130,7 @@ def _show(call: Invocation, worker: ShownWorker) -> None:
 @parameter.wait_options
 @with_server
 def drain(
-    call: Invocation,
-    *,
-    is_waited: bool,
-    timeout_ms: int | None,
-    **choice: Unpack[DrainChoice],
+    call: Invocation, *, is_waited: bool, timeout_ms: int | None, **choice: Unpack[DrainChoice]
 ) -> None:
     """Drain one worker, or all that match labels and version.
 

@@ -84,10 +84,7 @@ class _Options(TypedDict):
     help="A file with the API key; another key that is written into it is used from then on.",
 )
 @option(
-    "--max-concurrent",
-    type=click.IntRange(1),
-    default=100,
-    help="How many tasks run at a time.",
+    "--max-concurrent", type=click.IntRange(1), default=100, help="How many tasks run at a time."
 )
 @click.option(
     "--name", default="", help="A name that is unique: a new worker replaces the one that has it."

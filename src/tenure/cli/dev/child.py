@@ -19,10 +19,7 @@ class CommandProcess:
     """One process: started with it, and ended by whoever made it."""
 
     def __init__(
-        self,
-        *arguments: str,
-        is_read: bool = False,
-        death_signal: signal.Signals = signal.SIGTERM,
+        self, *arguments: str, is_read: bool = False, death_signal: signal.Signals = signal.SIGTERM
     ) -> None:
         """Start ``tenure`` with arguments; what it writes goes where ours goes, or is read.
 

@@ -48,9 +48,7 @@ class _Options(TypedDict):
 @click.command(
     short_help="Run a server and a worker for development.",
     epilog=examples(
-        "tenure dev app.tasks",
-        "tenure dev app.tasks --store sqlite:///dev.db",
-        "tenure dev",
+        "tenure dev app.tasks", "tenure dev app.tasks --store sqlite:///dev.db", "tenure dev"
     ),
 )
 @click.argument("module", metavar="[MODULE]", required=False)

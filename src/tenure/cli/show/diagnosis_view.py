@@ -33,11 +33,7 @@ def diagnosis(answer: admin_service_pb2.DiagnoseResponse) -> ShownDiagnosis:
     """Return what the server found, and what only this side can see."""
     findings = [
         ShownFinding(
-            each.check,
-            each.level,
-            each.message,
-            each.advice,
-            dict(sorted(each.evidence.items())),
+            each.check, each.level, each.message, each.advice, dict(sorted(each.evidence.items()))
         )
         for each in answer.findings
     ]

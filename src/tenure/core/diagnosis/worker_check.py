@@ -187,10 +187,7 @@ def check_timers(overdue: Sequence[Overdue], *, now_ms: int) -> list[Finding]:
 
 
 def check_waiting(
-    lines: Sequence[WaitingLine],
-    offered: Mapping[tuple[str, str], Collection[str]],
-    *,
-    now_ms: int,
+    lines: Sequence[WaitingLine], offered: Mapping[tuple[str, str], Collection[str]], *, now_ms: int
 ) -> list[Finding]:
     """Tell of work that waits and that no online worker offers to do, the oldest first."""
     orphaned = [
@@ -200,7 +197,7 @@ def check_waiting(
         and line.type not in offered.get((line.namespace, line.queue), ())
     ]
     return [_orphaned(line, now_ms) for line in orphaned[:FINDINGS_MAX]] or [
-        ok("orphaned_work", "Some worker offers whatever has waited for a while."),
+        ok("orphaned_work", "Some worker offers whatever has waited for a while.")
     ]
 
 

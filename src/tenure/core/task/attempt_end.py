@@ -43,11 +43,7 @@ def ended_progress(task: Task, outcome: Outcome) -> AttemptProgress:
 
 
 def record(
-    task: Task,
-    after: Task,
-    outcome: Outcome,
-    error: ErrorInfo | None,
-    now_ms: int,
+    task: Task, after: Task, outcome: Outcome, error: ErrorInfo | None, now_ms: int
 ) -> Attempt:
     """Return the record of an ended attempt that was not its task's last one."""
     return Attempt(
@@ -71,11 +67,7 @@ def release(task: Task, now_ms: int) -> Decision:
 
 
 def give_back(
-    task: Task,
-    outcome: Outcome,
-    run_at_ms: int,
-    now_ms: int,
-    error: ErrorInfo | None = None,
+    task: Task, outcome: Outcome, run_at_ms: int, now_ms: int, error: ErrorInfo | None = None
 ) -> Decision:
     """End the live attempt and let the task wait for its next one."""
     ended = end_attempt(task, outcome)
@@ -88,7 +80,7 @@ def give_back(
                 worker_id=None,
                 run_at_ms=run_at_ms,
                 progress=progress,
-            ),
+            )
         )
         return Decision(paused, ended=record(task, paused, outcome, error, now_ms))
     back = ready(ended, run_at_ms, now_ms=now_ms, keep_order=run_at_ms <= now_ms)
@@ -101,11 +93,7 @@ def give_back(
 
 
 def ready(
-    task: Task,
-    run_at_ms: int,
-    *,
-    now_ms: int | None = None,
-    keep_order: bool = False,
+    task: Task, run_at_ms: int, *, now_ms: int | None = None, keep_order: bool = False
 ) -> Decision:
     """Make the task pending: claimable at once, or armed for ``run_at_ms``.
 
@@ -125,30 +113,20 @@ def ready(
             run_at_ms=task.run_at_ms if keep_order else run_at_ms,
             is_guarded=is_guarded,
             progress=replace(task.progress, ready_at_ms=run_at_ms, wake_at_ms=0),
-        ),
+        )
     )
     effects = (WakeQueue(task.namespace, task.queue),) if is_ready else ()
     return Decision(pending, effects=effects)
 
 
-def fail(
-    task: Task,
-    reason: Reason,
-    outcome: Outcome,
-    error: ErrorInfo,
-    now_ms: int,
-) -> Decision:
+def fail(task: Task, reason: Reason, outcome: Outcome, error: ErrorInfo, now_ms: int) -> Decision:
     """Let the task fail for good."""
     failed = replace(task, progress=replace(task.progress, reason=reason, error=error))
     return finish(failed, TaskState.FAILED, now_ms, outcome)
 
 
 def finish(
-    task: Task,
-    state: TaskState,
-    now_ms: int,
-    outcome: Outcome,
-    output: bytes | None = None,
+    task: Task, state: TaskState, now_ms: int, outcome: Outcome, output: bytes | None = None
 ) -> Decision:
     """Give the task its one terminal outcome."""
     was_live = task.is_attempt_live

@@ -33,10 +33,7 @@ def fail_attempt(
         failed = replace(task, progress=replace(task.progress, error=error))
         return attempt_end.finish(failed, TaskState.CANCELLED, now_ms, outcome)
     failures = task.progress.failure_count + 1
-    counted = replace(
-        task,
-        progress=replace(task.progress, failure_count=failures, error=error),
-    )
+    counted = replace(task, progress=replace(task.progress, failure_count=failures, error=error))
     policy = task.spec.retry
     delay_ms = retry.next_delay_ms(policy, failure_count=failures, error=error, jitter=jitter)
     if delay_ms is None:
@@ -105,11 +102,7 @@ def undelivered(task: Task, now_ms: int) -> Decision:
         doublings = min(count - UNDELIVERED_BEFORE_BACKOFF, 16)
         run_at_ms += min(UNDELIVERED_BACKOFF_MIN_MS << doublings, UNDELIVERED_BACKOFF_MAX_MS)
         avoid_worker_id = task.worker_id
-    progress = replace(
-        task.progress,
-        undelivered_count=count,
-        avoid_worker_id=avoid_worker_id,
-    )
+    progress = replace(task.progress, undelivered_count=count, avoid_worker_id=avoid_worker_id)
     return attempt_end.give_back(
         replace(task, progress=progress), Outcome.UNDELIVERED, run_at_ms, now_ms
     )

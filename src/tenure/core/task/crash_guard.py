@@ -128,12 +128,7 @@ def cleared(progress: AttemptProgress) -> AttemptProgress:
     if not progress.loss_count:
         return progress
     return replace(
-        progress,
-        loss_count=0,
-        alone_count=0,
-        counted_count=0,
-        group_max=0,
-        lost_at_ms=(),
+        progress, loss_count=0, alone_count=0, counted_count=0, group_max=0, lost_at_ms=()
     )
 
 

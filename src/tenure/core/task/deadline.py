@@ -136,7 +136,7 @@ def deadlines(task: Task) -> list[Deadline]:
     if task.spec.close_at_ms:
         spec = task.spec
         found.append(
-            Deadline(DeadlineKind.SCHEDULE_TO_CLOSE, spec.close_at_ms, spec.schedule_to_close_ms),
+            Deadline(DeadlineKind.SCHEDULE_TO_CLOSE, spec.close_at_ms, spec.schedule_to_close_ms)
         )
     return found
 
@@ -156,8 +156,7 @@ def next_due_ms(task: Task, *, now_ms: int = 0, sighted_ms: int | None = None) -
     if sighted_ms is None:
         return min((each.at_ms for each in found), default=None)
     return min(
-        (each.judged_at_ms(now_ms=now_ms, sighted_ms=sighted_ms) for each in found),
-        default=None,
+        (each.judged_at_ms(now_ms=now_ms, sighted_ms=sighted_ms) for each in found), default=None
     )
 
 

@@ -156,11 +156,7 @@ def again(old: Task, *, task_id: str, now_ms: int) -> Task:
         namespace=old.namespace,
         queue=old.queue,
         type=old.type,
-        spec=replace(
-            spec,
-            close_at_ms=close_at_ms,
-            retry_of=old.id,
-        ),
+        spec=replace(spec, close_at_ms=close_at_ms, retry_of=old.id),
         state=TaskState.PENDING,
         line=Line.FRESH,
         created_at_ms=now_ms,

@@ -96,9 +96,7 @@ def attempt_mismatch(task: Task, received: int) -> Rejection:
 def already_terminal(task: Task) -> Rejection:
     """Refuse a change of a finished task."""
     return Rejection(
-        "task_already_terminal",
-        f"Task {task.id} is {task.state}.",
-        {"state": task.state.upper()},
+        "task_already_terminal", f"Task {task.id} is {task.state}.", {"state": task.state.upper()}
     )
 
 

@@ -70,9 +70,7 @@ def check_retry(policy: RetryPolicy, field: str = "retry") -> RetryPolicy:
     # A maximum below the first interval contradicts it.
     if policy.maximum_interval_ms != 0:
         check.duration_ms(
-            policy.maximum_interval_ms,
-            f"{field}.maximumIntervalMs",
-            minimum=initial_ms,
+            policy.maximum_interval_ms, f"{field}.maximumIntervalMs", minimum=initial_ms
         )
     check.integer(policy.maximum_attempts, f"{field}.maximumAttempts", 0, limits.ATTEMPT_MAX)
     _check_error_types(policy.non_retryable_error_types, f"{field}.nonRetryableErrorTypes")
@@ -99,11 +97,7 @@ def is_retryable(error: ErrorInfo, policy: RetryPolicy) -> bool:
 
 
 def next_delay_ms(
-    policy: RetryPolicy,
-    *,
-    failure_count: int,
-    error: ErrorInfo | None,
-    jitter: float,
+    policy: RetryPolicy, *, failure_count: int, error: ErrorInfo | None, jitter: float
 ) -> int | None:
     """Return the wait before the next attempt, or None when there is none.
 

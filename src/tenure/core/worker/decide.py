@@ -137,11 +137,7 @@ def _decide_accepted(worker: Worker, event: WorkerEvent, now_ms: int) -> WorkerD
 def _drain(worker: Worker, event: DrainRequested, now_ms: int) -> WorkerDecision:
     if worker.status is WorkerStatus.DRAINING:
         return WorkerDecision(worker)
-    draining = replace(
-        worker,
-        status=WorkerStatus.DRAINING,
-        drain_at_ms=now_ms + event.deadline_ms,
-    )
+    draining = replace(worker, status=WorkerStatus.DRAINING, drain_at_ms=now_ms + event.deadline_ms)
     return WorkerDecision(draining, effects=(TellDrain(worker.id),))
 
 

@@ -103,11 +103,7 @@ def _beat(lease: Lease, event: Beat, now_ms: int) -> Lease | Rejection:
         beat_at_ms=now_ms,
         # After the clock went back no instant tells what came before that heartbeat.
         previous_beat_at_ms=0 if lease.beat_at_ms > now_ms else lease.beat_at_ms,
-        total_completed=_total(
-            lease.total_completed,
-            event.total_completed,
-            event.completed_delta,
-        ),
+        total_completed=_total(lease.total_completed, event.total_completed, event.completed_delta),
         total_failed=_total(lease.total_failed, event.total_failed, event.failed_delta),
         active_count=event.active_count,
         loop_lag_ms=event.loop_lag_ms,

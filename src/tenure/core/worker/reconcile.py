@@ -7,10 +7,7 @@ from tenure.core.task.record import Task, TaskState
 
 
 def missing(
-    task: Task,
-    *,
-    heard_at_ms: int,
-    session_no: int | None,
+    task: Task, *, heard_at_ms: int, session_no: int | None
 ) -> DeliveryMissed | TaskLost | None:
     """Return what it means that a worker does not name an attempt that it holds.
 

@@ -89,13 +89,7 @@ class Worker(msgspec.Struct, frozen=True, gc=False):
         assert is_offline or not self.release_pending
 
 
-def create(
-    new: NewWorker,
-    *,
-    worker_id: str,
-    namespace: str,
-    now_ms: int,
-) -> Worker:
+def create(new: NewWorker, *, worker_id: str, namespace: str, now_ms: int) -> Worker:
     """Return the record of a new incarnation."""
     return Worker(
         id=worker_id,

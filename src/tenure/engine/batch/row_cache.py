@@ -10,11 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from tenure.core.limits import (
-    CACHE_DETAILS_BYTES_MAX,
-    CACHE_INPUT_BYTES_MAX,
-    CACHE_ROWS_MAX,
-)
+from tenure.core.limits import CACHE_DETAILS_BYTES_MAX, CACHE_INPUT_BYTES_MAX, CACHE_ROWS_MAX
 from tenure.core.task.record import Task, TaskState
 from tenure.store.table.task import TaskKey
 

@@ -114,11 +114,7 @@ def _gather(commands: list[AnyCommand], window: EnqueueWindow = NOBODY) -> RowSe
 
 
 async def _load_all(
-    tx: Tx,
-    rows: RowSets,
-    context: Context,
-    cache: Mapping[TaskKey, Task],
-    first: RowSets | None,
+    tx: Tx, rows: RowSets, context: Context, cache: Mapping[TaskKey, Task], first: RowSets | None
 ) -> _Loaded:
     """Load once more after ``first``, without what can be had only once."""
     rows.namespaces.know(context.known_namespaces, context.disabled)
@@ -154,9 +150,7 @@ async def _check_births(tx: Tx, loaded: _Loaded, clock: Clock) -> None:
 
 
 def _decide(
-    rows: RowSets,
-    commands: list[AnyCommand],
-    context: Context,
+    rows: RowSets, commands: list[AnyCommand], context: Context
 ) -> tuple[WorkingSet, list[object]]:
     """Decide every command in its order; a refusal is its own caller's alone."""
     ws = WorkingSet(rows, context.clock, context.server_id, context.settings)

@@ -58,10 +58,7 @@ class BatchRunner:
         await self._execute(entries, plan)
 
     async def _execute(
-        self,
-        entries: Sequence[WorkEntry],
-        plan: ClaimPlan,
-        deadline: PartDeadline | None = None,
+        self, entries: Sequence[WorkEntry], plan: ClaimPlan, deadline: PartDeadline | None = None
     ) -> None:
         """Run a batch; again after a conflict or a lost fence, in parts after a refusal."""
         commands = [command for command, _ in entries]
@@ -135,10 +132,7 @@ class BatchRunner:
             await self._execute(some, some_plan, deadline)
 
     async def _divide(
-        self,
-        entries: Sequence[WorkEntry],
-        plan: ClaimPlan,
-        refused: Refused,
+        self, entries: Sequence[WorkEntry], plan: ClaimPlan, refused: Refused
     ) -> None:
         """Find the command that the database refuses; the others are not disturbed."""
         self._dispatch.plan_again(plan)
@@ -157,7 +151,7 @@ class BatchRunner:
         for _ in range(RUNS_MAX):
             try:
                 committed = await self._store.transaction(
-                    lambda tx: batch.run(tx, [command], context),
+                    lambda tx: batch.run(tx, [command], context)
                 )
             except Blocked as blocked:
                 self._lose([entry], Lost(str(blocked), reason="conflict"))

@@ -48,10 +48,7 @@ class Rehearsal:
         raise _Unsuited(name)
 
     async def each(
-        self,
-        name: str,
-        rows: Sequence[tuple[object, ...]],
-        *shared: object,
+        self, name: str, rows: Sequence[tuple[object, ...]], *shared: object
     ) -> Sequence[Row]:
         """Look for work, or note an enqueue."""
         del shared
@@ -96,9 +93,7 @@ class SingleWriter:
         self._receivers.update(receivers)
 
     async def run(
-        self,
-        commands: Sequence[AnyCommand],
-        context: batch.Context,
+        self, commands: Sequence[AnyCommand], context: batch.Context
     ) -> batch.Committed | None:
         """Run a batch by one write, or return ``None`` if nothing was done."""
         mono_ms, ahead_ms = context.clock.monotonic_ms(), context.store_ahead_ms
@@ -119,10 +114,7 @@ class SingleWriter:
         return await self._write(rehearsal, committed)
 
     def _is_suited(
-        self,
-        commands: Sequence[AnyCommand],
-        context: batch.Context,
-        mono_ms: int,
+        self, commands: Sequence[AnyCommand], context: batch.Context, mono_ms: int
     ) -> bool:
         """Tell whether a batch may come down to one write, for all that is known before."""
         if len(commands) > 1 or not self._store.is_far or not self._time.is_fresh(mono_ms):
@@ -135,9 +127,7 @@ class SingleWriter:
         return is_single and not context.plan.demands
 
     async def _write(
-        self,
-        rehearsal: Rehearsal,
-        committed: batch.Committed,
+        self, rehearsal: Rehearsal, committed: batch.Committed
     ) -> batch.Committed | None:
         """Do what was rehearsed; whom a worker's remembered state refuses, the store has to."""
         claims = committed.claims

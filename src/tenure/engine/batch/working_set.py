@@ -137,5 +137,5 @@ class WorkingSet:
                 target=target,
                 namespaces=namespaces,
                 detail=detail,
-            ),
+            )
         )

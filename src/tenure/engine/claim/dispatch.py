@@ -88,10 +88,7 @@ class Dispatch:
 
     # -- Before a batch
 
-    def plan(
-        self,
-        entries: Sequence[Entry[AnyCommand]],
-    ) -> ClaimPlan:
+    def plan(self, entries: Sequence[Entry[AnyCommand]]) -> ClaimPlan:
         """Return what a batch may hand out; its polls are offers from now on."""
         self._polls = {}
         for command, future in entries:
@@ -260,11 +257,7 @@ class Dispatch:
         assert first.worker_id is not None
         refs = tuple(TaskRef(task.id, task.attempt) for task in tasks)
         self.post(
-            ReturnUndelivered(
-                namespace=first.namespace,
-                worker_id=first.worker_id,
-                items=refs,
-            ),
+            ReturnUndelivered(namespace=first.namespace, worker_id=first.worker_id, items=refs)
         )
 
     def _go_on(self, served: set[Group]) -> None:

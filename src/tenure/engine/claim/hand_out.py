@@ -96,9 +96,7 @@ def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
 
 
 async def _suspects_held(
-    tx: Tx,
-    seen: Iterable[Task],
-    hands: Sequence[Hand],
+    tx: Tx, seen: Iterable[Task], hands: Sequence[Hand]
 ) -> dict[str, Suspects]:
     """Return who holds suspects, if one is to be given away; a fresh task never is."""
     if not any(task.is_guarded for task in seen):
@@ -111,10 +109,7 @@ async def _suspects_held(
 
 
 async def _hand_over(
-    tx: Tx,
-    ws: WorkingSet,
-    assigned: Sequence[tuple[Task, Hand]],
-    result: ClaimResult,
+    tx: Tx, ws: WorkingSet, assigned: Sequence[tuple[Task, Hand]], result: ClaimResult
 ) -> None:
     """Decide the hand-outs, each with its input, of which large ones are read only now."""
     unread = [(task.namespace, task.id) for task, _ in assigned if task.unread_bytes]
@@ -191,11 +186,7 @@ def _late_receivers(ws: WorkingSet) -> set[str]:
     return {key for key, each in ws.rows.receivers.items() if each.is_late(ws.now_ms)}
 
 
-def _ready_tasks(
-    ws: WorkingSet,
-    plan: ClaimPlan,
-    seen: Iterable[Task],
-) -> dict[Group, list[Task]]:
+def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[Group, list[Task]]:
     """Return what may be given away: claimed rows that were left alone, and fresh tasks."""
     ready: dict[Group, list[Task]] = {}
     for task in seen:
@@ -233,11 +224,7 @@ def _met(ws: WorkingSet, seen: Task) -> Task:
     return known
 
 
-async def _free_slots(
-    tx: Tx,
-    ws: WorkingSet,
-    groups: dict[Group, list[Task]],
-) -> dict[Group, int]:
+async def _free_slots(tx: Tx, ws: WorkingSet, groups: dict[Group, list[Task]]) -> dict[Group, int]:
     """Return how many tasks each queue lets out; only one with a limit is locked and counted."""
     queues = {
         key: ws.rows.receivers.brakes[key] for key in groups if key in ws.rows.receivers.brakes
@@ -258,9 +245,7 @@ async def _free_slots(
         free[group] = len(tasks)
         if queue is not None:
             free[group] = queue_rules.free_slots(
-                queue,
-                held_count=held.get(group, 0),
-                wanted=len(tasks),
+                queue, held_count=held.get(group, 0), wanted=len(tasks)
             )
     return free
 

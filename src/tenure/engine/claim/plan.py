@@ -45,10 +45,7 @@ class ClaimPlanner:
         self.dirty: set[Group] = set()
 
     def plan(
-        self,
-        commands: Sequence[AnyCommand],
-        polls: Mapping[int, Offer],
-        mono_ms: int,
+        self, commands: Sequence[AnyCommand], polls: Mapping[int, Offer], mono_ms: int
     ) -> ClaimPlan:
         """Return what this batch may hand out, and to whom; ``polls`` are new ones."""
         groups: dict[Group, list[Offer]] = {group: [] for group in sorted(self.dirty)}
@@ -71,9 +68,7 @@ class ClaimPlanner:
         return ClaimPlan(tuple(hands), tuple(demands), self._is_direct, sole)
 
     def _expect(
-        self,
-        commands: Sequence[AnyCommand],
-        groups: dict[Group, list[Offer]],
+        self, commands: Sequence[AnyCommand], groups: dict[Group, list[Offer]]
     ) -> tuple[dict[LineKey, int], dict[str, set[str]]]:
         """Return how many tasks a batch enqueues, and what it ends of each session's."""
         fresh: dict[LineKey, int] = {}
@@ -90,10 +85,7 @@ class ClaimPlanner:
         return fresh, ending
 
     def _note_refill(
-        self,
-        command: c.FinishTasks,
-        ending: dict[str, set[str]],
-        groups: dict[Group, list[Offer]],
+        self, command: c.FinishTasks, ending: dict[str, set[str]], groups: dict[Group, list[Offer]]
     ) -> None:
         """Accepted completions free slots of a session, which this batch refills."""
         offer = self._book.session_of(command.worker_id or "")
@@ -109,11 +101,7 @@ class _Choice:
     """The longest-waiting offers of a queue, as many as what may be handed out needs."""
 
     def __init__(
-        self,
-        positions: ClaimPositions,
-        group: Group,
-        fresh: Mapping[LineKey, int],
-        mono_ms: int,
+        self, positions: ClaimPositions, group: Group, fresh: Mapping[LineKey, int], mono_ms: int
     ) -> None:
         self._positions = positions
         self._group = group
@@ -152,7 +140,7 @@ class _Choice:
                     is_new=is_new,
                     speaker=offer.speaker if is_new else None,
                     room_bytes=room_bytes,
-                ),
+                )
             )
 
     def _find_most(self, task_type: str) -> int:

@@ -183,11 +183,6 @@ def _pause_ms(took_ms: int, *, is_told: bool) -> int:
 
 
 def _demand(
-    key: LineKey,
-    line: Line,
-    priority_min: int,
-    priority_max: int,
-    mark: Mark,
-    amount: int,
+    key: LineKey, line: Line, priority_min: int, priority_max: int, mark: Mark, amount: int
 ) -> Demand:
     return Demand(*key, int(line), priority_min, priority_max, *mark, amount)

@@ -88,11 +88,7 @@ class WorkerNotifier:
         return had_session
 
 
-def _tell_again(
-    session: Offer,
-    refs: Sequence[TaskRef],
-    done: asyncio.Future[object],
-) -> None:
+def _tell_again(session: Offer, refs: Sequence[TaskRef], done: asyncio.Future[object]) -> None:
     """Forget that cancel requests were sent whose grace could not begin."""
     if done.cancelled() or done.exception() is not None:
         for ref in refs:

@@ -156,10 +156,7 @@ class _Look:
         disk = await asyncio.to_thread(_read_disk, settings.get("file", ""))
         self.findings += [
             rules.check_durability(store.dialect, settings),
-            rules.check_migrations(
-                applied=applied,
-                known=reads.known_migrations(store.dialect),
-            ),
+            rules.check_migrations(applied=applied, known=reads.known_migrations(store.dialect)),
             rules.check_disk(size_bytes=size_bytes, disk=disk),
             rules.check_servers(servers, now_ms=self.store_now_ms),
             rules.check_listening(is_shared=store.is_shared, is_listening=store.is_listening),

@@ -47,11 +47,7 @@ class TaskExplanation(msgspec.Struct, frozen=True):
 
 
 async def explain_task(
-    store: Store,
-    *,
-    namespace: str,
-    task_id: str,
-    deaf: Collection[str] = (),
+    store: Store, *, namespace: str, task_id: str, deaf: Collection[str] = ()
 ) -> TaskExplanation:
     """Return why a task is not running now; ``deaf`` is the engine's own set."""
     key = (check.namespace(namespace), check.task_id(task_id, "taskId"))
@@ -65,10 +61,7 @@ async def explain_task(
         if task.state in ATTEMPT_HELD and task.worker_id is not None:
             holder = await _holder(tx, task.worker_id, Onlooker(now_ms, deaf))
         return Facts(
-            task=task,
-            now_ms=now_ms,
-            queue=Queue(task.namespace, task.queue),
-            holder=holder,
+            task=task, now_ms=now_ms, queue=Queue(task.namespace, task.queue), holder=holder
         )
 
     facts = await query.scan(store, body)

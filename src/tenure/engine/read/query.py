@@ -122,11 +122,7 @@ async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
 
 
 async def list_tasks(
-    store: Store,
-    *,
-    namespace: str,
-    page: PageRequest,
-    where: TaskFilter = ALL_TASKS,
+    store: Store, *, namespace: str, page: PageRequest, where: TaskFilter = ALL_TASKS
 ) -> Page[Task]:
     """Return tasks that pass the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
@@ -147,12 +143,7 @@ async def list_tasks(
     return _page(found, place, lambda task: task.id)
 
 
-async def list_attempts(
-    store: Store,
-    *,
-    namespace: str,
-    task_id: str,
-) -> tuple[AttemptView, ...]:
+async def list_attempts(store: Store, *, namespace: str, task_id: str) -> tuple[AttemptView, ...]:
     """Return the attempts of a task in their order; the last one may be live."""
     key = (check.namespace(namespace), check.task_id(task_id, "taskId"))
 
@@ -192,11 +183,7 @@ def _last(task: Task) -> AttemptView:
 
 
 async def get_worker(
-    store: Store,
-    *,
-    namespace: str,
-    worker_id: str,
-    deaf: Collection[str] = (),
+    store: Store, *, namespace: str, worker_id: str, deaf: Collection[str] = ()
 ) -> WorkerView:
     """Return a worker with lease, health and what it holds; ``deaf`` is the engine's own set."""
     namespace = check.namespace(namespace)
@@ -216,13 +203,7 @@ async def get_worker(
     return await read(store, body)
 
 
-async def check_speaker(
-    store: Store,
-    *,
-    namespace: str,
-    worker_id: str,
-    speaker: str,
-) -> None:
+async def check_speaker(store: Store, *, namespace: str, worker_id: str, speaker: str) -> None:
     """Refuse an API key that speaks for a worker of another one; there may be no such worker."""
 
     async def body(tx: Tx) -> list[Worker]:
@@ -313,10 +294,7 @@ async def _queue_views(tx: Tx, namespace: str, names: Sequence[str]) -> list[Que
 
 
 async def list_namespaces(
-    store: Store,
-    *,
-    page: PageRequest,
-    namespaces: Sequence[str] = (),
+    store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
 ) -> Page[Namespace]:
     """Return the namespaces of this server by name; of a caller that has some, only those."""
     place = _place(_scope_text(namespaces), "namespaces", page, first="")
@@ -332,12 +310,7 @@ async def list_namespaces(
     return _page(found, place, lambda namespace: namespace.name)
 
 
-async def get_namespace(
-    store: Store,
-    *,
-    name: str,
-    namespaces: Sequence[str] = (),
-) -> Namespace:
+async def get_namespace(store: Store, *, name: str, namespaces: Sequence[str] = ()) -> Namespace:
     """Return a namespace, if it is one of the caller's."""
     name = check.namespace(name)
     _check_own(name, namespaces)
@@ -348,10 +321,7 @@ async def get_namespace(
 
 
 async def list_keys(
-    store: Store,
-    *,
-    page: PageRequest,
-    namespaces: Sequence[str] = (),
+    store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
 ) -> Page[ApiKey]:
     """Return API keys, newest first, with the revoked ones.
 
@@ -395,11 +365,7 @@ async def list_audit(
             await _check_namespace(tx, where.namespace)
         part = place.part
         return await access_table.list_audit(
-            tx,
-            namespaces,
-            where,
-            before_id=part.position,
-            amount=part.amount,
+            tx, namespaces, where, before_id=part.position, amount=part.amount
         )
 
     found = _Read(await scan(store, body))
@@ -482,10 +448,7 @@ def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T
     token = ""
     if end is not None:
         token = cursor.encode(
-            place.cursor_key,
-            namespace=place.namespace,
-            query=place.query,
-            position=end,
+            place.cursor_key, namespace=place.namespace, query=place.query, position=end
         )
     total = read.total
     if total is None:

@@ -71,15 +71,12 @@ async def _depths(store: Store) -> dict[Group, dict[TaskState, int]]:
 
 async def _read_busy(store: Store, after: str) -> list[str]:
     return await scan(
-        store,
-        lambda tx: listing.find_busy_namespaces(tx, after=after, amount=PAGE_SIZE_MAX),
+        store, lambda tx: listing.find_busy_namespaces(tx, after=after, amount=PAGE_SIZE_MAX)
     )
 
 
 async def _add_depths(
-    store: Store,
-    namespace: str,
-    depths: dict[Group, dict[TaskState, int]],
+    store: Store, namespace: str, depths: dict[Group, dict[TaskState, int]]
 ) -> None:
     """Count the live tasks of a namespace by queue and state, some queues with each read."""
     after: str | None = ""

@@ -17,12 +17,7 @@ from typing import Final, Self
 
 from tenure.core import change_hint
 from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
-from tenure.core.limits import (
-    EVENT_WRITE_MAX,
-    EVENTS_JOIN_MS,
-    EVENTS_KEPT_MS,
-    WANT_RESULTS_MS,
-)
+from tenure.core.limits import EVENT_WRITE_MAX, EVENTS_JOIN_MS, EVENTS_KEPT_MS, WANT_RESULTS_MS
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.clock import Clock
 from tenure.engine.replica.batch_hints import hints_of
@@ -167,12 +162,7 @@ class EventFeed:
     """The ring, and who reads it."""
 
     def __init__(
-        self,
-        store: Store,
-        replicas: ReplicaHints,
-        clock: Clock,
-        settings: Settings,
-        server_id: str,
+        self, store: Store, replicas: ReplicaHints, clock: Clock, settings: Settings, server_id: str
     ) -> None:
         """Start with nobody listening."""
         self._store = store

@@ -82,13 +82,7 @@ class SessionNews:
             self._unread.update(told)
             raise
 
-    def _known(
-        self,
-        worker_id: str,
-        told: dict[str, None],
-        *,
-        is_counted: bool,
-    ) -> Known | None:
+    def _known(self, worker_id: str, told: dict[str, None], *, is_counted: bool) -> Known | None:
         """Return what is believed of a worker; ``told`` names those that changed for sure."""
         session = self._book.session_of(worker_id)
         if session is None:

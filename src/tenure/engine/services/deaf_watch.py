@@ -85,10 +85,7 @@ class DeafWatch:
         workers = []
         if oldest:
             workers = await listing.list_online(
-                tx,
-                server_id=server_id,
-                after_id=after_id,
-                amount=self._amount,
+                tx, server_id=server_id, after_id=after_id, amount=self._amount
             )
         return _Look(await tx.now_ms(), oldest, workers)
 
@@ -103,11 +100,7 @@ class DeafWatch:
         self._after_id = last_id if has_more else _LOWEST
 
     def _silence(
-        self,
-        worker: OnlineWorker,
-        held: HeldCount | None,
-        mono_ms: int,
-        last_mono_ms: int | None,
+        self, worker: OnlineWorker, held: HeldCount | None, mono_ms: int, last_mono_ms: int | None
     ) -> _Silence | None:
         """Return since when a worker is silent that has free slots; ``held`` is of no other."""
         # A run that does not end holds its slot though its attempt is over: who has no other is

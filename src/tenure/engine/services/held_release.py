@@ -27,7 +27,7 @@ class HeldRelease:
     async def run_once(self, engine: Engine) -> Report:
         """Release one batch of each worker that is not done."""
         workers = await engine.store.read(
-            lambda tx: worker_table.load_releasing(tx, amount=WORKERS_MAX),
+            lambda tx: worker_table.load_releasing(tx, amount=WORKERS_MAX)
         )
         count = 0
         for worker_id in workers:

@@ -36,8 +36,7 @@ class KeyUse:
             return Report()
         try:
             await engine.store.transaction(
-                lambda tx: access_table.touch_keys(tx, used),
-                LaneName.SERVICE,
+                lambda tx: access_table.touch_keys(tx, used), LaneName.SERVICE
             )
         except BaseException:
             engine.access_cache.keep_used(used)

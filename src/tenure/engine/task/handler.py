@@ -61,9 +61,7 @@ def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, 
 
 
 def _take_in(
-    ws: WorkingSet,
-    accepted: list[Task],
-    keyed: dict[tuple[str, str], tuple[NewTask, bytes]],
+    ws: WorkingSet, accepted: list[Task], keyed: dict[tuple[str, str], tuple[NewTask, bytes]]
 ) -> None:
     for task in accepted:
         ws.tasks.add(task)
@@ -158,8 +156,7 @@ _PLAIN_REPORTS: Final = {state: c.Reported(state) for state in TaskState}
 
 
 def _check_speaker(
-    ws: WorkingSet,
-    command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks,
+    ws: WorkingSet, command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks
 ) -> None:
     """Refuse a key that reports for a worker of another one; one that is gone holds nothing."""
     if command.speaker is None or command.worker_id is None:
@@ -213,7 +210,7 @@ def finish_tasks(ws: WorkingSet, command: c.FinishTasks) -> tuple[c.ItemAnswer, 
     _check_speaker(ws, command)
     namespace, worker_id = command.namespace, command.worker_id
     return tuple(
-        [_finish(ws, (namespace, item.task_id), item, worker_id) for item in command.items],
+        [_finish(ws, (namespace, item.task_id), item, worker_id) for item in command.items]
     )
 
 
@@ -307,19 +304,13 @@ _EVENTS: Final[dict[c.FinishKind, _Make]] = {
         jitter=ws.clock.jitter(),
     ),
     c.FinishKind.CANCELLED: lambda _ws, item, worker_id, needs: task_event.AttemptCancelled(
-        attempt=item.attempt,
-        worker_id=worker_id,
-        needs_confirmed=needs,
+        attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
     ),
     c.FinishKind.RELEASED: lambda _ws, item, worker_id, needs: task_event.AttemptReleased(
-        attempt=item.attempt,
-        worker_id=worker_id,
-        needs_confirmed=needs,
+        attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
     ),
     c.FinishKind.DEFERRED: lambda _ws, item, worker_id, needs: task_event.AttemptDeferred(
-        attempt=item.attempt,
-        worker_id=worker_id,
-        needs_confirmed=needs,
+        attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
     ),
     c.FinishKind.YIELDED: lambda _ws, item, worker_id, needs: task_event.AttemptYielded(
         attempt=item.attempt,
@@ -332,8 +323,7 @@ _EVENTS: Final[dict[c.FinishKind, _Make]] = {
 
 
 def change_task(
-    ws: WorkingSet,
-    command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask,
+    ws: WorkingSet, command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask
 ) -> c.Reported:
     """Do what an operator or a client asks of one task."""
     key = (command.namespace, command.task_id)

@@ -59,8 +59,7 @@ def complete_by_id(needs: RowSets, command: c.CompleteById) -> None:
 
 
 def change_task(
-    needs: RowSets,
-    command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask,
+    needs: RowSets, command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask
 ) -> None:
     """Lock one task."""
     needs.tasks.wanted.add((command.namespace, command.task_id))

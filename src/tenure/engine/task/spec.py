@@ -68,11 +68,7 @@ TASK_SPECS: Final = (
     CommandSpec(c.ResumeTask, check.change_task, needs.change_task, handler.change_task),
     CommandSpec(c.TerminateTask, check.change_task, needs.change_task, handler.change_task),
     CommandSpec(
-        c.RetryTask,
-        check.retry_task,
-        needs.retry_task,
-        handler.retry_task,
-        refusal=_exists,
+        c.RetryTask, check.retry_task, needs.retry_task, handler.retry_task, refusal=_exists
     ),
     CommandSpec(c.SignalCancels, needs=needs.named_tasks, handler=handler.signal_cancels),
     CommandSpec(c.ReturnUndelivered, needs=needs.named_tasks, handler=handler.return_undelivered),

@@ -51,23 +51,16 @@ async def drain_matching(
 
 
 async def _pages(
-    engine: Engine,
-    namespace: str,
-    where: WorkerFilter,
+    engine: Engine, namespace: str, where: WorkerFilter
 ) -> AsyncIterator[list[Worker]]:
     """Give the workers that pass a filter, page by page."""
     token = ""
     while True:
         request = query.PageRequest(
-            cursor_key=engine.secrets.cursor_key,
-            size=limits.PAGE_SIZE_MAX,
-            token=token,
+            cursor_key=engine.secrets.cursor_key, size=limits.PAGE_SIZE_MAX, token=token
         )
         page = await query.list_workers(
-            engine.store,
-            namespace=namespace,
-            page=request,
-            where=where,
+            engine.store, namespace=namespace, page=request, where=where
         )
         yield [view.worker for view in page.items]
         token = page.next_page_token
@@ -85,8 +78,7 @@ class _Wish(msgspec.Struct, frozen=True, gc=False):
 async def _drain_page(engine: Engine, workers: Sequence[Worker], wish: _Wish) -> list[str]:
     """Drain the workers of one page together, in one batch; the page bounds their number."""
     answers = await asyncio.gather(
-        *(_drain(engine, worker, wish) for worker in workers),
-        return_exceptions=True,
+        *(_drain(engine, worker, wish) for worker in workers), return_exceptions=True
     )
     drained = []
     for worker, answer in zip(workers, answers, strict=True):

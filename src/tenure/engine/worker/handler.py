@@ -47,10 +47,7 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
         most_ms=settings.lease_most_ms,
     )
     worker = worker_record.create(
-        new,
-        worker_id=ws.clock.new_id(),
-        namespace=command.namespace,
-        now_ms=ws.now_ms,
+        new, worker_id=ws.clock.new_id(), namespace=command.namespace, now_ms=ws.now_ms
     )
     lease = Lease(
         worker_id=worker.id,
@@ -110,12 +107,7 @@ def _administered(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
     return worker
 
 
-def _calling(
-    ws: WorkingSet,
-    namespace: str,
-    worker_id: str,
-    speaker: str | None = None,
-) -> Worker:
+def _calling(ws: WorkingSet, namespace: str, worker_id: str, speaker: str | None = None) -> Worker:
     """Return the worker that speaks, or refuse one that is not active in this namespace."""
     worker = ws.workers.get(worker_id)
     if worker is None or worker.namespace != namespace:
@@ -257,11 +249,7 @@ def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
     return c.HeldAnswer(stop)
 
 
-def bind(
-    ws: WorkingSet,
-    command: c.ReportHeld,
-    refs: Iterable[TaskRef],
-) -> tuple[TaskRef, ...]:
+def bind(ws: WorkingSet, command: c.ReportHeld, refs: Iterable[TaskRef]) -> tuple[TaskRef, ...]:
     """Confirm attempts; return those that are not this worker's any more."""
     stop = []
     for ref in refs:

@@ -34,10 +34,7 @@ class Beaten(msgspec.Struct, frozen=True):
 
 
 async def run(
-    tx: Tx,
-    commands: Sequence[AnyCommand],
-    settings: Settings,
-    position: Position,
+    tx: Tx, commands: Sequence[AnyCommand], settings: Settings, position: Position
 ) -> Beaten:
     """Renew the leases whose token matches; say why to the others.
 
@@ -74,10 +71,7 @@ async def run(
 
 
 async def _compare_keys(
-    tx: Tx,
-    spoken_for: set[str],
-    waiting: list[Placed],
-    answers: list[object],
+    tx: Tx, spoken_for: set[str], waiting: list[Placed], answers: list[object]
 ) -> tuple[dict[str, Worker], list[Placed]]:
     """Read workers, and keep the heartbeats that come with their keys."""
     workers = {each.id: each for each in await worker_table.read_workers(tx, spoken_for)}
@@ -107,18 +101,13 @@ def _granted(command: c.Heartbeat, settings: Settings) -> c.Heartbeat:
 
 
 async def _beat(
-    tx: Tx,
-    commands: Sequence[Placed],
-    now_ms: int,
-    answers: list[object],
+    tx: Tx, commands: Sequence[Placed], now_ms: int, answers: list[object]
 ) -> dict[str, Worker]:
     """Renew, answer, and return the workers that were read for the answers."""
     renewed = {
         lease.worker_id: lease
         for lease in await lease_table.beat_leases(
-            tx,
-            [(x.worker_id, x.namespace, x.beat) for _, x in commands],
-            now_ms,
+            tx, [(x.worker_id, x.namespace, x.beat) for _, x in commands], now_ms
         )
     }
     workers, leases = await _look_closer(tx, commands, renewed)
@@ -138,9 +127,7 @@ async def _beat(
 
 
 async def _look_closer(
-    tx: Tx,
-    commands: Sequence[Placed],
-    renewed: dict[str, Lease],
+    tx: Tx, commands: Sequence[Placed], renewed: dict[str, Lease]
 ) -> tuple[dict[str, Worker], dict[str, Lease]]:
     """Read what explains a refusal, and the status where a poll has no other way to hear of it."""
     refused: set[str] = set()
@@ -157,9 +144,7 @@ async def _look_closer(
 
 
 async def _load_cancels(
-    tx: Tx,
-    commands: Sequence[Placed],
-    renewed: dict[str, Lease],
+    tx: Tx, commands: Sequence[Placed], renewed: dict[str, Lease]
 ) -> dict[str, list[TaskRef]]:
     asked = {x.worker_id for _, x in commands if x.wants_cancels and x.worker_id in renewed}
     found: dict[str, list[TaskRef]] = {}
@@ -170,9 +155,7 @@ async def _load_cancels(
 
 
 def _refusal(
-    command: c.Heartbeat,
-    workers: dict[str, Worker],
-    leases: dict[str, Lease],
+    command: c.Heartbeat, workers: dict[str, Worker], leases: dict[str, Lease]
 ) -> Rejection:
     lease = leases.get(command.worker_id)
     if lease is not None and lease.namespace == command.namespace:
@@ -180,6 +163,5 @@ def _refusal(
     worker = workers.get(command.worker_id)
     is_ours = worker is not None and worker.namespace == command.namespace
     return worker_rules.inactive(
-        command.worker_id,
-        worker.end_reason if worker is not None and is_ours else None,
+        command.worker_id, worker.end_reason if worker is not None and is_ours else None
     )

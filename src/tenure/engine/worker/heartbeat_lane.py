@@ -89,10 +89,7 @@ class HeartbeatRun:
         self._meter().refused(beaten.answers)
 
     async def _run_parts(
-        self,
-        entries: Sequence[BeatEntry],
-        deadline: PartDeadline | None,
-        blocked: Blocked,
+        self, entries: Sequence[BeatEntry], deadline: PartDeadline | None, blocked: Blocked
     ) -> None:
         """Find the heartbeat whose row somebody keeps; the others are not disturbed."""
         mono_ms = self._clock.monotonic_ms()

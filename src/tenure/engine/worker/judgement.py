@@ -31,12 +31,7 @@ def reason_to_end(
     )
 
 
-def still_sighted_ms(
-    command: c.JudgeLeases | ProcessDue,
-    *,
-    mono_ms: int,
-    now_ms: int,
-) -> int:
+def still_sighted_ms(command: c.JudgeLeases | ProcessDue, *, mono_ms: int, now_ms: int) -> int:
     """Return for how long this server can judge: that was measured before the batch began."""
     if command.judge_readiness is None:
         return command.sighted_ms

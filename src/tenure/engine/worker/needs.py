@@ -20,8 +20,7 @@ def register_worker(needs: RowSets, command: c.RegisterWorker) -> None:
 
 
 def one_worker(
-    needs: RowSets,
-    command: c.DrainWorker | c.DeregisterWorker | c.EvictWorker | c.FailCall,
+    needs: RowSets, command: c.DrainWorker | c.DeregisterWorker | c.EvictWorker | c.FailCall
 ) -> None:
     """Lock one worker."""
     needs.workers.wanted.add(command.worker_id)

@@ -116,10 +116,7 @@ class ActivityContext:
         raise NotImplementedError
 
     def send_beat(
-        self,
-        details: bytes | None,
-        percent: float | None = None,
-        message: str | None = None,
+        self, details: bytes | None, percent: float | None = None, message: str | None = None
     ) -> None:
         """Report progress; called in the activity's own thread."""
         raise NotImplementedError

@@ -68,9 +68,7 @@ class Signature:
 
 
 def _arguments_type(
-    function: Callable[..., object],
-    parameters: list[inspect.Parameter],
-    hints: dict[str, Any],
+    function: Callable[..., object], parameters: list[inspect.Parameter], hints: dict[str, Any]
 ) -> type[msgspec.Struct]:
     fields: list[tuple[str, Any, Any] | tuple[str, Any]] = []
     for each in parameters:

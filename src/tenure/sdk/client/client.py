@@ -197,12 +197,7 @@ class Client:
             left = None if left is None else left - len(answer.tasks)
 
     async def _enqueue(
-        self,
-        waiter: Waiter | None,
-        activity: Activity[P, R],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
+        self, waiter: Waiter | None, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Handle[R]:
         check_activity(activity)
         call = activity.call(*args, **kwargs)

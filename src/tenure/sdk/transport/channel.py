@@ -98,9 +98,7 @@ class TargetConnection:
         known = self._unary.get(method.path)
         if known is None:
             known = self._unary[method.path] = self._channel.unary_unary(
-                method.path,
-                request_serializer=method.write,
-                response_deserializer=method.read,
+                method.path, request_serializer=method.write, response_deserializer=method.read
             )
         return known
 
@@ -184,11 +182,7 @@ class Channel:
             raise Unavailable(str(error), reason=refusal.UNREACHABLE) from error
 
     async def ask(
-        self,
-        method: Method[Request, Response],
-        request: Request,
-        *,
-        timeout_s: float = TRY_SECONDS,
+        self, method: Method[Request, Response], request: Request, *, timeout_s: float = TRY_SECONDS
     ) -> Response:
         """Call once and return the answer. A target that does not answer is left for the next."""
         connection = self._connection()

@@ -207,11 +207,7 @@ _TROUBLES: Final = (
         "The certificate of the server at {target} is for another host.",
         "Use a name that is in the certificate, or issue one for this name.",
     ),
-    (
-        "alpn",
-        "{target} does not speak gRPC.",
-        "Is it the HTTP port? That for clients is 7301.",
-    ),
+    ("alpn", "{target} does not speak gRPC.", "Is it the HTTP port? That for clients is 7301."),
 )
 _HUNG_UP: Final = ("socket closed", "connection reset", "handshake read failed")
 _MUTE: Final = (

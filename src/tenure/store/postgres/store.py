@@ -88,10 +88,7 @@ class PostgresTx:
         return await self._link.fetch(name, parameters)
 
     async def each(
-        self,
-        name: str,
-        rows: Sequence[tuple[object, ...]],
-        *shared: object,
+        self, name: str, rows: Sequence[tuple[object, ...]], *shared: object
     ) -> Sequence[Row]:
         """Run a statement for each row of parameters, as one array or several in one round trip."""
         if not rows:
@@ -158,9 +155,7 @@ class PostgresStore:
         self._pooled = pooled
         self._probe = probe
         self._primary = Primary(
-            dsn,
-            position_sql=_STATEMENTS["read_position"].parts[0].text,
-            on_newer=self._leave_old,
+            dsn, position_sql=_STATEMENTS["read_position"].parts[0].text, on_newer=self._leave_old
         )
         self._links: dict[LaneName, LaneConnection] = {}
         self._locks = {lane: asyncio.Lock() for lane in LaneName}
@@ -196,10 +191,7 @@ class PostgresStore:
         try:
             await self._migrate()
             self._pool = await asyncpg.create_pool(
-                self._dsn,
-                min_size=0,
-                max_size=READ_POOL_SIZE,
-                connect=self._connect_reader,
+                self._dsn, min_size=0, max_size=READ_POOL_SIZE, connect=self._connect_reader
             )
             if self._channel is not None:
                 await self._channel.open()
@@ -216,11 +208,8 @@ class PostgresStore:
     async def _connect_reader(self, *_: object, **options: Any) -> Connection:  # noqa: ANN401 (the pool's own)
         found = await self._primary.connect(
             lambda dsn: self._open_one(
-                dsn,
-                READ_SETTINGS,
-                command_timeout=READ_SECONDS_MAX,
-                **options,
-            ),
+                dsn, READ_SETTINGS, command_timeout=READ_SECONDS_MAX, **options
+            )
         )
         return found.connection
 
@@ -300,8 +289,7 @@ class PostgresStore:
     async def look(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
         """Run a statement that reads, without BEGIN and COMMIT."""
         return await self._use(
-            LaneName.WORK,
-            lambda link: PostgresTx(link, self._probe).each(name, rows),
+            LaneName.WORK, lambda link: PostgresTx(link, self._probe).each(name, rows)
         )
 
     async def _use(self, lane: LaneName, run: Callable[[LaneConnection], Awaitable[T]]) -> T:
@@ -343,11 +331,7 @@ class PostgresStore:
         return result
 
     async def _write(
-        self,
-        link: LaneConnection,
-        name: str,
-        row: tuple[object, ...],
-        shared: tuple[object, ...],
+        self, link: LaneConnection, name: str, row: tuple[object, ...], shared: tuple[object, ...]
     ) -> bool:
         self._mark("before COMMIT")
         tx = PostgresTx(link, self._probe)

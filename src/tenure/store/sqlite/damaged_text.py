@@ -28,7 +28,7 @@ FORGIVING: Final = frozenset(
         "read_tasks",
         "scan_history",
         "scan_tasks",
-    },
+    }
 )
 
 

@@ -59,10 +59,7 @@ class SqliteTx:
     """A transaction on one connection. Its methods never suspend."""
 
     def __init__(
-        self,
-        connection: apsw.Connection,
-        clock: Callable[[], int],
-        probe: Probe | None,
+        self, connection: apsw.Connection, clock: Callable[[], int], probe: Probe | None
     ) -> None:
         """Work on a connection that has begun a transaction."""
         self._connection = connection
@@ -85,10 +82,7 @@ class SqliteTx:
         return rows
 
     async def each(
-        self,
-        name: str,
-        rows: Sequence[tuple[object, ...]],
-        *shared: object,
+        self, name: str, rows: Sequence[tuple[object, ...]], *shared: object
     ) -> Sequence[Row]:
         """Run a statement for each row of parameters."""
         if not rows:
@@ -260,9 +254,7 @@ class SqliteStore:
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(
-            self._path,
-            flags=flags,
-            statementcachesize=SQLITE_STATEMENTS_MAX,
+            self._path, flags=flags, statementcachesize=SQLITE_STATEMENTS_MAX
         )
         # Without this SQLite plans a statement anew whenever a bound value changes: 50 µs each.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -369,10 +361,7 @@ class SqliteStore:
         return await self._read_on(self._scan_thread, self._scanner, body)
 
     async def _read_on(
-        self,
-        thread: CallThread | None,
-        reader: apsw.Connection | None,
-        body: Body[T],
+        self, thread: CallThread | None, reader: apsw.Connection | None, body: Body[T]
     ) -> T:
         if reader is None:
             message = "The store is closed."

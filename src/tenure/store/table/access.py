@@ -143,12 +143,7 @@ def _audited(record: AuditRecord) -> tuple[object, ...]:
 
 
 async def list_audit(
-    tx: Tx,
-    scope: Sequence[str],
-    where: AuditFilter,
-    *,
-    before_id: str,
-    amount: int,
+    tx: Tx, scope: Sequence[str], where: AuditFilter, *, before_id: str, amount: int
 ) -> list[AuditRecord]:
     """Return records, newest first, that concern nothing outside ``scope``."""
     given = (codec.names_to(scope), where.namespace, where.action, where.actor)

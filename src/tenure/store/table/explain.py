@@ -40,7 +40,7 @@ def _crew(kind: tuple[object, ...], rows: list[codec.AnyRow]) -> Crew:
 async def list_near(tx: Tx, task: Task) -> tuple[NearWorker, ...]:
     """Return active workers that miss a task by their queue or by their types."""
     rows: list[codec.AnyRow] = list(
-        await tx.one("list_near_workers", task.namespace, task.queue, task.type, EXPLAINED_MAX),
+        await tx.one("list_near_workers", task.namespace, task.queue, task.type, EXPLAINED_MAX)
     )
     return tuple(
         NearWorker(row[0], row[1], row[2], codec.types_from(row[3]), row[4]) for row in rows
@@ -59,7 +59,7 @@ async def find_last_ended(tx: Tx, task: Task) -> EndedWorker | None:
 async def list_held(tx: Tx, task: Task) -> tuple[HeldTask, ...]:
     """Return the tasks of a queue that workers have held for longest."""
     rows: list[codec.AnyRow] = list(
-        await tx.one("list_holders", task.namespace, task.queue, EXPLAINED_MAX),
+        await tx.one("list_holders", task.namespace, task.queue, EXPLAINED_MAX)
     )
     return tuple(HeldTask(*row) for row in rows)
 

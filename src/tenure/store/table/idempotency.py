@@ -41,8 +41,7 @@ async def lock_keys(tx: Tx, keys: Iterable[TaskKey]) -> list[Key]:
 async def insert_keys(tx: Tx, keys: Sequence[Key]) -> None:
     """Write new keys."""
     await tx.each(
-        "insert_keys",
-        [(x.namespace, x.key, x.task_id, x.digest, x.created_at_ms) for x in keys],
+        "insert_keys", [(x.namespace, x.key, x.task_id, x.digest, x.created_at_ms) for x in keys]
     )
 
 

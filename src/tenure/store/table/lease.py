@@ -27,11 +27,7 @@ class Lapsed(msgspec.Struct, frozen=True, gc=False):
     server_lease_count: int | None
 
 
-async def beat_leases(
-    tx: Tx,
-    beats: Sequence[tuple[str, str, Beat]],
-    now_ms: int,
-) -> list[Lease]:
+async def beat_leases(tx: Tx, beats: Sequence[tuple[str, str, Beat]], now_ms: int) -> list[Lease]:
     """Renew the leases of (worker, namespace) whose token matches; others are left out."""
     given = {each[0]: each for each in beats}
     rows = await tx.each(
@@ -56,11 +52,7 @@ async def beat_leases(
     return [_renewed(row, given, now_ms) for row in rows]
 
 
-def _renewed(
-    row: codec.AnyRow,
-    given: Mapping[str, tuple[str, str, Beat]],
-    now_ms: int,
-) -> Lease:
+def _renewed(row: codec.AnyRow, given: Mapping[str, tuple[str, str, Beat]], now_ms: int) -> Lease:
     """Return a lease after its heartbeat: what was sent, and what only the row knew."""
     worker_id, lease_ms, previous_beat_at_ms, total_completed, total_failed = row
     _, namespace, beat = given[worker_id]
@@ -144,8 +136,7 @@ async def fail_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
 async def suspect_leases(tx: Tx, leases: Sequence[Lease]) -> set[str]:
     """Write until when each worker is suspected, unless it has been heard meanwhile."""
     rows = await tx.each(
-        "suspect_leases",
-        [(each.worker_id, each.token, each.suspect_until_ms) for each in leases],
+        "suspect_leases", [(each.worker_id, each.token, each.suspect_until_ms) for each in leases]
     )
     return {cast("str", row[0]) for row in rows}
 

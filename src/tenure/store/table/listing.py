@@ -90,11 +90,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 async def list_workers(
-    tx: Tx,
-    namespace: str,
-    where: WorkerFilter,
-    part: Slice,
-    onlooker: Onlooker,
+    tx: Tx, namespace: str, where: WorkerFilter, part: Slice, onlooker: Onlooker
 ) -> tuple[list[tuple[Worker, Lease | None]], str | None]:
     """Return workers with the leases of the active ones, and where the look ended too early."""
     given = (*_worker_parameters(namespace, where, onlooker), part.position, part.seen_max)
@@ -105,12 +101,7 @@ async def list_workers(
 
 
 async def count_workers(
-    tx: Tx,
-    namespace: str,
-    where: WorkerFilter,
-    onlooker: Onlooker,
-    *,
-    amount: int,
+    tx: Tx, namespace: str, where: WorkerFilter, onlooker: Onlooker, *, amount: int
 ) -> Total:
     """Count what the list has among the newest ``amount`` workers."""
     given = _worker_parameters(namespace, where, onlooker)
@@ -118,9 +109,7 @@ async def count_workers(
 
 
 def _worker_parameters(
-    namespace: str,
-    where: WorkerFilter,
-    onlooker: Onlooker,
+    namespace: str, where: WorkerFilter, onlooker: Onlooker
 ) -> tuple[object, ...]:
     return (
         namespace,
@@ -143,13 +132,7 @@ def _lease_from(row: codec.AnyRow) -> Lease | None:
     return None if row[_LEASE] is None else codec.lease_from(row[_LEASE:_IS_LISTED])
 
 
-async def list_online(
-    tx: Tx,
-    *,
-    server_id: str,
-    after_id: str,
-    amount: int,
-) -> list[OnlineWorker]:
+async def list_online(tx: Tx, *, server_id: str, after_id: str, amount: int) -> list[OnlineWorker]:
     """Return workers that were heard by a server last, in the order of their ids."""
     rows = await tx.one("list_online_workers", server_id, after_id, amount)
     return [_online_from(row) for row in rows]
@@ -185,11 +168,7 @@ def _head_from(row: codec.AnyRow) -> Head:
 
 
 async def count_depths(
-    tx: Tx,
-    namespace: str,
-    names: Iterable[str],
-    *,
-    amount: int,
+    tx: Tx, namespace: str, names: Iterable[str], *, amount: int
 ) -> dict[str, dict[TaskState, int]]:
     """Count live tasks by queue and state; of one queue and kind ``amount`` at the most."""
     depths: dict[str, dict[TaskState, int]] = {}
@@ -225,11 +204,7 @@ async def read_queues(tx: Tx, namespace: str, names: Iterable[str]) -> list[Queu
 
 
 async def count_queues(
-    tx: Tx,
-    namespace: str,
-    names: Iterable[str],
-    *,
-    amount: int,
+    tx: Tx, namespace: str, names: Iterable[str], *, amount: int
 ) -> dict[str, dict[str, dict[TaskState, int]]]:
     """Count live tasks by queue, type and state; of one queue ``amount`` at the most."""
     counts: dict[str, dict[str, dict[TaskState, int]]] = {}

@@ -97,8 +97,7 @@ async def load_inputs(tx: Tx, keys: Iterable[TaskKey]) -> dict[TaskKey, bytes]:
 
 
 async def load_suspects(
-    tx: Tx,
-    workers: Iterable[tuple[str, str, str]],
+    tx: Tx, workers: Iterable[tuple[str, str, str]]
 ) -> list[tuple[str, AttemptProgress]]:
     """Return the suspects of the crash guard that (namespace, queue, worker) hold, by worker."""
     rows = await tx.each("load_suspects", sorted(workers))

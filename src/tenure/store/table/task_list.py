@@ -79,11 +79,7 @@ def _sources(state: TaskState | None) -> tuple[_Source, ...]:
 
 
 async def _look(
-    tx: Tx,
-    namespace: str,
-    where: TaskFilter,
-    part: Slice,
-    source: _Source,
+    tx: Tx, namespace: str, where: TaskFilter, part: Slice, source: _Source
 ) -> FoundTask:
     if source is _LIVE:
         few = await _find_few(tx, namespace, where, part)
@@ -96,10 +92,7 @@ async def _look(
 
 
 async def _find_few(
-    tx: Tx,
-    namespace: str,
-    where: TaskFilter,
-    part: Slice,
+    tx: Tx, namespace: str, where: TaskFilter, part: Slice
 ) -> tuple[str, ...] | None:
     """Find what an index has that is not in the order of the list, if it has few enough to sort."""
     if where.queue:
@@ -113,13 +106,7 @@ async def _find_few(
     return None if seen_count >= part.seen_max else tuple(row[0] for row in rows)
 
 
-async def _count(
-    tx: Tx,
-    namespace: str,
-    where: TaskFilter,
-    source: _Source,
-    amount: int,
-) -> Total:
+async def _count(tx: Tx, namespace: str, where: TaskFilter, source: _Source, amount: int) -> Total:
     if source is _LIVE and where.queue:
         return await _count_queue(tx, namespace, where, amount)
     if source is _LIVE:

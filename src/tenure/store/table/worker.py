@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 async def count_control_group(
-    tx: Tx,
-    worker: Worker,
-    *,
-    since_ms: int,
-    seen_max: int,
+    tx: Tx, worker: Worker, *, since_ms: int, seen_max: int
 ) -> ControlGroup:
     """Count the other workers of a worker's queue: those lost since an instant, and live ones."""
     rows = await tx.one(

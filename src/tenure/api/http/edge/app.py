@@ -112,7 +112,7 @@ class Exchange:
             with suppress(TimeoutError):
                 async with asyncio.timeout(limits.SLOW_READER_MS / 1000):
                     await self._note(
-                        {"type": "http.response.body", "body": event, "more_body": False},
+                        {"type": "http.response.body", "body": event, "more_body": False}
                     )
 
     async def _note(self, message: Message) -> None:
@@ -249,10 +249,7 @@ class Edge:
         return principal, operation
 
     async def _response(
-        self,
-        exchange: Exchange,
-        principal: Principal,
-        operation: Operation,
+        self, exchange: Exchange, principal: Principal, operation: Operation
     ) -> Response:
         scope = exchange.scope
         if not operation.is_built:

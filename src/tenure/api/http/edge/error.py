@@ -46,12 +46,7 @@ def error_response(error: TenureError, status: int | None = None) -> Response:
     if isinstance(retry_after_ms, int):
         # The header knows whole seconds only; never less than what the body says.
         headers["retry-after"] = str(-(-retry_after_ms // _MS_PER_S))
-    return Response(
-        error_body(error),
-        status_code=status,
-        headers=headers,
-        media_type=JSON,
-    )
+    return Response(error_body(error), status_code=status, headers=headers, media_type=JSON)
 
 
 def error_body(error: TenureError) -> bytes:

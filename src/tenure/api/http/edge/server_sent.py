@@ -36,7 +36,7 @@ class ServerSentEvents(Response):
                     "type": "http.response.start",
                     "status": self.status_code,
                     "headers": self.raw_headers,
-                },
+                }
             )
             if scope["method"] != "HEAD":
                 await while_connected(receive, self._send_all(send))

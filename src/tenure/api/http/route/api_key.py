@@ -103,9 +103,7 @@ async def list_keys(call: OperationCall[PageQuery, None]) -> Answer:
 async def get_key(call: OperationCall[NoQuery, None]) -> Answer:
     """Show a key."""
     key = await query.get_key(
-        call.engine.store,
-        key_id=call.path["keyId"],
-        namespaces=call.principal.namespaces,
+        call.engine.store, key_id=call.path["keyId"], namespaces=call.principal.namespaces
     )
     return Answer(_shown(key))
 

@@ -22,12 +22,10 @@ class DiagnosisQuery(NoQuery, frozen=True):
     """What is looked at."""
 
     namespace: Annotated[
-        str,
-        Meta(description="Only this namespace; otherwise all that the key may see"),
+        str, Meta(description="Only this namespace; otherwise all that the key may see")
     ] = ""
     client_now_ms: Annotated[
-        int,
-        Meta(description="Your clock, to compare with; 0 = do not", ge=0, le=INSTANT_MS_MAX),
+        int, Meta(description="Your clock, to compare with; 0 = do not", ge=0, le=INSTANT_MS_MAX)
     ] = 0
 
 

@@ -17,12 +17,7 @@ from tenure.api.http.parameter import Scoped
 from tenure.core import check
 from tenure.core.access.permission import Action
 from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
-from tenure.core.limits import (
-    EVENT_GATHER_MS,
-    EVENT_ID_LENGTH_MAX,
-    EVENT_RETRY_MS,
-    STREAM_PING_MS,
-)
+from tenure.core.limits import EVENT_GATHER_MS, EVENT_ID_LENGTH_MAX, EVENT_RETRY_MS, STREAM_PING_MS
 from tenure.engine.read import query
 from tenure.engine.replica.event_feed import HintPage, Subscription
 from tenure.errors import InvalidArgument
@@ -39,8 +34,7 @@ class EventQuery(Scoped, frozen=True):
     """Which hints."""
 
     kind: Annotated[
-        str,
-        Meta(description="Only these, with commas between: task, worker, queue, namespace"),
+        str, Meta(description="Only these, with commas between: task, worker, queue, namespace")
     ] = ""
     queue: Annotated[str, Meta(description="Only what is in this queue, and the queue itself")] = ""
     last_event_id: Annotated[

@@ -49,9 +49,7 @@ class NamespaceListView(View, frozen=True):
 def _shown(item: Namespace) -> NamespaceItem:
     """Show a namespace."""
     return NamespaceItem(
-        name=item.name,
-        created_at=instant(item.created_at_ms),
-        is_disabled=item.is_disabled,
+        name=item.name, created_at=instant(item.created_at_ms), is_disabled=item.is_disabled
     )
 
 
@@ -96,9 +94,7 @@ async def enable_namespace(call: OperationCall[NoQuery, EmptyBody]) -> Answer:
 
 async def _set(call: OperationCall[NoQuery, EmptyBody], *, is_disabled: bool) -> Answer:
     command = c.SetNamespace(
-        name=_name(call.path),
-        is_disabled=is_disabled,
-        actor=call.principal.key_id,
+        name=_name(call.path), is_disabled=is_disabled, actor=call.principal.key_id
     )
     return Answer(_shown(await call.engine.submit(command)))
 

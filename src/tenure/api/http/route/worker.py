@@ -47,8 +47,7 @@ class WorkerListQuery(CountedPageQuery, frozen=True):
     health: Annotated[str, name_of(Health, "Only active workers of this health")] = ""
     version: Annotated[str, Meta(description="Only workers of this software version")] = ""
     label: Annotated[
-        list[str],
-        Meta(description="key=value; may be repeated, and each has to match"),
+        list[str], Meta(description="key=value; may be repeated, and each has to match")
     ] = field(default_factory=list)
 
 
@@ -229,9 +228,7 @@ async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
 async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     """Take a worker offline."""
     command = c.EvictWorker(
-        namespace=call.namespace,
-        worker_id=call.path["workerId"],
-        actor=call.principal.key_id,
+        namespace=call.namespace, worker_id=call.path["workerId"], actor=call.principal.key_id
     )
     return Answer(_changed(await call.engine.submit(command)))
 

@@ -61,20 +61,13 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.EvictWorkerResponse:
         """Take a worker offline, whatever it does."""
         namespace = scope(request.namespace_id)
-        command = EvictWorker(
-            namespace=namespace,
-            worker_id=request.worker_id,
-            actor=_actor(),
-        )
+        command = EvictWorker(namespace=namespace, worker_id=request.worker_id, actor=_actor())
         await self._engine.submit(command)
         return pb.EvictWorkerResponse(worker=await self._worker(namespace, request.worker_id))
 
     async def _worker(self, namespace: str, worker_id: str) -> worker_pb2.Worker:
         view = await query.get_worker(
-            self._engine.store,
-            namespace=namespace,
-            worker_id=worker_id,
-            deaf=self._engine.deaf,
+            self._engine.store, namespace=namespace, worker_id=worker_id, deaf=self._engine.deaf
         )
         return worker_view.shown(view)
 
@@ -85,9 +78,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
         page = await query.list_queues(
-            self._engine.store,
-            namespace=namespace,
-            page=requested_page(self._engine, request),
+            self._engine.store, namespace=namespace, page=requested_page(self._engine, request)
         )
         return pb.ListQueuesResponse(
             queues=[worker_view.queue(each) for each in page.items],
@@ -157,9 +148,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.SetNamespaceResponse:
         """Disable or enable a namespace."""
         command = c.SetNamespace(
-            name=scope(request.name),
-            is_disabled=request.is_disabled,
-            actor=_actor(),
+            name=scope(request.name), is_disabled=request.is_disabled, actor=_actor()
         )
         changed = await self._engine.submit(command)
         return pb.SetNamespaceResponse(namespace=access_view.namespace(changed))
@@ -200,9 +189,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     ) -> pb.GetApiKeyResponse:
         """Show a key without its secret."""
         found = await query.get_key(
-            self._engine.store,
-            key_id=request.key_id,
-            namespaces=PRINCIPAL.get().namespaces,
+            self._engine.store, key_id=request.key_id, namespaces=PRINCIPAL.get().namespaces
         )
         return pb.GetApiKeyResponse(key=access_view.key(found))
 

@@ -103,9 +103,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     ) -> pb.ListAttemptsResponse:
         """List the attempts of a task in their order."""
         views = await query.list_attempts(
-            self._engine.store,
-            namespace=scope(request.namespace_id),
-            task_id=request.task_id,
+            self._engine.store, namespace=scope(request.namespace_id), task_id=request.task_id
         )
         return pb.ListAttemptsResponse(attempts=[task_view.attempt(each) for each in views])
 
@@ -114,11 +112,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     ) -> pb.ChangeTaskResponse:
         """Cancel a task."""
         namespace = scope(request.namespace_id)
-        command = c.CancelTask(
-            namespace=namespace,
-            task_id=request.task_id,
-            reason=request.reason,
-        )
+        command = c.CancelTask(namespace=namespace, task_id=request.task_id, reason=request.reason)
         return await self.change(command)
 
     PauseTask = _plain_change(c.PauseTask)
@@ -150,10 +144,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
         found = await explain_task(
-            self._engine.store,
-            namespace=namespace,
-            task_id=request.task_id,
-            deaf=self._engine.deaf,
+            self._engine.store, namespace=namespace, task_id=request.task_id, deaf=self._engine.deaf
         )
         return task_view.explanation(found)
 
@@ -218,8 +209,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         return self._engine.worker_keys.unproven(namespace, request.worker_id, speaker())
 
     async def _report(
-        self,
-        command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks,
+        self, command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks
     ) -> list[pb.ReportResult]:
         if not command.items:
             raise InvalidArgument("items must not be empty", field="items")
@@ -244,9 +234,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         if not is_held(task, attempt, _worker_id(request.worker_id)):
             raise replace(attempt_mismatch(task, attempt), message="").to_error()
         key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
-        return pb.CreateTaskTokenResponse(
-            task_token=task_view.completion_token(key, task, now_ms),
-        )
+        return pb.CreateTaskTokenResponse(task_token=task_view.completion_token(key, task, now_ms))
 
     # -- Asynchronous completion, from anywhere
 

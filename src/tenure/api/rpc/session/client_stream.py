@@ -164,9 +164,7 @@ class ClientStream:
                 frame.results.append(task_view.result(result))
                 size += len(result.output or b"")
             else:
-                frame.results.append(
-                    pb.TaskResult(task_id=task_id, refusal=error.detail(result)),
-                )
+                frame.results.append(pb.TaskResult(task_id=task_id, refusal=error.detail(result)))
         return frame
 
 

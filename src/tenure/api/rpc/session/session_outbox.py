@@ -10,12 +10,7 @@ from tenure.api.rpc import error
 from tenure.api.rpc.session.flush_delay import FlushDelay
 from tenure.api.rpc.view import task_view
 from tenure.core.assignment import counted_bytes
-from tenure.core.limits import (
-    FRAME_BYTES,
-    LULL_ACKS_MAX,
-    PAYLOAD_BYTES_MAX,
-    STREAM_BYTES_MAX,
-)
+from tenure.core.limits import FRAME_BYTES, LULL_ACKS_MAX, PAYLOAD_BYTES_MAX, STREAM_BYTES_MAX
 from tenure.core.task.record import Task
 from tenure.engine.command import TaskRef
 from tenure.errors import TenureError

@@ -42,13 +42,7 @@ Item = TypeVar("Item", TaskRef, c.TaskBeat, c.Finish)
 class WorkerSession:
     """The sink of a worker's offer, and the stream that it is told through."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        context: Context,
-        hello: pb.Hello,
-        beats: RateLimit,
-    ) -> None:
+    def __init__(self, engine: Engine, context: Context, hello: pb.Hello, beats: RateLimit) -> None:
         """Prepare; ``serve`` opens it."""
         self._engine = engine
         self._beats = beats
@@ -139,7 +133,7 @@ class WorkerSession:
                 sink=self,
                 session_no=hello.session_no,
                 speaker=speaker(),
-            ),
+            )
         )
         try:
             return await asyncio.shield(opening)
@@ -204,7 +198,7 @@ class WorkerSession:
                 ],
                 window=min(self._hello.window, answer.worker.slots),
                 holds_exclusive=True,
-            ),
+            )
         )
 
     async def _write(self) -> None:
@@ -241,9 +235,7 @@ class WorkerSession:
         drain_at_ms = None
         try:
             view = await query.get_worker(
-                self._engine.store,
-                namespace=self._namespace,
-                worker_id=self._worker_id,
+                self._engine.store, namespace=self._namespace, worker_id=self._worker_id
             )
             drain_at_ms = view.worker.drain_at_ms
         except TenureError as refusal:
@@ -274,7 +266,7 @@ class WorkerSession:
         self._engine.end_session(self._worker_id, self._session_no)
         if goodbye.is_final:
             await self._engine.submit(
-                DeregisterWorker(namespace=self._namespace, worker_id=self._worker_id),
+                DeregisterWorker(namespace=self._namespace, worker_id=self._worker_id)
             )
 
     def _report(self, frame: pb.ClientFrame) -> None:
@@ -304,18 +296,11 @@ class WorkerSession:
 
     def _confirm(self, items: tuple[TaskRef, ...], exclusive: frozenset[TaskRef]) -> c.ConfirmTasks:
         return c.ConfirmTasks(
-            namespace=self._namespace,
-            worker_id=self._worker_id,
-            items=items,
-            exclusive=exclusive,
+            namespace=self._namespace, worker_id=self._worker_id, items=items, exclusive=exclusive
         )
 
     def _beat_tasks(self, items: tuple[c.TaskBeat, ...]) -> c.HeartbeatTasks:
-        return c.HeartbeatTasks(
-            namespace=self._namespace,
-            worker_id=self._worker_id,
-            items=items,
-        )
+        return c.HeartbeatTasks(namespace=self._namespace, worker_id=self._worker_id, items=items)
 
     def _finish_tasks(self, items: tuple[c.Finish, ...]) -> c.FinishTasks:
         return c.FinishTasks(namespace=self._namespace, worker_id=self._worker_id, items=items)
@@ -378,9 +363,7 @@ class WorkerSession:
             self._beats.take(f"{self._namespace} {self._worker_id}")
             renewed, held = await self._engine.heartbeat(
                 Heartbeat(
-                    namespace=self._namespace,
-                    worker_id=self._worker_id,
-                    beat=self._read_beat(beat),
+                    namespace=self._namespace, worker_id=self._worker_id, beat=self._read_beat(beat)
                 ),
                 bound=task_view.refs(beat.bound),
                 unbound=task_view.refs(beat.unbound),
@@ -400,7 +383,7 @@ class WorkerSession:
                 token=str(lease.token),
                 lease_duration_ms=lease.lease_ms,
                 heartbeat_interval_ms=lease_rules.interval_ms(lease.lease_ms),
-            ),
+            )
         )
 
     def _read_beat(self, beat: pb.WorkerBeat) -> Beat:
@@ -439,9 +422,7 @@ def _is_awaited(answer: c.ItemAnswer) -> bool:
     return answer.is_exclusive if isinstance(answer, c.Reported) else True
 
 
-def _cancels(
-    told: Sequence[tuple[TaskRef | c.TaskBeat | c.Finish, c.ItemAnswer]],
-) -> list[TaskRef]:
+def _cancels(told: Sequence[tuple[TaskRef | c.TaskBeat | c.Finish, c.ItemAnswer]]) -> list[TaskRef]:
     return [
         TaskRef(item.task_id, item.attempt)
         for item, answer in told
@@ -450,9 +431,7 @@ def _cancels(
 
 
 def _answer(
-    kind: pb.ReportKind.ValueType,
-    item: TaskRef | c.TaskBeat | c.Finish,
-    answer: c.ItemAnswer,
+    kind: pb.ReportKind.ValueType, item: TaskRef | c.TaskBeat | c.Finish, answer: c.ItemAnswer
 ) -> pb.Ack:
     if isinstance(answer, Rejection):
         return _ack(kind, item, answer)
@@ -466,8 +445,5 @@ def _ack(
     refusal: TenureError | Rejection,
 ) -> pb.Ack:
     return pb.Ack(
-        task_id=item.task_id,
-        attempt=item.attempt,
-        kind=kind,
-        error=error.detail(refusal),
+        task_id=item.task_id, attempt=item.attempt, kind=kind, error=error.detail(refusal)
     )

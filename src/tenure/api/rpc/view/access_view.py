@@ -46,9 +46,7 @@ def key(item: ApiKey) -> pb.ApiKey:
 def namespace(item: Namespace) -> pb.Namespace:
     """Show a namespace."""
     return pb.Namespace(
-        name=item.name,
-        is_disabled=item.is_disabled,
-        created_at_ms=item.created_at_ms,
+        name=item.name, is_disabled=item.is_disabled, created_at_ms=item.created_at_ms
     )
 
 

@@ -167,9 +167,7 @@ def ending(message: Ending, *, task_id: str, attempt: int) -> c.Finish:
     )
 
 
-_OUTSIDE: Final = frozenset(
-    {c.FinishKind.SUCCEEDED, c.FinishKind.FAILED, c.FinishKind.CANCELLED},
-)
+_OUTSIDE: Final = frozenset({c.FinishKind.SUCCEEDED, c.FinishKind.FAILED, c.FinishKind.CANCELLED})
 
 
 def finish_kind(message: Ending) -> c.FinishKind:

@@ -120,8 +120,7 @@ def queue(view: QueueView) -> admin_service_pb2.Queue:
         concurrency_max=view.queue.concurrency_max,
         types=[
             admin_service_pb2.TypeCount(
-                type=type_,
-                counts={state.upper(): count for state, count in counts.items()},
+                type=type_, counts={state.upper(): count for state, count in counts.items()}
             )
             for type_, counts in sorted(view.counts.items())
         ],

@@ -344,8 +344,7 @@ class WorkerConnection:
         drain = self._drain
         assert drain is not None
         await run_together(
-            lambda: self._ask_for_drain(me, drain),
-            lambda: self._see_through(me, drain),
+            lambda: self._ask_for_drain(me, drain), lambda: self._see_through(me, drain)
         )
 
     async def _see_through(self, me: Incarnation, drain: WorkerDrain) -> None:
@@ -366,10 +365,7 @@ class WorkerConnection:
         # What has ended cannot be reported to a server that refuses the key; what runs may end.
         held_count = me.active_count if me.is_denied else len(me.held_attempts)
         return drain.is_hopeless(
-            now_s,
-            held_count=held_count,
-            is_connected=me.is_connected,
-            is_denied=me.is_denied,
+            now_s, held_count=held_count, is_connected=me.is_connected, is_denied=me.is_denied
         )
 
     async def _ask_for_drain(self, me: Incarnation, drain: WorkerDrain) -> None:
@@ -435,9 +431,7 @@ class WorkerConnection:
                     raise Unauthenticated(message) from error
                 raise Unavailable(message, reason=refusal.UNREACHABLE) from error
             log.warning(
-                "Worker %s ends without a goodbye, its lease runs out: %s.",
-                me.worker_id,
-                why,
+                "Worker %s ends without a goodbye, its lease runs out: %s.", me.worker_id, why
             )
 
     async def _lose(self, me: Incarnation, reason: str) -> None:

@@ -11,13 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tenure.core.worker.decide import OTHER_KEY
-from tenure.errors import (
-    ERRORS,
-    PermissionDenied,
-    TenureError,
-    Unauthenticated,
-    WorkerInactive,
-)
+from tenure.errors import ERRORS, PermissionDenied, TenureError, Unauthenticated, WorkerInactive
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.transport import refusal
 from tenure.sdk.transport.channel import Backoff, Channel, Method

@@ -34,9 +34,7 @@ class WorkerHeartbeat:
     """
 
     def __init__(
-        self,
-        clock: Callable[[], float] = boot_time_s,
-        chance: random.Random | None = None,
+        self, clock: Callable[[], float] = boot_time_s, chance: random.Random | None = None
     ) -> None:
         self.clock = clock
         self._chance = chance or random.Random()  # noqa: S311 (jitter is no secret)

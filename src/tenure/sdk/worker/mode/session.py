@@ -79,9 +79,7 @@ class SessionMode:
             self._me.is_connected = True
             self._outage.over()
             await run_together(
-                lambda: self._read(stream),
-                lambda: self._write(stream),
-                lambda: self._guard(stream),
+                lambda: self._read(stream), lambda: self._write(stream), lambda: self._guard(stream)
             )
         finally:
             stream.cancel()

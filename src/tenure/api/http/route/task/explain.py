@@ -41,7 +41,7 @@ async def explain(call: OperationCall[Scoped, None]) -> Answer:
     )
     reasons = [ReasonView(**structs.asdict(each)) for each in found.reasons]
     return Answer(
-        ExplanationView(task_id=found.task_id, state=found.state.upper(), reasons=reasons),
+        ExplanationView(task_id=found.task_id, state=found.state.upper(), reasons=reasons)
     )
 
 

@@ -28,13 +28,9 @@ class TaskQuery(Scoped, frozen=True):
     """One task, perhaps once it has ended."""
 
     wait: Annotated[
-        str,
-        Meta(description="Answer when the task has ended, or after this long: 500ms, 30s, 1m"),
+        str, Meta(description="Answer when the task has ended, or after this long: 500ms, 30s, 1m")
     ] = ""
-    wait_ms: Annotated[
-        int,
-        Meta(description="The same in milliseconds", ge=0, le=LONG_POLL_MS),
-    ] = 0
+    wait_ms: Annotated[int, Meta(description="The same in milliseconds", ge=0, le=LONG_POLL_MS)] = 0
 
     def whole_wait_ms(self) -> int:
         """Return how long to wait for the end of the task; 0 is not at all."""

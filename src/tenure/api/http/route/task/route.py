@@ -114,9 +114,7 @@ async def get_task(call: OperationCall[TaskQuery, None]) -> Answer:
 async def list_attempts(call: OperationCall[Scoped, None]) -> Answer:
     """Show the attempts of a task."""
     found = await query.list_attempts(
-        call.engine.store,
-        namespace=call.namespace,
-        task_id=call.path["taskId"],
+        call.engine.store, namespace=call.namespace, task_id=call.path["taskId"]
     )
     return Answer(view.AttemptListView(attempts=[view.attempt(each) for each in found]))
 

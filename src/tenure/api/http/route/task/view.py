@@ -105,8 +105,7 @@ class TaskView(View, frozen=True):
     progress_message: str | UnsetType = UNSET
     heartbeat_details: Raw | UnsetType = UNSET
     heartbeat_details_base64: Base64 | UnsetType = field(
-        default=UNSET,
-        name="heartbeatDetailsBase64",
+        default=UNSET, name="heartbeatDetailsBase64"
     )
     cancel_requested_at: Instant | UnsetType = UNSET
     cancel_reason: str | UnsetType = UNSET
@@ -173,11 +172,7 @@ def payload_fields(name: str, data: bytes | None, *, encoding: str) -> dict[str,
 
 def enqueued(answer: c.Enqueued) -> EnqueuedView:
     """Show a task that was taken in."""
-    return EnqueuedView(
-        task_id=answer.task_id,
-        state=answer.state.upper(),
-        is_new=answer.is_new,
-    )
+    return EnqueuedView(task_id=answer.task_id, state=answer.state.upper(), is_new=answer.is_new)
 
 
 def task(task: Task, *, with_payloads: bool = True) -> TaskView:

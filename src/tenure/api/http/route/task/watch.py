@@ -54,11 +54,7 @@ class _End:
         stopping = asyncio.ensure_future(self._stopping.wait())
         waited: set[asyncio.Future[Any]] = {self._heard, stopping}
         try:
-            await asyncio.wait(
-                waited,
-                timeout=wait_ms / 1000,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await asyncio.wait(waited, timeout=wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
