@@ -51,7 +51,7 @@ async def set_namespace(engine: Engine, *, is_disabled: bool) -> None:
 
 
 class LateReads:
-    """A store whose reads come back when the test lets them."""
+    """A store that somebody else has opened, and whose reads come back when the test lets them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -59,6 +59,12 @@ class LateReads:
         self.has_read = asyncio.Event()
         self.is_let = asyncio.Event()
         self.is_let.set()
+
+    async def open(self) -> None:
+        """Leave it as it is: opened twice, it would lose the connections of its first pool."""
+
+    async def close(self) -> None:
+        """Leave it to who has opened it."""
 
     async def read(self, body: Body[T]) -> T:
         found = await self._store.read(body)
