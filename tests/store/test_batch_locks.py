@@ -138,20 +138,21 @@ async def test_a_judgement_that_spares_and_a_heartbeat_never_wait_for_each_other
 
 async def test_a_load_that_has_to_wait_does_not_keep_a_server_from_judging(two: Two) -> None:
     await add_workers(two.first, [worker(1)], [lease(1)])
-    mono_ms, now_ms = CLOCK.monotonic_ms(), CLOCK.now_ms()
-    heard = JudgeReadiness(mono_ms - 60_000, mono_ms - 600, now_ms - 600)
-    judging = replace(JUDGE, judge_readiness=heard)
+    is_locked = asyncio.Event()
 
     async def lock(tx: Tx) -> None:
         await worker_table.lock_workers(tx, [worker_id(1)])
-        # Together with the 600 ms it is more than a server may be silent.
+        is_locked.set()
+        # Together with the 600 ms below it is more than a server may be silent.
         await asyncio.sleep(0.5)
 
     async with asyncio.TaskGroup() as group:
-        locking = group.create_task(two.first.transaction(lock))
-        await asyncio.sleep(0.05)
+        group.create_task(two.first.transaction(lock))
+        await is_locked.wait()
+        mono_ms, now_ms = CLOCK.monotonic_ms(), CLOCK.now_ms()
+        heard = JudgeReadiness(mono_ms - 60_000, mono_ms - 600, now_ms - 600)
+        judging = replace(JUDGE, judge_readiness=heard)
         judged = group.create_task(two.second.transaction(runs(judging)))
-    assert locking.done()
     assert judged.result() == [WorkDone(1)]
 
 
@@ -175,11 +176,13 @@ async def test_the_time_is_read_behind_a_task_that_another_server_has_finished(t
     await insert(two.first, held(1))
     key = (NAMESPACE, task_id(1))
     finished_at_ms = 0
+    is_finished = asyncio.Event()
 
     async def finish(tx: Tx) -> None:
         nonlocal finished_at_ms
         (task,) = await task_table.load_tasks(tx, [key])
         await task_table.finish_tasks(tx, [finished_from(task)])
+        is_finished.set()
         await asyncio.sleep(0.3)
         finished_at_ms = round(time.time() * 1000)
 
@@ -191,7 +194,7 @@ async def test_the_time_is_read_behind_a_task_that_another_server_has_finished(t
 
     async with asyncio.TaskGroup() as group:
         group.create_task(two.first.transaction(finish))
-        await asyncio.sleep(0.05)
+        await is_finished.wait()
         loading = group.create_task(two.second.transaction(load))
     rows = loading.result()
     assert key in rows.tasks
