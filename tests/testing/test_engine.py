@@ -374,18 +374,18 @@ async def test_a_partition_shorter_than_the_lease_costs_nothing(
 async def test_a_partition_longer_than_the_lease_costs_the_task(
     tenure_engine: TestEngine, tenure_client: Client, diary: Diary
 ) -> None:
-    async with tenure_engine.worker([diary]) as lonely, tenure_engine.worker([diary]) as other:
-        long = diary.wait.with_options(heartbeat_timeout="1h")
-        handles = [await tenure_client.enqueue(long) for _ in range(2)]
-        for handle in handles:
-            await until_running(handle)
-        lonely_id, other_id = lonely.worker_id, other.worker_id
-        (held,) = [each for each in handles if (await holder(each)) == lonely_id]
-        async with tenure_engine.partition(lonely):
-            await tenure_engine.advance("20s")
-            assert await held.result() == 2
-        assert other.worker_id == other_id
-        await until_new_incarnation(lonely, lonely_id)
+    async with tenure_engine.worker([diary]) as lonely:
+        # Before there is another one, so that it is known who holds it.
+        held = await tenure_client.enqueue(diary.wait.with_options(heartbeat_timeout="1h"))
+        await until_running(held)
+        async with tenure_engine.worker([diary]) as other:
+            lonely_id, other_id = lonely.worker_id, other.worker_id
+            assert await holder(held) == lonely_id
+            async with tenure_engine.partition(lonely):
+                await tenure_engine.advance("20s")
+                assert await held.result() == 2
+            assert other.worker_id == other_id
+            await until_new_incarnation(lonely, lonely_id)
 
 
 async def holder(handle: Handle[Any]) -> str:
