@@ -1,0 +1,51 @@
+"""How an attempt of a run ends."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.sdk.payload import UserValue
+from tenure.sdk.workflow.journal import Mismatch
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """What a run waits for."""
+
+    kind: str
+    key: str
+    detail: str = ""
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The body returned."""
+
+    value: UserValue
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The body raised; ``is_cancel`` says that it was asked to end."""
+
+    error: BaseException
+    is_cancel: bool
+
+
+class Yielded(msgspec.Struct, frozen=True):
+    """The run waits for the server and holds no slot."""
+
+    seen: int
+    wake_at_ms: int
+    wake_key: str
+    wake_index: int
+    patience_n: int
+    patience_ms: int
+    waits: tuple[Wait, ...]
+    wait_count: int
+
+
+class Parked(msgspec.Struct, frozen=True):
+    """The code does not fit the journal."""
+
+    mismatch: Mismatch
+
+
+Ending = Returned | Raised | Yielded | Parked

@@ -1,0 +1,81 @@
+"""What cannot be durable is refused in a body, with the line that tried it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Literal, SupportsIndex
+
+from tenure.sdk.workflow.source_line import calling_line
+
+Guard = Literal["refuse", "warn", "off"]
+
+_log = logging.getLogger("tenure.workflow")
+_BLOCKING: Final = {
+    "time.sleep": "blocks the thread (time.sleep): await ctx.sleep(…) instead",
+    "socket.connect": "connects a socket (socket.connect): put it into a step, await ctx.step(…)",
+    "subprocess.Popen": "starts a process (subprocess.Popen): put it into a step, "
+    "await ctx.step(…)",
+}
+
+
+class NotDurable(Exception):
+    """A workflow used what would not survive its process; the message names line and remedy."""
+
+
+class _Body(threading.local):
+    guard: Guard | None = None
+
+
+_body = _Body()
+
+
+def refusal(what: str, line: str | None = None) -> NotDurable:
+    """Return the error for a use of ``what``, an operation that belongs into a step."""
+    where = line or calling_line()
+    message = f"{where} uses {what}, which would not survive this process: put it into a step, "
+    return NotDurable(f"{message}await ctx.step(…)")
+
+
+@contextmanager
+def guarded(guard: Guard) -> Iterator[None]:
+    """Watch this thread while it runs a body."""
+    before, _body.guard = _body.guard, guard
+    try:
+        yield
+    finally:
+        _body.guard = before
+
+
+@functools.cache
+def install() -> None:
+    """Begin to watch; an audit hook stays for the life of the process."""
+    sys.addaudithook(_on_audit)
+    if sys.version_info < (3, 13):
+        # Earlier versions of Python do not tell their audit hooks of it.
+        _watch_sleep()
+
+
+def _watch_sleep() -> None:
+    sleep = time.sleep
+
+    def watched(seconds: float | SupportsIndex, /) -> None:
+        _on_audit("time.sleep", ())
+        sleep(seconds)
+
+    time.sleep = watched
+
+
+def _on_audit(event: str, _args: tuple[object, ...]) -> None:
+    problem = _BLOCKING.get(event)
+    if problem is None or _body.guard in (None, "off"):
+        return
+    message = f"{calling_line()} {problem}"
+    if _body.guard == "refuse":
+        raise NotDurable(message)
+    _log.warning("%s", message)

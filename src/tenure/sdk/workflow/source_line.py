@@ -1,0 +1,57 @@
+"""Where in the user's code something happened."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import PurePath
+from types import FrameType
+from typing import Final
+
+_OWN: Final = "tenure.sdk."
+_LIBRARY: Final = sysconfig.get_path("stdlib")
+_INSTALLED: Final = ("site-packages", "dist-packages")
+_UNKNOWN: Final = "unknown line"
+
+
+def calling_line() -> str:
+    """Return the line of user code that called, such as ``orders.py:41 in ship``."""
+    return _first_line(_outwards(sys._getframe(1)))  # noqa: SLF001 (a documented name)
+
+
+def waiting_line(awaitable: object) -> str:
+    """Return the innermost line of user code at which a suspended coroutine waits."""
+    return _first_line(reversed(list(_inwards(awaitable))))
+
+
+def _first_line(frames: Iterator[FrameType]) -> str:
+    for frame in frames:
+        if _is_users(frame):
+            code = frame.f_code
+            return f"{PurePath(code.co_filename).name}:{frame.f_lineno} in {code.co_name}"
+    return _UNKNOWN
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Tell whether a frame is neither ours nor one of Python itself."""
+    if str(frame.f_globals.get("__name__", "")).startswith(_OWN):
+        return False
+    path = frame.f_code.co_filename
+    if any(each in path for each in _INSTALLED):
+        return True
+    return not path.startswith((_LIBRARY, "<frozen"))
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _inwards(awaitable: object) -> Iterator[FrameType]:
+    while awaitable is not None:
+        frame = getattr(awaitable, "cr_frame", None) or getattr(awaitable, "gi_frame", None)
+        if frame is not None:
+            yield frame
+        awaitable = getattr(awaitable, "cr_await", None) or getattr(awaitable, "gi_yieldfrom", None)

@@ -1,0 +1,296 @@
+"""A server for one run, as small as it can be: a journal, a clock, and an order of events.
+
+Time is simulated. Steps take as long as the seed says; messages too, each direction in its order.
+A crash forgets the run that is held and hands the journal to a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from contextvars import Context
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenure.sdk import failure
+from tenure.sdk.payload import Converter, Payload
+from tenure.sdk.workflow.context import RunInfo, WorkflowContext
+from tenure.sdk.workflow.definition import Workflow
+from tenure.sdk.workflow.ending import Ending, Raised, Returned, Yielded
+from tenure.sdk.workflow.journal import Entry, Kind
+from tenure.sdk.workflow.run import Run
+from tenure.sdk.workflow.step import Step
+
+CONVERTER = Converter()
+JOURNAL_ID = "0198f2c4-0000-7000-8000-0123456789ab"
+BEGUN_AT_MS = 1_800_000_000_000
+EVENTS_MAX = 100_000
+
+
+class Stuck(Exception):
+    """Nothing more will happen, and the run has not ended."""
+
+
+class Model:
+    """The server, the worker and the time of one run."""
+
+    def __init__(self, workflow: Workflow[..., Any], *args: Any, seed: int = 0) -> None:
+        self.workflow = workflow
+        self.args = args
+        self.chance = random.Random(seed)
+        self.now_ms = BEGUN_AT_MS
+        self.journal: list[Entry] = []
+        self.attempt = 0
+        self.ending: Ending | None = None
+        # How often each step was executed, and how often after it was recorded.
+        self.executions: dict[str, int] = {}
+        self.repeated: list[str] = []
+        self.published: list[tuple[Payload | None, float | None, str | None]] = []
+        self.hand_outs: list[int] = []
+        self.holder: Holder | None = None
+        self.warm: Holder | None = None
+        self.on_recorded: Callable[[Entry], None] = lambda _: None
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    # -- The server
+
+    def at(self, at_ms: int, action: Callable[[], None]) -> None:
+        """Do something at a time."""
+        heapq.heappush(self._events, (max(at_ms, self.now_ms), next(self._order), action))
+
+    def append(self, entry: Entry) -> Entry:
+        """Record an entry."""
+        entry = replace(entry, pos=len(self.journal) + 1, at_ms=self.now_ms)
+        self.journal.append(entry)
+        return entry
+
+    def signal(self, name: str, value: object) -> None:
+        """Send a signal."""
+        payload = CONVERTER.encode(value)
+        self.tell(self.append(Entry(Kind.SIGNAL, name, output=payload.data, encoding="json")))
+
+    def cancel(self) -> None:
+        """Ask the run to end."""
+        self.tell(self.append(Entry(Kind.CANCEL, "cancel")))
+
+    def tell(self, entry: Entry) -> None:
+        """Wake the run for an entry of the server, or push it to whoever holds it."""
+        holder = self.holder
+        if holder is None:
+            if self.ending is None or isinstance(self.ending, Yielded):
+                self.hand_out()
+        else:
+            holder.after(lambda: holder.run.take_page([replace(entry)], len(self.journal)))
+
+    def hand_out(self, *, is_cold: bool = False) -> None:
+        """Give the run to a worker: a new one, or the one that still has it in its memory."""
+        self.attempt += 1
+        self.ending = None
+        warm, self.warm = self.warm, None
+        if warm is not None and is_cold:
+            warm.put_aside()
+            warm = None
+        holder = self.holder = warm or Holder(self)
+        after = holder.run.journal.seen
+        self.hand_outs.append(len(self.journal) - after)
+        holder.begin(self.attempt, [replace(each) for each in self.journal[after:]])
+
+    def crash(self) -> None:
+        """Kill the worker; another one gets the run."""
+        assert self.holder is not None
+        self.holder.put_aside()
+        self.hand_out()
+
+    def ended(self, holder: Holder, ending: Ending) -> None:
+        """Hear how an attempt ended."""
+        if holder.is_dead:
+            return
+        self.holder = None
+        if isinstance(ending, Yielded):
+            self._wait(holder, ending)
+        else:
+            self.ending = ending
+
+    def _wait(self, holder: Holder, ending: Yielded) -> None:
+        if self.chance.random() < 0.5:
+            self.warm = holder
+        else:
+            holder.put_aside()
+        if len(self.journal) > ending.seen:
+            self.hand_out()
+            return
+        self.ending = ending
+        attempt = self.attempt
+        if ending.wake_at_ms:
+
+            def wake() -> None:
+                if self.attempt == attempt and self.holder is None:
+                    self.append(Entry(Kind.TIMER, ending.wake_key, ending.wake_index))
+                    self.hand_out()
+
+            self.at(ending.wake_at_ms, wake)
+
+    # -- Time
+
+    def play(self) -> Ending:
+        """Let everything happen until the run has ended."""
+        if self.attempt == 0:
+            self.hand_out()
+        for _ in range(EVENTS_MAX):
+            if self.ending is not None and not isinstance(self.ending, Yielded):
+                return self.ending
+            if not self._events:
+                raise Stuck(self.ending, self.journal)
+            self.now_ms, _, action = heapq.heappop(self._events)
+            action()
+        raise Stuck("too many events")
+
+    def result(self) -> Any:
+        """Play, and return what the body returned; raise what it raised."""
+        ending = self.play()
+        if isinstance(ending, Returned):
+            return ending.value
+        if isinstance(ending, Raised):
+            raise ending.error
+        raise AssertionError(ending)
+
+
+class Holder:
+    """A worker that holds the run."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.is_dead = False
+        self.is_certain = True
+        self._attempt = 0
+        self._alarm = 0
+        self._last_up_ms = self._last_down_ms = 0
+        self.run = Run(self, CONVERTER, journal_id=JOURNAL_ID, begun_at_ms=BEGUN_AT_MS)
+        info = RunInfo(
+            run_id="run-1",
+            type=model.workflow.name,
+            queue="default",
+            namespace="default",
+            begun_at=datetime.fromtimestamp(BEGUN_AT_MS / 1_000, UTC),
+        )
+        context = WorkflowContext(self.run, info)
+        self.run.start(lambda: model.workflow.function(context, *model.args), Context())
+
+    def put_aside(self) -> None:
+        """Forget the run."""
+        self.is_dead = True
+        assert self.run.put_aside(), "the body does not end"
+
+    def begin(self, attempt: int, entries: list[Entry]) -> None:
+        """Get an attempt."""
+        self._attempt = attempt
+        end = len(self.model.journal)
+        # Sometimes the page ends early, and the rest has to be asked for.
+        if entries and self.model.chance.random() < 0.3:
+            entries = entries[: self.model.chance.randrange(len(entries))]
+        self.after(lambda: self.run.hand_out(attempt, entries, end))
+
+    # -- What the run asks
+
+    @property
+    def server_now_ms(self) -> int:
+        return self.model.now_ms
+
+    def send(self, entry: Entry) -> None:
+        attempt = self._attempt
+        no = entry.no
+
+        def arrive() -> None:
+            if self.is_dead:
+                return
+            assert attempt == self.model.attempt
+            stored = self.model.append(replace(entry, attempt=attempt))
+            # The acknowledgement first: a crash here loses it.
+            self.after(lambda: self.run.acknowledge(no, stored.pos, stored.at_ms))
+            self.model.on_recorded(stored)
+
+        self._last_up_ms = max(self._last_up_ms, self.model.now_ms + self._latency_ms())
+        self.model.at(self._last_up_ms, arrive)
+
+    def start_step(self, step: Step[Any], _retries: Entry | None) -> None:
+        model, key = self.model, step.key
+        model.executions[key] = model.executions.get(key, 0) + 1
+        if any(each.key == key and each.kind is Kind.STEP for each in model.journal):
+            model.repeated.append(key)
+        entry = _executed(step)
+        model.at(model.now_ms + model.chance.randrange(1, 200), self._alive(step, entry))
+
+    def _alive(self, step: Step[Any], entry: Entry) -> Callable[[], None]:
+        return lambda: None if self.is_dead else self.run.step_ended(step, entry)
+
+    def stop_step(self, step: Step[Any]) -> None:
+        entry = Entry(Kind.STEP, step.key)
+        self.model.at(self.model.now_ms, self._alive(step, entry))
+
+    def publish(self, state: Payload | None, percent: float | None, message: str | None) -> None:
+        self.model.published.append((state, percent, message))
+
+    def fetch(self, after: int) -> None:
+        def answer() -> None:
+            entries = [replace(each) for each in self.model.journal[after:]]
+            self.after(lambda: self.run.take_page(entries, len(self.model.journal)))
+
+        self.model.at(self.model.now_ms + self._latency_ms(), answer)
+
+    def wake_at(self, at_ms: int | None) -> None:
+        self._alarm += 1
+        alarm = self._alarm
+        if at_ms is not None:
+
+            def ring() -> None:
+                if not self.is_dead and alarm == self._alarm:
+                    self.run.wake()
+
+            self.model.at(at_ms, ring)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.model.at(self.model.now_ms, lambda: None if self.is_dead else callback())
+
+    def end(self, ending: Ending) -> None:
+        self.model.ended(self, ending)
+        if not isinstance(ending, Yielded):
+            self.put_aside()
+
+    # -- Inside
+
+    def after(self, action: Callable[[], None]) -> None:
+        """Do something when a message from the server arrives."""
+        self._last_down_ms = max(self._last_down_ms, self.model.now_ms + self._latency_ms())
+        self.model.at(self._last_down_ms, lambda: None if self.is_dead else action())
+
+    def _latency_ms(self) -> int:
+        return self.model.chance.choice((0, 1, 1, 2, 30))
+
+
+def _executed(step: Step[Any]) -> Entry:
+    """Run the function of a step to its end, and return what is recorded."""
+    assert step.function is not None
+    entry = Entry(Kind.STEP, step.key, step.call_key.index, line=step.line)
+    try:
+        value = step.function.call(*step.args, **step.kwargs)
+        if asyncio.iscoroutine(value):
+            value = _finish(value)
+        payload = CONVERTER.encode(value)
+        entry.output, entry.encoding = payload.data, payload.encoding
+    except ValueError as error:
+        entry.error = failure.to_wire(error, CONVERTER)
+    return entry
+
+
+def _finish(coroutine: Any) -> Any:
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a step of these tests waits for nothing")
