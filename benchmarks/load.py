@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tenure.core.limits import BULK_ENQUEUE_MAX, STREAM_BYTES_MAX
+from tenure.core.task.effect import Stop
 from tenure.core.task.record import NewTask, Spec, Task
 from tenure.core.worker.record import EndReason, NewWorker, WorkerMode
 from tenure.engine.access.command import CreateNamespace
@@ -219,7 +220,7 @@ class NoOpWorker:
     def cancel(self, refs: Sequence[TaskRef]) -> None:
         """Nothing is cancelled here."""
 
-    def stop(self, refs: Sequence[TaskRef]) -> None:
+    def stop(self, stops: Sequence[Stop]) -> None:
         """Nothing is stopped here."""
 
     def drain(self) -> None:

@@ -20,7 +20,7 @@ from benchmarks.load import CLOCK, INPUT, NAMESPACE, SPEC, TYPE, open_engine
 from tenure.core.task.record import NewTask
 from tenure.engine.engine import Engine
 from tenure.engine.task import command as c
-from tenure.store.postgres.channel import CHANNEL
+from tenure.store.postgres import schema
 
 COMMITTERS = 8
 PAUSE_SECONDS = 0.005
@@ -116,7 +116,7 @@ async def _open_bystanders(
         await connections[0].execute(FIXTURE["create_bystander"])
         if listens:
             for connection in connections:
-                await connection.add_listener(CHANNEL, bystanders.hear)
+                await connection.add_listener(schema.channel_in(schema.DEFAULT), bystanders.hear)
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(bystanders.enqueue(engine)),
@@ -131,4 +131,4 @@ async def _open_bystanders(
             await asyncio.wait(tasks)
         if listens:
             for connection in connections:
-                await connection.remove_listener(CHANNEL, bystanders.hear)
+                await connection.remove_listener(schema.channel_in(schema.DEFAULT), bystanders.hear)

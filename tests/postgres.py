@@ -53,6 +53,9 @@ class PostgresUnavailableError(Exception):
 class PostgresServer:
     """One PostgreSQL server on a Unix socket, with the superuser ``tenure``.
 
+    PostgreSQL looks for names in the schema of the role's name first, so SQL of tests finds the
+    tables of the schema ``tenure``.
+
     >>> with PostgresServer.start() as server:
     ...     dsn = server.dsn(server.create_database())
     """

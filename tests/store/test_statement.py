@@ -14,13 +14,15 @@ import asyncpg
 import pytest
 
 from tenure.store import statement
+from tenure.store.postgres import PostgresStore, schema
 from tenure.store.sqlite import SqliteStore
 from tenure.store.statement import Statement
 from tenure.store.transaction import Store, Tx
+from tests.postgres import PostgresServer
 from tests.store.rows import LOWEST_ID
 
 SQLITE: Final = statement.load("tenure.store.sqlite.sql", mark="?")
-POSTGRES: Final = statement.load("tenure.store.postgres.sql", mark="$")
+POSTGRES: Final = schema.statements_in("tenure")
 DIALECTS: Final = {"sqlite": SQLITE, "postgres": POSTGRES}
 PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in DIALECTS}
 
@@ -49,11 +51,18 @@ TEXTS: Final = {
     "scope": "[]",
 }
 # How many of the last parameters are the same for all rows.
-SHARED: Final = {"count_depths": 1, "count_queue_tasks": 1, "beat_leases": 1}
+SHARED: Final = {
+    "count_depths": 1,
+    "count_queue_tasks": 1,
+    "beat_leases": 1,
+    "send_notification": 1,
+}
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})
-# SQLite has an injected clock, and no locks and partitions.
-NOTHING_TO_DO: Final = ("now_ms", "lock_migrations", "ensure_days", "drop_days", "set_plans")
+# SQLite has an injected clock, and no locks, partitions and schemas.
+NOTHING_TO_DO: Final = (
+    *("now_ms", "lock_migrations", "ensure_days", "drop_days", "set_plans", "create_schema"),
+)
 
 
 def dummy(name: str, parameter: str) -> object:
@@ -75,7 +84,7 @@ def dummy(name: str, parameter: str) -> object:
 
 
 def takes_arrays(sql: str) -> bool:
-    return re.search(r"AS \w+\[\]\)", sql) is not None
+    return re.search(r'AS [\w".]+\[\]\)', sql) is not None
 
 
 def test_a_statement_has_a_name_its_parameters_and_numbered_marks() -> None:
@@ -137,7 +146,7 @@ async def test_the_type_of_a_row_has_the_parameters_of_its_statement_in_their_or
     try:
         for each in POSTGRES.values():
             if each.takes_rows:
-                (type_,) = re.findall(r"CAST\(\$1 AS (\w+)\[\]\)", each.parts[0].text)
+                (type_,) = re.findall(r'CAST\(\$1 AS "tenure"\.(\w+)\[\]\)', each.parts[0].text)
                 columns = await postgres.fetch(
                     "SELECT a.attname FROM pg_attribute AS a JOIN pg_type AS t "
                     "ON t.typrelid = a.attrelid WHERE t.typname = $1 ORDER BY a.attnum",
@@ -168,7 +177,7 @@ def test_a_statement_is_in_the_file_of_the_same_name_for_both_databases() -> Non
             assert [each.name for each in ours] == names
 
 
-async def test_every_statement_runs_on_both_databases(store: Store) -> None:
+async def run_every_statement(store: Store) -> None:
     for name in sorted(SQLITE.keys() - APART):
         parameters = tuple(dummy(name, each) for each in SQLITE[name].parameters)
 
@@ -180,6 +189,25 @@ async def test_every_statement_runs_on_both_databases(store: Store) -> None:
                 await tx.one(name, *row)
 
         await store.transaction(body)
+
+
+async def test_every_statement_runs_on_both_databases(store: Store) -> None:
+    await run_every_statement(store)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_every_statement_finds_its_tables_outside_the_search_path(
+    postgres: PostgresServer, pooled: bool
+) -> None:
+    dsn = postgres.dsn(postgres.create_database())
+    store = PostgresStore(dsn, schema="select", pooled=pooled)
+    await store.open()
+    try:
+        await run_every_statement(store)
+        for name in sorted(APART):
+            await store.maintain(name)
+    finally:
+        await store.close()
 
 
 async def test_statements_take_the_same_parameters_and_give_as_many_columns(

@@ -142,6 +142,7 @@ def run_server(
     settings: ServerSettings,
     *,
     engine_settings: Settings | None = None,
+    schema: str = "",
     pooled: bool = False,
     on_started: Callable[[Server], None] | None = None,
 ) -> None:
@@ -149,7 +150,7 @@ def run_server(
     # Records outlive a batch by the thousands; the default walks through them at each 700th.
     gc.set_threshold(20_000, 50, 100)
     clock = SystemClock()
-    store = make_store(store_url, clock=clock.now_ms, pooled=pooled)
+    store = make_store(store_url, clock=clock.now_ms, schema=schema, pooled=pooled)
 
     async def serve() -> None:
         server = Server(store, settings, clock=clock, engine_settings=engine_settings)

@@ -5,6 +5,7 @@ A function that reads a value raises ``BadParameter``; click adds the name of th
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -40,6 +41,11 @@ def option(*names: str, **settings: object) -> Callable[[F], F]:
 def duration_ms(text: str) -> int:
     """Read a duration such as ``30s``."""
     return _read(parse_duration_ms, text)
+
+
+def delay_ms(text: str) -> int:
+    """Read a duration that may be none: ``0s``."""
+    return _read(functools.partial(parse_duration_ms, minimum=0), text)
 
 
 def instant_ms(text: str) -> int:
@@ -158,6 +164,29 @@ def store_option(function: F) -> F:
     )(function)
 
 
+def schema_option(function: F) -> F:
+    """Add ``--schema``."""
+    return option(
+        "--schema",
+        metavar="NAME",
+        envvar="TENURE_SCHEMA",
+        default="",
+        help="The PostgreSQL schema of the tables; by default tenure, or the one of an earlier "
+        "installation in public.",
+    )(function)
+
+
+def log_format_option(function: F) -> F:
+    """Add ``--log-format``."""
+    return option(
+        "--log-format",
+        envvar="TENURE_LOG_FORMAT",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="How events are written to stderr.",
+    )(function)
+
+
 def http_option(function: F) -> F:
     """Add ``--http``, for what the server tells over HTTP alone."""
     return option(
@@ -165,7 +194,7 @@ def http_option(function: F) -> F:
         envvar="TENURE_HTTP",
         default="",
         type=http_address,
-        metavar="HOST:PORT",
+        metavar="HOST:PORT,...",
         help="The HTTP address of the server; by default port 7300 where --target is.",
     )(function)
 
@@ -176,8 +205,11 @@ def http_address(text: str) -> str:
 
 
 def target(text: str) -> str:
-    """Check the address of a server."""
-    host, colon, port = text.rpartition(":")
-    if text.startswith("unix:") or (colon and host and port.isascii() and port.isdigit()):
-        return text
-    raise click.BadParameter(f"{text!r} must be HOST:PORT, such as 127.0.0.1:7301.")
+    """Check the address of a server, or of several with commas between."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in parts or [text]:
+        host, colon, port = part.rpartition(":")
+        is_port = colon and host and port.isascii() and port.isdigit()
+        if not part.startswith("unix:") and not is_port:
+            raise click.BadParameter(f"{part!r} must be HOST:PORT, such as 127.0.0.1:7301.")
+    return ",".join(parts)

@@ -281,6 +281,8 @@ LOCK_WAIT_MS: Final = 1 * _SECOND_MS
 # a batch may take: then the rest of it is told to come again.
 PART_LOCK_WAIT_MS: Final = 50
 CONNECT_SECONDS_MAX: Final = 5.0
+# PostgreSQL's names have 63 bytes, and `tenure_` comes before this one in the name of a channel.
+SCHEMA_NAME_BYTES_MAX: Final = 56
 # Once one host of several has answered, the others have this long to show a higher timeline.
 OTHER_HOSTS_SECONDS_MAX: Final = 1.0
 # Lists and lookups share few connections, so that they never crowd out the lanes.

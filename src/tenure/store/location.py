@@ -11,8 +11,12 @@ from tenure.store.transaction import Store
 _FORMS = "sqlite:///tenure.db, sqlite:////absolute/tenure.db or postgresql://user@host/database"
 
 
-def make_store(url: str, *, clock: Callable[[], int], pooled: bool = False) -> Store:
+def make_store(
+    url: str, *, clock: Callable[[], int], schema: str = "", pooled: bool = False
+) -> Store:
     """Return the store that a URL names; ``pooled`` is behind a pooler in transaction mode.
+
+    An empty ``schema`` is the one that has the tables, in a new PostgreSQL database ``tenure``.
 
     >>> make_store("sqlite:///tenure.db", clock=lambda: 0).dialect
     'sqlite'
@@ -20,6 +24,11 @@ def make_store(url: str, *, clock: Callable[[], int], pooled: bool = False) -> S
     scheme = url.partition("://")[0]
     if scheme == "sqlite":
         path = sqlite_path(url)
+        if schema:
+            raise InvalidArgument(
+                "A SQLite file has no schemas: leave --schema and TENURE_SCHEMA out.",
+                field="schema",
+            )
         from tenure.store.sqlite import SqliteStore  # noqa: PLC0415 (loads only what is used)
 
         return SqliteStore(path, clock=clock)
@@ -29,7 +38,7 @@ def make_store(url: str, *, clock: Callable[[], int], pooled: bool = False) -> S
         except ImportError as missing:
             message = "PostgreSQL needs the extra: pip install 'tenure[postgres]'."
             raise InvalidArgument(message, field="store") from missing
-        return PostgresStore(url, pooled=pooled)
+        return PostgresStore(url, schema=schema, pooled=pooled)
     raise InvalidArgument(f"The store must be named like {_FORMS}.", field="store")
 
 

@@ -13,7 +13,7 @@ import click
 from tenure.cli.client.invocation import output_option
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
-from tenure.cli.parameter import examples, store_option
+from tenure.cli.parameter import examples, schema_option, store_option
 
 if TYPE_CHECKING:
     from tenure.cli.database.inspection import Check, DatabaseStatus
@@ -51,8 +51,9 @@ def _store_errors(form: str, url: str) -> Iterator[Output]:
     ),
 )
 @store_option
+@schema_option
 @output_option
-def migrate(store_url: str, form: str) -> None:
+def migrate(store_url: str, schema: str, form: str) -> None:
     """Bring the schema up to date, and make the database if it is a new SQLite file.
 
     A server does the same when it starts. Servers of the version before go on beside it.
@@ -60,7 +61,7 @@ def migrate(store_url: str, form: str) -> None:
     from tenure.cli.database import inspection
 
     with _store_errors(form, store_url) as output:
-        before, after = inspection.migrate(store_url)
+        before, after = inspection.migrate(store_url, schema)
         was = 0 if before is None else before.schema_version
         if not output.is_table:
             output.write(after)
@@ -75,13 +76,14 @@ def migrate(store_url: str, form: str) -> None:
     epilog=examples("tenure db status --store sqlite:///tenure.db -o json"),
 )
 @store_option
+@schema_option
 @output_option
-def status(store_url: str, form: str) -> None:
+def status(store_url: str, schema: str, form: str) -> None:
     """Show the schema, what is still to be applied, and the size; nothing is changed."""
     from tenure.cli.database import inspection
 
     with _store_errors(form, store_url) as output:
-        found = inspection.read_status(store_url)
+        found = inspection.read_status(store_url, schema)
         if output.is_table:
             output.facts(_facts(found))
         else:
@@ -91,7 +93,8 @@ def status(store_url: str, form: str) -> None:
 def _facts(status: DatabaseStatus) -> Iterator[tuple[str, object]]:
     from tenure.cli.show.text import size_text
 
-    yield "store", status.store
+    place = f", PostgreSQL schema {status.schema}" if status.schema else ""
+    yield "store", f"{status.store}{place}"
     yield "schema", f"{status.schema_version}" if status.applied else "none yet"
     pending = ", ".join(f"{step.number} {step.name}" for step in status.pending)
     yield "pending", f"{pending}: run tenure db migrate" if pending else "nothing"
@@ -105,8 +108,9 @@ def _facts(status: DatabaseStatus) -> Iterator[tuple[str, object]]:
     epilog=examples("tenure db check --store sqlite:///tenure.db"),
 )
 @store_option
+@schema_option
 @output_option
-def check(store_url: str, form: str) -> None:
+def check(store_url: str, schema: str, form: str) -> None:
     """Check the database, and compare every stored payload with its checksum.
 
     Every page of a SQLite file is looked at; a PostgreSQL must be reachable and writable. It works
@@ -119,7 +123,7 @@ def check(store_url: str, form: str) -> None:
     with _store_errors(form, store_url) as output:
         progress = _RowProgress()
         try:
-            found = inspection.check(store_url, progress)
+            found = inspection.check(store_url, schema, progress)
         finally:
             progress.end()
         if not output.is_table:

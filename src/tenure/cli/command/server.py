@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from tenure.cli.client.invocation import DEFAULT_TARGET
-from tenure.cli.parameter import duration_ms, examples, option, store_option
+from tenure.cli.parameter import (
+    duration_ms,
+    examples,
+    log_format_option,
+    option,
+    schema_option,
+    store_option,
+)
 from tenure.core.duration import duration_text
 from tenure.core.limits import (
     ENQUEUES_PER_S,
@@ -30,6 +37,7 @@ LISTENING: Final = "Tenure is listening:"
 class _Options(TypedDict):
     """What a server is told beside its store."""
 
+    schema: str
     http: str
     grpc: str
     is_insecure: bool
@@ -65,6 +73,7 @@ def _session_grace_ms(text: str) -> int:
     ),
 )
 @store_option
+@schema_option
 @option(
     "--http",
     envvar="TENURE_HTTP",
@@ -157,13 +166,7 @@ def _session_grace_ms(text: str) -> int:
     is_flag=True,
     help="PostgreSQL is behind a pooler in transaction mode, such as pgbouncer.",
 )
-@option(
-    "--log-format",
-    envvar="TENURE_LOG_FORMAT",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="How events are written to stderr.",
-)
+@log_format_option
 @option(
     "--log-level",
     envvar="TENURE_LOG_LEVEL",
@@ -211,6 +214,7 @@ def server(store_url: str, **options: Unpack[_Options]) -> None:
             store_url,
             _settings(options),
             engine_settings=_engine_settings(options),
+            schema=options["schema"],
             pooled=options["is_pooled"],
             on_started=say,
         )

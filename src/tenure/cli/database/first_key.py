@@ -18,24 +18,25 @@ from tenure.store.failure import StoreInUseError
 from tenure.store.location import make_store
 
 
-def create(store_url: str, choice: KeyChoice) -> access_view.ShownNewKey:
+def create(store_url: str, schema: str, choice: KeyChoice) -> access_view.ShownNewKey:
     """Make a key; whoever may write to the store may do everything anyway."""
     try:
-        made = asyncio.run(_create(store_url, choice))
+        made = asyncio.run(_create(store_url, schema, choice))
     except Exception as error:
         failure = failure_of(error, store_url)
         if failure is None:
             raise
         if isinstance(error, StoreInUseError):
             failure.hint = (
-                "Ask that server for the key: leave --store out, and name it with --target."
+                "Ask that server for the key: leave --store out, and name it with --target. "
+                "If you have no admin key for it, stop the server first."
             )
         raise failure from error
     shown = rpc_view.key(made.key)
     return access_view.new_key(shown, made.text.reveal(), made.key.created_at_ms)
 
 
-async def _create(store_url: str, choice: KeyChoice) -> c.CreatedKey:
+async def _create(store_url: str, schema: str, choice: KeyChoice) -> c.CreatedKey:
     command = key_grant.creation(
         OPEN,
         name=choice["name"],
@@ -44,5 +45,5 @@ async def _create(store_url: str, choice: KeyChoice) -> c.CreatedKey:
         expires_in_ms=choice["expires_in_ms"],
     )
     clock = SystemClock()
-    store = make_store(store_url, clock=clock.now_ms)
+    store = make_store(store_url, clock=clock.now_ms, schema=schema)
     return await first_key.create_key(store, command, clock=clock)

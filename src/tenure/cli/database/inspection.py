@@ -49,6 +49,7 @@ class DatabaseStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     pending: list[Step]
     size_bytes: int
     wal_bytes: int | None = None
+    schema: str = ""
 
 
 class Check(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,7 +68,9 @@ class Check(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DatabaseReader(Protocol):
-    """Runs named statements that only read."""
+    """Runs named statements that only read; ``schema`` is empty for a file."""
+
+    schema: str
 
     async def rows(self, name: str, *parameters: object) -> Sequence[Sequence[object]]:
         """Return the rows of a statement."""
@@ -80,6 +83,8 @@ class DatabaseReader(Protocol):
 
 class SqliteReader:
     """Reads a file without the right to write it."""
+
+    schema = ""
 
     def __init__(self, path: str) -> None:
         """Open a file that is there."""
@@ -120,10 +125,11 @@ def _applied(rows: Sequence[Sequence[Any]]) -> list[Applied]:
 class PostgresReader:
     """Reads over one connection, for the time of the look."""
 
-    def __init__(self, url: str, statements: Mapping[str, Statement]) -> None:
+    def __init__(self, url: str) -> None:
         """Prepare; ``open`` connects."""
         self._url = url
-        self._statements = statements
+        self._statements: Mapping[str, Statement] = {}
+        self.schema = ""
 
     async def open(self) -> None:
         """Connect."""
@@ -136,6 +142,14 @@ class PostgresReader:
             # No statement is prepared by name, so that it works behind a pooler too.
             statement_cache_size=0,
         )
+
+    async def enter(self, schema: str) -> None:
+        """Read in a schema, or in the one that is found if none is named."""
+        from tenure.store.postgres import schema as names
+
+        self._statements = names.STATEMENTS
+        self.schema, _ = await names.find(self.rows, schema)
+        self._statements = names.statements_in(self.schema)
 
     async def rows(self, name: str, *parameters: object) -> Sequence[Sequence[object]]:
         """Return the rows of a statement."""
@@ -156,47 +170,48 @@ class PostgresReader:
         await self._connection.close(timeout=CONNECT_SECONDS_MAX)
 
 
-def migrate(url: str) -> tuple[DatabaseStatus | None, DatabaseStatus]:
+def migrate(url: str, schema: str) -> tuple[DatabaseStatus | None, DatabaseStatus]:
     """Bring a database up to date; return how far it was, if it was there, and how far it is."""
-    before = None if _is_new(url) else read_status(url)
-    asyncio.run(_open_once(url))
-    return before, read_status(url)
+    before = None if _is_new(url) else read_status(url, schema)
+    asyncio.run(_open_once(url, schema))
+    return before, read_status(url, schema)
 
 
 def _is_new(url: str) -> bool:
     return url.startswith(f"{_SQLITE}://") and not Path(location.sqlite_path(url)).exists()
 
 
-async def _open_once(url: str) -> None:
-    store = location.make_store(url, clock=SystemClock().now_ms)
+async def _open_once(url: str, schema: str) -> None:
+    store = location.make_store(url, clock=SystemClock().now_ms, schema=schema)
     try:
         await store.open()
     finally:
         await store.close()
 
 
-def read_status(url: str) -> DatabaseStatus:
+def read_status(url: str, schema: str) -> DatabaseStatus:
     """Return how far a database is."""
-    return asyncio.run(_with_reader(url, lambda reader: _status(url, reader)))
+    return asyncio.run(_with_reader(url, schema, lambda reader: _status(url, reader)))
 
 
-def check(url: str, tell: Callable[[int], None] = lambda _: None) -> Check:
+def check(url: str, schema: str = "", tell: Callable[[int], None] = lambda _: None) -> Check:
     """Return what is wrong with a database; ``tell`` hears how many rows were looked at."""
-    return asyncio.run(_with_reader(url, lambda reader: _check(url, reader, tell)))
+    return asyncio.run(_with_reader(url, schema, lambda reader: _check(url, reader, tell)))
 
 
-async def _with_reader(url: str, look: Callable[[DatabaseReader], Awaitable[T]]) -> T:
+async def _with_reader(url: str, schema: str, look: Callable[[DatabaseReader], Awaitable[T]]) -> T:
+    # It also says, in its own words, what is wrong with the URL or that the extra is missing.
+    location.make_store(url, clock=SystemClock().now_ms, schema=schema)
     if url.startswith(f"{_SQLITE}://"):
         file = SqliteReader(location.sqlite_path(url))
         try:
             return await look(file)
         finally:
             await file.close()
-    # It also says, in its own words, what is wrong with the URL or that the extra is missing.
-    location.make_store(url, clock=SystemClock().now_ms)
-    server = PostgresReader(url, statement.load("tenure.store.postgres.sql", mark="$"))
+    server = PostgresReader(url)
     await server.open()
     try:
+        await server.enter(schema)
         return await look(server)
     finally:
         await server.close()
@@ -217,6 +232,7 @@ async def _status(url: str, reader: DatabaseReader) -> DatabaseStatus:
         pending=[Step(step.number, step.name) for step in pending],
         size_bytes=size,
         wal_bytes=_wal_bytes(location.sqlite_path(url)) if is_file else None,
+        schema=reader.schema,
     )
 
 

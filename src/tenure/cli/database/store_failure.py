@@ -85,7 +85,8 @@ def _of_postgres(error: Exception, where: str) -> CliError | None:
         return CliError(
             f"The role may not do this in {where}.",
             why=f"{error}.",
-            hint="Use a role that owns the schema.",
+            hint="Use a role that owns the schema, or let the owner of the database make it: "
+            "CREATE SCHEMA tenure AUTHORIZATION the_role;",
             exit_code=ExitCode.NOT_ALLOWED,
         )
     if isinstance(error, asyncpg.PostgresError):

@@ -11,7 +11,6 @@ from asyncpg.pool import PoolConnectionProxy
 from tenure.core.limits import CONNECT_SECONDS_MAX
 
 Connection = asyncpg.Connection
-CHANNEL = "tenure"
 
 
 async def close_connection(connection: Connection | PoolConnectionProxy) -> None:
@@ -26,8 +25,9 @@ class NotifyChannel:
     """Listens and notifies. A lost connection is made anew; the engine's polls bridge the gap."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
-        """Remember how to connect."""
+        """Remember how to connect; the name is given before the first use."""
         self._connect = connect
+        self.name = ""
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
         self.callback: Callable[[str], None] | None = None
@@ -56,13 +56,13 @@ class NotifyChannel:
     async def send(self, statement: str, payloads: Sequence[str]) -> None:
         """Notify everybody; whoever calls again after a failure also listens again."""
         connection = await self._ready()
-        await connection.execute(statement, payloads)
+        await connection.execute(statement, payloads, self.name)
 
     async def _ready(self) -> Connection:
         async with self._lock:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await self._connect()
-                await self._connection.add_listener(CHANNEL, self._hear)
+                await self._connection.add_listener(self.name, self._hear)
             return self._connection
 
     def _hear(self, connection: object, pid: int, channel: str, payload: object) -> None:

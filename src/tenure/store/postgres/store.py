@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import asyncpg
@@ -27,19 +27,19 @@ from tenure.core.limits import (
     SCANS_MAX,
     SERVICE_SECONDS_MAX,
 )
-from tenure.store import migration, statement
+from tenure.store import migration
 from tenure.store.failure import Lost
 from tenure.store.migration import Applied
+from tenure.store.postgres import schema as names
 from tenure.store.postgres.channel import NotifyChannel, close_connection
 from tenure.store.postgres.failure import translated
 from tenure.store.postgres.primary import FoundHost, Primary
+from tenure.store.statement import Statement
 from tenure.store.transaction import Body, LaneName, Position, Probe, Row
 
 T = TypeVar("T")
 _Isolation = Literal["read_committed", "repeatable_read"]
 Connection = asyncpg.Connection
-_STATEMENTS = statement.load("tenure.store.postgres.sql", mark="$")
-_MIGRATIONS = migration.load("tenure.store.postgres.migrations")
 
 # The lanes' statements look up rows by arrays of keys, and each has one right plan: nested loops
 # over an index. So plans are made once (planning took as long as the work of a small batch), and
@@ -95,7 +95,7 @@ class PostgresTx:
             return ()
         if self._probe is not None:
             self._probe(name)
-        arrays = (rows,) if _STATEMENTS[name].takes_rows else zip(*rows, strict=True)
+        arrays = (rows,) if self._link.statements[name].takes_rows else zip(*rows, strict=True)
         return await self._link.fetch(name, (*arrays, *shared))
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
@@ -116,23 +116,25 @@ class LaneConnection:
     def __init__(
         self,
         connection: Connection | PoolConnectionProxy,
+        statements: Mapping[str, Statement],
         *,
         pooled: bool,
         position: Position | None = None,
     ) -> None:
         """Wrap an open connection to a host that stands at ``position``."""
         self.connection = connection
+        self.statements = statements
         self.position = position
         self._pooled = pooled
         self._prepared: dict[str, PreparedStatement[Any]] = {}
 
     async def fetch(self, name: str, parameters: tuple[object, ...]) -> Sequence[Any]:
         """Run a named statement; prepared on first use unless a pooler is in between."""
-        (part,) = _STATEMENTS[name].parts
-        if self._pooled:
-            return await self.connection.fetch(part.text, *parameters)
         prepared = self._prepared.get(name)
         if prepared is None:
+            (part,) = self.statements[name].parts
+            if self._pooled:
+                return await self.connection.fetch(part.text, *parameters)
             prepared = self._prepared[name] = await self.connection.prepare(part.text)
         return await prepared.fetch(*parameters)
 
@@ -149,13 +151,22 @@ class PostgresStore:
 
     dialect = "postgres"
 
-    def __init__(self, dsn: str, *, pooled: bool = False, probe: Probe | None = None) -> None:
-        """Remember where the database is; ``open`` connects."""
+    def __init__(
+        self, dsn: str, *, schema: str = "", pooled: bool = False, probe: Probe | None = None
+    ) -> None:
+        """Remember where the database is; ``open`` connects, and finds the schema."""
+        if schema:
+            names.check_name(schema)
         self._dsn = dsn
+        self._asked_schema = schema
+        # Until the schema is known only those are used that name nothing of ours.
+        self._statements = names.STATEMENTS
         self._pooled = pooled
         self._probe = probe
         self._primary = Primary(
-            dsn, position_sql=_STATEMENTS["read_position"].parts[0].text, on_newer=self._leave_old
+            dsn,
+            position_sql=self._statements["read_position"].parts[0].text,
+            on_newer=self._leave_old,
         )
         self._links: dict[LaneName, LaneConnection] = {}
         self._locks = {lane: asyncio.Lock() for lane in LaneName}
@@ -243,9 +254,10 @@ class PostgresStore:
                 # Another server may be about to migrate, and that takes as long as it takes.
                 await tx.one("limit_lock_wait", 0)
                 await tx.one("lock_migrations")
+                await self._enter_schema(link)
                 await tx.one("prepare_migrations")
                 applied = [Applied(*row) for row in await tx.one("list_migrations")]  # type: ignore[arg-type]  # columns of our own table
-                for step in migration.missing(_MIGRATIONS, applied):
+                for step in migration.missing(names.MIGRATIONS, applied):
                     await connection.execute(step.sql)
                     row = (step.number, step.name, step.checksum, step.is_breaking)
                     await tx.one("insert_migration", *row, await tx.now_ms())
@@ -257,6 +269,17 @@ class PostgresStore:
         except BaseException:
             self._drop(LaneName.WORK)
             raise
+
+    async def _enter_schema(self, link: LaneConnection) -> None:
+        """Find the schema, or make it, and use it until the end of the transaction."""
+        tx = PostgresTx(link, None)
+        schema, is_there = await names.find(tx.one, self._asked_schema)
+        self._statements = link.statements = names.statements_in(schema)
+        if self._channel is not None:
+            self._channel.name = names.channel_in(schema)
+        if not is_there:
+            await tx.one("create_schema")
+        await tx.one("use_schema")
 
     async def _learn_stored(self, tx: PostgresTx) -> None:
         """Take in the highest timeline that any server has noted."""
@@ -335,7 +358,7 @@ class PostgresStore:
     ) -> bool:
         self._mark("before COMMIT")
         tx = PostgresTx(link, self._probe)
-        if _STATEMENTS[name].takes_rows:
+        if self._statements[name].takes_rows:
             written = await tx.each(name, [row], *shared)
         else:
             written = await tx.one(name, *row, *shared)
@@ -356,7 +379,9 @@ class PostgresStore:
             message = "The store is closed."
             raise Lost(message, reason="shutting_down")
         found = await self._connect()
-        link = LaneConnection(found.connection, pooled=self._pooled, position=found.position)
+        link = LaneConnection(
+            found.connection, self._statements, pooled=self._pooled, position=found.position
+        )
         self._links[lane] = link
         await self._end_silent(lane, link)
         return link
@@ -419,7 +444,7 @@ class PostgresStore:
             connection.transaction(readonly=True, isolation=isolation),
         ):
             # A pool lends its connections for a moment only: nothing is prepared by name.
-            tx = PostgresTx(LaneConnection(connection, pooled=True), self._probe)
+            tx = PostgresTx(LaneConnection(connection, self._statements, pooled=True), self._probe)
             if self._pooled and isolation == "repeatable_read":
                 # The settings of a session are not ours behind a pooler.
                 await tx.one("set_plans")
@@ -427,7 +452,7 @@ class PostgresStore:
 
     async def maintain(self, name: str) -> None:
         """Run a statement that cannot be in a transaction, on a connection of its own."""
-        (part,) = _STATEMENTS[name].parts
+        (part,) = self._statements[name].parts
         try:
             connection = (await self._connect()).connection
             try:
@@ -445,7 +470,7 @@ class PostgresStore:
         if self._channel is None:
             return
         try:
-            await self._channel.send(_STATEMENTS["send_notification"].parts[0].text, payloads)
+            await self._channel.send(self._statements["send_notification"].parts[0].text, payloads)
         except Exception as error:
             failure = translated(error)
             if failure is error:

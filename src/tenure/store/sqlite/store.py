@@ -19,8 +19,17 @@ from typing import Any, NoReturn, TypeVar, cast
 import apsw
 
 from tenure.core.limits import READ_SECONDS_MAX, SQLITE_BUSY_MS, SQLITE_STATEMENTS_MAX
+from tenure.errors import NotFound
 from tenure.store import migration, statement
-from tenure.store.failure import Conflict, Lost, Refused, StoreError, StoreInUseError
+from tenure.store.failure import (
+    Conflict,
+    KeyTaken,
+    Lost,
+    Refused,
+    RuleBroken,
+    StoreError,
+    StoreInUseError,
+)
 from tenure.store.migration import Applied
 from tenure.store.sqlite.damaged_text import FORGIVING, read_rows
 from tenure.store.sqlite.start_check import check_file
@@ -44,13 +53,13 @@ _MARK = re.compile(r"\?\d+")
 
 _CONFLICTS = (apsw.BusyError, apsw.LockedError)
 _REFUSALS = (
-    apsw.ConstraintError,
     apsw.MismatchError,
     apsw.TooBigError,
     apsw.RangeError,
     OverflowError,
     UnicodeEncodeError,
 )
+_TAKEN = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 _DAMAGES = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
 _LOSSES = (apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.ConnectionClosedError)
 
@@ -429,6 +438,10 @@ def _translated(error: BaseException) -> BaseException:
         return Lost("The disk is full.", reason="storage_full")
     if isinstance(error, _CONFLICTS):
         return Conflict("The database is busy.")
+    if isinstance(error, apsw.ConstraintError):
+        # The stubs of apsw do not name this attribute.
+        is_taken = getattr(error, "extendedresult", None) in _TAKEN
+        return KeyTaken(str(error)) if is_taken else RuleBroken(str(error))
     if isinstance(error, _REFUSALS):
         return Refused(type(error).__name__)
     if isinstance(error, _LOSSES):
@@ -442,7 +455,9 @@ def _translated(error: BaseException) -> BaseException:
 
 def _lock(path: Path) -> int:
     """Take the file for this process, readable by its owner alone."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.exists():
+        message = f"The folder {path.parent} does not exist. Make it, or name another store."
+        raise NotFound(message, field="store")
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     os.close(os.open(path, flags, 0o600))
     path.chmod(0o600)

@@ -16,6 +16,6 @@ SELECT set_config('lock_timeout', CAST(CAST(:wait_ms AS bigint) AS text), true);
 -- also works behind a pooler in transaction mode.
 SELECT pg_advisory_xact_lock(724913864);
 
--- name: send_notification(payload)
-SELECT pg_notify('tenure', p.payload)
+-- name: send_notification(payload, channel)
+SELECT pg_notify(CAST(:channel AS text), p.payload)
 FROM unnest(CAST(:payload AS text[])) AS p (payload);

@@ -17,10 +17,18 @@ WHERE ctid = ANY (ARRAY(
 RETURNING CAST(id AS text);
 
 -- name: drop_days(before_day)
-SELECT drop_day_partitions(CAST(:before_day AS bigint));
+-- The function names tables without a schema: the path is set first, and ends with the transaction.
+SELECT drop_day_partitions(CAST(:before_day AS bigint))
+FROM set_config(
+    'search_path', concat_ws(', ', '{schema}', nullif(current_setting('search_path'), '')), true
+);
 
 -- name: ensure_days(day)
-SELECT ensure_day_partitions(CAST(:day AS bigint));
+-- As drop_days.
+SELECT ensure_day_partitions(CAST(:day AS bigint))
+FROM set_config(
+    'search_path', concat_ws(', ', '{schema}', nullif(current_setting('search_path'), '')), true
+);
 
 -- name: insert_attempts(namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms, state_after, error, error_checksum)
 INSERT INTO attempts (

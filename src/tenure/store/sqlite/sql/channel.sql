@@ -10,6 +10,6 @@ SELECT :wait_ms WHERE 0;
 -- BEGIN IMMEDIATE is the lock.
 SELECT 1 WHERE 0;
 
--- name: send_notification(payload)
+-- name: send_notification(payload, channel)
 -- There is no other replica.
-SELECT :payload WHERE 0;
+SELECT :payload || :channel WHERE 0;
