@@ -9,7 +9,6 @@ import msgspec
 
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import AnyCommand
-from tenure.errors import InvalidArgument, TenureError
 from tenure.store.table.lock_order import RowSets
 from tenure.store.transaction import LaneName
 
@@ -28,15 +27,8 @@ def _answer_elsewhere(_ws: WorkingSet, _command: AnyCommand) -> None:
     """The hand-out answers claims, and the heartbeat lane its own commands."""
 
 
-def _refuse() -> TenureError:
-    return InvalidArgument("The database refused the request.", field="request")
-
-
 class CommandSpec(msgspec.Struct, Generic[C], frozen=True):
-    """One kind of command: how it is checked, loaded, decided, weighed and refused.
-
-    ``refusal`` is the answer if the database refuses the command for itself alone.
-    """
+    """One kind of command: how it is checked, loaded, decided and weighed."""
 
     kind: type[C]
     check: Callable[[C], None] = _accept
@@ -52,4 +44,3 @@ class CommandSpec(msgspec.Struct, Generic[C], frozen=True):
     is_awaited: bool = False
     # It may come down to one write if it is about one task.
     can_be_single: bool = False
-    refusal: Callable[[], TenureError] = _refuse

@@ -21,7 +21,15 @@ class Blocked(Conflict):
 
 
 class Refused(StoreError):
-    """A data or integrity error: the same body would fail again."""
+    """The data do not fit the database: the same body would fail again."""
+
+
+class KeyTaken(Refused):
+    """Another transaction has stored the same unique key: a body that loads again will see it."""
+
+
+class RuleBroken(Refused):
+    """A constraint of the schema forbids what was decided: a mistake of ours, not of a caller."""
 
 
 class Lost(StoreError):

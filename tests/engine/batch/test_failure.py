@@ -12,6 +12,7 @@ import pytest
 from tenure.core.access.api_key import Role
 from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.task.attempt import Outcome
+from tenure.core.task.effect import Stop, StopCause
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine.access.command import (
@@ -56,6 +57,7 @@ from tenure.engine.worker.command import (
     ReleaseHeldTasks,
     ReportHeld,
     SpareWorkers,
+    StopsTold,
     TouchServer,
 )
 from tenure.errors import (
@@ -66,7 +68,7 @@ from tenure.errors import (
     Unavailable,
     WrongState,
 )
-from tenure.store.failure import Conflict, Lost, Refused
+from tenure.store.failure import Conflict, KeyTaken, Lost, Refused, RuleBroken
 from tenure.store.transaction import LaneName
 from tests.engine.world import (
     NAMESPACE,
@@ -204,6 +206,14 @@ async def _spare(world: World, engine: Engine) -> Any:
     return SpareWorkers(worker_ids=frozenset({close.worker_id}))
 
 
+async def _stops_told(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    task = await world.running(engine, worker)
+    await engine.submit(TerminateTask(namespace=NAMESPACE, task_id=task.id))
+    told = (Stop(task.id, 1, StopCause.TERMINATED),)
+    return StopsTold(worker_id=worker, session_no=0, items=told)
+
+
 async def _report_held(world: World, engine: Engine) -> Any:
     worker = await world.worker(engine)
     bound, unbound = await world.held(engine, worker), await world.running(engine, worker)
@@ -278,6 +288,7 @@ CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "OpenSession": (_open_session, None),
     "CloseSession": (_close_session, None),
     "SpareWorkers": (_spare, None),
+    "StopsTold": (_stops_told, None),
     "ReportHeld": (_report_held, None),
     "SetQueue": (_set_queue, None),
     "CreateNamespace": (_create_namespace, AlreadyExists),
@@ -563,6 +574,26 @@ class TestRefused:
             await engine.submit(SetQueue(namespace=NAMESPACE, name=QUEUE, is_paused=True))
         assert caught.value.code == "invalid_argument"
         assert caught.value.fields == {"field": "request"}
+
+    async def test_a_race_that_is_lost_again_and_again_is_repeated(
+        self, world: World, engine: Engine
+    ) -> None:
+        world.faults.raise_at("insert_workers", *[KeyTaken("workers_name")] * 7)
+        assert (await world.register(engine, name="mailer-1")).worker.name == "mailer-1"
+
+    @pytest.mark.parametrize(
+        ("error", "reason"),
+        [(KeyTaken("workers_name"), "conflict"), (RuleBroken("lease_ms"), "internal")],
+    )
+    async def test_what_a_constraint_forbids_for_good_is_not_the_mistake_of_the_caller(
+        self, world: World, engine: Engine, error: Exception, reason: str
+    ) -> None:
+        world.faults.raise_at("insert_workers", *[error] * 12)
+        neighbour = asyncio.ensure_future(world.add(engine, 2))
+        with pytest.raises(Unavailable) as caught:
+            await world.register(engine)
+        assert caught.value.fields["reason"] == reason
+        assert len(await neighbour) == 2
 
     async def test_a_conflict_while_the_guilty_is_looked_for_is_tried_again(
         self, world: World, engine: Engine

@@ -14,10 +14,10 @@ from tenure.engine.batch.split import PartDeadline
 from tenure.engine.claim.dispatch import Dispatch
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.command import AnyCommand
-from tenure.engine.command_table import SPECS
 from tenure.engine.lane import Entry
 from tenure.engine.task.command import ClaimTasks
-from tenure.store.failure import Blocked, Conflict, FenceLost, Lost, Refused
+from tenure.errors import InvalidArgument
+from tenure.store.failure import Blocked, Conflict, FenceLost, KeyTaken, Lost, Refused, RuleBroken
 from tenure.store.transaction import Store, Tx
 
 log = structlog.get_logger("tenure.engine")
@@ -60,22 +60,23 @@ class BatchRunner:
     async def _execute(
         self, entries: Sequence[WorkEntry], plan: ClaimPlan, deadline: PartDeadline | None = None
     ) -> None:
-        """Run a batch; again after a conflict or a lost fence, in parts after a refusal."""
+        """Run a batch; again after a conflict or a lost race, in parts after a refusal."""
         commands = [command for command, _ in entries]
+        is_race_lost = False
         for number in range(RUNS_MAX):
-            since_ms = None if number else self._waiting_since_mono_ms
-            context = self._memory.context(plan, since_ms, copies_rows=self._pause is not None)
             try:
-                committed = await self._commit(commands, context, deadline, is_first=number == 0)
+                committed = await self._commit(commands, plan, deadline, is_first=number == 0)
             except FenceLost as lost:
                 self._memory.rows.forget(lost.ids)
             except Blocked as blocked:
                 await self._run_parts(entries, plan, deadline, blocked)
                 return
-            except Conflict as conflict:
+            except (Conflict, KeyTaken) as conflict:
+                # The next run loads what another server has stored meanwhile.
                 log.warning("batch.conflict", size=len(entries), error=str(conflict))
-            except Refused as refused:
-                await self._divide(entries, plan, refused)
+                is_race_lost = isinstance(conflict, KeyTaken)
+            except Refused:
+                await self._divide(entries, plan)
                 return
             except Lost as lost:
                 self._lose(entries, lost)
@@ -88,17 +89,22 @@ class BatchRunner:
                 await self._slow("after commit")
                 await self._after_commit(entries, committed)
                 return
-        self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
+        if is_race_lost:
+            await self._divide(entries, plan)
+        else:
+            self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
 
     async def _commit(
         self,
         commands: list[AnyCommand],
-        context: batch.Context,
+        plan: ClaimPlan,
         deadline: PartDeadline | None,
         *,
         is_first: bool,
     ) -> batch.Committed:
         """Run a batch once, as one statement if that suffices."""
+        since_ms = self._waiting_since_mono_ms if is_first else None
+        context = self._memory.context(plan, since_ms, copies_rows=self._pause is not None)
         if is_first and deadline is None:
             committed = await self._memory.single_writer.run(commands, context)
             if committed is not None:
@@ -131,9 +137,7 @@ class BatchRunner:
         for some, some_plan in parts:
             await self._execute(some, some_plan, deadline)
 
-    async def _divide(
-        self, entries: Sequence[WorkEntry], plan: ClaimPlan, refused: Refused
-    ) -> None:
+    async def _divide(self, entries: Sequence[WorkEntry], plan: ClaimPlan) -> None:
         """Find the command that the database refuses; the others are not disturbed."""
         self._dispatch.plan_again(plan)
         others = [entry for entry in entries if type(entry[0]) is not ClaimTasks]
@@ -142,10 +146,14 @@ class BatchRunner:
             await self._execute(others[:middle], ClaimPlan())
             await self._execute(others[middle:], ClaimPlan())
         elif others:
-            await self._refuse(others[0], refused)
+            await self._run_alone(others[0])
 
-    async def _refuse(self, entry: WorkEntry, refused: Refused) -> None:
-        """Run a refused command alone once more: another server may have won a race for a key."""
+    async def _run_alone(self, entry: WorkEntry) -> None:
+        """Run a refused command once more, on rows that are read; what fails now has failed.
+
+        Only data that do not fit are the caller's mistake. A constraint that does not hold is ours,
+        and a race for a key can be won by the next request.
+        """
         command, future = entry
         context = self._memory.bare_context()
         for _ in range(RUNS_MAX):
@@ -156,12 +164,17 @@ class BatchRunner:
             except Blocked as blocked:
                 self._lose([entry], Lost(str(blocked), reason="conflict"))
                 return
-            except (Conflict, FenceLost) as conflict:
+            except (Conflict, FenceLost, KeyTaken) as conflict:
                 log.warning("batch.conflict", size=1, error=str(conflict))
-            except Refused:
+            except RuleBroken as broken:
+                log.exception("command.broke_rule", command=type(command).__name__)
+                self._lose([entry], Lost(str(broken), reason="internal"))
+                return
+            except Refused as refused:
                 log.warning("command.refused", command=type(command).__name__, error=str(refused))
                 if not future.done():
-                    future.set_exception(SPECS[type(command)].refusal())
+                    message = "The database refused the request."
+                    future.set_exception(InvalidArgument(message, field="request"))
                 return
             except Lost as lost:
                 self._lose([entry], lost)

@@ -7,12 +7,6 @@ from typing import Final
 from tenure.engine.command_spec import CommandSpec
 from tenure.engine.task import check, handler, needs
 from tenure.engine.task import command as c
-from tenure.errors import AlreadyExists
-
-
-def _exists() -> AlreadyExists:
-    return AlreadyExists("A task with this id or key exists.")
-
 
 # A tuple without a type of its own: mypy compares each function with its kind of command.
 TASK_SPECS: Final = (
@@ -26,7 +20,6 @@ TASK_SPECS: Final = (
         is_new_work=True,
         is_awaited=True,
         can_be_single=True,
-        refusal=_exists,
     ),
     CommandSpec(c.ClaimTasks, check=check.claim_tasks, is_new_work=True),
     CommandSpec(
@@ -67,9 +60,7 @@ TASK_SPECS: Final = (
     CommandSpec(c.PauseTask, check.change_task, needs.change_task, handler.change_task),
     CommandSpec(c.ResumeTask, check.change_task, needs.change_task, handler.change_task),
     CommandSpec(c.TerminateTask, check.change_task, needs.change_task, handler.change_task),
-    CommandSpec(
-        c.RetryTask, check.retry_task, needs.retry_task, handler.retry_task, refusal=_exists
-    ),
+    CommandSpec(c.RetryTask, check.retry_task, needs.retry_task, handler.retry_task),
     CommandSpec(c.SignalCancels, needs=needs.named_tasks, handler=handler.signal_cancels),
     CommandSpec(c.ReturnUndelivered, needs=needs.named_tasks, handler=handler.return_undelivered),
     CommandSpec(

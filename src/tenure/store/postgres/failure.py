@@ -6,12 +6,19 @@ from typing import Final
 
 import asyncpg
 
-from tenure.store.failure import MISCONFIGURED, Blocked, Conflict, Lost, Refused
+from tenure.store.failure import (
+    MISCONFIGURED,
+    Blocked,
+    Conflict,
+    KeyTaken,
+    Lost,
+    Refused,
+    RuleBroken,
+)
 
 _CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
 _REFUSALS = (
-    asyncpg.IntegrityConstraintViolationError,
     asyncpg.DataError,
     asyncpg.exceptions._base.InternalClientError,  # noqa: SLF001 (asyncpg exports it nowhere else)
     UnicodeEncodeError,
@@ -47,6 +54,10 @@ def translated(error: BaseException) -> BaseException:
         return Conflict(str(error))
     if isinstance(error, _FULL):
         return Lost("The database has no space left.", reason="storage_full")
+    if isinstance(error, asyncpg.UniqueViolationError):
+        return KeyTaken(str(error))
+    if isinstance(error, asyncpg.IntegrityConstraintViolationError):
+        return RuleBroken(str(error))
     if isinstance(error, _REFUSALS):
         return Refused(type(error).__name__)
     if isinstance(error, _POOLER):
