@@ -75,6 +75,7 @@ def test_only_the_engine_itself_makes_commands_that_are_not_checked() -> None:
         "ReturnUndelivered",
         "ProcessDue",
         "SpareWorkers",
+        "StopsTold",
         "JudgeLeases",
         "ReleaseHeldTasks",
         "TouchServer",

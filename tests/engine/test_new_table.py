@@ -127,7 +127,7 @@ def branch() -> Iterator[None]:
     postgres = {each.name: each for each in statement.parse(POSTGRES_SQL, mark="$")}
     with (
         mock.patch.dict("tenure.store.sqlite.store._STATEMENTS", sqlite),
-        mock.patch.dict("tenure.store.postgres.store._STATEMENTS", postgres),
+        mock.patch.dict("tenure.store.postgres.schema.STATEMENTS", postgres),
         mock.patch.dict(SPECS, {WriteNote: spec}),
     ):
         LOCK_ORDER.insert(place, NoteRows)

@@ -19,6 +19,7 @@ import asyncpg
 from msgspec.structs import replace
 
 from tenure.core.limits import STREAM_BYTES_MAX
+from tenure.core.task.effect import Stop, StopCause
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.lease import Beat
@@ -76,6 +77,7 @@ TABLES: Final = [
     "idempotency_keys",
     "workers",
     "leases",
+    "stops",
     "servers",
     "secrets",
     "api_keys",
@@ -133,7 +135,7 @@ class Sink:
         self.is_open = True
         self.given: list[Task] = []
         self.cancelled: list[TaskRef] = []
-        self.stopped: list[TaskRef] = []
+        self.stopped: list[Stop] = []
         self.drained = False
         self.ended: EndReason | None = None
 
@@ -143,8 +145,8 @@ class Sink:
     def cancel(self, refs: Sequence[TaskRef]) -> None:
         self.cancelled.extend(refs)
 
-    def stop(self, refs: Sequence[TaskRef]) -> None:
-        self.stopped.extend(refs)
+    def stop(self, stops: Sequence[Stop]) -> None:
+        self.stopped.extend(stops)
 
     def drain(self) -> None:
         self.drained = True
@@ -228,7 +230,8 @@ class SqliteDatabase(Database):
         self._connection.close()
 
 
-SEARCH_PATH: Final = "&search_path=public,pg_catalog"
+# The clock of the tests, in public, comes before the real one.
+SEARCH_PATH: Final = "&search_path=tenure,public,pg_catalog"
 NAMESPACES_SQL: Final = f"""
 INSERT INTO namespaces (name, created_at_ms)
 VALUES ('{NAMESPACE}', 0), ('{OTHER_NAMESPACE}', 0), ('{DEFAULT_NAMESPACE}', 0)
@@ -552,6 +555,10 @@ class World:
 
 def ref(task: Task) -> TaskRef:
     return TaskRef(task.id, task.attempt)
+
+
+def stop(task: Task, cause: StopCause) -> Stop:
+    return Stop(task.id, task.attempt, cause)
 
 
 def finish(task: Task, kind: FinishKind = FinishKind.SUCCEEDED, **fields: Any) -> Finish:

@@ -241,6 +241,7 @@ PLAIN_FIELDS: Final = frozenset(
         "encoding",
         "outputEncoding",
         "reason",
+        "stopReason",
         "message",
         "stackTrace",
         "version",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenure.core.limits import STREAM_BYTES_MAX
+from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.core.worker.record import EndReason
 from tenure.engine.command import TaskRef
@@ -236,9 +237,9 @@ class Session:
         """Tell that tasks are to be cancelled."""
         self._down("cancel", tuple(refs))
 
-    def stop(self, refs: Sequence[TaskRef]) -> None:
+    def stop(self, stops: Sequence[Stop]) -> None:
         """Tell that attempts are over."""
-        self._down("stop", tuple(refs))
+        self._down("stop", tuple(stops))
 
     def drain(self) -> None:
         """Tell that the worker drains."""

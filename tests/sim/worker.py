@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.record import NewWorker, WorkerMode
@@ -289,7 +290,7 @@ class WorkerProcess:
         heartbeat_state.accepted(request, counts, renewed.lease, sent_at_ms)
         self._bound((*request.bound, *(request.held or ())))
         self._start_waiting()
-        self._obey(answer.stop, renewed.cancel, should_drain=renewed.should_drain)
+        self._obey((*renewed.stop, *answer.stop), renewed.cancel, should_drain=renewed.should_drain)
         return heartbeat_state.interval_ms
 
     def _bound(self, refs: Iterable[TaskRef]) -> None:
@@ -304,9 +305,14 @@ class WorkerProcess:
                 self._begin(held)
 
     def _obey(
-        self, stop: tuple[TaskRef, ...], cancel: tuple[TaskRef, ...], *, should_drain: bool = False
+        self,
+        stops: tuple[Stop | TaskRef, ...],
+        cancel: tuple[TaskRef, ...],
+        *,
+        should_drain: bool = False,
     ) -> None:
-        for ref in stop:
+        for stop in stops:
+            ref = TaskRef(stop.task_id, stop.attempt)
             held = self.held.get(ref)
             if held is not None and not held.is_over:
                 self._drop(ref)

@@ -31,17 +31,6 @@ def add(left: int, right: int = 1) -> int:
     return left + right
 
 
-@activity(start_to_close="30s")
-def spin(started: threading.Event | None = None) -> str:
-    try:
-        if started is not None:
-            started.set()
-        while True:
-            time.sleep(0.001)
-    except Stopped:
-        return f"cleaned up: {activity.stop_reason()}"
-
-
 @activity(start_to_close="1d", completes_later=True)
 async def approve() -> str:
     assert activity.info().token
@@ -185,13 +174,22 @@ def test_a_sync_activity_is_stopped_from_another_thread() -> None:
     env = ActivityEnvironment()
     started = threading.Event()
 
+    @activity(start_to_close="30s")
+    def spin() -> str:
+        try:
+            started.set()
+            while True:
+                time.sleep(0.001)
+        except Stopped:
+            return f"cleaned up: {activity.stop_reason()}"
+
     def stop() -> None:
         started.wait(ANSWER_S)
         env.cancel(StopReason.TIMED_OUT)
 
     thread = threading.Thread(target=stop)
     thread.start()
-    assert env.run(spin, started) == "cleaned up: timed_out"
+    assert env.run(spin) == "cleaned up: timed_out"
     thread.join()
 
 

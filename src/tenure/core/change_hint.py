@@ -26,12 +26,16 @@ class EventKind(enum.StrEnum):
     WORKER = "worker"
     QUEUE = "queue"
     NAMESPACE = "namespace"
+    # A running attempt says how far it is: its task has another version and is otherwise the same.
+    PROGRESS = "progress"
 
     # Enum's own hash is a Python function.
     __hash__ = str.__hash__
 
 
 ALL_KINDS: Final = frozenset(EventKind)
+# What somebody hears of who does not choose.
+CHANGES: Final = ALL_KINDS - {EventKind.PROGRESS}
 
 
 class Hint(msgspec.Struct, frozen=True, gc=False):

@@ -8,26 +8,27 @@ from tenure.core.limits import DURATION_MS_MAX
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
 _DURATION: Final = re.compile(rf"(?:{_PART.pattern})+")
-# The least that rounds to one.
-_LEAST_MS: Final = 0.5
+# What is left or gained when a number is rounded to a whole one.
+_HALF_MS: Final = 0.5
 _TENTHS_BELOW_MS: Final = 10 * UNITS_MS["s"]
 _PAIRS: Final = (("d", "h"), ("h", "m"), ("m", "s"))
 
 
-def parse_duration_ms(text: str) -> int:
+def parse_duration_ms(text: str, *, minimum: int = 1) -> int:
     """Read ``30s``, ``500ms``, ``1h30m`` or ``1.5d``; raise ``ValueError`` for anything else."""
     compact = text.strip()
     if not _DURATION.fullmatch(compact):
         raise ValueError("must be a duration such as 500ms, 30s, 5m, 1h30m or 2d")
     parts = _PART.findall(compact)
-    return whole_ms(sum(float(number) * UNITS_MS[unit] for number, unit in parts))
+    total_ms = sum(float(number) * UNITS_MS[unit] for number, unit in parts)
+    return whole_ms(total_ms, minimum=minimum)
 
 
-def whole_ms(milliseconds: float) -> int:
-    """Return whole milliseconds; raise ``ValueError`` for what is no duration above zero."""
+def whole_ms(milliseconds: float, *, minimum: int = 1) -> int:
+    """Return whole milliseconds; raise ``ValueError`` for what is no duration, or below it."""
     # Not a number compares false with everything, so it is refused as well.
-    if not _LEAST_MS < milliseconds <= DURATION_MS_MAX:
-        raise ValueError("must be between 1ms and ten years")
+    if not minimum - _HALF_MS < milliseconds <= DURATION_MS_MAX:
+        raise ValueError(f"must be between {minimum}ms and ten years")
     return round(milliseconds)
 
 

@@ -23,6 +23,7 @@ from typing import Final, Self, TypeVar, Unpack
 from tenure.sdk.client import Client
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
+from tenure.sdk.transport.target import DEFAULT_NAMESPACE
 from tenure.sdk.worker.worker import Worker, WorkerOptions
 from tenure.testing.host import hush_grpc
 from tenure.testing.stage import NOTHING_DUE, Stage, abort
@@ -129,7 +130,8 @@ class TestEngine:
         """Make anything that takes the address of a server; its connection can be disturbed."""
         hush_grpc()
         line, address = self._stage.new_line()
-        made = kind(address, **options)
+        # The namespace that the environment names is one of another server.
+        made = kind(address, **{"namespace": DEFAULT_NAMESPACE, **options})
         self._stage.give(line, made)
         return made
 
@@ -143,6 +145,7 @@ class TestEngine:
         """
         hush_grpc()
         line, address = self._stage.new_line()
+        options.setdefault("namespace", DEFAULT_NAMESPACE)
         worker = Worker(address, activities=activities, **options)
         self._stage.give(line, worker)
         running = asyncio.ensure_future(worker.run(handle_signals=False))

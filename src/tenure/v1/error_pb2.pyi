@@ -38,7 +38,9 @@ class ErrorDetail(google.protobuf.message.Message):
     code: builtins.str
     message: builtins.str
     reason: builtins.str
-    """worker_inactive, unavailable, data_damaged"""
+    """worker_inactive, unavailable, data_damaged. Of a report on an attempt that is over
+    (attempt_mismatch, task_already_terminal, task_expired): its stop_reason, if that is known.
+    """
     current_token: builtins.str
     """token_mismatch"""
     expected_attempt: builtins.int

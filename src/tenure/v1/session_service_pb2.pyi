@@ -232,7 +232,7 @@ class ServerFrame(google.protobuf.message.Message):
 
     @property
     def stop(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]:
-        """Attempts that are not the worker's any more."""
+        """Attempts that are not the worker's any more, each with its stop_reason."""
 
     @property
     def acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Ack]:

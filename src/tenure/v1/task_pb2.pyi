@@ -135,6 +135,7 @@ class TaskRef(google.protobuf.message.Message):
     TASK_ID_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
     EXCLUSIVE_FIELD_NUMBER: builtins.int
+    STOP_REASON_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     exclusive: builtins.bool
@@ -142,14 +143,19 @@ class TaskRef(google.protobuf.message.Message):
     code starts after the answer that says so. If its worker is lost, the attempt is given away
     when the lease is over, and a second or more after its other timeouts.
     """
+    stop_reason: builtins.str
+    """Only in a stop, why the attempt is over: cancelled, terminated, completed (somebody else has
+    ended it by its id or token), timed_out, or lost_lease (the task was given to another worker).
+    """
     def __init__(
         self,
         *,
         task_id: builtins.str = ...,
         attempt: builtins.int = ...,
         exclusive: builtins.bool = ...,
+        stop_reason: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "exclusive", b"exclusive", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "exclusive", b"exclusive", "stop_reason", b"stop_reason", "task_id", b"task_id"]) -> None: ...
 
 Global___TaskRef: typing_extensions.TypeAlias = TaskRef
 

@@ -267,7 +267,9 @@ class WorkerHeartbeatResponse(google.protobuf.message.Message):
 
     @property
     def stop(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]:
-        """Reported attempts that are not the worker's any more."""
+        """Attempts that are not the worker's any more, each with its stop_reason. Told once: after a lost
+        answer the full held set brings them again.
+        """
 
     def __init__(
         self,

@@ -245,7 +245,9 @@ async def test_a_new_session_resumes_what_is_held_and_ends_what_was_not_delivere
     held = [ref(task) for task in tasks if task.task_id == known]
     foreign = task_pb2.TaskRef(task_id=UNKNOWN, attempt=1)
     again = await wire.open_session(worker_id, session_no=2, held=[*held, foreign])
-    assert list(again.welcome.stop) == [foreign]
+    assert list(again.welcome.stop) == [
+        task_pb2.TaskRef(task_id=UNKNOWN, attempt=1, stop_reason="lost_lease")
+    ]
     (task,) = await again.tasks()
     assert (task.task_id, task.attempt) == (lost, 2)
     assert (await wire.get(lost)).interruption_count == 0

@@ -124,7 +124,9 @@ async def test_bindings_confirm_tasks_and_foreign_ones_are_to_be_stopped(wire: W
     foreign = task_pb2.TaskRef(task_id=UNKNOWN, attempt=1)
     answer = await wire.beat(made.worker_id, made.token, bound_activities=[ref(task), foreign])
     assert await wire.state(task_id) == "RUNNING"
-    assert list(answer.stop) == [foreign]
+    assert list(answer.stop) == [
+        task_pb2.TaskRef(task_id=UNKNOWN, attempt=1, stop_reason="lost_lease")
+    ]
 
 
 async def test_a_full_held_set_without_a_confirmed_task_ends_its_attempt(

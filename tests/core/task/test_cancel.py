@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.effect import TellCancel, TellStop, WakeQueue
+from tenure.core.task.effect import Stop, StopCause, TellCancel, TellStop, WakeQueue
 from tenure.core.task.event import (
     AttemptCancelled,
     AttemptDeferred,
@@ -74,14 +74,14 @@ def test_what_nobody_holds_is_cancelled_at_once(task: Task) -> None:
 def test_a_dispatched_task_is_cancelled_at_once_and_its_worker_stopped() -> None:
     decision = decided(handed(fresh()), CancelRequested())
     assert decision.task.state is TaskState.CANCELLED
-    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellStop(WORKER, Stop(TASK_ID, 1, StopCause.CANCELLED)),)
 
 
 def test_the_late_confirmation_of_a_cancelled_task_is_told_so() -> None:
     task = handed(fresh())
     rejection = refused(cancelled(task), report(Confirmed, task))
     assert rejection.code == "task_already_terminal"
-    assert rejection.fields == {"state": "CANCELLED"}
+    assert rejection.fields == {"state": "CANCELLED", "reason": "cancelled"}
 
 
 def test_a_running_task_is_cancelling_and_its_worker_told() -> None:
@@ -199,7 +199,7 @@ def test_a_worker_that_does_not_stop_within_the_grace_fails_the_task() -> None:
     failed = decision.task
     assert (failed.state, failed.progress.reason) == (TaskState.FAILED, Reason.CANCEL_TIMEOUT)
     assert failed.last_outcome is Outcome.CANCEL_TIMEOUT
-    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellStop(WORKER, Stop(TASK_ID, 1, StopCause.CANCELLED)),)
 
 
 def test_what_no_worker_holds_is_cancelled_when_the_grace_is_over() -> None:

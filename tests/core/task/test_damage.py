@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tenure.core.task import damage
 from tenure.core.task.damage import DamagedPart
-from tenure.core.task.effect import TellStop
+from tenure.core.task.effect import Stop, StopCause, TellStop
 from tenure.core.task.event import DamageFound
 from tenure.core.task.record import NO_PROGRESS, Reason, Task, TaskState
 from tenure.core.task.retry import ErrorCategory
@@ -26,7 +26,7 @@ def test_a_damaged_task_fails_for_its_data_and_its_worker_is_told() -> None:
     assert error is not None
     assert (error.category, error.type) == (ErrorCategory.DATA_QUALITY, "DataDamaged")
     assert error.message == "Stored data is damaged and was not used: input."
-    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellStop(WORKER, Stop(TASK_ID, 1, StopCause.TERMINATED)),)
 
 
 @pytest.mark.parametrize("task", [running(), handed(fresh())])

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.crash_guard import Loss
-from tenure.core.task.effect import Decision, FollowUp, TellStop, WakeQueue
+from tenure.core.task.effect import Decision, FollowUp, Stop, StopCause, TellStop, WakeQueue
 from tenure.core.task.event import (
     AttemptCancelled,
     AttemptDeferred,
@@ -131,6 +131,9 @@ def test_a_heartbeat_confirms_too() -> None:
     assert (beaten.state, beaten.progress.confirmed_at_ms) == (TaskState.RUNNING, T0 + 3)
 
 
+STOP_REASONS = {Outcome.FAILED: "completed", Outcome.TIMED_OUT: "timed_out"}
+
+
 @pytest.mark.parametrize("outcome", RETURNING)
 def test_an_ended_attempt_is_stale_while_its_number_is_still_on_the_row(outcome: Outcome) -> None:
     task = handed(fresh(kind=kind_for(outcome)))
@@ -138,7 +141,10 @@ def test_an_ended_attempt_is_stale_while_its_number_is_still_on_the_row(outcome:
     assert (ended.attempt, ended.last_outcome, ended.worker_id) == (1, outcome, None)
     rejection = refused(ended, report(AttemptSucceeded, task))
     assert rejection.code == "attempt_mismatch"
-    assert rejection.fields == {"expected_attempt": 2, "received_attempt": 1}
+    expected: dict[str, object] = {"expected_attempt": 2, "received_attempt": 1}
+    if outcome in STOP_REASONS:
+        expected["reason"] = STOP_REASONS[outcome]
+    assert rejection.fields == expected
 
 
 @pytest.mark.parametrize("outcome", RETURNING)
@@ -552,7 +558,7 @@ def test_the_deferral_behind_a_completion_is_told_that_the_task_is_over() -> Non
     done = after(task, AttemptSucceeded(attempt=1))
     rejection = refused(done, report(AttemptDeferred, task))
     assert rejection.code == "task_already_terminal"
-    assert rejection.fields == {"state": "SUCCEEDED"}
+    assert rejection.fields == {"state": "SUCCEEDED", "reason": "completed"}
 
 
 def test_a_deferred_activity_that_fails_is_retried() -> None:
@@ -697,7 +703,7 @@ def test_a_newer_attempt_comes_before_the_end_of_the_task() -> None:
 def test_a_report_on_a_finished_task_is_told_its_state() -> None:
     rejection = refused(succeeded(), AttemptFailed(attempt=1, error=FAULT))
     assert rejection.code == "task_already_terminal"
-    assert rejection.fields == {"state": "SUCCEEDED"}
+    assert rejection.fields == {"state": "SUCCEEDED", "reason": "completed"}
 
 
 # The end by an operator.
@@ -708,4 +714,4 @@ def test_a_terminated_task_fails_without_asking_its_worker() -> None:
     task = decision.task
     assert (task.state, task.progress.reason) == (TaskState.FAILED, Reason.TERMINATED)
     assert task.progress.error == ErrorInfo(ErrorCategory.CANCELLED, "Out of budget.")
-    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellStop(WORKER, Stop(TASK_ID, 1, StopCause.TERMINATED)),)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.effect import TellStop, WakeQueue
+from tenure.core.task.effect import Stop, StopCause, TellStop, WakeQueue
 from tenure.core.task.event import (
     AttemptFailed,
     AttemptReleased,
@@ -131,7 +131,7 @@ def test_start_to_close_is_per_attempt() -> None:
 def test_start_to_close_of_the_last_attempt_fails_the_task() -> None:
     task = running(start_to_close_ms=500, retry=RetryPolicy(maximum_attempts=1))
     check_expires(task, T0 + 500, Reason.START_TO_CLOSE)
-    assert due(task, T0 + 500).effects == (TellStop(WORKER, TASK_ID, 1),)
+    assert due(task, T0 + 500).effects == (TellStop(WORKER, Stop(TASK_ID, 1, StopCause.TIMED_OUT)),)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_worker_of_an_attempt_that_timed_out_is_stopped_though_it_is_retried
 ) -> None:
     decision = due(task, T0 + 500)
     assert decision.task.state is TaskState.PENDING
-    assert decision.effects == (TellStop(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellStop(WORKER, Stop(TASK_ID, 1, StopCause.TIMED_OUT)),)
 
 
 def test_nobody_is_stopped_when_what_no_worker_holds_times_out() -> None:
@@ -160,7 +160,10 @@ def test_nobody_is_stopped_when_what_no_worker_holds_times_out() -> None:
 def test_a_timeout_that_is_retried_at_once_wakes_its_queue_too() -> None:
     task = running(start_to_close_ms=500, retry=RetryPolicy(initial_interval_ms=0))
     decision = due(task, T0 + 500)
-    assert decision.effects == (WakeQueue(NAMESPACE, "default"), TellStop(WORKER, TASK_ID, 1))
+    assert decision.effects == (
+        WakeQueue(NAMESPACE, "default"),
+        TellStop(WORKER, Stop(TASK_ID, 1, StopCause.TIMED_OUT)),
+    )
 
 
 def test_start_to_close_runs_on_while_an_activity_completes_later() -> None:

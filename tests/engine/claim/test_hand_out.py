@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import pytest
 
+from tenure.core.task.effect import StopCause
 from tenure.core.task.record import Line, TaskState
 from tenure.engine.access.command import SetQueue
-from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.task.command import Finish, FinishKind, FinishTasks, TerminateTask
 from tenure.engine.worker.command import DrainWorker
-from tests.engine.world import NAMESPACE, QUEUE, World, finish
+from tests.engine.world import NAMESPACE, QUEUE, World, finish, stop
 
 WRITES: Final = {"insert_alone", "insert_tasks", "update_alone", "update_tasks", "finish_tasks"}
 
@@ -257,7 +257,7 @@ class TestRefill:
         await engine.submit(TerminateTask(namespace=NAMESPACE, task_id=task.id))
         await world.settle(engine)
         assert len(sink.take()) == 1
-        assert sink.stopped == [TaskRef(task.id, 1)]
+        assert sink.stopped == [stop(task, StopCause.TERMINATED)]
 
     async def test_more_than_one_batch_is_handed_out_without_waiting(self, world: World) -> None:
         engine = await world.start(work_batch_max=10)

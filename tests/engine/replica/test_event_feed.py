@@ -16,7 +16,7 @@ from tenure.engine.read import query
 from tenure.engine.replica.event_feed import EventFeed, HintPage, Subscription
 from tenure.engine.replica.replica_hints import HintKind, ReplicaHints, heard, pack
 from tenure.engine.settings import Settings
-from tenure.engine.task.command import ConfirmTasks
+from tenure.engine.task.command import ConfirmTasks, HeartbeatTasks, PauseTask, TaskBeat
 from tenure.engine.worker.command import DrainWorker, EvictWorker
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, QUEUE, World, ref
 from tests.polling import eventually
@@ -85,6 +85,26 @@ async def test_each_change_of_a_task_is_told_with_the_version_that_is_stored(
     steps.append(("SUCCEEDED", await world.task(task_id)))
     found = said(await everything(subscription))
     assert found == [("task", task_id, task.version, state) for state, task in steps]
+
+
+async def test_progress_is_no_event_of_kind_task(
+    world: World, engine: Engine, subscription: Subscription
+) -> None:
+    worker_id = await world.worker(engine)
+    (task_id,) = await world.add(engine)
+    (task,) = await world.claim(engine, worker_id)
+    beats = []
+    for percent in (None, 10.0, 50.0):
+        item = TaskBeat(task_id=task_id, attempt=task.attempt, percent=percent)
+        await engine.submit(HeartbeatTasks(namespace=NAMESPACE, worker_id=worker_id, items=(item,)))
+        beats.append((await world.task(task_id)).version)
+    await engine.submit(PauseTask(namespace=NAMESPACE, task_id=task_id))
+    pages = await everything(subscription)
+    # The first heartbeat says that the task runs, and a request to pause it is a change.
+    states = [state for *_, state in said(pages)]
+    assert states == ["PENDING", "DISPATCHED", "RUNNING", "RUNNING"]
+    told = [("progress", task_id, version, "RUNNING") for version in beats[1:]]
+    assert said(pages, EventKind.PROGRESS) == told
 
 
 async def test_workers_and_queues_are_told_with_the_version_that_is_stored(

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from tenure.core.task.effect import Stop, StopCause
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import EndReason
-from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.services.hint_channel import HintChannel
 from tenure.engine.task.command import CancelTask, TerminateTask
 from tenure.engine.worker.command import DrainWorker, EvictWorker, JudgeLeases
 from tenure.errors import WorkerInactive
 from tenure.store.failure import Lost
-from tests.engine.world import NAMESPACE, NEVER_MS, Faults, Sink, World, heartbeat, ref
+from tests.engine.world import NAMESPACE, NEVER_MS, Faults, Sink, World, heartbeat, ref, stop
 from tests.polling import eventually
 
 # How this server hears: by hints alone, or, without any, by looking.
@@ -107,7 +107,7 @@ async def test_an_attempt_that_is_over_is_stopped_and_its_slot_is_free(
     await there.submit(TerminateTask(namespace=NAMESPACE, task_id=first))
     await eventually(lambda: sink.given)
     assert [task.id for task in sink.take()] == [second]
-    assert sink.stopped == [TaskRef(first, 1)]
+    assert set(sink.stopped) == {Stop(first, 1, StopCause.TERMINATED)}
 
 
 async def test_a_task_that_is_cancelled_before_it_started_is_stopped(
@@ -119,7 +119,7 @@ async def test_a_task_that_is_cancelled_before_it_started_is_stopped(
     await eventually(lambda: sink.given)
     await there.submit(CancelTask(namespace=NAMESPACE, task_id=task_id))
     await eventually(lambda: sink.stopped)
-    assert sink.stopped == [TaskRef(task_id, 1)]
+    assert set(sink.stopped) == {Stop(task_id, 1, StopCause.CANCELLED)}
     assert sink.cancelled == []
 
 
@@ -138,7 +138,8 @@ async def test_a_drain_reaches_the_session_once_and_what_it_holds_stays_in_sight
     await eventually(lambda: sink.cancelled)
     await there.submit(TerminateTask(namespace=NAMESPACE, task_id=ended.id))
     await eventually(lambda: sink.stopped)
-    assert (sink.cancelled, sink.stopped) == ([ref(kept)], [ref(ended)])
+    assert sink.cancelled == [ref(kept)]
+    assert set(sink.stopped) == {stop(ended, StopCause.TERMINATED)}
     assert (sink.drained, sink.given) == (False, [])
     await there.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
     await eventually(lambda: sink.ended)

@@ -52,7 +52,8 @@ class TestCancel:
         task = await world.held(engine, worker)
         await ask(engine, CancelTask, task.id)
         (answer,) = await world.confirm(engine, worker, task)
-        assert (answer.code, answer.fields) == ("task_already_terminal", {"state": "CANCELLED"})
+        fields = {"state": "CANCELLED", "reason": "cancelled"}
+        assert (answer.code, answer.fields) == ("task_already_terminal", fields)
 
     async def test_a_running_task_is_cancelling_until_its_worker_says_so(
         self, world: World, engine: Engine

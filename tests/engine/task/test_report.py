@@ -372,7 +372,8 @@ class TestLateReports:
         await world.finish(engine, worker, task, output=b"out")
         before = await world.dump()
         answer = refusal(await world.finish(engine, worker, task, kind, **fields))
-        assert (answer.code, answer.fields) == ("task_already_terminal", {"state": "SUCCEEDED"})
+        assert answer.code == "task_already_terminal"
+        assert answer.fields == {"state": "SUCCEEDED", "reason": "completed"}
         assert await world.dump() == before
 
     async def test_an_encoding_is_the_same_whether_it_is_named_or_not(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tenure.core.task.attempt import Outcome
+from tenure.core.task.effect import StopCause
 from tenure.core.task.record import Reason, TaskState
 from tenure.core.task.retry import RetryPolicy
-from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.task.command import (
@@ -20,7 +20,7 @@ from tenure.engine.task.command import (
     Reported,
     TaskBeat,
 )
-from tests.engine.world import NAMESPACE, World, spec
+from tests.engine.world import NAMESPACE, World, spec, stop
 
 ONCE = RetryPolicy(maximum_attempts=1)
 
@@ -98,7 +98,7 @@ class TestStartToClose:
         stored = await world.task(task.id)
         assert (stored.state, stored.last_outcome) == (TaskState.PENDING, Outcome.TIMED_OUT)
         assert stored.run_at_ms == world.clock.now_ms() + 1_000
-        assert sink.stopped == [TaskRef(task.id, 1)]
+        assert sink.stopped == [stop(task, StopCause.TIMED_OUT)]
 
     async def test_without_retries_it_fails_with_the_timeout_as_reason(
         self, world: World, engine: Engine

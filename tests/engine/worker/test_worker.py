@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.core.task.attempt import Outcome
+from tenure.core.task.effect import Stop, StopCause
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
 from tenure.engine.command import TaskRef
@@ -25,7 +26,7 @@ from tenure.engine.worker.command import (
     ReportHeld,
 )
 from tenure.errors import NotFound, WorkerInactive, WrongState
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Sink, World, codes, heartbeat, ref
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Sink, World, codes, heartbeat, ref, stop
 from tests.polling import eventually
 
 
@@ -144,6 +145,18 @@ class TestRegistration:
         answers = await asyncio.gather(*(world.register(engine, name="mailer-1") for _ in range(2)))
         statuses = [(await world.view(each.worker.id)).worker.status for each in answers]
         assert sorted(statuses) == [WorkerStatus.OFFLINE, WorkerStatus.ONLINE]
+
+    async def test_registrations_of_one_name_at_several_servers_at_once_are_all_accepted(
+        self, world: World, engine: Engine
+    ) -> None:
+        servers = [engine, await world.start(), await world.start()]
+        for _ in range(20):
+            answers = await asyncio.gather(
+                *(world.register(each, name="mailer-1") for each in servers)
+            )
+            views = [await world.view(each.worker.id) for each in answers]
+            statuses = sorted(each.worker.status for each in views)
+            assert statuses == [WorkerStatus.OFFLINE] * 2 + [WorkerStatus.ONLINE]
 
     async def test_an_unknown_namespace_is_not_found(self, world: World, engine: Engine) -> None:
         with pytest.raises(NotFound):
@@ -355,7 +368,10 @@ class TestSessions:
         await world.finish(engine, worker, task)
         unknown = TaskRef(world.clock.new_id(), 1)
         _, answer = await world.session(engine, worker, ref(task), unknown)
-        assert answer.stop == (ref(task), unknown)
+        assert answer.stop == (
+            stop(task, StopCause.COMPLETED),
+            Stop(unknown.task_id, 1, StopCause.LOST_LEASE),
+        )
 
     async def test_a_session_is_told_what_is_being_cancelled(
         self, world: World, engine: Engine
@@ -430,7 +446,7 @@ class TestSessions:
         await engine.heartbeat(heartbeat(engine, worker, 1, active_count=0))
         await eventually(lambda: sink.given)
         assert [task.id for task in sink.take()] == [second]
-        assert sink.stopped == [TaskRef(first, 1)]
+        assert sink.stopped == [Stop(first, 1, StopCause.TERMINATED)]
 
     async def test_after_the_clock_went_back_no_confirmed_attempt_is_taken_for_lost(
         self, world: World, engine: Engine
@@ -492,7 +508,8 @@ class TestHeldSets:
         mine, foreign = await world.held(engine, worker), await world.held(engine, other)
         stale = TaskRef(mine.id, 7)
         answer = await report_held(engine, worker, held=(ref(mine), ref(foreign), stale))
-        assert answer.stop == (ref(foreign), stale)
+        lost = StopCause.LOST_LEASE
+        assert answer.stop == (stop(foreign, lost), Stop(stale.task_id, 7, lost))
         assert await world.state(mine.id) is TaskState.RUNNING
         assert await world.state(foreign.id) is TaskState.DISPATCHED
 

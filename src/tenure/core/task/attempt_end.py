@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from tenure.core.task import crash_guard, deadline
 from tenure.core.task.attempt import CHARGES, Attempt, Charge, Outcome
-from tenure.core.task.effect import Decision, Effect, FollowUp, TellStop, WakeQueue
+from tenure.core.task.effect import Decision, FollowUp, WakeQueue
 from tenure.core.task.event import Woken
 from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Reason, Task, TaskState
 from tenure.core.task.retry import ErrorInfo
 
 _NO_LINE: Final = Line.NONE  # a global is found faster than a member of an enum
-_REPORTED: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.RELEASED})
 
 
 def end_attempt(task: Task, outcome: Outcome) -> Task:
@@ -84,12 +83,8 @@ def give_back(
         )
         return Decision(paused, ended=record(task, paused, outcome, error, now_ms))
     back = ready(ended, run_at_ms, now_ms=now_ms, keep_order=run_at_ms <= now_ms)
-    effects = back.effects
-    if outcome is Outcome.TIMED_OUT and task.worker_id is not None:
-        effects = (*effects, TellStop(task.worker_id, task.id, task.attempt))
-    return Decision(
-        back.task, ended=record(task, back.task, outcome, error, now_ms), effects=effects
-    )
+    ended_record = record(task, back.task, outcome, error, now_ms)
+    return Decision(back.task, ended=ended_record, effects=back.effects)
 
 
 def ready(
@@ -141,9 +136,6 @@ def finish(
         finished_at_ms=now_ms,
         progress=ended_progress(task, outcome) if was_live else task.progress,
     )
-    effects: tuple[Effect, ...] = ()
-    if task.worker_id is not None and outcome not in _REPORTED:
-        effects = (TellStop(task.worker_id, task.id, task.attempt),)
     parent = task.spec.parent_id
     follow_ups = (FollowUp(task.namespace, parent, Woken()),) if parent else ()
-    return Decision(finished, effects=effects, follow_ups=follow_ups)
+    return Decision(finished, follow_ups=follow_ups)

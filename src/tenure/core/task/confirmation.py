@@ -48,6 +48,21 @@ def heartbeat(task: Task, event: Heartbeaten, now_ms: int) -> Task:
     return replace(confirmed, progress=progress)
 
 
+def is_progress(before: Task, after: Task) -> bool:
+    """Tell whether heartbeats of the live attempt are all that has happened to a task."""
+    if after.state is not before.state or after.attempt != before.attempt:
+        return False
+    told = after.progress
+    progress = replace(
+        before.progress,
+        beat_at_ms=told.beat_at_ms,
+        details=told.details,
+        percent=told.percent,
+        message=told.message,
+    )
+    return after == replace(before, progress=progress, due_at_ms=after.due_at_ms)
+
+
 def defer(task: Task, now_ms: int) -> Task:
     """Let the live attempt be completed from elsewhere; its worker is free."""
     confirmed = confirm(task, now_ms)

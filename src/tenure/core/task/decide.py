@@ -19,6 +19,7 @@ from tenure.core.task import (
     deadline,
     due,
     refusal,
+    stop,
 )
 from tenure.core.task import event as task_event
 from tenure.core.task.attempt import Outcome
@@ -47,13 +48,17 @@ def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
     """Return what ``event`` makes of ``task``, or why it is refused."""
     kind = type(event)
     rule = RULES[kind]
-    refuse: _Refuse = refusal.of_report if kind in _REPORTS else refusal.of_event
+    is_report = kind in _REPORTS
+    refuse: _Refuse = refusal.of_report if is_report else refusal.of_event
     rejection = refuse(task, event, rule)
     if rejection is not None:
         return rejection
     decision = DECIDERS[kind](task, event, now_ms)
     assert decision.task.state in rule.targets
-    return decision
+    # Whoever reports on what it holds knows of it.
+    if task.worker_id is None or (is_report and event.worker_id is not None):  # type: ignore[union-attr]  # every report has one
+        return decision
+    return stop.with_stop(task, decision)
 
 
 def _hand_out(task: Task, event: task_event.HandedOut, now_ms: int) -> Decision:

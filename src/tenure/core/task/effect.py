@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from tenure.core.task.attempt import Attempt
@@ -24,12 +26,29 @@ class TellCancel(msgspec.Struct, frozen=True, gc=False):
     attempt: int
 
 
-class TellStop(msgspec.Struct, frozen=True, gc=False):
-    """Effect: tell the worker that an attempt it may hold is over."""
+class StopCause(enum.StrEnum):
+    """Why an attempt is over although its worker did not end it. The words are the wire's."""
 
-    worker_id: str
+    CANCELLED = "cancelled"
+    TERMINATED = "terminated"
+    COMPLETED = "completed"
+    TIMED_OUT = "timed_out"
+    LOST_LEASE = "lost_lease"
+
+
+class Stop(msgspec.Struct, frozen=True, gc=False):
+    """An attempt that a worker has to stop."""
+
     task_id: str
     attempt: int
+    cause: StopCause
+
+
+class TellStop(msgspec.Struct, frozen=True, gc=False):
+    """Effect: tell the worker that an attempt it may run is over; a row until it was told."""
+
+    worker_id: str
+    stop: Stop
 
 
 Effect = WakeQueue | TellCancel | TellStop

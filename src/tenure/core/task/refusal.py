@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from tenure.core.task.attempt import EXPIRED
+from tenure.core.task.effect import StopCause
 from tenure.core.task.event import (
     AttemptDeferred,
     AttemptReport,
@@ -19,6 +22,7 @@ from tenure.core.task.event import (
 )
 from tenure.core.task.record import TERMINAL, Task, TaskKind, TaskState
 from tenure.core.task.rule import Rule
+from tenure.core.task.stop import cause_of
 from tenure.errors import Rejection
 
 # Every report meets them, and a global is found faster than a member of an enum.
@@ -65,6 +69,15 @@ def of_report(task: Task, event: AttemptReport, rule: Rule) -> Rejection | None:
 
 
 def _stale(task: Task, event: AttemptReport) -> Rejection:
+    """Refuse a report on what is not live, with the reason to stop it as far as it is known."""
+    rejection = _stale_code(task, event)
+    cause = cause_of(task, event.attempt)
+    if cause is StopCause.LOST_LEASE:
+        return rejection
+    return replace(rejection, fields={**rejection.fields, "reason": cause.value})
+
+
+def _stale_code(task: Task, event: AttemptReport) -> Rejection:
     if event.attempt == task.attempt and task.last_outcome in EXPIRED:
         if isinstance(event, Heartbeaten):
             return Rejection("task_expired", f"Attempt {event.attempt} of {task.id} is over.")

@@ -45,13 +45,15 @@ class CreateKey(Command[CreatedKey], frozen=True, kw_only=True):
     """Make an API key. Without namespaces it is for all of them; without expiry it never ends.
 
     What ``actor`` may grant is looked up when the command runs: a key that was revoked meanwhile
-    makes no other.
+    makes no other. With ``needs_admin`` it is refused if there is no live key and the new one could
+    make no others.
     """
 
     name: str
     role: Role
     namespaces: tuple[str, ...] = ()
     expires_in_ms: int = 0
+    needs_admin: bool = False
     actor: str = ""
 
 

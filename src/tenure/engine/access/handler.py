@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tenure.core.access import api_key
-from tenure.core.access.api_key import ApiKey
+from tenure.core.access.api_key import ApiKey, Role
 from tenure.core.access.audit import AuditAction
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
@@ -19,7 +19,13 @@ from tenure.core.task.effect import WakeQueue
 from tenure.engine.access import command as c
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.task.handler import not_found
-from tenure.errors import AlreadyExists, PermissionDenied, Unauthenticated, WrongState
+from tenure.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    PermissionDenied,
+    Unauthenticated,
+    WrongState,
+)
 
 
 def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
@@ -38,6 +44,8 @@ def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
     if ws.access.live_count >= LIVE_KEYS_MAX:
         message = f"There are {LIVE_KEYS_MAX} live API keys. Revoke those that nobody uses."
         raise WrongState(message, state="full")
+    if command.needs_admin and not ws.access.live_count:
+        _check_first(command)
     text = api_key.make(
         id_bytes=ws.clock.random_bytes(api_key.ID_BYTES),
         secret_bytes=ws.clock.random_bytes(api_key.SECRET_BYTES),
@@ -55,6 +63,18 @@ def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
     ws.access.add(key)
     _record_key(ws, AuditAction.KEY_CREATE, command.actor, key)
     return c.CreatedKey(key, text)
+
+
+def _check_first(command: c.CreateKey) -> None:
+    """Refuse a first key that can make no others: it would lock everybody out."""
+    is_admin = command.role is Role.ADMIN
+    if is_admin and not command.namespaces:
+        return
+    message = (
+        "The first API key must be an admin key for all namespaces. "
+        "From the first key on every call needs a key, and only an admin key can make others."
+    )
+    raise InvalidArgument(message, field="namespaces" if is_admin else "role")
 
 
 def revoke_key(ws: WorkingSet, command: c.RevokeKey) -> ApiKey:

@@ -9,7 +9,7 @@ from tenure.core.access.audit import AuditAction, AuditRecord
 from tenure.core.queue import namespace_disabled
 from tenure.core.task import damage
 from tenure.core.task import decide as task_rules
-from tenure.core.task.effect import Decision, Effect, FollowUp
+from tenure.core.task.effect import Decision, Effect, FollowUp, TellStop
 from tenure.core.task.event import DamageFound, TaskEvent
 from tenure.core.task.record import Task
 from tenure.core.worker import decide as worker_rules
@@ -36,6 +36,7 @@ class WorkingSet:
         self.settings = settings
         self.now_ms = rows.now_ms
         self.tasks = rows.tasks
+        self.stops = rows.stops
         self.attempts = rows.attempts
         self.workers = rows.workers
         self.leases = rows.leases
@@ -65,9 +66,16 @@ class WorkingSet:
             self.attempts.add(decision.ended)
         if decision.effects:
             self.effects += decision.effects
+            self._note_stops(decision.effects)
         if decision.follow_ups:
             self.follow_ups += decision.follow_ups
         return self._spared(key, decision) if decision.task.damaged else decision
+
+    def _note_stops(self, effects: tuple[Effect, ...]) -> None:
+        """Keep what a worker has to be told until it was told: an effect can get lost."""
+        for effect in effects:
+            if isinstance(effect, TellStop):
+                self.stops.add(effect)
 
     def _spared(self, key: TaskKey, decision: Decision) -> Decision | Rejection:
         """Let a damaged task go on if it can."""

@@ -369,8 +369,7 @@ class Dispatch:
                 ref = TaskRef(effect.task_id, effect.attempt)
                 self._or_tell(worker_id, is_told=self.notifier.cancel(worker_id, ref))
             case TellStop(worker_id=worker_id):
-                ref = TaskRef(effect.task_id, effect.attempt)
-                self._or_tell(worker_id, is_told=self.notifier.stop(worker_id, ref))
+                self._or_tell(worker_id, is_told=self.notifier.stop(effect))
             case TellDrain(worker_id=worker_id):
                 self._or_tell(worker_id, is_told=self.notifier.drain(worker_id))
             case TellEnded(worker_id=worker_id, reason=reason):

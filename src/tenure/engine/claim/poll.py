@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tenure.core.limits import POLL_BYTES_MAX
+from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker.record import EndReason
@@ -57,7 +58,7 @@ class Poll:
     def cancel(self, refs: Sequence[TaskRef]) -> None:
         """A poll carries no cancellations; the worker's heartbeat does."""
 
-    def stop(self, refs: Sequence[TaskRef]) -> None:
+    def stop(self, stops: Sequence[Stop]) -> None:
         """A poll carries no stops; the worker's heartbeat does."""
 
     def drain(self) -> None:

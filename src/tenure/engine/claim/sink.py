@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.core.worker.record import EndReason
 from tenure.engine.command import TaskRef
@@ -31,7 +32,7 @@ class Sink(Protocol):
         """Tell that tasks are to be cancelled."""
         ...
 
-    def stop(self, refs: Sequence[TaskRef]) -> None:
+    def stop(self, stops: Sequence[Stop]) -> None:
         """Tell that attempts are over."""
         ...
 

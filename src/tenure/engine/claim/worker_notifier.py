@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from tenure.core.task.effect import Stop, StopCause, TellStop
 from tenure.core.worker.record import EndReason
 from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.command import AnyCommand, TaskRef
 from tenure.engine.task import command as c
+from tenure.engine.worker.command import StopsTold
 
 Post = Callable[[AnyCommand], "asyncio.Future[object] | None"]
 
@@ -47,12 +49,28 @@ class WorkerNotifier:
         session.told_cancels.update((ref.task_id, ref.attempt) for ref in refs)
         future.add_done_callback(lambda done: _tell_again(session, refs, done))
 
-    def stop(self, worker_id: str, ref: TaskRef) -> bool:
-        """Tell a worker that an attempt is over; return whether it has a session here."""
-        session = self.book.session_of(worker_id)
+    def stop(self, told: TellStop) -> bool:
+        """Tell a worker that an attempt is over; return whether it has a session here.
+
+        What the stream loses is told again to the session that the worker opens next.
+        """
+        session = self.book.session_of(told.worker_id)
         if session is not None:
-            session.sink.stop([ref])
+            session.sink.stop([told.stop])
+            if self.holds(told):
+                session.drop(told.stop.task_id)
+                self._touch(session.group)
+            self._post(
+                StopsTold(
+                    worker_id=told.worker_id, session_no=session.session_no, items=(told.stop,)
+                )
+            )
         return session is not None
+
+    def holds(self, told: TellStop) -> bool:
+        """Tell whether a session here still seems to hold what is over."""
+        session = self.book.session_of(told.worker_id)
+        return session is not None and session.held.get(told.stop.task_id) == told.stop.attempt
 
     def forget_held(self, session: Offer, refs: Sequence[TaskRef]) -> None:
         """Free the slots of attempts that were ended elsewhere, and tell the worker."""
@@ -60,7 +78,8 @@ class WorkerNotifier:
         for ref in gone:
             session.drop(ref.task_id)
         if gone:
-            session.sink.stop(gone)
+            lost = StopCause.LOST_LEASE
+            session.sink.stop([Stop(ref.task_id, ref.attempt, lost) for ref in gone])
             self._touch(session.group)
 
     def drain(self, worker_id: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tenure.core.change_hint import EventKind, Hint
+from tenure.core.task import confirmation
 from tenure.core.task.record import TaskState
 from tenure.core.worker.record import WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
@@ -24,7 +25,11 @@ def hints_of(ws: WorkingSet) -> Iterator[Hint]:
     kind = EventKind.TASK
     for (namespace, task_id), task in ws.tasks.new.items():
         yield Hint(kind, namespace, task_id, task.version, _NAMES[task.state], task.queue)
-    for (namespace, task_id), task in ws.tasks.changed.items():
+    for key, task in ws.tasks.changed.items():
+        namespace, task_id = key
+        before = ws.tasks.loaded.get(key)
+        is_progress = before is not None and confirmation.is_progress(before, task)
+        kind = EventKind.PROGRESS if is_progress else EventKind.TASK
         yield Hint(kind, namespace, task_id, task.version + 1, _NAMES[task.state], task.queue)
     if ws.workers.new or ws.workers.changed:
         yield from _workers(ws)

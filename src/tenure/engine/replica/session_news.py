@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from tenure.core.limits import WATCH_IDS_MAX
+from tenure.core.task.effect import TellStop
 from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine.claim.offer import Offer
 from tenure.engine.claim.worker_notifier import WorkerNotifier
@@ -19,6 +20,7 @@ from tenure.engine.command import TaskRef
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.settings import Settings
 from tenure.store.table import news as news_rows
+from tenure.store.table import stop as stop_table
 from tenure.store.table import task as task_table
 from tenure.store.table.news import Known, News
 from tenure.store.transaction import Store, Tx
@@ -94,17 +96,19 @@ class SessionNews:
         return Known(*session.group, worker_id, session.session_no, held_count)
 
     async def _read(self, known: Sequence[Known]) -> None:
-        async def body(tx: Tx) -> tuple[list[News], list[tuple[str, str, int]]]:
+        async def body(tx: Tx) -> tuple[list[News], list[tuple[str, str, int]], list[TellStop]]:
             sessions = [each.worker_id for each in known if each.session_no != ANY]
-            return await news_rows.read_news(tx, known), await task_table.load_cancelling(
-                tx, sessions
-            )
+            found = await news_rows.read_news(tx, known)
+            cancelling = await task_table.load_cancelling(tx, sessions)
+            return found, cancelling, await stop_table.read_stops(tx, sessions)
 
-        found, cancelling = await self._store.read(body)
+        found, cancelling, stops = await self._store.read(body)
         expected = {each.worker_id: each for each in known}
         below = [each for each in found if self._take(each, expected[each.worker_id])]
         for worker_id, task_id, attempt in cancelling:
             self._notifier.cancel(worker_id, TaskRef(task_id, attempt))
+        for told in stops:
+            self._notifier.stop(told)
         await self._compare([each.worker_id for each in below])
 
     def _take(self, news: News, known: Known) -> bool:
@@ -133,7 +137,16 @@ class SessionNews:
         if not sessions:
             return
         asked = [(*session.group, session.receiver_id) for session, _ in sessions]
-        found = await self._store.read(lambda tx: news_rows.read_held(tx, asked))
+
+        async def body(tx: Tx) -> tuple[dict[str, dict[str, int]], list[TellStop]]:
+            # In this order: what is gone by the first read has its reason in the second.
+            held = await news_rows.read_held(tx, asked)
+            return held, await stop_table.read_stops(tx, [worker for *_, worker in asked])
+
+        found, stops = await self._store.read(body)
+        for told in stops:
+            if self._notifier.holds(told):
+                self._notifier.stop(told)
         for session, before in sessions:
             held = found.get(session.receiver_id, {})
             gone = [TaskRef(*each) for each in before.items() if held.get(each[0]) != each[1]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core.limits import DRAIN_DEADLINE_MS, SUSPECT_GRACE_MS
+from tenure.core.task.effect import Stop
 from tenure.core.worker.judge_readiness import JudgeReadiness
 from tenure.core.worker.lease import Beat, Lease
 from tenure.core.worker.record import NewWorker, Worker
@@ -64,7 +65,7 @@ class SessionAnswer(msgspec.Struct, frozen=True, gc=False):
 
     worker: Worker
     lease: Lease
-    stop: tuple[TaskRef, ...]
+    stop: tuple[Stop, ...]
     cancel: tuple[TaskRef, ...]
     held: frozenset[TaskRef]
 
@@ -111,7 +112,7 @@ class FailCall(Command[WorkDone], frozen=True, kw_only=True):
 class HeldAnswer(msgspec.Struct, frozen=True, gc=False):
     """Which reported attempts the worker has to stop."""
 
-    stop: tuple[TaskRef, ...] = ()
+    stop: tuple[Stop, ...] = ()
 
 
 class ReportHeld(Command[HeldAnswer], frozen=True, kw_only=True):
@@ -123,6 +124,14 @@ class ReportHeld(Command[HeldAnswer], frozen=True, kw_only=True):
     unbound: tuple[TaskRef, ...] = ()
     held: tuple[TaskRef, ...] | None = None
     previous_beat_at_ms: int = 0
+
+
+class StopsTold(Command[WorkDone], frozen=True, kw_only=True):
+    """A session was told of stops; one that its worker has left since may not have been heard."""
+
+    worker_id: str
+    session_no: int
+    items: tuple[Stop, ...]
 
 
 class JudgeLeases(Command[WorkDone], frozen=True, kw_only=True):
@@ -142,11 +151,12 @@ class ReleaseHeldTasks(Command[WorkDone], frozen=True, kw_only=True):
 
 
 class Renewed(msgspec.Struct, frozen=True, gc=False):
-    """An accepted heartbeat: the lease with its new token, and what to cancel."""
+    """An accepted heartbeat: the lease with its new token, what to cancel, and what is over."""
 
     lease: Lease
     should_drain: bool = False
     cancel: tuple[TaskRef, ...] = ()
+    stop: tuple[Stop, ...] = ()
 
 
 class Heartbeat(Command[Renewed], frozen=True, kw_only=True):

@@ -8,8 +8,10 @@ from tenure.core.access.audit import AuditAction
 from tenure.core.task import crash_guard
 from tenure.core.task import event as task_event
 from tenure.core.task.crash_guard import ControlGroup
+from tenure.core.task.effect import Stop, StopCause, TellStop
 from tenure.core.task.record import TaskState
 from tenure.core.task.refusal import is_held
+from tenure.core.task.stop import cause_of
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import reconcile as reconcile_rules
@@ -239,7 +241,7 @@ def fail_call(ws: WorkingSet, command: c.FailCall) -> WorkDone:
 
 def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
     """Apply deltas or a full held set; both are idempotent."""
-    stop: tuple[TaskRef, ...] = bind(ws, command, command.bound)
+    stop: tuple[Stop, ...] = bind(ws, command, command.bound)
     for ref in command.unbound:
         lose(ws, command.namespace, command.worker_id, ref)
     if command.held is not None:
@@ -249,15 +251,25 @@ def report_held(ws: WorkingSet, command: c.ReportHeld) -> c.HeldAnswer:
     return c.HeldAnswer(stop)
 
 
-def bind(ws: WorkingSet, command: c.ReportHeld, refs: Iterable[TaskRef]) -> tuple[TaskRef, ...]:
+def bind(ws: WorkingSet, command: c.ReportHeld, refs: Iterable[TaskRef]) -> tuple[Stop, ...]:
     """Confirm attempts; return those that are not this worker's any more."""
     stop = []
     for ref in refs:
         key = (command.namespace, ref.task_id)
         event = task_event.Confirmed(attempt=ref.attempt, worker_id=command.worker_id)
         if key not in ws.tasks or isinstance(ws.apply(key, event), Rejection):
-            stop.append(ref)
+            stop.append(_stop(ws, command.namespace, command.worker_id, ref))
     return tuple(stop)
+
+
+def _stop(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> Stop:
+    """Say why a worker has to stop an attempt; what it is still to be told knows best."""
+    told = ws.stops.get((worker_id, ref.task_id, ref.attempt))
+    if told is not None:
+        return told.stop
+    task = ws.tasks.get((namespace, ref.task_id))
+    cause = StopCause.LOST_LEASE if task is None else cause_of(task, ref.attempt)
+    return Stop(ref.task_id, ref.attempt, cause)
 
 
 def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> None:
@@ -274,7 +286,7 @@ def reconcile(
     *,
     heard_at_ms: int,
     session_no: int | None = None,
-) -> tuple[TaskRef, ...]:
+) -> tuple[Stop, ...]:
     """Compare what a worker says it holds with what it holds; return what it has to stop."""
     said = set(reported)
     heard_at_ms = reconcile_rules.counted_from_ms(heard_at_ms, now_ms=ws.now_ms)
@@ -289,8 +301,21 @@ def reconcile(
     for ref in reported:
         key = (worker.namespace, ref.task_id)
         if not _is_bound(ws, key, ref, worker.id):
-            stop.append(ref)
+            stop.append(_stop(ws, worker.namespace, worker.id, ref))
+    # What it does not report it does not run.
+    ws.stops.forget(worker.id)
     return tuple(stop)
+
+
+def stops_told(ws: WorkingSet, command: c.StopsTold) -> WorkDone:
+    """Forget what a session was told, if it is still the one that its worker listens to."""
+    worker = ws.workers.get(command.worker_id)
+    if worker is None or worker.session_no != command.session_no:
+        return WorkDone(0)
+    for stop in command.items:
+        told = TellStop(command.worker_id, stop)
+        ws.stops.removed[command.worker_id, stop.task_id, stop.attempt] = told
+    return WorkDone(len(command.items))
 
 
 def _is_bound(ws: WorkingSet, key: TaskKey, ref: TaskRef, worker_id: str) -> bool:
@@ -343,4 +368,5 @@ def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> WorkDone:
     if not has_more:
         ws.apply_worker(worker.id, worker_rules.HeldReleased())
         ws.leases.forgotten.add(worker.id)
+        ws.stops.forget(worker.id)
     return WorkDone(len(held) - kept_count, has_more=has_more, kept_count=kept_count)

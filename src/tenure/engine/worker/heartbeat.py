@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from tenure.core.task.effect import Stop
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
 from tenure.core.worker.lease import Lease
@@ -16,6 +17,7 @@ from tenure.engine.settings import Settings
 from tenure.engine.worker import command as c
 from tenure.errors import Rejection
 from tenure.store.table import lease as lease_table
+from tenure.store.table import stop as stop_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
 from tenure.store.table.server import touch_server
@@ -111,7 +113,9 @@ async def _beat(
         )
     }
     workers, leases = await _look_closer(tx, commands, renewed)
-    cancels = await _load_cancels(tx, commands, renewed)
+    asked = {x.worker_id for _, x in commands if x.wants_cancels and x.worker_id in renewed}
+    cancels = await _load_cancels(tx, asked)
+    stops = await _take_stops(tx, asked)
     for index, command in commands:
         lease = renewed.get(command.worker_id)
         if lease is None:
@@ -119,8 +123,12 @@ async def _beat(
         elif command.wants_cancels:
             worker = workers.get(command.worker_id)
             is_draining = worker is not None and worker.status is WorkerStatus.DRAINING
-            cancel = tuple(cancels.get(command.worker_id, ()))
-            answers[index] = c.Renewed(lease, should_drain=is_draining, cancel=cancel)
+            answers[index] = c.Renewed(
+                lease,
+                should_drain=is_draining,
+                cancel=tuple(cancels.get(command.worker_id, ())),
+                stop=tuple(stops.get(command.worker_id, ())),
+            )
         else:
             answers[index] = c.Renewed(lease)
     return workers
@@ -143,14 +151,19 @@ async def _look_closer(
     return workers, leases
 
 
-async def _load_cancels(
-    tx: Tx, commands: Sequence[Placed], renewed: dict[str, Lease]
-) -> dict[str, list[TaskRef]]:
-    asked = {x.worker_id for _, x in commands if x.wants_cancels and x.worker_id in renewed}
+async def _load_cancels(tx: Tx, asked: set[str]) -> dict[str, list[TaskRef]]:
     found: dict[str, list[TaskRef]] = {}
     if asked:
         for worker_id, task_id, attempt in await task_table.load_cancelling(tx, asked):
             found.setdefault(worker_id, []).append(TaskRef(task_id, attempt))
+    return found
+
+
+async def _take_stops(tx: Tx, asked: set[str]) -> dict[str, list[Stop]]:
+    found: dict[str, list[Stop]] = {}
+    if asked:
+        for told in await stop_table.take_stops(tx, asked):
+            found.setdefault(told.worker_id, []).append(told.stop)
     return found
 
 

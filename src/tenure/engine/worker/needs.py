@@ -32,6 +32,7 @@ def open_session(needs: RowSets, command: c.OpenSession) -> None:
     needs.workers.wanted.add(command.worker_id)
     needs.leases.wanted.add(command.worker_id)
     needs.tasks.held_of[command.worker_id] = _ALL
+    needs.stops.of_workers.add(command.worker_id)
     for ref in command.held:
         needs.tasks.wanted.add((command.namespace, ref.task_id))
 
@@ -53,9 +54,15 @@ def report_held(needs: RowSets, command: c.ReportHeld) -> None:
     if command.held is not None:
         needs.workers.wanted.add(command.worker_id)
         needs.tasks.held_of[command.worker_id] = _ALL
+        needs.stops.of_workers.add(command.worker_id)
         refs = (*refs, *command.held)
     for ref in refs:
         needs.tasks.wanted.add((command.namespace, ref.task_id))
+
+
+def stops_told(needs: RowSets, command: c.StopsTold) -> None:
+    """Read the worker: it may have another session by now."""
+    needs.workers.spoken_for.add(command.worker_id)
 
 
 def judge_leases(needs: RowSets, command: c.JudgeLeases) -> None:
@@ -69,3 +76,4 @@ def release_held(needs: RowSets, command: c.ReleaseHeldTasks) -> None:
     needs.workers.wanted.add(command.worker_id)
     needs.leases.ended_wanted.add(command.worker_id)
     needs.tasks.held_of[command.worker_id] = command.amount
+    needs.stops.of_workers.add(command.worker_id)

@@ -28,6 +28,7 @@ WORKER_SPECS: Final = (
     CommandSpec(c.SpareWorkers, needs=needs.spare_workers, handler=handler.spare_workers),
     CommandSpec(c.FailCall, check.known_worker, needs.one_worker, handler.fail_call),
     CommandSpec(c.ReportHeld, check.report_held, needs.report_held, handler.report_held),
+    CommandSpec(c.StopsTold, needs=needs.stops_told, handler=handler.stops_told),
     CommandSpec(c.JudgeLeases, needs=needs.judge_leases, handler=handler.judge_leases),
     CommandSpec(
         c.ReleaseHeldTasks,

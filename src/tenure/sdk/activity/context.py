@@ -14,9 +14,15 @@ _current: ContextVar[ActivityContext] = ContextVar("tenure_activity")
 
 
 class StopReason(enum.StrEnum):
-    """Why an activity is to stop."""
+    """Why an activity is to stop.
+
+    After ``cancelled`` it may still end as it likes, unless the cancel came before the server knew
+    that it runs. By the others its attempt is over, or handed back (``worker_shutdown``).
+    """
 
     CANCELLED = "cancelled"
+    TERMINATED = "terminated"
+    COMPLETED = "completed"
     TIMED_OUT = "timed_out"
     WORKER_SHUTDOWN = "worker_shutdown"
     LOST_LEASE = "lost_lease"

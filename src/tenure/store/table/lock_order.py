@@ -10,6 +10,7 @@ from tenure.store.table.idempotency import KeyRows
 from tenure.store.table.lease import LeaseRows
 from tenure.store.table.queue import NamespaceRows, QueueRows
 from tenure.store.table.row_set import RowSet
+from tenure.store.table.stop import StopRows
 from tenure.store.table.task import AttemptRows, TaskRows
 from tenure.store.table.worker import ReceiverRows, WorkerRows
 from tenure.store.transaction import Tx
@@ -25,6 +26,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     LeaseRows,
     KeyRows,
     TaskRows,
+    StopRows,
     AttemptRows,
     NamespaceRows,
     AuditRows,
@@ -44,6 +46,7 @@ class RowSets:
         self.leases = self[LeaseRows]
         self.keys = self[KeyRows]
         self.tasks = self[TaskRows]
+        self.stops = self[StopRows]
         self.attempts = self[AttemptRows]
         self.namespaces = self[NamespaceRows]
         self.audit = self[AuditRows]

@@ -15,7 +15,6 @@ from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
 from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
-from tenure.api.rpc.session.session_outbox import refs
 from tenure.api.rpc.session.worker_session import token_number
 from tenure.api.rpc.view import task_view, worker_view
 from tenure.core import check, limits
@@ -105,8 +104,8 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
             token=str(lease.token),
             lease_duration=worker_view.duration(lease.lease_ms),
             heartbeat_interval_ms=lease_rules.interval_ms(lease.lease_ms),
-            cancel=refs(renewed.cancel),
-            stop=refs(answer.stop),
+            cancel=task_view.wire_refs(renewed.cancel),
+            stop=task_view.stops((*renewed.stop, *answer.stop)),
         )
 
     def _read_beat(self, request: pb.WorkerHeartbeatRequest) -> Beat:

@@ -11,6 +11,7 @@ from tenure.api.rpc.session.flush_delay import FlushDelay
 from tenure.api.rpc.view import task_view
 from tenure.core.assignment import counted_bytes
 from tenure.core.limits import FRAME_BYTES, LULL_ACKS_MAX, PAYLOAD_BYTES_MAX, STREAM_BYTES_MAX
+from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.engine.command import TaskRef
 from tenure.errors import TenureError
@@ -33,7 +34,7 @@ class SessionOutbox:
         self._unwritten_bytes = 0
         self._frame_bytes = 0
         self._cancel: dict[TaskRef, None] = {}
-        self._stop: dict[TaskRef, None] = {}
+        self._stop: dict[Stop, None] = {}
         self._acks: list[pb.Ack] = []
         self._lease: pb.LeaseGrant | None = None
         self._drain: pb.Drain | None = None
@@ -71,9 +72,9 @@ class SessionOutbox:
         self._cancel.update(dict.fromkeys(refs))
         self._filled.set()
 
-    def put_stop(self, refs: Iterable[TaskRef]) -> None:
+    def put_stop(self, stops: Iterable[Stop]) -> None:
         """Say that attempts are over."""
-        self._stop.update(dict.fromkeys(refs))
+        self._stop.update(dict.fromkeys(stops))
         self._filled.set()
 
     def put_acks(self, acks: Iterable[pb.Ack]) -> None:
@@ -123,7 +124,7 @@ class SessionOutbox:
             return frame, True
         for ref in self._cancel:
             frame.cancel.append(pb.CancelRequest(task_id=ref.task_id, attempt=ref.attempt))
-        frame.stop.extend(refs(self._stop))
+        frame.stop.extend(task_view.stops(self._stop))
         self._cancel, self._stop = {}, {}
         frame.tasks.extend(self._take_some())
         if not self._tasks:
@@ -137,8 +138,3 @@ class SessionOutbox:
             size += task_bytes
             yield task_view.assigned(task, self._token_of(task) if self._token_of else "")
         self._frame_bytes += size
-
-
-def refs(items: Iterable[TaskRef]) -> list[task_pb2.TaskRef]:
-    """Name attempts."""
-    return [task_pb2.TaskRef(task_id=each.task_id, attempt=each.attempt) for each in items]

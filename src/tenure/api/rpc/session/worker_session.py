@@ -19,9 +19,10 @@ from tenure.api.guard.rate_limit import RateLimit
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
 from tenure.api.rpc.context import Context
-from tenure.api.rpc.session.session_outbox import SessionOutbox, refs
+from tenure.api.rpc.session.session_outbox import SessionOutbox
 from tenure.api.rpc.view import task_view
 from tenure.core import check, limits
+from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.core.worker import decide as worker_rules
 from tenure.core.worker import lease as lease_rules
@@ -83,9 +84,9 @@ class WorkerSession:
         """Tell that tasks are to be cancelled."""
         self._outbox.put_cancel(refs)
 
-    def stop(self, refs: Sequence[TaskRef]) -> None:
+    def stop(self, stops: Sequence[Stop]) -> None:
         """Tell that attempts are over."""
-        self._outbox.put_stop(refs)
+        self._outbox.put_stop(stops)
 
     def drain(self) -> None:
         """Tell that the worker drains: nothing more comes."""
@@ -191,7 +192,7 @@ class WorkerSession:
                 heartbeat_interval_ms=lease_rules.interval_ms(lease.lease_ms),
                 session_no=answer.worker.session_no,
                 server_id=self._engine.server_id,
-                stop=refs(answer.stop),
+                stop=task_view.stops(answer.stop),
                 cancel=[
                     pb.CancelRequest(task_id=ref.task_id, attempt=ref.attempt)
                     for ref in answer.cancel
@@ -376,7 +377,7 @@ class WorkerSession:
             self._outbox.put_lease(pb.LeaseGrant(error=error.detail(refusal)))
             return
         lease = renewed.lease
-        self._outbox.put_stop(held.stop)
+        self._outbox.put_stop((*renewed.stop, *held.stop))
         self._outbox.put_cancel(renewed.cancel)
         self._outbox.put_lease(
             pb.LeaseGrant(

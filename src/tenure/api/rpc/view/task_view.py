@@ -11,6 +11,7 @@ from tenure.api.rpc import error
 from tenure.core import limits
 from tenure.core.access import task_token as task_tokens
 from tenure.core.task import damage
+from tenure.core.task.effect import Stop
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine.command import TaskRef
@@ -110,6 +111,19 @@ def refs(messages: Iterable[task_pb2.TaskRef]) -> tuple[TaskRef, ...]:
 def exclusive_refs(messages: Iterable[task_pb2.TaskRef]) -> frozenset[TaskRef]:
     """Return those of the attempts beside which no other may run."""
     return frozenset(TaskRef(each.task_id, each.attempt) for each in messages if each.exclusive)
+
+
+def wire_refs(items: Iterable[TaskRef]) -> list[task_pb2.TaskRef]:
+    """Name attempts."""
+    return [task_pb2.TaskRef(task_id=each.task_id, attempt=each.attempt) for each in items]
+
+
+def stops(items: Iterable[Stop]) -> list[task_pb2.TaskRef]:
+    """Name attempts that are over, and why."""
+    return [
+        task_pb2.TaskRef(task_id=each.task_id, attempt=each.attempt, stop_reason=each.cause.value)
+        for each in items
+    ]
 
 
 Beating = (
