@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -16,9 +17,9 @@ from tests.cli.server import CLI
 class CommandProcess:
     """``tenure`` with some arguments in a folder; both of its outputs are kept together."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, command: Sequence[str] = CLI) -> None:
         self._process = subprocess.Popen(
-            [*CLI, *arguments],
+            [*command, *arguments],
             cwd=folder,
             env={key: value for key, value in os.environ.items() if not key.startswith("TENURE_")},
             stdin=subprocess.DEVNULL,

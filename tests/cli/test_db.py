@@ -85,6 +85,25 @@ def test_a_file_that_is_not_there_is_not_found_and_not_made(command: str, tmp_pa
     assert not file.exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("db", "migrate"),
+        ("db", "status"),
+        ("keys", "create", "--role", "admin"),
+        ("server", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"),
+    ],
+)
+def test_a_mistyped_folder_of_a_store_is_refused_and_not_made(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = tmp_path / "typo" / "folder"
+    result = invoke(*command, "--store", f"sqlite:///{folder}/tenure.db")
+    assert result.exit_code == 3
+    assert "no database" in result.stderr or f"folder {folder} does not exist" in result.stderr
+    assert not folder.parent.exists()
+
+
 def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
     file = tmp_path / "text.db"
     file.write_text("This is no database at all. " * 200)

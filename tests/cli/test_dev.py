@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import urllib.request
@@ -37,6 +38,10 @@ def wait(gate: str) -> str:
     while not pathlib.Path(gate).exists():
         time.sleep(0.01)
     return "done"
+
+@activity(start_to_close="1m")
+def fall(height: int) -> None:
+    raise ValueError(f"{{height}} is too high")
 """
 
 
@@ -56,8 +61,8 @@ class Dev:
         line = self.process.until(RUNS)
         self.http, self.grpc = field(line, "http"), field(line, "grpc")
 
-    def enqueue(self, type: str, value: object) -> str:
-        arguments = ["--input", json.dumps(value), "--target", self.grpc, "-o", "json"]
+    def enqueue(self, type: str, value: object, *options: str) -> str:
+        arguments = ["--input", json.dumps(value), "--target", self.grpc, "-o", "json", *options]
         return str(read(invoke("tasks", "enqueue", type, *arguments))["taskId"])
 
     def result(self, type: str, value: object) -> object:
@@ -114,6 +119,25 @@ def test_a_change_of_another_file_brings_new_code_as_well(dev: Dev, folder: Path
     (folder / "part" / "words.py").write_text("WORD = 'Hi'\n")
     dev.process.until("words.py changed")
     dev.process.until(REGISTERED, count=2)
+
+
+def test_a_failing_activity_shows_its_traceback(dev: Dev) -> None:
+    dev.process.until(REGISTERED)
+    task_id = dev.enqueue("fall", {"height": 3})
+    line = dev.process.until(f"Task {task_id} (fall) failed in attempt 1 and is retried")
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning ", line)
+    assert line.endswith("ValueError: 3 is too high")
+    dev.process.until('raise ValueError(f"{height} is too high")')
+    assert "tenure/sdk" not in dev.process.said
+
+
+def test_a_timed_out_attempt_leaves_a_line(dev: Dev) -> None:
+    dev.process.until(REGISTERED)
+    options = ("--start-to-close", "500ms", "--max-attempts", "1")
+    task_id = dev.enqueue("wait", {"gate": "never"}, *options)
+    line = dev.process.until(f"Task {task_id} (wait) timed out in attempt 1")
+    assert line.endswith("and is not retried: start_to_close is 500ms.")
+    assert " error " in line
 
 
 def test_a_reload_waits_for_what_runs(dev: Dev, folder: Path) -> None:

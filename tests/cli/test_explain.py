@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from tests.cli.conftest import Run, read
 
@@ -20,6 +21,21 @@ def test_the_reasons_are_shown_in_their_order_with_what_to_do(run: Run, queue: s
     assert lines[3].strip() == f"Let it go on: tenure queues resume {queue}"
     assert f"   queue: {queue}" in lines
     assert any(line.startswith("2. no_worker: ") for line in lines)
+
+
+def test_a_task_that_is_shown_names_the_first_reason_why_it_waits_and_how_to_ask_for_more(
+    run: Run, queue: str
+) -> None:
+    run("queues", "pause", queue)
+    task_id = run("tasks", "enqueue", "resize", "--queue", queue).stdout.strip()
+    shown = run("tasks", "show", task_id)
+    why = f"queue_paused: Queue {queue} is paused: nothing is handed out from it."
+    assert re.search(rf"^waits: +{re.escape(why)}$", shown.stdout, re.MULTILINE)
+    assert shown.stderr == f"What to do: tenure tasks explain {task_id}\n"
+    run("tasks", "cancel", task_id)
+    ended = run("tasks", "show", task_id)
+    assert "waits:" not in ended.stdout
+    assert ended.stderr == ""
 
 
 def test_the_advice_is_a_command_that_works(run: Run, queue: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import Result
 
@@ -77,6 +78,45 @@ def test_the_first_key_is_made_in_the_store_itself(tmp_path: Path) -> None:
     assert missing.exit_code == 3
     wrong = invoke("keys", "create", "--role", "admin", "--store", "mysql://x")
     assert wrong.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "options", [("--role", "client"), ("--role", "admin", "--namespace", "default")]
+)
+def test_the_first_key_locks_nobody_out(tmp_path: Path, options: tuple[str, ...]) -> None:
+    url = f"sqlite:///{tmp_path}/tenure.db"
+    stored = invoke("keys", "create", *options, "--store", url)
+    assert (stored.exit_code, stored.stdout) == (2, "")
+    with ServerProcess(url, tmp_path / "log") as server:
+        env = {"TENURE_TARGET": server.grpc}
+        refused = invoke("keys", "create", *options, env=env)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "must be an admin key for all namespaces" in refused.stderr
+        body = {"name": "first", "role": "client"}
+        assert httpx.post(f"http://{server.http}/v1/api-keys", json=body).status_code == 400
+        assert invoke("tasks", "ls", env=env).exit_code == 0
+        first = invoke("keys", "create", "--role", "admin", env=env)
+        assert "From now on every call needs a key" in first.stderr
+        env["TENURE_API_KEY"] = first.stdout.strip()
+        made = invoke("keys", "create", *options, env=env)
+        assert made.exit_code == 0, made.stderr
+        assert "From now on" not in made.stderr
+
+
+def test_who_is_locked_out_is_told_how_to_get_in(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tenure.db"
+    admin = invoke("keys", "create", "--role", "admin", "--store", url)
+    with ServerProcess(url, tmp_path / "log") as server:
+        env = {"TENURE_TARGET": server.grpc, "TENURE_API_KEY": admin.stdout.strip()}
+        (key,) = read(invoke("keys", "ls", "-o", "json", env=env))["keys"]
+        invoke("keys", "revoke", key["keyId"], env=env)
+        out = invoke("tasks", "ls", env=env)
+        assert (out.exit_code, "keys create --role admin --store URL" in out.stderr) == (6, True)
+        used = invoke("keys", "create", "--role", "admin", "--store", url)
+        assert "stop the server first" in used.stderr
+        assert server.stop() == 0
+    assert invoke("keys", "create", "--role", "worker", "--store", url).exit_code == 2
+    assert invoke("keys", "create", "--role", "admin", "--store", url).exit_code == 0
 
 
 def test_a_store_that_a_server_uses_is_left_to_it(guarded: Guarded) -> None:

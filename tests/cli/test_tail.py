@@ -85,10 +85,40 @@ def test_each_change_is_a_line(run: Run, server: ServerProcess, queue: str) -> N
         eventually_sync(lambda: "CANCELLED" in "".join(tail.lines), "the cancel")
         assert tail.end() == 130
     header, *rows = tail.lines
-    assert header.split() == ["TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT"]
+    assert header.split() == ["TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT", "NOTE"]
     assert {row.split()[1] for row in rows} == {task_id}
-    assert rows[-1].split()[1:] == [task_id, "nobody", queue, "CANCELLED", "-", "-"]
+    assert rows[-1].split()[1:7] == [task_id, "nobody", queue, "CANCELLED", "-", "-"]
     assert old not in "".join(tail.lines)
+
+
+def test_progress_is_a_line_with_its_percentage(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue) as worker, following(server, "--queue", queue) as tail:
+        eventually_sync(lambda: bool(tail.notes), "it listens")
+        enqueue(run, "gate", queue)
+        eventually_sync(lambda: "50 % half-way" in "".join(tail.lines), "the progress")
+        worker.gate.set()
+        eventually_sync(lambda: "SUCCEEDED" in "".join(tail.lines), "the end")
+        assert tail.end() == 130
+
+
+def test_with_a_state_there_are_no_lines_of_progress(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    chosen = ("--queue", queue, "--state", "running")
+    with (
+        SmallWorker(server.grpc, queue) as worker,
+        following(server, "--queue", queue) as everything,
+        following(server, *chosen) as tail,
+    ):
+        eventually_sync(lambda: bool(everything.notes and tail.notes), "both listen")
+        enqueue(run, "gate", queue)
+        eventually_sync(lambda: "".join(everything.lines).count("50 %") > 3, "some progress")
+        worker.gate.set()
+        eventually_sync(lambda: "SUCCEEDED" in "".join(everything.lines), "the end")
+        assert (tail.end(), everything.end()) == (130, 130)
+    assert len(tail.lines[1:]) == 1
 
 
 def test_types_and_states_are_chosen(run: Run, server: ServerProcess, queue: str) -> None:

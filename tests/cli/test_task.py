@@ -72,6 +72,12 @@ def test_the_input_may_come_from_stdin(run: Run, queue: str) -> None:
     assert task["input"] == [1, 2]
 
 
+def test_a_delay_of_nothing_starts_at_once(run: Run, queue: str) -> None:
+    task_id = enqueue(run, "mail", "--queue", queue, "--delay", "0s")
+    task = read(run("tasks", "show", task_id, "-o", "json"))
+    assert task["runAt"] == task["createdAt"]
+
+
 def test_a_delayed_task_says_when_it_starts(run: Run, queue: str) -> None:
     enqueue(run, "mail", "--queue", queue, "--delay", "10m")
     assert "starts in 9m" in run("tasks", "ls", "--queue", queue).stdout

@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tenure.cli.client import wait
 from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, read
 from tests.cli.server import CLI, ServerProcess
@@ -133,6 +134,36 @@ def test_a_wait_that_times_out_says_where_the_task_stands_and_how_to_go_on(
     assert "has not ended within 50ms" in result.stderr
     assert "no worker has taken it yet" in result.stderr
     assert "Wait again: tenure tasks wait " in result.stderr
+    assert f"no_worker: No worker serves queue {queue}" in result.stderr
+    assert "Ask why: tenure tasks explain " in result.stderr
+
+
+def test_a_wait_for_a_task_that_no_worker_takes_says_the_first_reason(
+    run: Run, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wait.STALLED_MS == 5_000
+    monkeypatch.setattr(wait, "STALLED_MS", 10)
+    task_id = run("tasks", "enqueue", "echo", "--queue", queue).stdout.strip()
+    result = run("tasks", "wait", task_id, "--timeout", "2s")
+    told = [line for line in result.stderr.splitlines() if line.startswith(f"{task_id}: no_worker")]
+    assert len(told) == 1
+    assert f"No worker serves queue {queue}" in told[0]
+    assert told[0].endswith(f"What to do: tenure tasks explain {task_id}")
+
+
+def test_on_a_terminal_the_first_reason_stands_above_the_live_lines(
+    server: ServerProcess, queue: str
+) -> None:
+    ours, theirs = pty.openpty()
+    arguments = ("tasks", "enqueue", "gate", "--queue", queue, "--wait", "--timeout", "7s")
+    with start(server, *arguments, stderr=theirs) as waiting:
+        os.close(theirs)
+        seen = b""
+        while b"tenure tasks explain" not in seen:
+            seen += os.read(ours, 4096)
+        waiting.terminate()
+    os.close(ours)
+    assert b"no_worker" in seen
 
 
 def test_a_running_task_is_cancelled_and_that_is_what_was_wanted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 import socket
 import sys
@@ -36,6 +37,10 @@ def wait(gate: str) -> str:
     while not pathlib.Path(gate).exists():
         time.sleep(0.01)
     return "done"
+
+@activity(start_to_close="1m")
+def fall(height: int | str) -> None:
+    raise ValueError(f"{height} is too high")
 """
 IN_CODE: Final = """
 import os
@@ -271,6 +276,40 @@ def test_a_quiet_worker_logs_nothing_that_is_no_warning(start: Start) -> None:
     process.send(signal.SIGTERM)
     assert process.exit_code() == 0
     assert " info " not in process.said
+
+
+def test_logs_for_programs_are_json_with_the_traceback_as_a_field(
+    start: Start, run: Run, queue: str
+) -> None:
+    process = start("app.tasks", "--log-format", "json")
+    process.until("Registered as worker")
+    task_id = enqueue(run, queue, "fall", {"height": 3}, "--max-attempts", "1")
+    line = json.loads(process.until(f"Task {task_id}"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("timestamp"))
+    assert 'raise ValueError(f"{height} is too high")' in line.pop("stack_trace")
+    assert line == {
+        "level": "error",
+        "logger": "tenure.worker",
+        "event": f"Task {task_id} (fall) failed in attempt 1, its last: ValueError: 3 is too high",
+        "task_id": task_id,
+        "task_type": "fall",
+        "attempt": 1,
+        "error_type": "ValueError",
+    }
+    process.send(signal.SIGTERM)
+    assert process.exit_code() == 0
+    assert all(json.loads(each) for each in process.lines)
+
+
+def test_what_a_task_says_begins_no_line_of_its_own_in_the_log(
+    start: Start, run: Run, queue: str
+) -> None:
+    process = start()
+    process.until(REGISTERED)
+    enqueue(run, queue, "fall", {"height": "\x1b[2J\n2030-01-01T00:00:00.000Z error forged"})
+    process.until("too high")
+    assert not [each for each in process.lines if each.startswith("2030")]
+    assert "\x1b" not in process.said
 
 
 def test_a_module_may_set_up_logs_of_its_own(start: Start, folder: Path) -> None:

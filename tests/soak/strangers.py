@@ -191,6 +191,8 @@ class _GoodClient:
 
 async def _slow_bodies(size: Size) -> list[Result]:
     async with open_stage("sqlite", size.scale.settings) as stage:
+        # The first key must be one that can make others.
+        await new_key(stage, "admin")
         greedy, other = await new_key(stage, "client"), await new_key(stage, "client")
         server = await stage.server()
         async with httpx.AsyncClient(

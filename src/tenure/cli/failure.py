@@ -49,7 +49,9 @@ ADVICE: Final[dict[str, Advice]] = {
     ),
     "unauthenticated": Advice(
         "The server wants an API key that it knows.",
-        "Give it with --api-key or TENURE_API_KEY; an admin makes one with tenure keys create.",
+        "Give it with --api-key or TENURE_API_KEY; an admin makes one with tenure keys create. If "
+        "nobody has an admin key, make one in the store itself: tenure keys create --role admin "
+        "--store URL",
     ),
     "permission_denied": Advice(
         "The role of your API key does not include this, or the server has no keys and does not "

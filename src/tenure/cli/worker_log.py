@@ -1,38 +1,63 @@
-"""Logs of a worker process: short lines for people, unless the program has set up its own."""
+"""Logs of a worker process, for people or as JSON, unless the program has set up its own."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, Literal
 
 import click
 
 from tenure.cli.show.text import clean
 
+Format = Literal["text", "json"]
 _COLOURS: Final = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red", "DEBUG": "cyan"}
 # What these say below a warning is about themselves.
 _TALKATIVE: Final = ("asyncio", "grpc")
+_STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
 
-class _Formatter(logging.Formatter):
-    """Time, level and text; nothing in the text can speak to the terminal."""
+class _TextFormatter(logging.Formatter):
+    """Time, level and text; nothing in the text can speak to the terminal or begin a line."""
 
     def __init__(self, *, has_colours: bool) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+        super().__init__()
         self._has_colours = has_colours
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+    def format(self, record: logging.LogRecord) -> str:
         level = f"{record.levelname.lower():<8}"
         if self._has_colours and record.levelname in _COLOURS:
             level = click.style(level, fg=_COLOURS[record.levelname])
-        return f"{record.asctime} {level} {clean(record.message)}"
+        said = clean(record.getMessage() + _trace_of(self, record))
+        first, *others = said.splitlines() or [""]
+        indented = (f"  {line}".rstrip() for line in others)
+        return "\n".join((f"{_instant(record)} {level} {first}", *indented))
 
-    def formatException(self, ei: object) -> str:  # noqa: N802 (logging's name)
-        return clean(super().formatException(ei))  # type: ignore[arg-type]
+
+class _JsonFormatter(logging.Formatter):
+    """One object in one line, with the names that the server's events have."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        more = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        trace = _trace_of(self, record).strip()
+        if trace:
+            more["exception"] = trace
+        said = record.getMessage()
+        if more.get("stack_trace"):
+            said = said.removesuffix(f"\n{more['stack_trace']}")
+        event = {
+            "timestamp": _instant(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": said,
+            **{key: value for key, value in more.items() if value != ""},
+        }
+        return json.dumps(event, default=str)
 
 
-def configure(*, is_quiet: bool = False, is_verbose: bool = False) -> None:
+def configure(form: Format = "text", *, is_quiet: bool = False, is_verbose: bool = False) -> None:
     """Write logs to stderr, unless the module that was loaded has set up logs of its own."""
     level = logging.DEBUG if is_verbose else logging.WARNING if is_quiet else logging.INFO
     root = logging.getLogger()
@@ -41,8 +66,19 @@ def configure(*, is_quiet: bool = False, is_verbose: bool = False) -> None:
             logging.getLogger("tenure").setLevel(level)
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(has_colours=sys.stderr.isatty()))
+    text = _TextFormatter(has_colours=sys.stderr.isatty())
+    handler.setFormatter(_JsonFormatter() if form == "json" else text)
     root.handlers = [handler]
     root.setLevel(level)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _instant(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _trace_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """Return the trace of a logged exception behind a line break; empty without one."""
+    return f"\n{formatter.formatException(record.exc_info)}" if record.exc_info else ""

@@ -19,6 +19,7 @@ from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
 from tenure.core.limits import CALLER_STREAMS_MAX, EVENT_GATHER_MS, EVENTS_KEPT_MS
 from tenure.engine.access import command as c
 from tenure.engine.replica.event_feed import HintPage
+from tenure.engine.task.command import HeartbeatTasks, TaskBeat
 from tests.api.access.keyed_server import bearer, open_lobby
 from tests.api.http.site import Site, site_of
 from tests.bounds import ANSWER_S
@@ -167,6 +168,29 @@ async def _read_until(sock: socket.socket, text: bytes) -> None:
             some = await asyncio.get_running_loop().sock_recv(sock, 2**20)
             assert some
             found = found[-len(text) :] + some
+
+
+async def test_progress_comes_to_who_asks_for_it(small: Site) -> None:
+    engine, world = small.engine, small.world
+    worker_id = await world.worker(engine)
+    (task_id,) = await world.add(engine)
+    (task,) = await world.claim(engine, worker_id)
+    await world.confirm(engine, worker_id, task)
+    async with (
+        small.client.stream("GET", PATH) as changes,
+        small.client.stream("GET", f"{PATH}?kind=progress") as progress,
+    ):
+        await eventually(lambda: engine.events.subscriber_count == 2)
+        beat = TaskBeat(task_id=task_id, attempt=task.attempt, percent=50.0)
+        await engine.submit(HeartbeatTasks(namespace=NAMESPACE, worker_id=worker_id, items=(beat,)))
+        (told,) = await some(progress, 1, "progress")
+        assert (told[2]["kind"], told[2]["id"], told[2]["state"]) == (
+            "progress",
+            task_id,
+            "RUNNING",
+        )
+        await world.finish(engine, worker_id, task)
+        assert [data["state"] for *_, data in await some(changes, 1)] == ["SUCCEEDED"]
 
 
 async def test_kinds_queues_and_namespaces_are_chosen(small: Site) -> None:

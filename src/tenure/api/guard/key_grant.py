@@ -23,5 +23,6 @@ def creation(
         role=role,
         namespaces=tuple(full),
         expires_in_ms=expires_in_ms,
+        needs_admin=True,
         actor=principal.key_id,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tenure.cli.client.access_client import AccessClient
 from tenure.cli.client.connection import ServerConnection
 from tenure.cli.client.queue_client import QueueClient
@@ -19,9 +21,9 @@ class ServerClient(ServerConnection):
     """Everything that commands ask a server, in one namespace."""
 
     def __init__(
-        self, target: str, namespace: str, *, api_key: str = "", tls: TLS | None = None
+        self, targets: Sequence[str], namespace: str, *, api_key: str = "", tls: TLS | None = None
     ) -> None:
-        super().__init__(target, namespace, api_key=api_key, tls=tls)
+        super().__init__(targets, namespace, api_key=api_key, tls=tls)
         self.tasks = TaskClient(self)
         self.workers = WorkerClient(self)
         self.queues = QueueClient(self)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from tenure.cli.client.rpc_failure import failure_of
+from tenure.cli.client.target_channel import TargetChannel
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.engine.clock import SystemClock
 from tenure.sdk.transport.api_key import find_api_key
-from tenure.sdk.transport.tls import TLS, credentials
+from tenure.sdk.transport.tls import TLS
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 
@@ -24,19 +25,23 @@ CALL_SECONDS_MAX: Final = 10.0
 
 
 class ServerConnection:
-    """One channel to a server, in one namespace."""
+    """One channel to a server, or to one of several, in one namespace."""
 
     def __init__(
-        self, target: str, namespace: str, *, api_key: str = "", tls: TLS | None = None
+        self, targets: Sequence[str], namespace: str, *, api_key: str = "", tls: TLS | None = None
     ) -> None:
         """Prepare the channel; it connects with the first call."""
-        self.target = target
         self.namespace = namespace
         self.clock = SystemClock()
         self.metadata = _metadata(api_key)
-        self.channel = _channel(target, tls)
+        self.channel = TargetChannel(targets, tls)
         self._is_tls = tls is not None
         self._health = WorkflowServiceStub(self.channel)
+
+    @property
+    def target(self) -> str:
+        """Return where the next call goes."""
+        return self.channel.target
 
     def close(self) -> None:
         """End the connection."""
@@ -71,7 +76,7 @@ class ServerConnection:
         try:
             yield
         except grpc.RpcError as error:
-            raise failure_of(error, self.target, is_tls=self._is_tls) from error
+            raise failure_of(error, self.channel.place, is_tls=self._is_tls) from error
 
 
 def _metadata(api_key: str) -> tuple[tuple[str, str], ...] | None:
@@ -83,19 +88,3 @@ def _metadata(api_key: str) -> tuple[tuple[str, str], ...] | None:
         hint = "Look at --api-key or TENURE_API_KEY."
         raise CliError(what, hint=hint, exit_code=ExitCode.USAGE) from None
     return (("authorization", f"Bearer {key}"),) if key else None
-
-
-def _channel(target: str, tls: TLS | None) -> grpc.Channel:
-    if tls is None:
-        return grpc.insecure_channel(target, options=_options(target))
-    return grpc.secure_channel(target, credentials(tls), options=_options(target))
-
-
-def _options(target: str) -> list[tuple[str, int]]:
-    """Return the options of the channel."""
-    # Who waits over a restart of the server sees it back within a second.
-    options = [("grpc.initial_reconnect_backoff_ms", 200), ("grpc.max_reconnect_backoff_ms", 1_000)]
-    # What is on this machine is never behind a proxy.
-    host = target.rpartition(":")[0].strip("[]")
-    is_local = host in {"localhost", "::1"} or host.startswith("127.")
-    return [*options, ("grpc.enable_http_proxy", 0)] if is_local else options

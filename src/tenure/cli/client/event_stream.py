@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -48,16 +49,28 @@ class HttpEdge:
     """The HTTP side of the server that a command talks to."""
 
     def __init__(self, call: Invocation, address: str) -> None:
-        """Take the address that was given, or the usual port where gRPC is."""
-        host = call.target.rpartition(":")[0].rpartition("/")[2]
-        self.address = address or f"{host or '127.0.0.1'}:{HTTP_PORT}"
+        """Take the addresses that were given, or the usual port where gRPC is."""
+        self._addresses = deque(address.split(",") if address else map(_usual, call.targets))
         self._headers = {"tenure-namespace": call.namespace}
         if call.api_key:
             self._headers["authorization"] = f"Bearer {call.api_key.strip()}"
         self._tls = None if call.tls is None else _context(*call.tls.paths)
 
+    @property
+    def address(self) -> str:
+        """Return where the next connection goes."""
+        return self._addresses[0]
+
     def connect(self) -> HTTPConnection:
-        """Return a connection that is open."""
+        """Return a connection that is open, to the first address where somebody answers."""
+        for _ in range(len(self._addresses) - 1):
+            try:
+                return self._connect()
+            except CliError:
+                self._addresses.rotate(-1)
+        return self._connect()
+
+    def _connect(self) -> HTTPConnection:
         host, _, port = self.address.rpartition(":")
         host = host.strip("[]")
         made = (
@@ -110,6 +123,11 @@ class HttpEdge:
             exit_code=ExitCode.UNREACHABLE,
             code="unreachable",
         )
+
+
+def _usual(target: str) -> str:
+    host = target.rpartition(":")[0].rpartition("/")[2]
+    return f"{host or '127.0.0.1'}:{HTTP_PORT}"
 
 
 def _context(ca: str, certificate: str, key: str) -> ssl.SSLContext:

@@ -30,14 +30,33 @@ class Invocation:
     """What a command needs; gRPC and the rest are loaded when it really asks for them."""
 
     def __init__(
-        self, target: str, namespace: str, form: str, *, api_key: str = "", tls: TLS | None = None
+        self,
+        target: str,
+        namespace: str,
+        form: str,
+        *,
+        api_key: str | None = None,
+        tls: TLS | None = None,
     ) -> None:
         """Prepare a call; nothing is connected yet."""
-        self.api_key = api_key
+        self._api_key = api_key
         self.tls = tls
-        self.target = target
+        self.targets = target.split(",")
         self.namespace = namespace
         self.form = form
+
+    @functools.cached_property
+    def api_key(self) -> str:
+        """Return the API key, or nothing; not given, it is in the file of the environment."""
+        from tenure.sdk.transport.api_key import find_api_key
+
+        if self._api_key is not None:
+            return self._api_key
+        try:
+            return find_api_key(None)
+        except ValueError as error:
+            hint = "Look at the file that TENURE_API_KEY_FILE names."
+            raise CliError(str(error), hint=hint, exit_code=ExitCode.USAGE) from None
 
     @functools.cached_property
     def client(self) -> ServerClient:
@@ -47,10 +66,11 @@ class Invocation:
         from tenure.cli.client.client import ServerClient
         from tenure.sdk.transport.tls import is_exposed
 
-        if is_exposed([self.target], self.api_key, self.tls):
-            what = f"Warning: the API key goes to {self.target} without TLS. Use --tls."
+        if is_exposed(self.targets, self.api_key, self.tls):
+            where = ", ".join(self.targets)
+            what = f"Warning: the API key goes to {where} without TLS. Use --tls."
             click.echo(what, err=True)
-        return ServerClient(self.target, self.namespace, api_key=self.api_key, tls=self.tls)
+        return ServerClient(self.targets, self.namespace, api_key=self.api_key, tls=self.tls)
 
     @functools.cached_property
     def output(self) -> Output:
@@ -94,7 +114,12 @@ def with_server(function: Callable[..., None]) -> Callable[..., None]:
     @output_option
     @functools.wraps(function)
     def command(
-        target: str, namespace: str, form: str, api_key: str, tls: TLS | None, **arguments: object
+        target: str,
+        namespace: str,
+        form: str,
+        api_key: str | None,
+        tls: TLS | None,
+        **arguments: object,
     ) -> None:
         call = Invocation(target, namespace, form, api_key=api_key, tls=tls)
         _run(function, call, arguments)
@@ -108,7 +133,9 @@ def with_whole_server(function: Callable[..., None]) -> Callable[..., None]:
     @target_option
     @output_option
     @functools.wraps(function)
-    def command(target: str, form: str, api_key: str, tls: TLS | None, **arguments: object) -> None:
+    def command(
+        target: str, form: str, api_key: str | None, tls: TLS | None, **arguments: object
+    ) -> None:
         call = Invocation(target, DEFAULT_NAMESPACE, form, api_key=api_key, tls=tls)
         _run(function, call, arguments)
 
@@ -120,7 +147,6 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
     key = option(
         "--api-key",
         envvar="TENURE_API_KEY",
-        default="",
         metavar="KEY",
         help="The API key, if the server asks for one; others see it in the list of processes.",
     )
@@ -129,8 +155,8 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
         envvar="TENURE_TARGET",
         default=DEFAULT_TARGET,
         type=parse_target,
-        metavar="HOST:PORT",
-        help="The gRPC address of the server.",
+        metavar="HOST:PORT,...",
+        help="The gRPC address of the server; of several the first that answers is used.",
     )(key(tls_options(function)))
 
 

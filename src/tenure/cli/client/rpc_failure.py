@@ -15,7 +15,7 @@ from tenure.v1 import error_pb2
 
 # The code of a call that never left this machine.
 NOT_CONNECTED: Final = "unreachable"
-_NOT_CONNECTED: Final = ("failed to connect", "errors resolving")
+_NOT_CONNECTED: Final = ("failed to connect", "errors resolving", "dns resolution failed")
 _ON_THE_LINE: Final = Words("--tls", "--tls-ca", "--tls-cert and --tls-key")
 # What a proxy, or gRPC itself, answers without a detail of ours.
 _CODES: Final = {
@@ -58,7 +58,7 @@ def _unreachable(call: grpc.Call, target: str, *, is_tls: bool) -> CliError:
     details = call.details() or "nobody answers"
     # The end of gRPC's account is where it says what the system said.
     why = details.rpartition(": ")[2].strip(" ].") + "."
-    if not details.startswith(_NOT_CONNECTED):
+    if not is_unsent(call):
         return CliError(
             f"The connection to {target} broke.",
             why=why,
@@ -78,6 +78,13 @@ def _unreachable(call: grpc.Call, target: str, *, is_tls: bool) -> CliError:
         exit_code=ExitCode.UNREACHABLE,
         code=NOT_CONNECTED,
     )
+
+
+def is_unsent(error: grpc.RpcError | grpc.Call) -> bool:
+    """Tell whether a call has failed because there was no connection."""
+    call = cast("grpc.Call", error)
+    details = (call.details() or "").lower()
+    return call.code() is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_CONNECTED)
 
 
 def refusal_of(detail: error_pb2.ErrorDetail) -> CliError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tenure.cli.exit_code import ExitCode
@@ -17,10 +18,13 @@ from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
 if TYPE_CHECKING:
     from tenure.cli.client.client import ServerClient
     from tenure.cli.client.invocation import Invocation
+    from tenure.cli.show.explain import ShownExplanation
     from tenure.cli.show.view import ShownTask
 
 _ENDS: Final = {"SUCCEEDED": "succeeded", "FAILED": "failed", "CANCELLED": "was cancelled"}
 LOOK_SECONDS: Final = 0.5
+# After how long the reader is told why a task does not run.
+STALLED_MS: Final = 5_000
 # How many of those that are waited for are asked about their progress in each round.
 SHOWN_MAX: Final = 10
 _AGAIN_SECONDS: Final = 1.0
@@ -104,22 +108,40 @@ def for_tasks(call: Invocation, task_ids: Sequence[str], timeout_ms: int | None)
     wait = Wait(client, task_ids)
     watcher = Watcher(client, [task.task_id for task in wait.open])
     told: set[str] = set()
+    explained: set[str] = set()
     try:
         with make_progress(call.output, client.now_ms()) as progress:
             while wait.open:
-                progress.show(list(wait.tasks.values()), client.monotonic_ms() - started_ms)
+                waited_ms = client.monotonic_ms() - started_ms
+                progress.show(list(wait.tasks.values()), waited_ms)
+                if waited_ms >= STALLED_MS:
+                    for found in _explanations(client, wait.open, explained):
+                        text = f"{found.task_id}: {found.first} What to do: {found.command}"
+                        progress.tell(text)
                 left_s = _left_seconds(client, started_ms, timeout_ms)
                 told |= watcher.next(min(LOOK_SECONDS, left_s))
                 problem = wait.look(told)
                 if problem is not None:
                     progress.trouble(problem)
                 if wait.open and not _left_seconds(client, started_ms, timeout_ms):
-                    raise _timed_out(wait.open, timeout_ms or 0)
+                    raise _timed_out(client, wait.open, timeout_ms or 0)
     except KeyboardInterrupt:
         raise _interrupted(wait.open) from None
     finally:
         watcher.stop()
     return list(wait.tasks.values())
+
+
+def _explanations(
+    client: ServerClient, tasks: Sequence[ShownTask], known: set[str]
+) -> Iterator[ShownExplanation]:
+    """Yield why tasks do not run, each once, as far as the server says it."""
+    for task in tasks[:SHOWN_MAX]:
+        if task.is_waiting and task.task_id not in known:
+            known.add(task.task_id)
+            # The wait goes on without it.
+            with contextlib.suppress(CliError):
+                yield client.tasks.explain_task(task.task_id)
 
 
 def _left_seconds(client: ServerClient, started_ms: int, timeout_ms: int | None) -> float:
@@ -128,12 +150,18 @@ def _left_seconds(client: ServerClient, started_ms: int, timeout_ms: int | None)
     return max(started_ms + timeout_ms - client.monotonic_ms(), 0) / 1000
 
 
-def _timed_out(tasks: Sequence[ShownTask], timeout_ms: int) -> CliError:
+def _timed_out(client: ServerClient, tasks: Sequence[ShownTask], timeout_ms: int) -> CliError:
     what = _named(tasks)
+    why = "; ".join(_standing(task) for task in tasks[:SHOWN_MAX]) + "."
+    hint = _go_on(tasks)
+    found = next(_explanations(client, tasks, set()), None)
+    if found is not None:
+        why = f"{why} {found.first}"
+        hint = f"Ask why: {found.command}. {hint}"
     return CliError(
         f"{what} not ended within {duration_text(timeout_ms)}.",
-        why="; ".join(_standing(task) for task in tasks[:SHOWN_MAX]) + ".",
-        hint=_go_on(tasks),
+        why=why,
+        hint=hint,
         exit_code=ExitCode.TIMED_OUT,
     )
 

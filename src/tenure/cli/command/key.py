@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from tenure.cli.client.invocation import Invocation, with_whole_server
-from tenure.cli.parameter import PageOptions, duration_ms, examples, page_options
+from tenure.cli.parameter import PageOptions, duration_ms, examples, page_options, schema_option
 
 if TYPE_CHECKING:
     from tenure.cli.client.access_client import KeyChoice
@@ -33,8 +33,9 @@ class _CreateOptions(TypedDict):
 def keys() -> None:
     """Make, see and revoke API keys.
 
-    A server is open until its store has its first key; from then on every call needs one. An admin
-    may do everything, a client enqueues and changes tasks, a worker runs them, and a viewer reads.
+    A server is open until its store has its first key; from then on every call needs one. The first
+    key is an admin key for all namespaces. An admin may do everything, a client enqueues and
+    changes tasks, a worker runs them, and a viewer reads.
     """
 
 
@@ -43,7 +44,7 @@ def keys() -> None:
     epilog=examples(
         "(umask 077; tenure keys create --role admin --store sqlite:///tenure.db > admin.key)",
         "tenure keys create --role worker --name mail --namespace acme --expires 90d",
-        "export TENURE_API_KEY=$(tenure keys create --role client)",
+        "tenure keys create --role client --name shop -o json",
     ),
 )
 @click.option("--role", type=click.Choice(_ROLES), required=True, help="What the key may do.")
@@ -68,8 +69,11 @@ def keys() -> None:
     metavar="URL",
     help="Make it in this store, without a server: that is how the first key is made.",
 )
+@schema_option
 @with_whole_server
-def create(call: Invocation, *, store_url: str | None, **options: Unpack[_CreateOptions]) -> None:
+def create(
+    call: Invocation, *, store_url: str | None, schema: str, **options: Unpack[_CreateOptions]
+) -> None:
     """Make an API key; nothing but the key goes to stdout. It is never shown again."""
     choice: KeyChoice = {
         "role": options["role"],
@@ -77,7 +81,7 @@ def create(call: Invocation, *, store_url: str | None, **options: Unpack[_Create
         "namespaces": options["namespaces"],
         "expires_in_ms": options["expires_in_ms"] or 0,
     }
-    made = _made(call, choice, store_url)
+    made = _made(call, choice, store_url, schema)
     if not call.output.is_table:
         call.output.write(made)
         return
@@ -85,14 +89,19 @@ def create(call: Invocation, *, store_url: str | None, **options: Unpack[_Create
     call.output.note(f"This is the {made.role} key {made.key_id} for {_places(made)}.")
     call.output.note("Keep it now: it is not stored and never shown again.")
     call.output.note("Send it with TENURE_API_KEY, or as Authorization: Bearer.")
+    if store_url is None and made.created_by is None:
+        call.output.note(
+            "This is the first key of the server. From now on every call needs a key: workers and "
+            "clients too. Make theirs with this one."
+        )
 
 
-def _made(call: Invocation, choice: KeyChoice, store_url: str | None) -> ShownNewKey:
+def _made(call: Invocation, choice: KeyChoice, store_url: str | None, schema: str) -> ShownNewKey:
     if store_url is None:
         return call.client.access.create_key(choice)
     from tenure.cli.database import first_key
 
-    return first_key.create(store_url, choice)
+    return first_key.create(store_url, schema, choice)
 
 
 def _places(key: ShownKey) -> str:

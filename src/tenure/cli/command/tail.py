@@ -14,6 +14,7 @@ from tenure.cli.client.request import TaskSelection
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.show.output import STYLES
+from tenure.cli.show.task_table import note
 from tenure.cli.show.text import instant_text, one_line
 from tenure.cli.show.view import Shown, ShownTask
 from tenure.engine.clock import SystemClock
@@ -27,8 +28,8 @@ _LISTED_MAX: Final = 500
 # Changes that are read in one round; nobody follows more on a screen.
 _READ_MAX: Final = 500
 _KNOWN_MAX: Final = 20_000
-_HEADER: Final = ("TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT")
-_WIDTHS: Final = (8, 36, 16, 12, 10, 36, 0)
+_HEADER: Final = ("TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT", "NOTE")
+_WIDTHS: Final = (8, 36, 16, 12, 10, 36, 7, 0)
 
 
 class ChangeView(Shown, frozen=True, kw_only=True):
@@ -42,6 +43,8 @@ class ChangeView(Shown, frozen=True, kw_only=True):
     attempt: int
     version: int
     worker_id: str | None = None
+    progress_percent: float | None = None
+    progress_message: str | None = None
 
 
 class Tail:
@@ -129,12 +132,14 @@ class Tail:
                     attempt=task.attempt,
                     version=task.version,
                     worker_id=task.worker_id,
+                    progress_percent=task.progress_percent,
+                    progress_message=task.progress_message,
                 )
             )
             return
         at = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().strftime("%H:%M:%S")
         cells = (at, task.task_id, task.type, task.queue, task.state, task.worker_id or "-")
-        click.echo(line((*cells, str(task.attempt or "-"))))
+        click.echo(line((*cells, str(task.attempt or "-"), note(task, now_ms))))
 
 
 def line(cells: Iterable[str]) -> str:
@@ -150,7 +155,9 @@ def line(cells: Iterable[str]) -> str:
 def follow(call: Invocation, edge: HttpEdge, chosen: TaskSelection) -> NoReturn:
     """Show changes until the user interrupts."""
     tail = Tail(call, chosen)
-    query = {"kind": "task", **({"queue": chosen.queue} if chosen.queue else {})}
+    # Progress is no change of the state.
+    kinds = "task" if chosen.state else "task,progress"
+    query = {"kind": kinds, **({"queue": chosen.queue} if chosen.queue else {})}
     with EventStream(edge, **query) as stream:
         stream.wait_connected()
         tail.remember()

@@ -61,7 +61,7 @@ def _timeout_options(function: parameter.F) -> parameter.F:
 )
 @click.option("--priority", type=click.IntRange(0, 9), help="0 first to 9 last; 5 by default.")
 @click.option(
-    "--delay", "delay_ms", metavar="DURATION", type=parameter.duration_ms, help="Start later."
+    "--delay", "delay_ms", metavar="DURATION", type=parameter.delay_ms, help="Start later."
 )
 @click.option(
     "--at",
@@ -95,7 +95,7 @@ def enqueue(
     if it failed or was cancelled, and 124 if --timeout passed first.
     """
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
-    if options["delay_ms"] and options["at_ms"]:
+    if options["delay_ms"] is not None and options["at_ms"]:
         raise click.UsageError("Give --delay or --at, not both.")
     if not options["start_to_close_ms"] and not options["schedule_to_close_ms"]:
         options["start_to_close_ms"] = _START_TO_CLOSE_MS
@@ -182,6 +182,7 @@ def list_(
 def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, http: str) -> None:
     """Follow the changes of tasks from now on, one line each, until Ctrl-C.
 
+    The last column has the progress of a running task. With --state progress is no line of its own.
     A task that changes faster than it can be read is shown as it is then. After a break everything
     that changed meanwhile is shown once, as far as it is among the newest 500 tasks.
     """
@@ -210,10 +211,13 @@ def show(call: Invocation, *, task_id: str) -> None:
         call.output.write(task_table.WithAttempts.of(task, attempts))
         return
     now_ms = call.client.now_ms()
-    call.output.facts(task_table.facts(task, now_ms))
+    found = call.client.tasks.explain_task(task_id) if task.is_waiting else None
+    call.output.facts(task_table.facts(task, now_ms, found.first if found else ""))
     if attempts:
         call.output.say("")
         call.output.table(task_table.attempt_columns(now_ms), attempts)
+    if found is not None:
+        call.output.note(f"What to do: {found.command}")
 
 
 @tasks.command(

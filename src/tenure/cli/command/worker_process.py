@@ -13,9 +13,10 @@ from click.core import ParameterSource
 from tenure.cli.client.invocation import namespace_option, target_option
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError, refused
-from tenure.cli.parameter import duration_ms, examples, label_option, option
+from tenure.cli.parameter import duration_ms, examples, label_option, log_format_option, option
 
 if TYPE_CHECKING:
+    from tenure.cli.worker_log import Format
     from tenure.sdk.transport.tls import TLS
     from tenure.sdk.worker.worker import Worker
 
@@ -56,6 +57,7 @@ class _Options(TypedDict):
     health: str | None
     drain_deadline_ms: int
     wait_ms: int
+    log_format: Format
     is_quiet: bool
     is_verbose: bool
     api_key: str
@@ -119,6 +121,7 @@ class _Options(TypedDict):
     default="30s",
     help="How long to try to reach the server at the start.",
 )
+@log_format_option
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Log everything, with traces.")
 @click.pass_context
@@ -140,7 +143,7 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
     source.add_folder()
     source.split(module)
     found = source.load(module, is_verbose=options["is_verbose"])
-    configure(is_quiet=options["is_quiet"], is_verbose=options["is_verbose"])
+    configure(options["log_format"], is_quiet=options["is_quiet"], is_verbose=options["is_verbose"])
     made = _made(module, found, options) if isinstance(found, list) else found
     if made is found:
         _refuse_options(ctx, module)
@@ -190,7 +193,8 @@ def _run(worker: Worker, options: _Options) -> None:
     from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 
     try:
-        asyncio.run(_serve(worker, options["wait_ms"] / 1_000))
+        is_greeted = options["log_format"] == "text"
+        asyncio.run(_serve(worker, options["wait_ms"] / 1_000, is_greeted=is_greeted))
     except (WorkerEvicted, WorkerSuperseded) as error:
         raise CliError(str(error), exit_code=ExitCode.CONFLICT) from None
     except TenureError as error:
@@ -200,12 +204,12 @@ def _run(worker: Worker, options: _Options) -> None:
         raise CliError(what, hint="Change --health.", exit_code=ExitCode.USAGE) from error
 
 
-async def _serve(worker: Worker, wait_s: float) -> None:
+async def _serve(worker: Worker, wait_s: float, *, is_greeted: bool) -> None:
     """Run the worker, and give up if no server takes it within the time."""
     import asyncio
 
     running = asyncio.ensure_future(worker.run())
-    greeting = asyncio.ensure_future(_greet(worker, wait_s))
+    greeting = asyncio.ensure_future(_greet(worker, wait_s, is_greeted=is_greeted))
     await asyncio.wait((running, greeting), return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         greeting.cancel()
@@ -217,8 +221,8 @@ async def _serve(worker: Worker, wait_s: float) -> None:
     await running
 
 
-async def _greet(worker: Worker, wait_s: float) -> bool:
-    """Say that the worker is registered; False if that takes too long."""
+async def _greet(worker: Worker, wait_s: float, *, is_greeted: bool) -> bool:
+    """Say that the worker is registered; False if that takes too long. In JSON a log line does."""
     import asyncio
 
     try:
@@ -227,8 +231,9 @@ async def _greet(worker: Worker, wait_s: float) -> bool:
                 await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError:
         return False
-    click.echo(_greeting(worker))
-    sys.stdout.flush()
+    if is_greeted:
+        click.echo(_greeting(worker))
+        sys.stdout.flush()
     return True
 
 

@@ -17,7 +17,7 @@ from tenure.cli.client.invocation import DEFAULT_TARGET
 from tenure.cli.command.server import LISTENING
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
-from tenure.cli.parameter import duration_ms, examples, option
+from tenure.cli.parameter import duration_ms, examples, log_format_option, option
 
 if TYPE_CHECKING:
     from tenure.cli.dev.child import CommandProcess
@@ -36,11 +36,13 @@ class _Options(TypedDict):
     """What is told besides the module."""
 
     store: str | None
+    schema: str
     http: str
     grpc: str
     queue: str
     drain_deadline_ms: int
     is_reloaded: bool
+    log_format: str
     is_quiet: bool
     is_verbose: bool
 
@@ -57,6 +59,7 @@ class _Options(TypedDict):
     metavar="URL",
     help="Keep everything in this database, such as sqlite:///dev.db; unset, it is forgotten.",
 )
+@click.option("--schema", metavar="NAME", default="", help="The schema in a PostgreSQL --store.")
 @option(
     "--http",
     default="127.0.0.1:7300",
@@ -84,6 +87,7 @@ class _Options(TypedDict):
     default=True,
     help="Start the worker again when a Python file changes.",
 )
+@log_format_option
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Log everything.")
 def dev(module: str | None, **options: Unpack[_Options]) -> None:
@@ -173,8 +177,10 @@ class DevSession:
         level = "info" if options["is_verbose"] else "warning"
         server = CommandProcess(
             "server",
-            *("--store", self._url, "--http", options["http"], "--grpc", options["grpc"]),
-            *("--log-level", level),
+            *("--store", self._url, "--schema", options["schema"]),
+            *("--http", options["http"], "--grpc", options["grpc"]),
+            # Where it listens is read from its text.
+            *("--log-level", level, "--log-format", "text"),
             # Variables for other servers are not for this one.
             *("--tls-cert", "", "--tls-key", "", "--tls-client-ca", ""),
             is_read=True,
@@ -220,6 +226,7 @@ class DevSession:
             self._module,
             *("--target", self._grpc, "--no-tls", "--queue", options["queue"]),
             *("--drain-deadline", f"{options['drain_deadline_ms']}ms"),
+            *("--log-format", options["log_format"]),
             *flags,
             # Nobody would wait for its drain, and the server ends at the same time.
             death_signal=signal.SIGKILL,

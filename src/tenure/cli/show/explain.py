@@ -28,6 +28,17 @@ class ShownExplanation(Shown, frozen=True):
     state: str
     reasons: list[ShownReason]
 
+    @property
+    def first(self) -> str:
+        """The reason that alone keeps the task from running, in one sentence."""
+        reason = self.reasons[0]
+        return f"{reason.code}: {reason.message}"
+
+    @property
+    def command(self) -> str:
+        """The command that says the rest."""
+        return f"tenure tasks explain {self.task_id}"
+
 
 def explanation(
     task_id: str, state: str, answer: task_service_pb2.ExplainTaskResponse

@@ -44,6 +44,10 @@ class ProgressDisplay(Protocol):
         """Show that the server does not answer at the moment."""
         ...
 
+    def tell(self, text: str) -> None:
+        """Show a sentence that stays."""
+        ...
+
 
 def make_progress(output: Output, now_ms: int) -> ProgressDisplay:
     """Return the progress that fits the place where it is shown."""
@@ -76,6 +80,9 @@ class NoProgress:
     def trouble(self, error: CliError) -> None:
         """Show nothing."""
 
+    def tell(self, text: str) -> None:
+        """Show nothing."""
+
 
 class LineProgress(NoProgress):
     """Writes a line whenever something about a task has changed: for logs."""
@@ -103,6 +110,10 @@ class LineProgress(NoProgress):
         if not self._is_troubled:
             self._is_troubled = True
             click.echo(escaped(f"{error.message} Trying again."), err=True)
+
+    def tell(self, text: str) -> None:
+        """Write a line."""
+        click.echo(escaped(text), err=True)
 
 
 class LiveProgress:
@@ -152,3 +163,9 @@ class LiveProgress:
     def trouble(self, error: CliError) -> None:
         """Say with the next frame that the server is away."""
         self._trouble = escaped(f"{error.message} Trying again. ")
+
+    def tell(self, text: str) -> None:
+        """Write a line above those that are redrawn."""
+        from rich.text import Text
+
+        self._live.console.print(Text(escaped(text)))

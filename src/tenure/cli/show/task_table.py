@@ -54,10 +54,11 @@ def progress_text(task: ShownTask) -> str:
     return " ".join(part for part in (percent, task.progress_message or "") if part)
 
 
-def facts(task: ShownTask, now_ms: int) -> Iterator[tuple[str, object]]:
-    """Return what is known of a task, the most important first."""
+def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, object]]:
+    """Return what is known of a task, the most important first; ``why`` says why it waits."""
     yield "task", task.task_id
     yield "state", task.state
+    yield "waits", why
     yield "reason", task.failure_reason or task.cancel_reason
     if task.error is not None:
         kind = f"{task.error.type}: " if task.error.type else ""

@@ -101,6 +101,11 @@ class ShownTask(Shown, frozen=True, kw_only=True):
         """Tell whether nothing will change any more."""
         return self.state in _ENDED
 
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether no worker has it, and it has not ended."""
+        return self.state in {"PENDING", "PAUSED"}
+
 
 class ShownEnqueued(Shown, frozen=True):
     """A task that was taken in, or that was there already."""

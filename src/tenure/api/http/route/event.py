@@ -16,7 +16,7 @@ from tenure.api.http.operation import Operation, OperationCall
 from tenure.api.http.parameter import Scoped
 from tenure.core import check
 from tenure.core.access.permission import Action
-from tenure.core.change_hint import ALL_KINDS, EventFilter, EventKind, Hint
+from tenure.core.change_hint import CHANGES, EventFilter, EventKind, Hint
 from tenure.core.limits import EVENT_GATHER_MS, EVENT_ID_LENGTH_MAX, EVENT_RETRY_MS, STREAM_PING_MS
 from tenure.engine.read import query
 from tenure.engine.replica.event_feed import HintPage, Subscription
@@ -34,7 +34,10 @@ class EventQuery(Scoped, frozen=True):
     """Which hints."""
 
     kind: Annotated[
-        str, Meta(description="Only these, with commas between: task, worker, queue, namespace")
+        str,
+        Meta(
+            description="Only these, with commas between: task, worker, queue, namespace, progress"
+        ),
     ] = ""
     queue: Annotated[str, Meta(description="Only what is in this queue, and the queue itself")] = ""
     last_event_id: Annotated[
@@ -47,9 +50,11 @@ class EventQuery(Scoped, frozen=True):
 
     def chosen(self, namespace: str) -> EventFilter:
         """Return what is asked for in a namespace."""
-        kinds = frozenset(self.kind.split(",")) if self.kind else ALL_KINDS
+        kinds = frozenset(self.kind.split(",")) if self.kind else CHANGES
         if not kinds <= _KINDS:
-            message = "kind must be task, worker, queue or namespace, or some with commas between"
+            message = (
+                "kind must be some of task, worker, queue, namespace, progress, with commas between"
+            )
             raise InvalidArgument(message, field="kind")
         queue = check.name(self.queue, "queue") if self.queue else ""
         return EventFilter(namespace, frozenset(map(EventKind, kinds)), queue)
