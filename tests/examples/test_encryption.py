@@ -62,7 +62,7 @@ async def test_a_worker_with_a_wrong_key_fails_the_task_with_a_clear_error(
     working = asyncio.create_task(worker.run(handle_signals=False))
     async with Client(server.grpc, codec=EncryptingCodec(KEY)) as client:
         with pytest.raises(
-            TaskFailed, match="The input of activity write_letter is wrong"
+            TaskFailed, match="The input does not fit activity write_letter"
         ) as caught:
             await client.run(write_letter, "Ann")
     await worker.shutdown()

@@ -81,10 +81,13 @@ def test_async_tests_have_an_engine_and_a_client(tmp_path: Path, mode: str) -> N
     assert "1 passed" in ended.stdout
 
 
-def test_the_first_example_of_the_guide_runs_as_it_stands(tmp_path: Path) -> None:
-    text = GUIDE.read_text("utf-8")
-    example = text.partition("```python\n")[2].partition("```")[0]
-    ended = run(tmp_path, example, "-p", ASYNCIO, "--asyncio-mode=auto")
+@pytest.mark.parametrize("test", ["test_a_reminder_is_sent", "test_half_a_file_is_removed"])
+def test_the_examples_of_the_guide_run_in_the_default_mode_of_pytest_asyncio(
+    tmp_path: Path, test: str
+) -> None:
+    blocks = [block.partition("```")[0] for block in GUIDE.read_text("utf-8").split("```python\n")]
+    (example,) = [block for block in blocks if f"def {test}" in block]
+    ended = run(tmp_path, example, "-p", ASYNCIO)
     assert "1 passed" in ended.stdout, ended.stdout
 
 

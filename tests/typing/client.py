@@ -49,13 +49,14 @@ async def asynchronous(client: Client, payments: Payments, order: Order) -> None
     assert_type(handle, Handle[Receipt])
     assert_type(await handle.result(timeout="1m", on_progress=print), Receipt)
     assert_type(await client.run(charge.with_options(priority=1), order), Receipt)
+    assert_type(await client.run(charge, order, note="x", timeout="1m"), Receipt)
     assert_type(await client.enqueue(ship, order), Handle[None])
     assert_type(await client.enqueue(payments.refund, order), Handle[Receipt])
     assert_type(await client.enqueue_many([charge.call(order)]), list[Handle[Receipt]])
     await client.enqueue(charge)  # type: ignore[call-arg]
     await client.enqueue(charge, "order")  # type: ignore[arg-type]
     await client.enqueue(charge, order, nota="x")  # type: ignore[call-arg]
-    await client.run(payments.refund, order, order)  # type: ignore[call-arg]
+    await client.run(payments.refund, order, order)  # type: ignore[call-overload]
     charge.call(7)  # type: ignore[arg-type]
     charge.with_options(prio=1)  # type: ignore[call-arg]
 
@@ -80,6 +81,7 @@ def synchronous(client: SyncClient, payments: Payments, order: Order) -> None:
     assert_type(handle, SyncHandle[Receipt])
     assert_type(handle.result(timeout=60), Receipt)
     assert_type(client.run(charge, order), Receipt)
+    assert_type(client.run(charge, order, timeout=60), Receipt)
     assert_type(client.enqueue(payments.refund, order), SyncHandle[Receipt])
     assert_type(client.enqueue_many([charge.call(order)]), list[SyncHandle[Receipt]])
     client.enqueue(charge, "order")  # type: ignore[arg-type]

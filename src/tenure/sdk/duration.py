@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from tenure.core.duration import parse_duration_ms, whole_ms
 
@@ -10,22 +11,34 @@ Duration = str | float | timedelta
 """A text with units, a number of seconds, or a ``timedelta``."""
 
 
-def duration_ms(value: Duration, name: str = "") -> int:
-    """Return milliseconds; raise ``ValueError`` for what is no duration above zero.
+_DELAY_S_MIN: Final = 0.001
+
+
+def duration_ms(value: Duration, name: str = "", *, minimum: int = 1) -> int:
+    """Return milliseconds; raise ``ValueError`` for what is no duration of at least so many.
 
     With the ``name`` of a parameter the error begins with it.
     """
     try:
-        return _milliseconds(value)
+        return _milliseconds(value, minimum)
     except ValueError as error:
         raise ValueError(f"{name} {error}".lstrip()) from None
 
 
-def _milliseconds(value: object) -> int:
+def delay_ms(value: Duration, name: str = "") -> int:
+    """Return milliseconds; a computed delay until an instant that has passed is no delay."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, int | float) and seconds < _DELAY_S_MIN and type(seconds) is not bool:
+        # Any delay that was asked for is one: at once would be too early again.
+        return 1 if seconds > 0 else 0
+    return duration_ms(value, name, minimum=0)
+
+
+def _milliseconds(value: object, minimum: int) -> int:
     if isinstance(value, str):
-        return parse_duration_ms(value)
+        return parse_duration_ms(value, minimum=minimum)
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return whole_ms(value * 1_000)
+        return whole_ms(value * 1_000, minimum=minimum)
     raise ValueError("must be a text such as '30s', a timedelta, or a number of seconds")

@@ -7,16 +7,25 @@ names that in the encoding.
 from __future__ import annotations
 
 import math
+import re
 import sys
+from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
+from msgspec import inspect
 
 JSON: Final = "json"
 BYTES: Final = "bytes"
 # No JSON text has this byte, so what stands before it is the name of an encoding.
 _MARK: Final = b"\0"
 _NULL: Final = b"null"
+_WHAT_TRAVELS: Final = (
+    "Use plain values, dataclasses, msgspec Structs, pydantic models or pathlib paths."
+)
+# How msgspec says where in a value something is wrong.
+_PLACE: Final = re.compile(r" - at `(?:key` in `)?\$\.?([^`]*)`$")
 
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +80,7 @@ class Converter:
         payload = self.open(payload)
         if payload.encoding == BYTES:
             if wanted not in (bytes, Any, object):
-                message = f"The payload is bytes, and {_name(wanted)} is wanted."
+                message = f"The payload is bytes, and {name_of(wanted)} is wanted."
                 raise PayloadError(message)
             return payload.data
         if payload.encoding not in (JSON, ""):
@@ -132,7 +141,7 @@ def encode_json(value: object) -> bytes:
         if value is not None and _NULL in data:
             _refuse_odd_floats(msgspec.to_builtins(value, enc_hook=_encode_other))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        message = f"A value of type {_name(type(value))} cannot be made JSON: {error}"
+        message = f"A value of type {name_of(type(value))} cannot be made JSON: {error}"
         raise PayloadError(message) from error
     return data
 
@@ -142,8 +151,50 @@ def decode_json(data: bytes | msgspec.Raw, wanted: UserValue) -> UserValue:
     try:
         return msgspec.json.decode(data, type=wanted, dec_hook=_decode_other)
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"The payload is not JSON for {_name(wanted)}: {error}"
+        message = f"The payload is not JSON for {name_of(wanted)}: {error}"
         raise PayloadError(message) from error
+
+
+def why_not(kind: UserValue) -> str:
+    """Return why values of a type cannot travel as JSON; empty if they can."""
+    try:
+        # The decoder refuses more than the description of a type does.
+        msgspec.json.Decoder(kind, dec_hook=_decode_other)
+        described = inspect.type_info(kind)
+    except TypeError as error:
+        return f"{name_of(kind)} cannot be read from JSON: {error}"
+    for each in _custom_types(described):
+        if each is not object and not _is_path(each) and not _is_pydantic(each):
+            return f"{name_of(each)} cannot travel as JSON. {_WHAT_TRAVELS}"
+    return ""
+
+
+def complaint(error: PayloadError) -> tuple[str, str]:
+    """Return where in the JSON something is wrong, such as ``order.id``, and what."""
+    text = str(error.__cause__)
+    place = _PLACE.search(text)
+    what = _PLACE.sub("", text).replace("`", "")
+    return place[1] if place else "", what[:1].lower() + what[1:]
+
+
+def name_of(kind: UserValue) -> str:
+    """Return a type as people write it."""
+    return kind.__qualname__ if isinstance(kind, type) else str(kind).replace("typing.", "")
+
+
+def _custom_types(described: inspect.Type) -> Iterator[UserValue]:
+    """Yield the types inside of a type that msgspec leaves to its hooks."""
+    left: list[object] = [described]
+    seen: set[int] = set()
+    while left:
+        each = left.pop()
+        if isinstance(each, tuple):
+            left.extend(each)
+        elif isinstance(each, inspect.Type | inspect.Field) and id(each) not in seen:
+            seen.add(id(each))
+            if isinstance(each, inspect.CustomType):
+                yield each.cls
+            left.extend(getattr(each, name) for name in each.__struct_fields__)
 
 
 def _refuse_odd_floats(value: object) -> None:
@@ -165,22 +216,35 @@ def _is_pydantic(kind: UserValue) -> bool:
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
 
+def _is_path(kind: UserValue) -> bool:
+    return isinstance(kind, type) and issubclass(kind, PurePath)
+
+
 def _encode_other(value: UserValue) -> object:
     if _is_pydantic(type(value)):
         return value.model_dump(mode="json")
-    message = (
-        f"{_name(type(value))} is not supported. Use plain values, dataclasses, msgspec Structs "
-        "or pydantic models."
-    )
-    raise TypeError(message)
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{name_of(type(value))} is not supported. {_WHAT_TRAVELS}")
 
 
 def _decode_other(wanted: UserValue, value: object) -> object:
+    if wanted is object:
+        return value
     if _is_pydantic(wanted):
+        return _decode_model(wanted, value)
+    if _is_path(wanted):
+        if not isinstance(value, str):
+            raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
+        return wanted(value)
+    raise TypeError(f"{name_of(wanted)} is not supported")
+
+
+def _decode_model(wanted: UserValue, value: object) -> object:
+    try:
         return wanted.model_validate(value)
-    message = f"{_name(wanted)} is not supported"
-    raise TypeError(message)
-
-
-def _name(kind: UserValue) -> str:
-    return getattr(kind, "__qualname__", None) or str(kind)
+    except sys.modules["pydantic"].ValidationError as error:
+        # Its own text has an address for each problem, and quotes the value.
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
+        texts = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems]
+        raise ValueError("; ".join(texts)) from None

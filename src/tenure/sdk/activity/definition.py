@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
@@ -12,6 +13,7 @@ from tenure.core import check
 from tenure.errors import InvalidArgument
 from tenure.sdk.activity.option import ActivitySettings, OneCallSettings, Options, Where
 from tenure.sdk.activity.signature import Signature
+from tenure.sdk.payload import Payload
 from tenure.v1 import task_pb2
 
 P = ParamSpec("P")
@@ -51,7 +53,8 @@ class Activity(Generic[P, R_co]):
         self.options = options
         self.instance = instance
         self.is_method = is_method
-        self._signature: Signature | None = None
+        # Shared with the copies: as a function, and as a method.
+        self._signatures: dict[bool, Signature] = {}
         self._wire_options: dict[str, task_pb2.TaskOptions] = {}
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", traits.name)
@@ -73,21 +76,36 @@ class Activity(Generic[P, R_co]):
 
     @property
     def signature(self) -> Signature:
-        """Parameters and types; looked up late, when all names they use exist."""
-        if self._signature is None:
-            self._signature = Signature(self.function, is_method=self.is_method)
-        return self._signature
+        """Parameters and types; made when all names they use exist."""
+        found = self._signatures.get(self.is_method)
+        if found is None:
+            found = Signature(self.function, self.name, is_method=self.is_method)
+            self._signatures[self.is_method] = found
+        return found
+
+    def check_signature(self) -> None:
+        """Raise ``TypeError`` for what cannot travel, where the activity is declared."""
+        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+            message = f"activity {self.name}: a generator has no result: return a list instead"
+            raise TypeError(message)
+        # It is told that it is a method after it was declared.
+        owner = self.__qualname__.rpartition(".")[0]
+        is_method = bool(owner) and not owner.endswith("<locals>")
+        # A type that is named before it exists is looked up with the first call.
+        with contextlib.suppress(NameError, AttributeError):
+            self._signatures[is_method] = Signature(self.function, self.name, is_method=is_method)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """Return a call to be enqueued, checked against the signature."""
-        return Call(self, self.signature.bind(self.name, args, kwargs))
+        """Return a call to be enqueued; arguments that do not fit are a ``TypeError`` here."""
+        signature = self.signature
+        return Call(self, signature.encode(signature.bind(args, kwargs)))
 
     def with_options(self, **settings: Unpack[OneCallSettings]) -> Activity[P, R_co]:
         """Return this activity with other options, for the tasks that are made with it."""
         try:
             options = self.options.changed(settings)
-        except ValueError as error:
-            raise ValueError(f"activity {self.name}: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"activity {self.name}: {error}") from None
         copy: Activity[P, R_co] = self._copy(self.instance)
         copy.options = options
         copy._wire_options = {}
@@ -115,7 +133,7 @@ class Activity(Generic[P, R_co]):
         copy = type(self)(
             self.function, self.traits, self.options, instance, is_method=self.is_method
         )
-        copy._signature = self._signature  # noqa: SLF001 (a copy of our own)
+        copy._signatures = self._signatures  # noqa: SLF001 (a copy of our own)
         return copy
 
 
@@ -154,12 +172,12 @@ class SyncActivity(Activity[P, R_co]):
 class Call(Generic[R_co]):
     """An activity and the arguments of one task; ``client.enqueue_many`` takes many."""
 
-    __slots__ = ("activity", "arguments")
+    __slots__ = ("activity", "payload")
 
-    def __init__(self, activity: Activity[Any, R_co], arguments: dict[str, Any]) -> None:
-        """Keep both; the arguments were checked."""
+    def __init__(self, activity: Activity[Any, R_co], payload: Payload) -> None:
+        """Keep both; the payload are the arguments, checked, before any codec."""
         self.activity = activity
-        self.arguments = arguments
+        self.payload = payload
 
 
 def check_activity(given: object) -> None:
@@ -198,10 +216,14 @@ def declare(function: Callable[P, Any], settings: ActivitySettings) -> Activity[
             completes_later=values.pop("completes_later", False),
         )
         options = Options().changed(values)
-    except (ValueError, InvalidArgument) as error:
-        raise ValueError(f"activity {name}: {error}") from None
+    except InvalidArgument as error:
+        raise ValueError(f"activity {name}: {error.message}") from None
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"activity {name}: {error}") from None
     kind: type[Activity[P, Any]] = AsyncActivity if is_async else SyncActivity
-    return kind(function, traits, options)
+    made = kind(function, traits, options)
+    made.check_signature()
+    return made
 
 
 def _where(executor: Where | None, *, is_async: bool) -> Where:

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.core import check
-from tenure.core.limits import PRIORITY_DEFAULT
+from tenure.core.limits import PRIORITY_DEFAULT, TEXT_BYTES_MAX
 from tenure.errors import InvalidArgument
-from tenure.sdk.duration import Duration, duration_ms
+from tenure.sdk.duration import Duration, delay_ms, duration_ms
 from tenure.v1 import task_pb2
 
 Where = Literal["loop", "thread", "process"]
@@ -33,6 +33,15 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_wire(self) -> task_pb2.RetryPolicy:
         """Return the message of the protocol; raise ``ValueError`` for what contradicts itself."""
+        _check_type(self.max_attempts, "max_attempts", int, "a number")
+        _check_type(self.backoff_coefficient, "backoff_coefficient", (int, float), "a number")
+        types = self.non_retryable_error_types
+        name = "non_retryable_error_types"
+        _check_type(types, name, (tuple, list), "a tuple, such as (KeyError,)")
+        for each in types:
+            if not isinstance(each, str) and not _is_exception(each):
+                given = type(each).__name__
+                raise TypeError(f"{name} must hold names or exception classes, not {given}")
         initial_ms = duration_ms(self.initial_interval, "initial_interval")
         longest = self.maximum_interval
         maximum_ms = 0 if longest is None else duration_ms(longest, "maximum_interval")
@@ -48,8 +57,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             maximum_interval_ms=maximum_ms,
             maximum_attempts=self.max_attempts,
             non_retryable_error_types=[
-                each if isinstance(each, str) else each.__name__
-                for each in self.non_retryable_error_types
+                each if isinstance(each, str) else each.__name__ for each in types
             ],
         )
 
@@ -86,13 +94,24 @@ class ActivitySettings(CallSettings, total=False):
     completes_later: bool
 
 
-_TIMEOUTS: Final = (
-    "start_to_close",
-    "schedule_to_close",
-    "schedule_to_start",
-    "heartbeat_timeout",
-    "cancel_grace",
+_TIMEOUTS: Final = frozenset(
+    {
+        "start_to_close",
+        "schedule_to_close",
+        "schedule_to_start",
+        "heartbeat_timeout",
+        "cancel_grace",
+    }
 )
+# The options that are no durations: what each must be, and how that is said.
+_TYPES: Final[dict[str, tuple[type, str]]] = {
+    "queue": (str, "a text"),
+    "retry": (RetryPolicy, "a RetryPolicy, such as RetryPolicy(max_attempts=3)"),
+    "priority": (int, "a number from 0 to 9"),
+    "labels": (Mapping, 'a mapping such as {"team": "shop"}'),
+    "run_at": (datetime, "a datetime with a time zone, such as datetime(2030, 1, 31, tzinfo=UTC)"),
+    "idempotency_key": (str, "a text"),
+}
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -112,15 +131,21 @@ class Options(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
 
     def changed(self, settings: Mapping[str, Any]) -> Options:
-        """Return these with other settings; raise ``ValueError`` for what cannot be."""
+        """Return these with other settings; raise ``ValueError`` for what cannot be.
+
+        Of ``delay`` and ``run_at`` the one that was given last counts.
+        """
         values = dict(settings)
-        for name in _TIMEOUTS:
-            if name in values:
-                values[f"{name}_ms"] = duration_ms(values.pop(name), name)
+        for name in _TYPES.keys() & values.keys():
+            _check_type(values[name], name, *_TYPES[name])
+        if "delay" in values and "run_at" in values:
+            raise ValueError("give either delay or run_at")
+        for name in _TIMEOUTS & values.keys():
+            values[f"{name}_ms"] = duration_ms(values.pop(name), name)
         if "delay" in values:
-            values["delay_ms"] = duration_ms(values.pop("delay"), "delay")
+            values |= {"delay_ms": delay_ms(values.pop("delay"), "delay"), "run_at_ms": 0}
         if "run_at" in values:
-            values["run_at_ms"] = _instant(values.pop("run_at"))
+            values |= {"run_at_ms": _instant(values.pop("run_at")), "delay_ms": 0}
         if "labels" in values:
             values["labels"] = dict(values["labels"])
         try:
@@ -146,13 +171,12 @@ class Options(msgspec.Struct, frozen=True):
                 raise ValueError("schedule_to_start must not be longer than schedule_to_close")
         if self.heartbeat_timeout_ms > longest_ms:
             raise ValueError("heartbeat_timeout must not be longer than the attempt may take")
-        if self.delay_ms and self.run_at_ms:
-            raise ValueError("give either delay or run_at")
         self.retry.to_wire()
         try:
             check.name(self.queue, "queue")
             check.priority(self.priority)
             check.labels(self.labels)
+            check.text(self.idempotency_key, "idempotency_key", bytes_max=TEXT_BYTES_MAX)
         except InvalidArgument as error:
             raise ValueError(error.message) from None
 
@@ -173,4 +197,14 @@ class Options(msgspec.Struct, frozen=True):
 def _instant(value: datetime) -> int:
     if value.tzinfo is None:
         raise ValueError("run_at needs a time zone: datetime.now(UTC) + …")
-    return round(value.timestamp() * 1_000)
+    # An instant that has passed means at once.
+    return max(round(value.timestamp() * 1_000), 0)
+
+
+def _check_type(value: object, name: str, kind: type | tuple[type, ...], text: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{name} must be {text}, not {type(value).__name__}")
+
+
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)

@@ -1,88 +1,155 @@
-"""The parameters of an activity: checked when it is enqueued, typed when it runs."""
+"""The parameters of an activity: checked where it is declared and called, typed when it runs."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, Never, NoReturn, get_type_hints
 
 import msgspec
 
-from tenure.sdk.payload import BYTES, JSON, Converter, Payload
+from tenure.sdk import payload
+from tenure.sdk.payload import BYTES, JSON, Converter, Payload, PayloadError
 
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+# What msgspec says of the arguments as a whole, and what that means for whoever reads it.
+_WHOLE: Final = (
+    (re.compile(r"object missing required field (\w+)"), r"parameter \1 is missing"),
+    (re.compile(r"object contains unknown field (.+)"), r"there is no parameter \1"),
+    (
+        re.compile(r"expected object, got (.+)"),
+        r"it must be a JSON object with its parameters by name, not \1",
+    ),
+)
 
 
 class Signature:
     """The parameters of an activity by name, and how they travel."""
 
-    def __init__(self, function: Callable[..., object], *, is_method: bool) -> None:
-        """Look at a function; raise ``TypeError`` for parameters that cannot travel by name."""
+    def __init__(self, function: Callable[..., object], name: str, *, is_method: bool) -> None:
+        """Look at a function; raise ``TypeError`` for what cannot travel, with its parameter."""
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())[1 if is_method else 0 :]
         for each in parameters:
             if each.kind not in _NAMED:
                 message = (
-                    f"{function.__qualname__} takes {each}: arguments of an activity travel by "
-                    "name, so it can have neither positional-only ones nor * and **"
+                    f"activity {name} takes {each}: arguments of an activity travel by name, so "
+                    "it can have neither positional-only ones nor * and **"
                 )
                 raise TypeError(message)
         hints = get_type_hints(function)
+        self._name = name
         self._signature = signature.replace(parameters=parameters)
         self.result_type: Any = hints.get("return", Any)
-        self._takes_bytes = len(parameters) == 1 and hints.get(parameters[0].name) is bytes
-        self._names = [each.name for each in parameters]
+        self._kinds = {each.name: hints.get(each.name, Any) for each in parameters}
+        self._takes_bytes = [*self._kinds.values()] == [bytes]
+        self.names = list(self._kinds)
         self._by_position = [each.name for each in parameters if each.kind is _NAMED[0]]
         self._required = [each.name for each in parameters if each.default is each.empty]
-        self._arguments = _arguments_type(function, parameters, hints)
+        self._check_kinds()
+        self._arguments = msgspec.defstruct(
+            f"the parameters of {name}",
+            [_field(each, self._kinds[each.name]) for each in parameters],
+            kw_only=True,
+            forbid_unknown_fields=True,
+        )
 
-    def bind(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return arguments by name; raise ``TypeError`` for those that do not fit."""
-        if not kwargs and len(args) == len(self._by_position) == len(self._names):
+        if not kwargs and len(args) == len(self._by_position) == len(self.names):
             # Nothing can be wrong, and the long way takes ten times as long.
-            return dict(zip(self._names, args, strict=True))
+            return dict(zip(self.names, args, strict=True))
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise TypeError(f"activity {name}: {error}") from None
+            raise TypeError(f"activity {self._name}: {error}") from None
 
-    def encode(self, converter: Converter, arguments: dict[str, Any]) -> Payload:
-        """Return arguments as they travel: by name, or a sole parameter of bytes as it is."""
+    def encode(self, arguments: dict[str, Any]) -> Payload:
+        """Return arguments as they travel: by name, or a sole parameter of bytes as it is.
+
+        They are read as a worker reads them: what does not fit is a ``TypeError`` here already.
+        """
         if self._takes_bytes and arguments:
             (value,) = arguments.values()
-            return converter.encode(value)
-        return converter.encode(arguments)
+            if not isinstance(value, bytes | bytearray | memoryview):
+                raise TypeError(f"activity {self._name}: {self._other_type(self.names[0], value)}")
+            return Payload(BYTES, bytes(value))
+        try:
+            data = payload.encode_json(arguments)
+        except PayloadError:
+            self._refuse(arguments)
+            raise
+        try:
+            payload.decode_json(data, self._arguments)
+        except PayloadError as error:
+            raise TypeError(f"activity {self._name}: {self._misfit(error, arguments)}") from None
+        return Payload(JSON, data)
 
-    def decode(self, converter: Converter, payload: Payload) -> dict[str, Any]:
+    def decode(self, converter: Converter, given: Payload) -> dict[str, Any]:
         """Return the arguments of a payload; raise ``PayloadError`` for what does not fit."""
-        if not payload.data and not self._required and payload.encoding != BYTES:
+        if not given.data and not self._required and given.encoding != BYTES:
             return {}
-        if self._takes_bytes and payload.encoding not in ("", JSON):
-            return {self._names[0]: converter.decode(payload, bytes)}
-        given = converter.decode(payload, self._arguments)
+        if self._takes_bytes and given.encoding not in ("", JSON):
+            return {self.names[0]: converter.decode(given, bytes)}
+        try:
+            found = converter.decode(given, self._arguments)
+        except PayloadError as error:
+            if isinstance(error.__cause__, msgspec.ValidationError):
+                raise PayloadError(self._misfit(error)) from error
+            raise
         return {
             name: value
-            for name in self._names
-            if (value := getattr(given, name)) is not msgspec.UNSET
+            for name in self.names
+            if (value := getattr(found, name)) is not msgspec.UNSET
         }
 
+    def _check_kinds(self) -> None:
+        for name, kind in self._kinds.items():
+            why = payload.why_not(kind)
+            if why:
+                raise TypeError(f"activity {self._name}: parameter {name}: {why}")
+        if self.result_type not in (NoReturn, Never):
+            why = payload.why_not(self.result_type)
+            if why:
+                raise TypeError(f"activity {self._name}: its result: {why}")
 
-def _arguments_type(
-    function: Callable[..., object], parameters: list[inspect.Parameter], hints: dict[str, Any]
-) -> type[msgspec.Struct]:
-    fields: list[tuple[str, Any, Any] | tuple[str, Any]] = []
-    for each in parameters:
-        kind = hints.get(each.name, Any)
-        if each.default is each.empty:
-            fields.append((each.name, kind))
-        else:
-            fields.append((each.name, kind | msgspec.UnsetType, msgspec.UNSET))
-    try:
-        made = msgspec.defstruct(
-            f"{function.__name__}_arguments", fields, kw_only=True, forbid_unknown_fields=True
-        )
-        msgspec.json.Decoder(made, dec_hook=lambda _, value: value)
-    except TypeError as error:
-        message = f"the parameters of {function.__qualname__} cannot be read from JSON: {error}"
-        raise TypeError(message) from None
-    return made
+    def _refuse(self, arguments: dict[str, Any]) -> None:
+        """Raise for the first argument that cannot be made JSON."""
+        for name, value in arguments.items():
+            kind = self._kinds[name]
+            try:
+                payload.encode_json(value)
+            except PayloadError as error:
+                if isinstance(kind, type) and not isinstance(value, kind):
+                    text = f"activity {self._name}: {self._other_type(name, value)}"
+                    raise TypeError(text) from None
+                text = f"activity {self._name}: parameter {name}: {error}"
+                is_type = isinstance(error.__cause__, TypeError)
+                raise (TypeError if is_type else PayloadError)(text) from error
+
+    def _misfit(self, error: PayloadError, arguments: dict[str, Any] | None = None) -> str:
+        """Return which parameter does not fit, what it takes and what it got."""
+        path, what = payload.complaint(error)
+        name = next(iter(re.findall(r"\w+", path)), "")
+        if name not in self._kinds:
+            for pattern, meaning in _WHOLE:
+                what = pattern.sub(meaning, what)
+            return what
+        if path == name and ", got " in what:
+            if arguments is not None:
+                return self._other_type(name, arguments[name])
+            what = what.rpartition(", got ")[2]
+            return f"parameter {name} must be {payload.name_of(self._kinds[name])}, not {what}"
+        place = "" if path == name else f"{path}: "
+        return f"parameter {name} must be {payload.name_of(self._kinds[name])}: {place}{what}"
+
+    def _other_type(self, name: str, value: object) -> str:
+        wanted = payload.name_of(self._kinds[name])
+        return f"parameter {name} must be {wanted}, not {payload.name_of(type(value))}"
+
+
+def _field(of: inspect.Parameter, kind: Any) -> tuple[str, Any, Any] | tuple[str, Any]:  # noqa: ANN401 (a type of the user)
+    if of.default is of.empty:
+        return of.name, kind
+    return of.name, kind | msgspec.UnsetType, msgspec.UNSET

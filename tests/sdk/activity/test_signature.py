@@ -1,0 +1,205 @@
+"""What the parameters of an activity take, where they are declared, called and read."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pydantic
+import pytest
+
+from tenure import Activity, activity
+from tenure.sdk.payload import Converter, Payload, PayloadError
+
+if TYPE_CHECKING:
+    from tests.nowhere import Unknown  # type: ignore[import-not-found]
+
+declared = activity(start_to_close="30s")
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+    note: str = ""
+
+
+@dataclasses.dataclass
+class Cart:
+    orders: list[Order]
+    line: socket.socket | None = None
+
+
+class Model(pydantic.BaseModel):
+    count: int
+
+
+@declared
+def charge(order: Order, amount: float = 1.0) -> str:
+    return f"{order.id}:{amount}"
+
+
+@declared
+def count(model: Model) -> int:
+    return model.count
+
+
+@declared
+def shrink(image: bytes) -> bytes:
+    return image[:1]
+
+
+@declared
+def move(source: Path, others: list[PurePosixPath], target: Path | None = None) -> Path:
+    return target or source.joinpath(*others)
+
+
+@declared
+def anything(value: object, other: Any = None) -> object:
+    return value or other
+
+
+def passed(of: Activity[..., Any], *args: object, **kwargs: object) -> dict[str, Any]:
+    """Return the arguments of a call as its worker gets them."""
+    return of.signature.decode(Converter(), of.call(*args, **kwargs).payload)
+
+
+@pytest.mark.parametrize(
+    ("of", "args", "said"),
+    [
+        (charge, ("7",), "parameter order must be Order, not str"),
+        (charge, ([Order(1)],), "parameter order must be Order, not list"),
+        (charge, (Order(1), "2"), "parameter amount must be float, not str"),
+        (charge, (Order(1), None), "parameter amount must be float, not NoneType"),
+        (charge, ({"id": "7"},), "parameter order must be Order: order.id: expected int, got str"),
+        (charge, ({},), "parameter order must be Order: object missing required field id"),
+        (charge, (object(),), "parameter order must be Order, not object"),
+        (
+            count,
+            ({"count": "many"},),
+            "parameter model must be Model: count: Input should be a valid integer",
+        ),
+        (shrink, ("text",), "parameter image must be bytes, not str"),
+        (move, (7, []), "parameter source must be Path, not int"),
+        (anything, (socket,), "parameter value: .*module is not supported"),
+    ],
+)
+def test_arguments_are_checked_against_the_parameter_types_before_anything_is_sent(
+    of: Activity[..., Any], args: tuple[Any, ...], said: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^activity {of.name}: {said}") as caught:
+        of.call(*args)
+    assert "_arguments" not in str(caught.value)
+
+
+def test_a_number_that_json_does_not_have_is_refused_with_its_parameter() -> None:
+    with pytest.raises(PayloadError, match=r"activity charge: parameter amount: .*no number nan"):
+        charge.call(Order(1), float("nan"))
+
+
+def test_what_a_worker_would_take_passes_the_check() -> None:
+    assert passed(charge, {"id": 7}, 2) == {"order": Order(7), "amount": 2.0}
+    assert passed(count, Model(count=3)) == {"model": Model(count=3)}
+    assert passed(shrink, bytearray(b"xy")) == {"image": b"xy"}
+    assert passed(anything, [1, {"a": None}]) == {"value": [1, {"a": None}]}
+
+
+def test_a_path_travels_as_text() -> None:
+    call = move.call(Path("/data/in.csv"), [PurePosixPath("a/b")], None)
+    assert call.payload.data == b'{"source":"/data/in.csv","others":["a/b"],"target":null}'
+    assert passed(move, Path("in.csv"), ["a/b"]) == {
+        "source": Path("in.csv"),
+        "others": [PurePosixPath("a/b")],
+    }
+    converter = Converter()
+    assert converter.decode(converter.encode(Path("out.csv")), Path) == Path("out.csv")
+
+
+def lines(*names: str) -> None: ...
+def options(**names: str) -> None: ...
+def first(name: str, /) -> None: ...
+def connect(host: str, line: socket.socket) -> None: ...
+def store(carts: dict[str, Cart]) -> None: ...
+def notify(then: Callable[[], None]) -> None: ...
+def either(place: str | Path) -> None: ...
+def opened() -> socket.socket:
+    return socket.socket()
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lines, r"lines takes \*names.*travel by name"),
+        (options, r"options takes \*\*names.*travel by name"),
+        (first, r"first takes name.*travel by name"),
+        (connect, "connect: parameter line: socket cannot travel as JSON.*dataclasses"),
+        (store, "store: parameter carts: socket cannot travel as JSON"),
+        (notify, "notify: parameter then: Callable cannot travel as JSON"),
+        (either, "either: parameter place: .*unions"),
+        (opened, "opened: its result: socket cannot travel as JSON"),
+    ],
+)
+def test_what_cannot_travel_is_refused_where_the_activity_is_declared(
+    function: Callable[..., Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=f"activity {said}"):
+        declared(function)
+
+
+def test_a_method_is_checked_where_it_is_declared_too() -> None:
+    with pytest.raises(TypeError, match="activity connect: parameter line"):
+
+        class Lines:
+            @declared
+            def connect(self, line: socket.socket) -> None: ...
+
+
+def test_a_generator_is_refused_where_it_is_declared() -> None:
+    def rows() -> Iterator[int]:
+        yield 1
+
+    async def pages() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (rows, pages):
+        with pytest.raises(TypeError, match=f"activity {function.__name__}: .*return a list"):
+            declared(function)
+
+
+def test_types_that_are_named_before_they_exist_are_looked_up_at_the_first_call() -> None:
+    def later(thing: Unknown) -> None: ...
+
+    made = declared(later)
+    with pytest.raises(NameError, match="Unknown"):
+        made.call(1)
+
+
+def test_an_activity_that_never_returns_can_be_declared() -> None:
+    @activity(start_to_close="1s", completes_later=True)
+    def approve() -> NoReturn:
+        activity.complete_later()
+
+    assert approve.call().payload.data == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (
+            b'{"order": {"id": "x"}}',
+            "parameter order must be Order: order.id: expected int, got str",
+        ),
+        (b'{"order": [1]}', "parameter order must be Order, not array"),
+        (b"{}", "parameter order is missing"),
+        (b'{"order": {"id": 1}, "colour": 1}', "there is no parameter colour"),
+        (b"null", "its parameters by name"),
+        (b"[1]", "its parameters by name"),
+        (b"", "truncated"),
+    ],
+)
+def test_input_that_does_not_fit_names_the_parameter_and_both_types(data: bytes, said: str) -> None:
+    with pytest.raises(PayloadError, match=said) as caught:
+        charge.signature.decode(Converter(), Payload("json", data))
+    assert "charge_arguments" not in str(caught.value)
