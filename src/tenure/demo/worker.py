@@ -33,6 +33,7 @@ def main() -> None:
     target, name = sys.argv[1:]
     worker = Worker(
         target,
+        namespace="default",
         queue=QUEUE,
         activities=[resize_image],
         max_concurrent=SLOTS,

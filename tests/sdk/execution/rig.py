@@ -13,7 +13,9 @@ from tenure.sdk.activity.context import StopReason
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.registry import Registry
 from tenure.sdk.payload import Codec, Converter
-from tenure.sdk.worker.execution.executor import ExecutionSettings, TaskExecutor
+from tenure.sdk.worker.execution.executor import TaskExecutor
+from tenure.sdk.worker.execution.runners import Runners
+from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.v1 import task_pb2
 from tests.bounds import WAIT_S
 from tests.polling import eventually
@@ -79,8 +81,9 @@ class Rig:
         user_loop = asyncio.get_running_loop()
 
         async def make() -> TaskExecutor:
+            runners = Runners(user_loop, self._settings)
             return TaskExecutor(
-                self.registry, self.converter, self.reporter, user_loop, self._settings
+                self.registry, self.converter, self.reporter, runners, self._settings
             )
 
         self.executor = await self.there(make())
@@ -123,7 +126,7 @@ class Rig:
         self, activity: Activity[..., Any], *args: object, **fields: Any
     ) -> task_pb2.AssignedTask:
         """Return a task for an activity, as its worker gets it."""
-        payload = activity.signature.encode(self.converter, activity.call(*args).arguments)
+        payload = self.converter.seal(activity.call(*args).payload)
         values: dict[str, Any] = {
             "task_id": f"task-{next(_numbers)}",
             "attempt": 1,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tenure import Activity, ApplicationError, Info, StopReason, activity
-from tenure.sdk.worker.execution.executor import ExecutionSettings
+from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.v1 import task_pb2
 from tests.polling import eventually
 from tests.sdk.execution.rig import Rig
@@ -291,6 +291,37 @@ async def test_an_attempt_that_takes_too_long_is_stopped_and_reported_as_timed_o
         assert finish.error.category == task_pb2.ERROR_CATEGORY_TIMEOUT
         (beat,) = rig.reporter.beats(task.task_id)
         assert beat.details == b'["last"]'
+
+
+@pytest.mark.parametrize(
+    ("failure_count", "level", "after"),
+    [(1, "WARNING", "and is retried"), (2, "ERROR", "and is not retried")],
+)
+async def test_a_timed_out_attempt_leaves_a_line(
+    caplog: pytest.LogCaptureFixture, failure_count: int, level: str, after: str
+) -> None:
+    fields = {"start_to_close_ms": 100, "maximum_attempts": 3, "failure_count": failure_count}
+    async with Rig(*ALL) as rig:
+        task = await rig.start(wait, **fields)
+        # By its own clock, or because the server has said so: one line.
+        await rig.stop(task, StopReason.TIMED_OUT)
+        await eventually(lambda: rig.executor.active_count == 0)
+    (line,) = [each for each in caplog.records if "timed out" in each.getMessage()]
+    assert line.levelname == level
+    said = line.getMessage()
+    assert said.startswith(f"Task {task.task_id} (wait) timed out in attempt 1 after 0.")
+    assert said.endswith(f"s {after}: start_to_close is 100ms.")
+
+
+async def test_a_timed_out_attempt_without_heartbeats_leaves_a_line_that_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Rig(*ALL) as rig:
+        task = await rig.start(wait, start_to_close_ms=60_000, heartbeat_timeout_ms=2_000)
+        await rig.stop(task, StopReason.TIMED_OUT)
+        await eventually(lambda: rig.executor.active_count == 0)
+    (line,) = [each for each in caplog.records if "timed out" in each.getMessage()]
+    assert line.getMessage().endswith("and is retried: heartbeat_timeout is 2s.")
 
 
 async def test_the_deadline_of_all_attempts_counts_as_well() -> None:

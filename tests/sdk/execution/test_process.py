@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tenure import Payload, StopReason, activity
-from tenure.sdk.worker.execution.executor import ExecutionSettings
+from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.v1 import task_pb2
 from tests.polling import eventually
 from tests.sdk.execution import process_activities as on

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tenure import Stopped, StopReason, activity
-from tenure.sdk.worker.execution.executor import ExecutionSettings
+from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.sdk.worker.execution.thread_pool import Pool
 from tenure.v1 import task_pb2
 from tests.bounds import WAIT_S

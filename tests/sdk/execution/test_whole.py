@@ -64,7 +64,27 @@ async def fall_silent() -> str | None:
     return None
 
 
-ALL = (*on.RESUME, *on.WAIT, on.die_first, on.die_always, stay, keys, approve, fall_silent)
+@activity(start_to_close="30s", heartbeat_timeout="300ms", retry=on.SOON)
+def leave_slowly() -> None:
+    number = activity.info().attempt
+    SEEN.append(("begins", number))
+    if number == 1:
+        with activity.shield():
+            LEAVE.wait(WAIT_S)
+            SEEN.append(("ends", number))
+
+
+ALL = (
+    *on.RESUME,
+    *on.WAIT,
+    on.die_first,
+    on.die_always,
+    stay,
+    keys,
+    approve,
+    fall_silent,
+    leave_slowly,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +157,25 @@ async def test_an_activity_that_falls_silent_is_told_and_tried_again(
     async with working(rig):
         assert await client.run(fall_silent) == "the last sign"
         assert SEEN == ["timed_out"]
+
+
+@pytest.mark.parametrize("mode", ["session", "poll"])
+async def test_two_attempts_of_one_task_never_run_side_by_side(
+    rig: Rig, client: Client, mode: str
+) -> None:
+    async with working(rig, mode=mode):
+        handle = await client.enqueue(leave_slowly)
+
+        async def is_handed_out_again() -> bool:
+            return (await rig.task(handle.task_id)).attempt == 2
+
+        await eventually(is_handed_out_again)
+        # What is given to the same worker after the second attempt has run.
+        await client.run(on.RESUME[1], 1)
+        assert SEEN == [("begins", 1)]
+        LEAVE.set()
+        await handle.result(timeout="30s")
+        assert SEEN == [("begins", 1), ("ends", 1), ("begins", 2)]
 
 
 async def test_a_child_that_was_killed_is_tried_again_from_its_last_heartbeat(

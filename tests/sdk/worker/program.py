@@ -22,7 +22,7 @@ async def wait_for(seconds: float = 0.0, blocks: float = 0.0) -> str:
 
 async def main() -> None:
     target, lease, *names = sys.argv[1:]
-    worker = Worker(target, activities=[wait_for], name="".join(names), lease=lease)
+    worker = Worker(target, activities=[wait_for], name="".join(names), lease=lease or None)
     await worker.run()
 
 

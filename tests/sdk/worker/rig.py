@@ -99,6 +99,9 @@ class FakeExecutor:
     def active_count(self) -> int:
         return len(self.running)
 
+    def runs_task(self, task_id: str) -> bool:
+        return any(each == task_id for each, _ in self.running)
+
     async def close(self) -> None:
         self.is_closed = True
 
@@ -175,7 +178,7 @@ class Rig:
         health = fields.pop("health", None)
         targets = fields.pop("targets", None) or [self.proxy.address]
         setup = Setup(**{"namespace": "", "queue": QUEUE, "types": (TYPE,), **fields})
-        connection = WorkerConnection(setup, Channel(targets), executor.attach, health=health)
+        connection = WorkerConnection([setup], Channel(targets), executor.attach, health=health)
         self._connections.append((connection, connection.start()))
         return connection, executor
 
@@ -241,6 +244,10 @@ class Rig:
 
     async def terminate(self, task_id: str) -> None:
         await self._stub("task").TerminateTask(task_pb.TerminateTaskRequest(task_id=task_id))
+
+    async def complete(self, task_id: str) -> None:
+        request = task_pb.CompleteByIdRequest(task_id=task_id, kind=task_pb2.FINISH_KIND_SUCCEEDED)
+        await self._stub("task").CompleteById(request)
 
     async def worker(self, worker_id: str) -> worker_pb2.Worker:
         request = workflow_pb.GetWorkerRequest(worker_id=worker_id)

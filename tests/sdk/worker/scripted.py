@@ -135,8 +135,10 @@ class Session:
         refusal = error_pb2.ErrorDetail(code=code, **fields)
         await self.send(lease=pb.LeaseGrant(error=refusal))
 
-    async def give(self, *task_ids: str) -> None:
-        await self.send(tasks=[task_pb2.AssignedTask(task_id=each, attempt=1) for each in task_ids])
+    async def give(self, *task_ids: str, attempt: int = 1) -> None:
+        await self.send(
+            tasks=[task_pb2.AssignedTask(task_id=each, attempt=attempt) for each in task_ids]
+        )
 
     async def ack(self, task_id: str, code: str = "", **fields: Any) -> None:
         refusal = error_pb2.ErrorDetail(code=code, **fields) if code else None

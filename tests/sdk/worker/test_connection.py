@@ -74,7 +74,7 @@ async def test_an_attempt_that_an_operator_ends_is_stopped(rig: Rig) -> None:
     await rig.terminate(task_id)
     await eventually(lambda: executor.stopped)
 
-    assert executor.stopped == [(task_id, 1, StopReason.LOST_LEASE)]
+    assert executor.stopped == [(task_id, 1, StopReason.TERMINATED)]
 
 
 async def test_an_attempt_that_takes_too_long_is_stopped_as_timed_out(rig: Rig) -> None:

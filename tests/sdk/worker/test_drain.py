@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.errors import Unavailable
-from tenure.sdk.worker.connection import connection as connection_module
+from tenure.sdk.worker.connection import registration
 from tenure.sdk.worker.connection.drain import FLUSH_S, NOTICE_S, WorkerDrain
 from tenure.v1 import task_pb2
 from tenure.v1.worker_pb2 import WORKER_STATUS_OFFLINE
@@ -21,13 +21,11 @@ MODES = pytest.mark.parametrize("mode", ["session", "poll"])
 # -- The rule
 
 
-def test_what_is_held_is_handed_back_once_at_the_deadline() -> None:
+def test_what_is_held_is_handed_back_at_the_deadline() -> None:
     drain = WorkerDrain(100, 30)
 
     assert not drain.is_due(129, is_known=True)
     assert drain.is_due(130, is_known=True)
-    drain.is_handed_back = True
-    assert not drain.is_due(131, is_known=True)
 
 
 def test_a_drain_can_be_shortened_and_not_lengthened() -> None:
@@ -199,7 +197,7 @@ async def test_ends_that_cannot_be_reported_by_the_deadline_are_an_error(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenure.sdk.worker.connection.drain.FLUSH_S", 0.1)
-    monkeypatch.setattr(connection_module, "FAREWELL_S", 0.1)
+    monkeypatch.setattr(registration, "FAREWELL_S", 0.1)
     connection, executor = rig.connect()
     (task_id,) = await rig.enqueue()
     await rig.until(task_id, "RUNNING")
@@ -217,7 +215,7 @@ async def test_a_worker_that_holds_nothing_ends_although_no_server_answers(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tenure.sdk.worker.connection.drain.FLUSH_S", 0.1)
-    monkeypatch.setattr(connection_module, "FAREWELL_S", 0.1)
+    monkeypatch.setattr(registration, "FAREWELL_S", 0.1)
     connection, _ = rig.connect()
     await eventually(lambda: connection.status().is_ready)
     await rig.kill_server()

@@ -14,6 +14,7 @@ import tenure
 from tenure.errors import InvalidArgument, TenureError, Unauthenticated, Unavailable, WorkerInactive
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.transport.channel import Channel
+from tenure.sdk.worker.connection import incarnation
 from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.timed_event import TimedEvent
@@ -57,7 +58,7 @@ def connect(
 ) -> tuple[WorkerConnection, asyncio.Future[None]]:
     made = executor or FakeExecutor()
     setup = Setup(**{"namespace": "", "queue": QUEUE, "types": (TYPE,), **fields})
-    connection = WorkerConnection(setup, Channel(target), made.attach)
+    connection = WorkerConnection([setup], Channel(target), made.attach)
     return connection, asyncio.wrap_future(connection.start())
 
 
@@ -176,6 +177,75 @@ async def test_what_has_run_for_a_while_is_confirmed_and_stopped_when_that_is_re
 
         await eventually(lambda: executor.stopped)
         assert executor.stopped == [("a", 1, StopReason.LOST_LEASE)]
+
+
+async def test_a_higher_attempt_stops_the_lower_one_and_starts_when_that_has_ended() -> None:
+    async with worker() as (_, session, executor, _connection):
+        executor.keeps_stopped = True
+        await session.give("a")
+        await executor.has_started(1)
+
+        await session.give("a", attempt=2)
+        await session.give("b")
+        await executor.has_started(2)
+        assert executor.stopped == [("a", 1, StopReason.LOST_LEASE)]
+        assert attempts(executor) == [("a", 1), ("b", 1)]
+
+        del executor.running["a", 1]
+        await executor.has_started(3)
+        assert attempts(executor)[2:] == [("a", 2)]
+
+
+async def test_only_the_highest_attempt_starts_when_the_lower_one_has_ended() -> None:
+    async with worker() as (_, session, executor, _connection):
+        executor.keeps_stopped = True
+        await session.give("a")
+        await executor.has_started(1)
+        await session.give("a", attempt=2)
+        await session.give("a", attempt=3)
+        # One that comes late is over.
+        await session.give("a", attempt=2)
+        await session.give("b")
+        await executor.has_started(2)
+
+        del executor.running["a", 1]
+        await executor.has_started(3)
+        assert attempts(executor) == [("a", 1), ("b", 1), ("a", 3)]
+
+
+async def test_an_attempt_that_waits_in_vain_for_a_lower_one_is_handed_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(incarnation, "BLOCKED_S", 0.2)
+    async with worker() as (_, session, executor, _connection):
+        executor.keeps_stopped = True
+        await session.give("a")
+        await executor.has_started(1)
+
+        await session.give("a", attempt=2)
+
+        frame = await session.until(lambda each: each.finished)
+        (released,) = frame.finished
+        assert (released.attempt, released.kind) == (2, task_pb2.FINISH_KIND_RELEASED)
+        assert attempts(executor) == [("a", 1)]
+
+
+async def test_an_attempt_that_has_ended_is_never_started_again() -> None:
+    async with worker() as (_, session, executor, _connection):
+        await session.give("a")
+        await executor.has_started(1)
+        executor.succeed("a")
+        await session.until(lambda each: each.finished)
+        await session.ack("a")
+
+        await session.give("a")
+        await session.give("b")
+        await executor.has_started(2)
+        assert attempts(executor) == [("a", 1), ("b", 1)]
+
+
+def attempts(executor: FakeExecutor) -> list[tuple[str, int]]:
+    return [(each.task_id, each.attempt) for each in executor.started]
 
 
 async def test_the_server_learns_when_it_refuses_every_end_of_an_attempt() -> None:

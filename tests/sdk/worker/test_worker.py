@@ -16,7 +16,7 @@ from tenure.sdk.activity.decorator import activity
 from tenure.sdk.worker.worker import Worker
 from tenure.v1.task_pb2 import TASK_STATE_SUCCEEDED
 from tests.polling import eventually
-from tests.sdk.worker.rig import Rig
+from tests.sdk.worker.rig import Rig, messages, open_rig
 from tests.wire.process import Process
 
 
@@ -150,6 +150,8 @@ async def test_a_worker_that_is_shut_down_before_it_runs_ends_at_once(rig: Rig) 
         ({"mode": "served"}, "mode must be"),
         ({"lease": "soon"}, "lease must be a duration"),
         ({"drain_deadline": 0}, "drain_deadline must be"),
+        ({"lease": "1s"}, "lease must be between 10s and 10m, not 1s"),
+        ({"lease": "1h"}, "lease must be between 10s and 10m, not 1h"),
         ({"health": "7310"}, "health must be host:port"),
         ({"health": "localhost:99999"}, "health must be host:port"),
         ({"labels": {"": "x"}}, "labels"),
@@ -256,10 +258,27 @@ async def test_a_superseded_worker_ends_with_an_error(rig: Rig, tmp_path: Path) 
         await running
 
 
-async def test_a_process_that_stood_still_for_longer_than_its_lease_starts_afresh(
-    rig: Rig, tmp_path: Path
+async def test_a_lease_that_the_server_does_not_grant_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = await start(rig, tmp_path, lease="4s")
+    async with open_rig(tmp_path, lease_most_ms=20_000) as rig:
+        worker, running = run(rig, lease="1m")
+        await eventually(lambda: worker.is_registered)
+        await worker.shutdown()
+        await running
+    said = [each for each in messages(caplog) if "lease" in each]
+    assert said == ["This worker asked for a lease of 1m, and the server gives it 20s."]
+
+
+async def test_a_process_that_stood_still_for_longer_than_its_lease_starts_afresh(
+    tmp_path: Path,
+) -> None:
+    async with open_rig(tmp_path, session_lease_ms=4_000) as rig:
+        await stand_still_for_longer_than_the_lease(rig, tmp_path)
+
+
+async def stand_still_for_longer_than_the_lease(rig: Rig, tmp_path: Path) -> None:
+    process = await start(rig, tmp_path, lease="")
     (task_id,) = await rig.enqueue(input=said(seconds=30), encoding="json")
     await rig.until(task_id, "RUNNING")
     (before,) = await rig.workers()

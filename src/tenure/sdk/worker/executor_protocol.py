@@ -74,6 +74,10 @@ class Executor(Protocol):
         """How many slots are taken, by abandoned threads too."""
         ...
 
+    def runs_task(self, task_id: str) -> bool:
+        """Tell whether code of an attempt of this task still runs, abandoned or not."""
+        ...
+
     async def close(self) -> None:
         """End threads and processes."""
         ...

@@ -15,17 +15,21 @@ from types import FrameType
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 from tenure.core import check
-from tenure.core.limits import WORKER_SLOTS_MAX
+from tenure.core.duration import duration_text
+from tenure.core.limits import LEASE_MS_MAX, LEASE_MS_MIN, WORKER_SLOTS_MAX
 from tenure.errors import InvalidArgument
 from tenure.sdk.activity.registry import Registry
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.transport.channel import Channel
+from tenure.sdk.transport.target import find_namespace
 from tenure.sdk.transport.tls import TLS, resolve
 from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.worker_heartbeat import boot_time_s
-from tenure.sdk.worker.execution.executor import ExecutionSettings, TaskExecutor
+from tenure.sdk.worker.execution.executor import TaskExecutor
+from tenure.sdk.worker.execution.runners import Runners
+from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.sdk.worker.executor_protocol import Executor, Reporter
 
 Mode = Literal["session", "poll"]
@@ -42,7 +46,7 @@ class WorkerOptions(TypedDict, total=False):
     queue: str  # "default"
     max_concurrent: int  # 100
     max_processes: int | None
-    namespace: str  # "default"
+    namespace: str | None  # TENURE_NAMESPACE, or "default"
     version: str
     labels: Mapping[str, str] | None
     name: str
@@ -62,11 +66,13 @@ class Worker:
     >>> await worker.run()
 
     ``target`` is the gRPC address of a server, or several with commas between them; without one,
-    the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
+    the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``. ``namespace`` is that of
+    TENURE_NAMESPACE unless it is given, or else ``default``.
     ``max_concurrent`` tasks run at a time; those with ``executor="process"`` share
     ``max_processes`` children, one per processor unless it is given. A ``name`` is unique among
     live workers: a new one takes the place of the old one. ``lease`` is how long the server waits
-    for a sign of life before it gives the tasks to others (unset, the server chooses).
+    for a sign of life before it gives the tasks to others, 10 s to 10 min (unset, the server
+    chooses).
     ``drain_deadline`` is how long running tasks may take after the worker was asked to stop.
     ``health`` is the ``host:port`` for probes: ``/livez`` and ``/readyz``. ``api_key`` is for
     servers that ask for one; unset, it is that of the variable TENURE_API_KEY, or in the file that
@@ -97,7 +103,7 @@ class Worker:
         lease = options.get("lease")
         self._setup = _checked(
             Setup(
-                namespace=options.get("namespace", "default"),
+                namespace=find_namespace(options.get("namespace")),
                 queue=options.get("queue", "default"),
                 types=tuple(self._registry.types),
                 max_concurrent=options.get("max_concurrent", 100),
@@ -105,7 +111,7 @@ class Worker:
                 version=options.get("version", ""),
                 labels=dict(options.get("labels") or {}),
                 name=options.get("name", ""),
-                lease_ms=0 if lease is None else duration_ms(lease, "lease"),
+                lease_ms=0 if lease is None else _lease_ms(lease),
                 drain_deadline_ms=duration_ms(
                     options.get("drain_deadline", "5m"), "drain_deadline"
                 ),
@@ -120,9 +126,10 @@ class Worker:
         self._health = None if health is None else _address(health)
         self._user_loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
+        self._runners: Runners | None = None
         self._ended: Future[None] | None = None
         self._connection = WorkerConnection(
-            self._setup, self._channel, self._make_executor, health=self._health
+            [self._setup], self._channel, self._make_executor, health=self._health
         )
 
     async def run(self, *, handle_signals: bool = True) -> None:
@@ -214,14 +221,9 @@ class Worker:
             max_concurrent=self._setup.max_concurrent,
             max_processes=self._max_processes,
         )
-        return TaskExecutor(
-            self._registry,
-            self._converter,
-            reporter,
-            self._user_loop,
-            settings,
-            context=self._context,
-        )
+        if self._runners is None:
+            self._runners = Runners(self._user_loop, settings, context=self._context)
+        return TaskExecutor(self._registry, self._converter, reporter, self._runners, settings)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -274,6 +276,14 @@ def _checked(setup: Setup) -> Setup:
     except InvalidArgument as error:
         raise ValueError(error.message) from None
     return setup
+
+
+def _lease_ms(lease: Duration) -> int:
+    lease_ms = duration_ms(lease, "lease")
+    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        limits = f"{duration_text(LEASE_MS_MIN)} and {duration_text(LEASE_MS_MAX)}"
+        raise ValueError(f"lease must be between {limits}, not {duration_text(lease_ms)}")
+    return lease_ms
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -16,7 +16,6 @@ class WorkerDrain:
     def __init__(self, asked_at_s: float, deadline_s: float) -> None:
         self.asked_at_s = asked_at_s
         self.deadline_at_s = asked_at_s + deadline_s
-        self.is_handed_back = False
 
     def shorten(self, deadline_at_s: float) -> None:
         """End earlier than planned: a second signal, or the server's own deadline."""
@@ -25,7 +24,7 @@ class WorkerDrain:
     def is_due(self, now_s: float, *, is_known: bool) -> bool:
         """Tell whether what is held has to be handed back now; the server should know first."""
         notice_s = 0.0 if is_known else NOTICE_S
-        return not self.is_handed_back and now_s >= self.deadline_at_s + notice_s
+        return now_s >= self.deadline_at_s + notice_s
 
     def is_hopeless(
         self, now_s: float, *, held_count: int, is_connected: bool, is_denied: bool = False

@@ -5,7 +5,11 @@ Whoever finds out (the watchdog of the loop, the executor) also writes it into t
 
 from __future__ import annotations
 
+from typing import Final
+
 from tenure.core.limits import LOOP_LAG_BLOCKED_MS
+
+HEALTHY: Final = "healthy"
 
 
 class HealthState:
@@ -31,4 +35,4 @@ class HealthState:
         """The word for it, as far as the worker knows itself."""
         if self._lag_ms > LOOP_LAG_BLOCKED_MS:
             return "blocked"
-        return "stuck" if self.stuck_count else "healthy"
+        return "stuck" if self.stuck_count else HEALTHY

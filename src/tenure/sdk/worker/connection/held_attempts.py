@@ -19,6 +19,7 @@ from tenure.errors import ERRORS
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import make_error
 from tenure.sdk.worker.connection.exclusive import Exclusives
+from tenure.sdk.worker.connection.seen_attempts import SeenAttempts
 from tenure.v1 import task_pb2
 from tenure.v1.error_pb2 import ErrorDetail
 
@@ -35,6 +36,7 @@ NEARLY: Final = 0.9
 # that is nearly full it still passes the server's limit for a message.
 _REPORT_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + FRAME_BYTES // 2
 _GONE: Final = frozenset({"attempt_mismatch", "task_already_terminal", "task_expired", "not_found"})
+_REASONS: Final = frozenset(each.value for each in StopReason) - {StopReason.LOST_LEASE.value}
 _SUCCEEDED: Final = task_pb2.FINISH_KIND_SUCCEEDED
 _FAILED: Final = task_pb2.FINISH_KIND_FAILED
 _RELEASED: Final = task_pb2.FINISH_KIND_RELEASED
@@ -57,6 +59,8 @@ class HeldAttempt(msgspec.Struct, eq=False):
     is_confirmed: bool = False
     is_replaced: bool = False
     is_over: bool = False
+    # Of an attempt that has failed.
+    task_type: str = ""
 
 
 class Reports(NamedTuple):
@@ -72,6 +76,7 @@ class HeldAttempts:
 
     def __init__(self) -> None:
         self._held: dict[Ref, HeldAttempt] = {}
+        self._seen = SeenAttempts()
         self._waiting: dict[Ref, HeldAttempt] = {}
         # Started attempts in the order of their start, to be confirmed when they are old enough.
         self._young: deque[HeldAttempt] = deque()
@@ -102,25 +107,34 @@ class HeldAttempts:
     # -- Delivery
 
     def begin(self, task: task_pb2.AssignedTask, now_s: float) -> bool:
-        """Hold an attempt that runs from now on; False if it is held already."""
+        """Hold an attempt that runs from now on; False if it was here before, or a higher one."""
         ref = (task.task_id, task.attempt)
-        if ref in self._held:
+        if not self._seen.take(*ref) or ref in self._held:
             return False
         held = self._held[ref] = HeldAttempt(ref, task, now_s, now_s + CONFIRM_AFTER_S)
         self._young.append(held)
         return True
 
     def deliver(self, task: task_pb2.AssignedTask, now_s: float) -> HeldAttempt | None:
-        """Hold an attempt that does not run yet; None if it is held already."""
+        """Hold an attempt that does not run yet; None if it was here before, or a higher one."""
         ref = (task.task_id, task.attempt)
-        if ref in self._held:
+        if not self._seen.take(*ref) or ref in self._held:
             return None
         held = self._held[ref] = HeldAttempt(ref, task, now_s)
         return held
 
+    def lower(self, task: task_pb2.AssignedTask) -> list[Ref]:
+        """Return attempts of a task that a higher one has made stale."""
+        return [ref for ref in self._held if ref[0] == task.task_id and ref[1] < task.attempt]
+
     def wait(self, held: HeldAttempt) -> None:
-        """Let an attempt wait until the lease is certain again."""
+        """Let an attempt wait: until the lease is certain again, or a lower attempt has ended."""
         self._waiting[held.ref] = held
+
+    @property
+    def has_waiting(self) -> bool:
+        """Tell whether something waits to be started."""
+        return bool(self._waiting)
 
     def take_waiting(self) -> list[HeldAttempt]:
         """Take out what waits to be started."""
@@ -172,6 +186,7 @@ class HeldAttempts:
             self.completed_total += 1
         elif kind == _FAILED:
             self.failed_total += 1
+            held.task_type = "" if held.task is None else held.task.type
         held.finish, held.task = finish, None
         self.exclusives.drop(held.ref)
         held.size = finish.ByteSize()
@@ -210,17 +225,25 @@ class HeldAttempts:
             return False
         return True
 
-    def stop(self, ref: Ref, now_s: float) -> StopReason | None:
+    def stop(self, ref: Ref, now_s: float, reason: str = "") -> StopReason | None:
         """Forget an attempt that is not this worker's any more; say why it is to stop, if it runs.
 
-        One that has ended is still reported: the server may have taken that very report.
+        ``reason`` is the server's word. One that has ended is still reported: the server may have
+        taken that very report.
         """
         held = self._held.get(ref)
         if held is None or held.finish is not None:
             return None
         is_running = ref not in self._waiting and not self.exclusives.is_asked(ref)
         self._drop(held)
-        return _why(held, now_s) if is_running else None
+        return _why(held, now_s, reason) if is_running else None
+
+    def failure_of(self, ref: Ref) -> tuple[str, task_pb2.TaskFinish] | None:
+        """Return the type of a task and how its attempt ended, if that was a failure."""
+        held = self._held.get(ref)
+        if held is None or held.finish is None or held.finish.kind != _FAILED:
+            return None
+        return held.task_type, held.finish
 
     def acknowledge(self, ref: Ref) -> None:
         """Forget an attempt whose end was accepted."""
@@ -251,9 +274,10 @@ class HeldAttempts:
         if held is None or held.finish is not None:
             return None
         if error.code in _GONE:
-            is_cancel = error.state == "CANCELLED"
             self._drop(held)
-            return StopReason.CANCELLED if is_cancel else _why(held, now_s)
+            # A server of an earlier version gives no reason.
+            is_cancel = error.state == "CANCELLED"
+            return StopReason.CANCELLED if is_cancel else _why(held, now_s, error.reason)
         self.exclusives.beat_refused(ref)
         if _is_retryable(error):
             held.beat_again = self._sent_beats.pop(ref, None) or self._passed_beats.pop(ref, None)
@@ -454,8 +478,13 @@ def _pause_s(error: ErrorDetail) -> float:
     return max(AGAIN_S, error.retry_after_ms / 1_000)
 
 
-def _why(held: HeldAttempt, now_s: float) -> StopReason:
-    """Return why the server has ended an attempt, as far as the worker can know."""
+def _why(held: HeldAttempt, now_s: float, reason: str) -> StopReason:
+    """Return why the server has ended an attempt: as it says, or as far as the worker can know.
+
+    A task that was given to another worker may have timed out here before.
+    """
+    if reason in _REASONS:
+        return StopReason(reason)
     assert held.task is not None
     took_ms = 1_000 * (now_s - held.delivered_at_s)
     silent_ms = 1_000 * (now_s - max(held.beat_at_s, held.delivered_at_s))

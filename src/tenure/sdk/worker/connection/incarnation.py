@@ -16,6 +16,7 @@ from tenure.sdk.activity.context import StopReason
 from tenure.sdk.transport import refusal
 from tenure.sdk.transport.channel import Backoff, Channel, Method
 from tenure.sdk.worker.connection import method
+from tenure.sdk.worker.connection.failure_log import log_failure
 from tenure.sdk.worker.connection.health_state import HealthState
 from tenure.sdk.worker.connection.held_attempts import HeldAttempt, HeldAttempts, Ref, Reports
 from tenure.sdk.worker.connection.timed_event import TimedEvent
@@ -34,8 +35,12 @@ Item = TypeVar("Item", task_pb2.TaskRef, task_pb2.TaskBeat, task_pb2.TaskFinish)
 
 # After a suspend no timer of the loop is on time: the lease is looked at this often.
 WATCH_S: Final = 1.0
-# While exclusive work runs: nothing else tells that the machine was suspended.
-WATCH_EXCLUSIVE_S: Final = 0.1
+# While exclusive work runs: nothing else tells that the machine was suspended. While an attempt
+# waits: nothing else tells that a lower one has ended.
+WATCH_CLOSELY_S: Final = 0.1
+# How long an attempt waits for a lower one that was told to stop. Less than the time within which
+# the server wants to hear of a delivery.
+BLOCKED_S: Final = 10.0
 _LEAST_S: Final = 0.005
 
 
@@ -89,7 +94,7 @@ class Incarnation:
         self.is_denied = False
         self._executor = executor
         self._is_fenced = False
-        self._is_handed_back = False
+        self.is_handed_back = False
         # What an earlier incarnation was told to stop may still take its time to do so.
         self._leftover_count = executor.active_count
         self._wakes_at_s = -math.inf
@@ -100,23 +105,29 @@ class Incarnation:
     def deliver(self, tasks: Iterable[task_pb2.AssignedTask]) -> None:
         """Start what was handed out; it waits while the lease may be over.
 
-        While the server does not know yet of a drain, what it gives to a worker that has handed
-        back everything waits as well: released at once, it would come back at once.
+        It waits as well while an earlier attempt of its task still runs here. While the server does
+        not know yet of a drain, what it gives to a worker that has handed back everything waits:
+        released at once, it would come back at once.
         """
         now_s = self.clock()
-        held_attempts = self.held_attempts
-        if not (self.heartbeat.is_fenced or self.is_draining or self._is_handed_back):
-            exclusive_types = self._executor.exclusive_types
-            for task in tasks:
-                if exclusive_types and task.type in exclusive_types:
-                    self._deliver_exclusive(task, now_s)
-                elif held_attempts.begin(task, now_s):
-                    self._start(task)
-        else:
+        if self.heartbeat.is_fenced or self.is_draining or self.is_handed_back:
             self._keep(tasks, now_s)
+        else:
+            self._begin(tasks, now_s)
         # Whoever waits for news does not know yet when these are to be confirmed.
-        if self.is_draining or held_attempts.next_at_s() < self._wakes_at_s:
+        if self.is_draining or self.held_attempts.next_at_s() < self._wakes_at_s:
             self.changed.notify()
+
+    def _begin(self, tasks: Iterable[task_pb2.AssignedTask], now_s: float) -> None:
+        begin = self.held_attempts.begin
+        exclusive_types = self._executor.exclusive_types
+        for task in tasks:
+            if task.attempt > 1 and self._executor.runs_task(task.task_id):
+                self._keep([task], now_s)
+            elif exclusive_types and task.type in exclusive_types:
+                self._deliver_exclusive(task, now_s)
+            elif begin(task, now_s):
+                self._start(task)
 
     async def wait_for_news(self, seconds: float = math.inf) -> None:
         """Wait until there is something to say, or for so long."""
@@ -129,10 +140,14 @@ class Incarnation:
             held = self.held_attempts.deliver(task, now_s)
             if held is None:
                 continue
+            # Their reports are refused anyway.
+            for ref in self.held_attempts.lower(task):
+                self._stop(ref, self.held_attempts.stop(ref, now_s))
             if self.is_draining:
                 self.held_attempts.release(held.ref)
             else:
                 self.held_attempts.wait(held)
+                self._watch_bell.notify()
 
     def _deliver_exclusive(self, task: task_pb2.AssignedTask, now_s: float) -> None:
         held = self.held_attempts.deliver(task, now_s)
@@ -162,7 +177,7 @@ class Incarnation:
             return
         if not is_exclusive:
             self._warn_of_old_server()
-        if self.heartbeat.is_fenced or self._is_handed_back:
+        if self.heartbeat.is_fenced or self.is_handed_back:
             self.held_attempts.exclusives.drop(ref)
             self.held_attempts.wait(held)
             return
@@ -199,7 +214,7 @@ class Incarnation:
         now_s = self.clock()
         for each in refs:
             ref = (each.task_id, each.attempt)
-            self._stop(ref, self.held_attempts.stop(ref, now_s))
+            self._stop(ref, self.held_attempts.stop(ref, now_s, each.stop_reason))
         self.changed.notify()
 
     def _stop(self, ref: Ref, reason: StopReason | None) -> None:
@@ -208,12 +223,15 @@ class Incarnation:
 
     # -- Answers to reports
 
-    def answered(self, ref: Ref, error: ErrorDetail | None) -> None:
-        """Take the answer to the end of an attempt."""
+    def answered(self, ref: Ref, error: ErrorDetail | None, state: int = 0) -> None:
+        """Take the answer to the end of an attempt; ``state`` is where that left its task."""
+        failure = self.held_attempts.failure_of(ref)
         if error is None:
             self.held_attempts.acknowledge(ref)
         else:
             self.held_attempts.answered(ref, error, self.clock())
+        if failure is not None and ref not in self.held_attempts:
+            log_failure(*failure, state)
 
     def refused(self, ref: Ref, error: ErrorDetail) -> None:
         """Take the refusal of a confirmation or a heartbeat."""
@@ -229,22 +247,40 @@ class Incarnation:
         if self._is_fenced:
             self._is_fenced = False
             log.info("Worker %s has renewed its lease and goes on.", self.worker_id)
-        if not self._is_handed_back:
-            now_s = self.clock()
-            for held in self.held_attempts.take_waiting():
-                if held.task is not None and held.task.type in self._executor.exclusive_types:
-                    self._ask(held)
-                else:
-                    self._start(self.held_attempts.start(held, now_s))
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        """Start what has waited, unless there is still a reason to wait."""
+        is_held_up = self.is_handed_back or self.heartbeat.is_fenced
+        if is_held_up or not self.held_attempts.has_waiting:
+            return
+        now_s = self.clock()
+        for held in self.held_attempts.take_waiting():
+            assert held.task is not None
+            if self._executor.runs_task(held.task.task_id):
+                self._wait_longer(held, now_s)
+            elif held.task.type in self._executor.exclusive_types:
+                self._ask(held)
+            else:
+                self._start(self.held_attempts.start(held, now_s))
+        self.changed.notify()
+
+    def _wait_longer(self, held: HeldAttempt, now_s: float) -> None:
+        """Wait for a lower attempt to end; one that does not must not keep its task from others."""
+        if now_s - held.delivered_at_s < BLOCKED_S:
+            self.held_attempts.wait(held)
+        else:
+            log.warning("An attempt of task %s does not end: the next is handed back.", held.ref[0])
+            self.held_attempts.release(held.ref)
 
     async def watch(self) -> None:
         """Look at the lease: as soon as it may be over, nothing that is exclusive goes on."""
         while True:
             await self._watch_bell.wait(self._watch_again_in_s())
             self._count_leftovers()
+            self._start_waiting()
             for ref in self.held_attempts.exclusives.overdue(self.clock()):
                 self.held_attempts.exclusives.drop(ref)
-                log.warning("Exclusive task %s is out of time and is stopped.", ref[0])
                 self._executor.time_out(*ref)
             if self.heartbeat.is_fenced and not self._is_fenced:
                 self._is_fenced = True
@@ -264,7 +300,9 @@ class Incarnation:
         in_s = self.heartbeat.fenced_in_s or WATCH_S
         exclusives = self.held_attempts.exclusives
         if exclusives.is_any_running:
-            in_s = min(in_s, exclusives.fence_at_s() - self.clock(), WATCH_EXCLUSIVE_S)
+            in_s = min(in_s, exclusives.fence_at_s() - self.clock(), WATCH_CLOSELY_S)
+        if self.held_attempts.has_waiting:
+            in_s = min(in_s, WATCH_CLOSELY_S)
         return min(WATCH_S, max(in_s, _LEAST_S))
 
     @property
@@ -325,7 +363,7 @@ class Incarnation:
 
     def hand_back(self) -> None:
         """Hand back everything that has not ended."""
-        self._is_handed_back = True
+        self.is_handed_back = True
         self.held_attempts.hand_back_waiting()
         self._executor.hand_back()
         self.changed.notify()
@@ -423,7 +461,7 @@ class Incarnation:
         answer = await self.ask(method.FINISH_TASKS, request, timeout_s=method.CALL_S)
         for item, result in zip(items, answer.results, strict=True):
             error = result.error if result.HasField("error") else None
-            self.answered((item.task_id, item.attempt), error)
+            self.answered((item.task_id, item.attempt), error, result.state)
 
 
 async def _each(

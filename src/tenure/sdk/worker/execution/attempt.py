@@ -87,7 +87,7 @@ def arguments_of(
     try:
         return activity.signature.decode(converter, Payload(task.encoding, task.input))
     except PayloadError as error:
-        raise BadInputError(f"The input of activity {activity.name} is wrong. {error}") from error
+        raise BadInputError(f"The input does not fit activity {activity.name}: {error}") from error
 
 
 def succeeded(
@@ -129,12 +129,15 @@ def ended_by(
     """Return what an exception that left the activity means."""
     if isinstance(error, CompletesLater):
         return ended_as(task, DEFERRED)
-    _skip_own_frames(error)
+    has_frames = _skip_own_frames(error)
     try:
         wire = failure.to_wire(error, converter)
     except Exception as problem:
         message = f"The failure itself cannot be shown: {type(problem).__name__}"
         wire = failure.make_error(message, "Unspeakable", ErrorCategory.USER_CODE)
+    if not has_frames:
+        # The message says what was wrong; our own frames would only hide that.
+        wire.stack_trace = ""
     category = _OURS.get(type(error))
     if category is not None:
         wire.type = type(error).__name__.removesuffix("Error")
@@ -182,13 +185,20 @@ def report_of(
     return ended_as(task, RELEASED)
 
 
-def _skip_own_frames(error: BaseException) -> None:
-    """Begin the trace where the user's code begins."""
-    first: TracebackType | None = error.__traceback__
-    while first is not None and _is_own(first):
-        first = first.tb_next
-    if first is not None:
-        error.__traceback__ = first
+def _skip_own_frames(error: BaseException) -> bool:
+    """Begin each trace where the user's code begins; tell whether there is any of it."""
+    has_frames = False
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        first: TracebackType | None = link.__traceback__
+        while first is not None and _is_own(first):
+            first = first.tb_next
+        link.__traceback__ = first
+        has_frames = has_frames or first is not None
+        link = link.__cause__ or link.__context__
+    return has_frames
 
 
 def _is_own(trace: TracebackType) -> bool:

@@ -6,7 +6,6 @@ comes too late: the runner with a result, or the executor when the grace of a st
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,6 +19,7 @@ from tenure.sdk.payload import Converter
 from tenure.sdk.worker.execution import attempt
 from tenure.sdk.worker.execution.attempt import Ending
 from tenure.sdk.worker.execution.task_heartbeat import TaskHeartbeat, check_beat
+from tenure.sdk.worker.execution.timeout_log import log_timeout
 from tenure.sdk.worker.executor_protocol import Reporter
 from tenure.v1 import task_pb2
 
@@ -30,7 +30,6 @@ Ref = tuple[str, int]
 _DEADLINE_MARGIN_S: Final = 0.25
 _GRACE_MARGIN_SHARE: Final = 0.25
 _WITHOUT_DETAILS: Final = frozenset({attempt.SUCCEEDED, attempt.CANCELLED})
-_log = logging.getLogger("tenure.worker")
 
 
 class Site(msgspec.Struct, kw_only=True):
@@ -105,6 +104,8 @@ class Execution(ActivityContext):
         self.grace_ends_at_s = min(self.grace_ends_at_s or ends_at_s, ends_at_s)
         if self.stop_reason is not None:
             return
+        if reason is StopReason.TIMED_OUT:
+            log_timeout(self.task, self.site.clock() - self.started_at_s)
         # Set before it is raised: whoever starts or leaves a shield looks at it after that.
         self.stop_reason = reason
         self.interrupt()
@@ -150,15 +151,4 @@ class Execution(ActivityContext):
                 self._heartbeats.flush_progress()
             else:
                 self._heartbeats.flush()
-        if ending.kind == attempt.FAILED:
-            self._log_failure(ending.error)
         self.site.reporter.finish(ending)
-
-    def _log_failure(self, error: task_pb2.TaskError) -> None:
-        """Say which attempt failed; what it said may quote its input, so that is for debugging."""
-        task = self.task
-        _log.warning(
-            "task %s (%s) failed in attempt %d: %s",
-            *(task.task_id, task.type, task.attempt, error.type or "without a type"),
-        )
-        _log.debug("task %s: %s", task.task_id, error.stack_trace or error.message)

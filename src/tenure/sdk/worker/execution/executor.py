@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import time
 from collections.abc import Callable
-from contextvars import Context, copy_context
-from typing import Any, Final, Protocol
-
-import msgspec
+from typing import Final
 
 from tenure.core.limits import EXCLUSIVE_KILL_MS
 from tenure.sdk.activity.context import StopReason
-from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.registry import Registry
 from tenure.sdk.payload import Converter
 from tenure.sdk.worker.execution import attempt
-from tenure.sdk.worker.execution.async_runner import AsyncRunner
 from tenure.sdk.worker.execution.execution import Execution, Site
-from tenure.sdk.worker.execution.process_runner import ProcessRunner
-from tenure.sdk.worker.execution.thread_runner import ThreadRunner
-from tenure.sdk.worker.execution.watchdog import Watchdog
+from tenure.sdk.worker.execution.runners import Runners
+from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.sdk.worker.executor_protocol import Reporter
 from tenure.v1 import task_pb2
 
@@ -31,51 +23,22 @@ _SWEEP_S: Final = 0.1
 # What does not stop is killed in the sweep after this: the server counts on it.
 _EXCLUSIVE_GRACE_S: Final = EXCLUSIVE_KILL_MS / 1_000 - _SWEEP_S
 # By these the server has ended the attempt itself, and waits for no report.
-_OVER: Final = frozenset({StopReason.TIMED_OUT, StopReason.LOST_LEASE})
+_OVER: Final = frozenset(StopReason) - {StopReason.CANCELLED, StopReason.WORKER_SHUTDOWN}
 _log = logging.getLogger("tenure.worker")
 
 
-class ExecutionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker executes.
-
-    ``max_processes`` 0 is one per processor. At a hand-back each activity gets its own cancel
-    grace to clean up, but no more than ``hand_back_grace_ms``.
-    """
-
-    namespace: str = "default"
-    max_concurrent: int = 100
-    max_processes: int = 0
-    hand_back_grace_ms: int = 5_000
-    clock: Callable[[], float] = time.monotonic
-
-
-class _Runner(Protocol):
-    """Where attempts run."""
-
-    def execution(
-        self, site: Site, task: task_pb2.AssignedTask, activity: Activity[..., Any]
-    ) -> Any: ...  # noqa: ANN401 (each has its own kind, and gets it back)
-
-    def submit(self, execution: Any) -> None: ...  # noqa: ANN401 (the same)
-
-
 class TaskExecutor:
-    """The executor of a worker; lives on the loop of the connection, where it is made.
-
-    ``user_loop`` is where async activities run. Activities run in copies of ``context``.
-    """
+    """The executor of one queue of a worker; lives on the loop of the connection."""
 
     def __init__(
         self,
         registry: Registry,
         converter: Converter,
         reporter: Reporter,
-        user_loop: asyncio.AbstractEventLoop,
+        runners: Runners,
         settings: ExecutionSettings = ExecutionSettings(),  # noqa: B008 (immutable)
-        *,
-        context: Context | None = None,
     ) -> None:
-        """Start watching the user's loop; threads and processes start when they are needed."""
+        """Execute where ``runners`` say; report to ``reporter``."""
         self._registry = registry
         self._reporter = reporter
         self._settings = settings
@@ -95,22 +58,21 @@ class TaskExecutor:
         self.exclusive_types = frozenset(
             each for each in registry.types if registry.get(each).traits.is_exclusive
         )
-        context = context or copy_context()
-        limit = settings.max_concurrent
-        self._threads = ThreadRunner(limit, context)
-        self._processes = ProcessRunner(settings.max_processes or min(limit, _processor_count()))
-        self._runners: dict[str, _Runner] = {
-            "loop": AsyncRunner(user_loop, context),
-            "thread": self._threads,
-            "process": self._processes,
-        }
-        self._watchdog = Watchdog(user_loop, reporter.loop_lag, self._async_names, settings.clock)
-        self._watchdog.start()
+        self._runners = runners
+        runners.watch(self)
 
     @property
     def active_count(self) -> int:
         """How many slots are taken, by abandoned threads too."""
         return len(self._live) + len(self._abandoned)
+
+    def runs_task(self, task_id: str) -> bool:
+        """Tell whether an attempt of this task still runs and may yet end.
+
+        An abandoned one may never end, and so does not count, unless it is exclusive.
+        """
+        exclusive = [each.ref for each in self._abandoned if each.is_exclusive]
+        return any(ref[0] == task_id for ref in (*self._live, *exclusive))
 
     @property
     def exclusive_count(self) -> int:
@@ -143,7 +105,7 @@ class TaskExecutor:
                 _log.error("task %s has the unknown type %s: released", task.task_id, task.type)
             self._reporter.finish(attempt.ended_as(task, attempt.RELEASED))
             return
-        runner = self._runners[activity.traits.where]
+        runner = self._runners.of(activity)
         execution: Execution = runner.execution(self._site, task, activity)
         if self._live.setdefault(execution.ref, execution) is not execution:
             # The same delivery once more.
@@ -186,7 +148,6 @@ class TaskExecutor:
     async def close(self) -> None:
         """End threads and processes; what still runs is neither waited for nor reported."""
         self._is_handing_back = True
-        self._watchdog.stop()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
@@ -195,8 +156,7 @@ class TaskExecutor:
             execution.stop(StopReason.WORKER_SHUTDOWN)
         for execution in self._abandoned:
             execution.forsake()
-        self._threads.close()
-        await asyncio.to_thread(self._processes.close)
+        await self._runners.close()
 
     def _sweep(self) -> None:
         """Look at every execution: a heartbeat may be due, its time over, or its grace."""
@@ -244,14 +204,11 @@ class TaskExecutor:
                 execution.report(execution.late_ending)
             self._reporter.stuck(len(self._abandoned))
 
-    def _async_names(self) -> list[str]:
+    def loop_lag(self, milliseconds: int) -> None:
+        """Hear how far the user's event loop is behind."""
+        self._reporter.loop_lag(milliseconds)
+
+    def async_names(self) -> list[str]:
         """Return which async activities run."""
         live = list(self._live.values())
         return sorted({each.activity.name for each in live if each.activity.traits.where == "loop"})
-
-
-def _processor_count() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -154,6 +154,7 @@ class SessionMode:
     def _take_acks(self, frame: pb.ServerFrame) -> None:
         me = self._me
         acknowledge = me.held_attempts.acknowledge
+        succeeded = task_pb2.TASK_STATE_SUCCEEDED
         # Only a refusal, or the last answer of a drain, leaves something to say.
         has_news = me.is_draining
         for ack in frame.acks:
@@ -162,8 +163,10 @@ class SessionMode:
                 has_news = True
                 answer = me.answered if ack.kind == _FINISHED else me.refused
                 answer(ref, ack.error)
-            elif ack.kind == _FINISHED:
+            elif ack.kind == _FINISHED and ack.state == succeeded:
                 acknowledge(ref)
+            elif ack.kind == _FINISHED:
+                me.answered(ref, None, ack.state)
             elif ack.kind == _STARTED:
                 me.accepted(ref, is_exclusive=True)
             else:

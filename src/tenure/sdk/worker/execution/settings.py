@@ -1,0 +1,22 @@
+"""How a worker executes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+
+class ExecutionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker executes.
+
+    ``max_processes`` 0 is one per processor. At a hand-back each activity gets its own cancel
+    grace to clean up, but no more than ``hand_back_grace_ms``.
+    """
+
+    namespace: str = "default"
+    max_concurrent: int = 100
+    max_processes: int = 0
+    hand_back_grace_ms: int = 5_000
+    clock: Callable[[], float] = time.monotonic
