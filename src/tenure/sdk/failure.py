@@ -9,17 +9,15 @@ remote type is text: nothing is ever rebuilt by it.
 from __future__ import annotations
 
 import traceback
-from datetime import timedelta
 from typing import Final
 
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
 from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory
-from tenure.sdk.duration import Duration, duration_ms
+from tenure.sdk.duration import Duration, delay_ms
 from tenure.sdk.payload import Converter, PayloadError, UserValue
 from tenure.v1 import task_pb2, task_service_pb2
 
-_DELAY_S_MIN: Final = 0.001
 _CATEGORIES: Final = {
     each: task_pb2.ErrorCategory.Value(f"ERROR_CATEGORY_{each.name}") for each in ErrorCategory
 }
@@ -53,7 +51,7 @@ class ApplicationError(Exception):
         self.details = details
         self.type = type or self.__class__.__name__
         self.non_retryable = non_retryable
-        self.next_retry_delay_ms = None if next_retry_delay is None else _delay_ms(next_retry_delay)
+        self.next_retry_delay_ms = None if next_retry_delay is None else delay_ms(next_retry_delay)
         self.category = ErrorCategory(category)
 
 
@@ -118,6 +116,15 @@ class TaskTerminated(TaskFailed):
     """An operator ended the task."""
 
 
+class StepFailed(TaskFailed):
+    """A step of a workflow failed for good; ``key`` says which, and the cause is its failure."""
+
+    def __init__(self, key: str, message: str) -> None:
+        """Say what became of a step."""
+        super().__init__("", message)
+        self.key = key
+
+
 class WorkersLost(TaskFailed):
     """Too many workers were lost, or handed the task back, while they held it."""
 
@@ -170,6 +177,14 @@ def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> Ta
     return failure
 
 
+def of_step(error: task_pb2.TaskError, key: str, converter: Converter) -> StepFailed:
+    """Return the exception for a step whose failure was recorded."""
+    cause = RemoteError(error, converter)
+    failed = StepFailed(key, f"Step {key} failed: {cause}")
+    failed.__cause__ = cause
+    return failed
+
+
 def to_wire(error: BaseException, converter: Converter) -> task_pb2.TaskError:
     """Return an exception of user code as it travels; the trace has its causes in it."""
     wire = task_pb2.TaskError(
@@ -195,15 +210,6 @@ def make_error(message: str, type: str, category: ErrorCategory) -> task_pb2.Tas
     return task_pb2.TaskError(
         message=_cut(message, ERROR_MESSAGE_BYTES_MAX), type=type, category=_CATEGORIES[category]
     )
-
-
-def _delay_ms(delay: Duration) -> int:
-    """Return milliseconds; a computed delay until an instant that has passed is no delay."""
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if isinstance(seconds, str) or not seconds < _DELAY_S_MIN:
-        return duration_ms(delay)
-    # Any delay that was asked for is one: at once would be too early again.
-    return 1 if seconds > 0 else 0
 
 
 def _details(error: ApplicationError, converter: Converter) -> bytes:

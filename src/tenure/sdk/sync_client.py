@@ -158,7 +158,7 @@ class SyncClient:
         self,
         target: str | Sequence[str] | None = None,
         *,
-        namespace: str = "default",
+        namespace: str | None = None,
         api_key: str | Path | None = None,
         tls: TLS | bool | None = None,
         codec: Codec | None = None,
@@ -167,6 +167,7 @@ class SyncClient:
         """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
 
         Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
+        ``namespace`` is that of TENURE_NAMESPACE unless it is given, or else ``default``.
         ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY, or in the
         file TENURE_API_KEY_FILE. A ``Path`` is read again when it gets a new key.
         ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
@@ -256,8 +257,28 @@ class SyncClient:
             ),
         )
 
-    def run(self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Enqueue one task and wait for its result; if the wait is cancelled, the task goes on."""
+    @overload
+    def run(self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def run(
+        self,
+        activity: Activity[..., R],
+        /,
+        *args: object,
+        timeout: Duration | None,
+        **kwargs: object,
+    ) -> R: ...
+
+    def run(self, activity: Activity[..., R], /, *args: object, **kwargs: object) -> R:
+        """Enqueue one task and wait for its result; if the wait is cancelled, the task goes on.
+
+        >>> receipt = client.run(charge, order, timeout="1m")
+
+        ``timeout`` bounds the wait for the result: a ``TimeoutError`` is raised, and the task goes
+        on. Without one the wait lasts as long as the task. If the activity has a parameter of this
+        name, it is for the activity; use ``enqueue`` and ``Handle.result`` then.
+        """
         return self._anchor.run(lambda client: client.run(activity, *args, **kwargs))
 
     @overload

@@ -18,3 +18,9 @@ async def test_a_call_is_tried_for_its_whole_timeout_whatever_its_pauses_were() 
             with pytest.raises(Unavailable, match=r"Connection refused.*It was tried for 0.4 s"):
                 await client.enqueue(double, 1)
             assert time.monotonic() - began_s > 0.3
+
+
+async def test_the_end_of_an_enqueue_says_how_long_it_was_tried() -> None:
+    async with Client("127.0.0.1:1", timeout="1200ms") as client:
+        with pytest.raises(Unavailable, match=r"It was tried for 1.2 s"):
+            await client.enqueue(double, 1)

@@ -71,8 +71,12 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(TypeError, match="missing a required argument"):
         await client.enqueue(double)  # type: ignore[call-arg]
-    with pytest.raises(PayloadError):
+    with pytest.raises(TypeError, match="parameter text must be str, not object"):
         await client.enqueue(shout, object())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="parameter number must be int, not str"):
+        await client.run(double, "7")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="parameter number must be int, not float"):
+        await client.enqueue_many([double.call(1), double.call(1.5)])  # type: ignore[arg-type]
     assert await stage.task_count() == 0
 
 
@@ -308,6 +312,19 @@ async def test_a_task_can_be_cancelled_paused_resumed_terminated_and_retried(
         assert await again.result() == 4
     (attempt,) = await again.attempts()
     assert (attempt.number, attempt.outcome) == (1, "succeeded")
+
+
+@pytest.mark.usefixtures("worker")
+async def test_no_delay_and_an_instant_that_has_passed_run_at_once(client: Client) -> None:
+    for settings in (
+        {"delay": "0s"},
+        {"delay": timedelta(0)},
+        {"run_at": datetime(1960, 1, 1, tzinfo=UTC)},
+    ):
+        at_once = double.with_options(**settings)
+        assert await client.run(at_once, 21) == 42
+        (handle,) = await client.enqueue_many([at_once.call(4)])
+        assert await handle.result() == 8
 
 
 @pytest.mark.usefixtures("worker")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenure import Client
+from tenure.core.limits import BULK_ENQUEUE_MAX
 from tests.sdk.client.stage import ServerStage, double
 
 
@@ -39,3 +40,13 @@ async def test_many_takes_calls_and_says_how_they_are_written(
     with pytest.raises(TypeError, match=r"is no call of an activity: write \[charge.call\(order\)"):
         await client.enqueue_many([double.call(1), given])
     assert await stage.task_count() == 0
+
+
+async def test_a_wrong_argument_late_in_a_generator_says_how_many_tasks_were_enqueued(
+    client: Client, stage: ServerStage
+) -> None:
+    numbers: list[Any] = [*range(BULK_ENQUEUE_MAX + 1), "seven"]
+    with pytest.raises(TypeError, match="parameter number must be int, not str") as caught:
+        await client.enqueue_many(double.call(number) for number in numbers)
+    assert caught.value.__notes__ == ["1000 other tasks of this call were enqueued."]
+    assert await stage.task_count() == BULK_ENQUEUE_MAX

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tenure import ApplicationError, Client, RetryPolicy, TaskFailed, activity
+from tenure.core.task.record import TaskState
 from tenure.core.task.retry import ErrorCategory
 from tenure.testing import TestEngine
-from tests.sdk.guideline.scene import outcomes, waits_s
+from tests.polling import eventually
+from tests.sdk.guideline.scene import outcomes, until_state, waits_s
 
 
 @dataclass
@@ -140,7 +143,7 @@ async def test_input_that_does_not_fit_the_parameters_is_final_before_any_code_r
 
     async with engine.worker([resize]):
         handle = await client.enqueue_named("resize", {"width": "wide"}, start_to_close="10s")
-        with pytest.raises(TaskFailed, match=r"Expected `int`, got `str`.*width") as caught:
+        with pytest.raises(TaskFailed, match="parameter width must be int, not str") as caught:
             await handle.result()
     assert calls == []
     assert caught.value.error is not None
@@ -270,17 +273,78 @@ async def test_a_delay_that_is_over_already_means_at_once(
         assert await waits_s(handle) == [wait_s]
 
 
-async def test_a_failure_is_logged_with_the_task_and_the_attempt_and_without_what_it_said(
+@pytest.mark.parametrize("mode", ["session", "poll"])
+async def test_a_failing_activity_shows_the_traceback_of_the_users_frames_in_the_log(
+    engine: TestEngine, client: Client, caplog: pytest.LogCaptureFixture, mode: Literal["session"]
+) -> None:
+    """A retry is a warning; the last failure is an error."""
+    caplog.set_level(logging.INFO, logger="tenure.worker")
+
+    @activity(start_to_close="10s", retry=RetryPolicy(max_attempts=2))
+    def charge() -> None:
+        raise ValueError("no such card")
+
+    async with engine.worker([charge], mode=mode):
+        handle = await client.enqueue(charge)
+        with pytest.raises(TaskFailed):
+            await engine.advance_until(handle.result())
+        await eventually(lambda: len(failures_of(caplog)) == 2)
+    first, last = failures_of(caplog)
+    assert (first.levelname, last.levelname) == ("WARNING", "ERROR")
+    head, _, trace = first.getMessage().partition("\n")
+    what = f"Task {handle.task_id} (charge) failed in attempt 1 and is retried"
+    assert head == f"{what}: ValueError: no such card"
+    assert trace.splitlines()[0] == "Traceback (most recent call last):"
+    assert 'raise ValueError("no such card")' in trace
+    assert "tenure/sdk" not in trace
+    assert last.getMessage().startswith(
+        f"Task {handle.task_id} (charge) failed in attempt 2, its last: ValueError: no such card"
+    )
+
+
+async def test_a_failure_without_code_of_the_user_is_logged_without_a_traceback(
     engine: TestEngine, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="tenure.worker")
-    partner = Partner(ValueError("the card 4242 is wrong"))
-    async with engine.worker([partner]):
-        handle = await client.enqueue(partner.call)
-        await engine.advance_until(handle.result())
-    told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert told == [f"task {handle.task_id} (call) failed in attempt 1: ValueError"]
-    assert "4242" not in caplog.text
+    @activity(start_to_close="10s")
+    def double(number: int) -> int:
+        return number * 2
+
+    async with engine.worker([double]):
+        handle = await client.enqueue_named("double", {"number": "two"}, start_to_close="10s")
+        with pytest.raises(TaskFailed):
+            await handle.result()
+        await eventually(lambda: failures_of(caplog))
+    (failure,) = failures_of(caplog)
+    assert failure.levelname == "ERROR"
+    assert "failed in attempt 1, its last: BadInput: " in failure.getMessage()
+    assert "\n" not in failure.getMessage()
+
+
+async def test_a_failure_while_a_task_is_cancelled_is_no_error(
+    engine: TestEngine, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    @activity(start_to_close="1h", heartbeat_timeout="10m")
+    async def sail() -> None:
+        activity.heartbeat()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            raise RuntimeError("no port") from None
+
+    async with engine.worker([sail]):
+        handle = await client.enqueue(sail)
+        await until_state(handle, TaskState.RUNNING)
+        await handle.cancel()
+        with pytest.raises(TaskFailed):
+            await handle.result()
+        await eventually(lambda: failures_of(caplog))
+    (failure,) = failures_of(caplog)
+    assert failure.levelname == "WARNING"
+    assert "failed in attempt 1 and is cancelled: RuntimeError: no port" in failure.getMessage()
+
+
+def failures_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if " failed in attempt " in each.getMessage()]
 
 
 async def test_log_lines_of_an_activity_carry_its_context(

@@ -210,6 +210,28 @@ async def test_the_same_key_for_another_request_is_refused_instead_of_answered_w
             await client.enqueue(keyed, 1_990)
 
 
+async def test_a_chain_made_by_hand_enqueues_its_next_step_once_by_its_key(
+    engine: TestEngine, client: Client
+) -> None:
+    published: list[str] = []
+
+    @activity(start_to_close="10s")
+    def publish(path: str) -> None:
+        published.append(path)
+
+    @activity(start_to_close="10s")
+    async def resize(path: str) -> None:
+        key = f"{activity.info().idempotency_key}:publish"
+        await client.enqueue(publish.with_options(idempotency_key=key), path)
+        if activity.info().attempt == 1:
+            raise OSError("lost after the next step was enqueued")
+
+    async with engine.worker([resize, publish]):
+        await engine.advance_until(client.run(resize, "a.png"))
+        await engine.advance("1m")
+    assert published == ["a.png"]
+
+
 def test_retries_are_tested_explicitly_without_a_server() -> None:
     """The second attempt of an activity, alone, in a test of its own."""
     sent: set[str] = set()

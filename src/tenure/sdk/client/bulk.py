@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, TypeVar
 
 from tenure.core.limits import BULK_ENQUEUE_MAX
-from tenure.errors import TenureError
 from tenure.sdk.activity.definition import Activity, Call, check_call
 from tenure.sdk.client.client_state import ClientState, new_task_id
 from tenure.sdk.client.enqueue_outbox import BODY_BYTES_MAX, check_size
@@ -50,7 +49,7 @@ async def enqueue_many(state: ClientState, calls: Iterable[Call[R]]) -> list[Han
                 accepted += await sending.pop(0)
         while sending:
             accepted += await sending.pop(0)
-    except TenureError as error:
+    except Exception as error:
         others = await asyncio.gather(*sending, return_exceptions=True)
         accepted += sum(each for each in others if isinstance(each, int))
         error.add_note(f"{accepted} other tasks of this call were enqueued.")
@@ -68,7 +67,7 @@ async def _chunks(state: ClientState, calls: Iterable[Call[R]]) -> AsyncIterator
     encoding, shared, run_at_ms = "", b"", 0
     for call in calls:
         check_call(call)
-        payload = call.activity.signature.encode(state.converter, call.arguments)
+        payload = state.converter.seal(call.payload)
         if call.activity is not activity or payload.encoding != encoding:
             activity, encoding = call.activity, payload.encoding
             shared = state.shared(activity, encoding)

@@ -6,7 +6,7 @@ import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
@@ -16,7 +16,7 @@ from tenure.sdk.activity.definition import Activity, Call, check_activity
 from tenure.sdk.activity.option import OneCallSettings, Options
 from tenure.sdk.client import bulk, view
 from tenure.sdk.client import method as m
-from tenure.sdk.client.client_state import ClientState, new_task_id
+from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
 from tenure.sdk.client.completion import Completion
 from tenure.sdk.client.handle import Handle
 from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
@@ -52,7 +52,7 @@ class Client:
         self,
         target: str | Sequence[str] | None = None,
         *,
-        namespace: str = "default",
+        namespace: str | None = None,
         api_key: str | Path | None = None,
         tls: TLS | bool | None = None,
         codec: Codec | None = None,
@@ -61,16 +61,17 @@ class Client:
         """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
 
         Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
+        ``namespace`` is that of TENURE_NAMESPACE unless it is given, or else ``default``.
         ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY, or in the
         file TENURE_API_KEY_FILE. A ``Path`` is read again when it gets a new key.
         ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
         certificate of this client. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and
         _KEY say it.
         """
-        check_client(target, namespace, timeout)
+        found = check_client(target, namespace, timeout)
         self._state = ClientState(
             Channel(target, api_key=api_key, tls=resolve(tls), keep_alive_s=_KEEP_ALIVE_SECONDS),
-            namespace=namespace,
+            namespace=found,
             converter=Converter(codec),
             timeout=timeout,
         )
@@ -141,12 +142,35 @@ class Client:
         shared = shared_bytes(name, options, options.to_wire(payload.encoding))
         return await self._send(shared, payload.data, options, result)
 
-    async def run(self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Enqueue one task and wait for its result; if the wait is cancelled, the task goes on."""
+    @overload
+    async def run(self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def run(
+        self,
+        activity: Activity[..., R],
+        /,
+        *args: object,
+        timeout: Duration | None,  # noqa: ASYNC109 (people look for it here)
+        **kwargs: object,
+    ) -> R: ...
+    async def run(self, activity: Activity[..., R], /, *args: object, **kwargs: object) -> R:
+        """Enqueue one task and wait for its result; if the wait is cancelled, the task goes on.
+
+        >>> receipt = await client.run(charge, order, timeout="1m")
+
+        ``timeout`` bounds the wait for the result: a ``TimeoutError`` is raised, and the task goes
+        on. Without one the wait lasts as long as the task. If the activity has a parameter of this
+        name, it is for the activity; use ``enqueue`` and ``Handle.result`` then.
+        """
+        check_activity(activity)
+        limit_s = None
+        if "timeout" not in activity.signature.names and "timeout" in kwargs:
+            limit = cast("Duration | None", kwargs.pop("timeout"))
+            limit_s = None if limit is None else seconds(limit, "timeout")
         waiter: Waiter = asyncio.get_running_loop().create_future()
         try:
             handle = await self._enqueue(waiter, activity, *args, **kwargs)
-            return handle._value(await self._state.results.wait(handle.task_id, waiter))  # noqa: SLF001 (of one package)
+            return await handle._wait(limit_s, waiter=waiter)  # noqa: SLF001 (of one package)
         finally:
             waiter.cancel()
 
@@ -201,7 +225,7 @@ class Client:
     ) -> Handle[R]:
         check_activity(activity)
         call = activity.call(*args, **kwargs)
-        payload = activity.signature.encode(self._state.converter, call.arguments)
+        payload = self._state.converter.seal(call.payload)
         shared = self._state.shared(activity, payload.encoding)
         return await self._send(shared, payload.data, activity.options, activity, waiter)
 

@@ -13,10 +13,13 @@ from uuid_utils import uuid7
 from tenure.errors import TaskAlreadyTerminal, WrongState
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import Options
+from tenure.sdk.client import view
 from tenure.sdk.client.enqueue_outbox import EnqueueOutbox
-from tenure.sdk.client.method import HEALTH
+from tenure.sdk.client.method import EXPLAIN, HEALTH
+from tenure.sdk.client.stalled_wait import StalledWaits
 from tenure.sdk.client.task_bytes import shared_bytes
-from tenure.sdk.client.task_stream import TaskStreams
+from tenure.sdk.client.task_stream import TaskStreams, Waiter
+from tenure.sdk.client.view import Explanation
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Converter
 from tenure.sdk.transport.channel import Channel, Method
@@ -48,6 +51,7 @@ class ClientState:
         self.converter = converter
         self.timeout_s = seconds(timeout, "timeout")
         self.results = TaskStreams(channel, namespace)
+        self._stalled = StalledWaits(self.explain)
         self.outbox = EnqueueOutbox(channel, self.results, namespace, self.timeout_s)
         self._slots = asyncio.Semaphore(_CALLS_MAX)
         self._shared: WeakKeyDictionary[Activity[..., Any], dict[str, bytes]] = WeakKeyDictionary()
@@ -59,6 +63,19 @@ class ClientState:
         """Call a method that may be repeated as it is."""
         async with self._slots:
             return await self.channel.call(method, request, timeout_s=self.timeout_s)
+
+    async def wait(self, task_id: str, waiter: Waiter | None = None) -> pb.TaskResult:
+        """Return the result of a task when it has ended, as ``TaskStreams.wait`` does."""
+        number = self._stalled.begin(task_id)
+        try:
+            return await self.results.wait(task_id, waiter)
+        finally:
+            self._stalled.end(number)
+
+    async def explain(self, task_id: str) -> Explanation:
+        """Ask the server why a task is not running."""
+        request = pb.ExplainTaskRequest(namespace_id=self.namespace, task_id=task_id)
+        return view.explanation(task_id, await self.ask(EXPLAIN, request))
 
     async def change(
         self,
@@ -125,6 +142,7 @@ class ClientState:
 
     async def close(self) -> None:
         """End everything."""
+        await self._stalled.close()
         await self.outbox.close()
         await self.results.close()
         await self.channel.close()

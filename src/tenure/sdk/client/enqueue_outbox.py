@@ -14,7 +14,7 @@ from tenure.sdk.client.method import ENQUEUE
 from tenure.sdk.client.task_bytes import request_bytes
 from tenure.sdk.client.task_stream import StreamBroken, TaskStreams, Waiter
 from tenure.sdk.transport import refusal
-from tenure.sdk.transport.channel import Backoff, Channel
+from tenure.sdk.transport.channel import LAST_TRY_SECONDS, Backoff, Channel
 from tenure.sdk.transport.refusal import copied
 from tenure.v1 import task_service_pb2 as pb
 
@@ -147,7 +147,8 @@ class EnqueueOutbox:
             is_resend = is_resend or not refusal.is_unsent(problem)
             turn.give()
             pause_s = backoff.next_s(problem)
-            if time.monotonic() + pause_s > deadline:
+            # A call that has used up its time leaves as much as it needs for its own last try.
+            if time.monotonic() + pause_s + LAST_TRY_SECONDS > deadline:
                 raise problem
             await asyncio.sleep(pause_s)
 
@@ -184,7 +185,9 @@ class EnqueueOutbox:
                 if answer is not None:
                     return answer
             timeout_s = max(deadline - time.monotonic(), min(_SECONDS_MIN, self._timeout_s))
-        return await self._channel.call(ENQUEUE, first, timeout_s=timeout_s, again=again)
+        return await self._channel.call(
+            ENQUEUE, first, timeout_s=timeout_s, again=again, since=items[0].asked_at
+        )
 
 
 class _Turn:

@@ -15,6 +15,7 @@ from tenure.sdk.activity.definition import Activity
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
+from tenure.sdk.client.task_stream import Waiter
 from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo, TaskProgress
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import BYTES, Payload, PayloadError, UserValue
@@ -63,20 +64,8 @@ class Handle(Generic[R_co]):
         task goes on. Without one the wait lasts as long as the task, over restarts of the server.
         ``on_progress`` is called whenever the activity has reported another progress.
         """
-        if timeout is None and on_progress is None:
-            return self._value(await self._state.results.wait(self.task_id))
-        if timeout is None:
-            return self._value(await self._end(on_progress))
-        limit_s = seconds(timeout, "timeout")
-        clock = asyncio.timeout(limit_s)
-        try:
-            async with clock:
-                return self._value(await self._end(on_progress))
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            message = f"Task {self.task_id} has not ended within {limit_s:g} s. It goes on."
-            raise TimeoutError(message) from self._state.results.problem
+        limit_s = None if timeout is None else seconds(timeout, "timeout")
+        return await self._wait(limit_s, on_progress)
 
     async def describe(self) -> TaskInfo:
         """Return the task as it stands, with its payloads."""
@@ -93,8 +82,7 @@ class Handle(Generic[R_co]):
 
         >>> print(await handle.explain())
         """
-        request = pb.ExplainTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
-        return view.explanation(self.task_id, await self._state.ask(m.EXPLAIN, request))
+        return await self._state.explain(self.task_id)
 
     async def cancel(self, reason: str = "") -> TaskState:
         """Ask for the end of the task; return its state. A running one is told and gives way."""
@@ -135,8 +123,29 @@ class Handle(Generic[R_co]):
         """Return the same task as another client sees it."""
         return Handle(client._state, self.task_id, self._result)  # noqa: SLF001 (of one package)
 
-    async def _end(self, on_progress: OnProgress | None) -> pb.TaskResult:
-        waiting = self._state.results.wait(self.task_id)
+    async def _wait(
+        self,
+        limit_s: float | None,
+        on_progress: OnProgress | None = None,
+        waiter: Waiter | None = None,
+    ) -> R_co:
+        clock = asyncio.timeout(limit_s)
+        try:
+            async with clock:
+                return self._value(await self._end(on_progress, waiter))
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            message = (
+                f"Task {self.task_id} has not ended within {limit_s:g} s. It goes on; its "
+                "explain() says why it has not ended."
+            )
+            raise TimeoutError(message) from self._state.results.problem
+
+    async def _end(
+        self, on_progress: OnProgress | None, waiter: Waiter | None = None
+    ) -> pb.TaskResult:
+        waiting = self._state.wait(self.task_id, waiter)
         if on_progress is None:
             return await waiting
         teller = _Teller(on_progress)

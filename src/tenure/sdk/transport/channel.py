@@ -41,7 +41,7 @@ Options = tuple[tuple[str, str | int], ...]
 TRY_SECONDS: Final = 10.0
 BACKOFF_SECONDS: Final = 0.1
 BACKOFF_SECONDS_MAX: Final = 2.0
-_LAST_TRY_SECONDS: Final = 0.05
+LAST_TRY_SECONDS: Final = 0.05
 # An outage that lasts longer is worth a line in the log while it lasts.
 _WARN_SECONDS: Final = 1.0
 # Longer than any single try, so that a channel is closed only when no call is open on it.
@@ -204,10 +204,12 @@ class Channel:
         *,
         timeout_s: float,
         again: Callable[[], Request] | None = None,
+        since: float | None = None,
     ) -> Response:
         """Call until there is an answer that repeating would not change, or the time is over.
 
         ``again`` makes what is sent from then on when a server may have got the first request.
+        ``since`` is when the caller began to wait, if that was earlier.
         """
         started = time.monotonic()
         backoff = Backoff()
@@ -223,9 +225,10 @@ class Channel:
                     raise
                 left_s = timeout_s - (time.monotonic() - started)
                 # However long the pause would be, the last try comes when the time is nearly over.
-                pause_s = backoff.next_s(error, most_s=left_s - _LAST_TRY_SECONDS)
-                if left_s <= _LAST_TRY_SECONDS or pause_s >= left_s:
-                    raise self._final(error, timeout_s) from error
+                pause_s = backoff.next_s(error, most_s=left_s - LAST_TRY_SECONDS)
+                if left_s <= max(LAST_TRY_SECONDS, pause_s):
+                    tried_s = timeout_s + started - (since or started)
+                    raise self._final(error, tried_s) from error
                 backoff.warn(error, f"Trying for another {left_s:.0f} s.")
                 is_sent = is_sent or not refusal.is_unsent(error)
             await asyncio.sleep(pause_s)
@@ -273,11 +276,11 @@ class Channel:
             await self.move(connection)
         return meant
 
-    def _final(self, error: TenureError, timeout_s: float) -> TenureError:
+    def _final(self, error: TenureError, tried_s: float) -> TenureError:
         """Return the last error of a call, in words for somebody who waited."""
         if not refusal.is_silence(error):
             return error
-        message = f"{error.message} It was tried for {timeout_s:.3g} s."
+        message = f"{error.message} It was tried for {round(tried_s, 2):g} s."
         if len(self.targets) > 1:
             message = f"{message} All of these were asked: {self.place}."
         return type(error)(message, **error.fields)

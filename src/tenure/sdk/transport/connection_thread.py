@@ -156,14 +156,14 @@ class Anchor:
         self,
         *,
         target: str | Sequence[str] | None,
-        namespace: str,
+        namespace: str | None,
         timeout: Duration,
         api_key: str | Path | None,
         tls: TLS | bool | None,
         **others: object,
     ) -> None:
         """Keep the settings of the client; those that are wrong are refused at once."""
-        check_client(target, namespace, timeout)
+        namespace = check_client(target, namespace, timeout)
         find_api_key(api_key)
         resolve(tls)
         self._settings: dict[str, Any] = {

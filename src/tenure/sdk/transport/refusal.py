@@ -6,7 +6,7 @@ from typing import Final
 
 from tenure import errors
 from tenure.errors import ERRORS, DeadlineExceeded, TenureError, Unavailable
-from tenure.sdk.transport.tls import IN_CODE, trouble
+from tenure.sdk.transport.tls import IN_CODE, SPEAKS_HTTP, trouble
 from tenure.transport import grpc
 from tenure.v1 import error_pb2
 
@@ -14,7 +14,6 @@ UNREACHABLE: Final = "unreachable"
 BROKEN: Final = "broken"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _NOT_CONNECTED: Final = ("failed to connect", "errors resolving", "dns resolution failed")
-_SPEAKS_HTTP: Final = ("http1.x server", "http/1.")
 # What gRPC itself, or a proxy on the way, answers without a detail of ours.
 _PLAIN: Final[dict[grpc.StatusCode, type[TenureError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidArgument,
@@ -49,12 +48,10 @@ def _no_answer(status: grpc.StatusCode, text: str, target: str, *, is_tls: bool)
     # The end of gRPC's account is where it says what the system said.
     why = text.rpartition(": ")[2].strip(" ].")
     lower = text.lower()
-    found = trouble(text, target, IN_CODE, is_tls=is_tls) if _is_unmade(lower) else None
+    is_told = _is_unmade(lower) or any(mark in lower for mark in SPEAKS_HTTP)
+    found = trouble(text, target, IN_CODE, is_tls=is_tls) if is_told else None
     if found is not None:
         return Unavailable(f"{found.what} {found.advice}", reason=UNREACHABLE)
-    if any(mark in lower for mark in _SPEAKS_HTTP):
-        message = f"{target} does not speak gRPC. Is it the HTTP port? That for clients is 7301."
-        return Unavailable(message, reason=UNREACHABLE)
     if _is_unmade(lower):
         message = (
             f"No server answers at {target} ({why}). "

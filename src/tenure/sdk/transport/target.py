@@ -11,7 +11,9 @@ from tenure.errors import InvalidArgument
 from tenure.sdk.duration import Duration, duration_ms
 
 DEFAULT_TARGET: Final = "127.0.0.1:7301"
+DEFAULT_NAMESPACE: Final = "default"
 _VARIABLE: Final = "TENURE_TARGET"
+_NAMESPACE_VARIABLE: Final = "TENURE_NAMESPACE"
 
 
 def split_targets(targets: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -37,11 +39,22 @@ def _check_target(target: str) -> None:
         raise ValueError(f"{target!r} has no port. Write host:port, such as {DEFAULT_TARGET}.")
 
 
-def check_client(target: str | Sequence[str] | None, namespace: str, timeout: Duration) -> None:
-    """Raise ``ValueError`` for what a client cannot be made of."""
+def find_namespace(given: str | None) -> str:
+    """Return the namespace; None is the one of the environment, or else ``default``."""
+    if given is not None:
+        return given
+    return os.environ.get(_NAMESPACE_VARIABLE) or DEFAULT_NAMESPACE
+
+
+def check_client(
+    target: str | Sequence[str] | None, namespace: str | None, timeout: Duration
+) -> str:
+    """Raise ``ValueError`` for what a client cannot be made of; return its namespace."""
     split_targets(target)
+    found = find_namespace(namespace)
     try:
-        check.namespace(namespace)
+        check.namespace(found)
     except InvalidArgument as error:
         raise ValueError(error.message) from None
     duration_ms(timeout, "timeout")
+    return found

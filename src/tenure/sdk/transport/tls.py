@@ -19,8 +19,9 @@ import msgspec
 if TYPE_CHECKING:
     import grpc
 
-_YES: Final = frozenset({"1", "true", "yes", "on"})
-_NO: Final = frozenset({"0", "false", "no", "off"})
+# The words of the command line.
+_YES: Final = frozenset({"1", "true", "t", "yes", "y", "on"})
+_NO: Final = frozenset({"0", "false", "f", "no", "n", "off"})
 _IN_FOLDER: Final = re.compile(r"[0-9a-f]{8}\.\d+")
 
 
@@ -181,6 +182,12 @@ def trouble(details: str, target: str, words: Words, *, is_tls: bool) -> Trouble
     return Trouble(what.format(target=target), advice.format(**words._asdict()))
 
 
+# How gRPC says that an HTTP server has answered.
+SPEAKS_HTTP: Final = ("http1.x server", "http/1.")
+_NO_GRPC: Final = (
+    "{target} does not speak gRPC.",
+    "Is it the HTTP port? That for clients is 7301.",
+)
 _TROUBLES: Final = (
     (
         "wrong_version_number",
@@ -207,7 +214,7 @@ _TROUBLES: Final = (
         "The certificate of the server at {target} is for another host.",
         "Use a name that is in the certificate, or issue one for this name.",
     ),
-    ("alpn", "{target} does not speak gRPC.", "Is it the HTTP port? That for clients is 7301."),
+    *((mark, *_NO_GRPC) for mark in ("alpn", *SPEAKS_HTTP)),
 )
 _HUNG_UP: Final = ("socket closed", "connection reset", "handshake read failed")
 _MUTE: Final = (
