@@ -23,7 +23,7 @@ RUN_STAMP := .venv/.run-stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-run run test check format proto sync-client bench bench-peers sim soak lock
+.PHONY: help setup setup-run dist run test check format proto sync-client bench bench-peers sim soak lock
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -45,6 +45,10 @@ $(DEV_STAMP) $(RUN_STAMP):
 	$(PIP) install --quiet --require-hashes --no-deps -r $<
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+DIST ?= dist
+dist: setup-run ## Build the wheel and the source distribution into dist, or into DIST=…
+	$(BIN)/python -m hatchling build --target sdist --target wheel --directory $(DIST)
 
 run: setup-run ## Show Tenure at work: a server, two workers, one of them killed.
 	$(BIN)/python -m tenure.demo

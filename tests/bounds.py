@@ -18,6 +18,8 @@ START_S: Final = 60.0
 STOP_S: Final = 30.0
 # A command that does one thing and ends: of PostgreSQL, of the command line, of an example.
 COMMAND_S: Final = 60.0
+# A package is built, or installed with all that it needs.
+INSTALL_S: Final = 300.0
 # The tasks of a scene are finished.
 WORK_S: Final = 60.0
 # The tasks of a scene are finished that come in great numbers or while servers are killed.
