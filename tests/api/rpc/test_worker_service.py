@@ -101,6 +101,16 @@ async def test_a_stale_token_changes_nothing_and_is_told_the_current_one(wire: W
     assert (await wire.worker(made.worker_id)).total_completed == 9
 
 
+async def test_the_totals_of_a_worker_are_shown_after_its_end(wire: Wire) -> None:
+    made = await wire.register()
+    await wire.beat(made.worker_id, made.token, total_completed=10, total_failed=2)
+    await wire.workflows.DeregisterWorker(
+        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
+    )
+    shown = await wire.worker(made.worker_id)
+    assert (shown.end_reason, shown.total_completed, shown.total_failed) == ("deregistered", 10, 2)
+
+
 async def test_an_empty_token_is_that_of_the_first_heartbeat(wire: Wire) -> None:
     made = await wire.register()
     assert (await wire.beat(made.worker_id, "")).accepted

@@ -135,7 +135,7 @@ class ShownLease(Shown, frozen=True):
 
 
 class ShownWorker(Shown, frozen=True, kw_only=True):
-    """A worker; lease, health and counters are there while it is active."""
+    """A worker; lease and health are there while it is active, totals also when it is offline."""
 
     worker_id: str
     namespace: str
