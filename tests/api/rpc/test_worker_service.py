@@ -115,7 +115,26 @@ async def test_an_empty_token_is_that_of_the_first_heartbeat(wire: Wire) -> None
     made = await wire.register()
     assert (await wire.beat(made.worker_id, "")).accepted
     assert (await refused(wire.beat(made.worker_id, "")))[1].code == "token_mismatch"
-    assert (await refused(wire.beat(made.worker_id, "x")))[1].field == "token"
+
+
+GARBLED = ["x", "-1", "2 ", "0", "٢", "9" * 18, "9" * 19, "x" * 100_000]
+
+
+@pytest.mark.parametrize("token", GARBLED)
+async def test_a_garbled_token_is_a_mismatch_and_is_told_the_current_one(
+    wire: Wire, token: str
+) -> None:
+    made = await wire.register()
+    first = await wire.beat(made.worker_id, made.token, total_completed=3)
+    status, refusal = await refused(wire.beat(made.worker_id, token, total_completed=9))
+    assert (status, refusal.code) == ("ABORTED", "token_mismatch")
+    assert refusal.current_token == first.token
+    assert (await wire.worker(made.worker_id)).total_completed == 3
+    await wire.workflows.DeregisterWorker(
+        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
+    )
+    status, refusal = await refused(wire.beat(made.worker_id, token))
+    assert (refusal.code, refusal.reason) == ("worker_inactive", "deregistered")
 
 
 async def test_deltas_count_only_with_a_matching_token(wire: Wire) -> None:
