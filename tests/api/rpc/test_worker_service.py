@@ -61,6 +61,17 @@ async def test_a_bad_registration_is_refused_and_changes_nothing(
     assert await world.dump() == before
 
 
+async def test_an_instance_key_with_other_content_is_refused(wire: Wire) -> None:
+    first = await wire.register(instance_key="one", max_concurrent=0, mode=0)
+    # Said or left out, the default is the same content.
+    again = await wire.register(
+        instance_key="one", max_concurrent=100, mode=worker_pb2.WORKER_MODE_POLL
+    )
+    assert again == first
+    status, refusal = await refused(wire.register(instance_key="one", version="2"))
+    assert (status, refusal.code, refusal.field) == ("ALREADY_EXISTS", "already_exists", "version")
+
+
 async def test_the_same_instance_key_gives_the_same_worker(wire: Wire) -> None:
     first = await wire.register(instance_key="one")
     again = await wire.register(instance_key="one")
