@@ -65,6 +65,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
+    is_pause_requested: bool = False
     run_id: str = ""
     parent_id: str = ""
     retry_of: str = ""
@@ -134,6 +135,7 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
         heartbeat_at=_instant(task.heartbeat_at_ms),
         finished_at=_instant(task.finished_at_ms),
         cancel_requested_at=_instant(task.cancel_requested_at_ms),
+        is_pause_requested=task.is_pause_requested,
         run_id=task.run_id,
         parent_id=task.parent_id,
         retry_of=task.retry_of,

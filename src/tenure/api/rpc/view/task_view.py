@@ -326,6 +326,7 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         version=task.version,
         output_encoding=task.output_encoding,
         damaged=task.damaged,
+        is_pause_requested=progress.pause_wanted,
     )
     if with_payload:
         made.input = task.input or b""
