@@ -288,7 +288,18 @@ class TestLateReports:
             "attempt_mismatch",
             {"expected_attempt": 1, "received_attempt": 1},
         )
+        assert answer.message == f"Task {task.id}: attempt 1 is held by another worker."
         assert await world.dump() == before
+
+    async def test_a_worker_that_deferred_its_attempt_is_told_who_completes_it(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        task = await world.running(engine, worker)
+        await world.finish(engine, worker, task, FinishKind.DEFERRED)
+        answer = refusal(await world.finish(engine, worker, task))
+        assert answer.code == "attempt_mismatch"
+        assert "is completed from outside" in answer.message
 
     @pytest.mark.parametrize("attempt", [1, 3])
     async def test_another_attempt_than_the_live_one_changes_nothing(

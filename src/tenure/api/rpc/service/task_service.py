@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from msgspec.structs import replace
-
 from tenure.api.guard.access import speaker
 from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
@@ -232,7 +230,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         task = await self._get(namespace, request.item.task_id)
         attempt = request.item.attempt
         if not is_held(task, attempt, _worker_id(request.worker_id)):
-            raise replace(attempt_mismatch(task, attempt), message="").to_error()
+            raise attempt_mismatch(task, attempt).to_error()
         key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
         return pb.CreateTaskTokenResponse(task_token=task_view.completion_token(key, task, now_ms))
 
