@@ -77,13 +77,13 @@ class TestConfirm:
         answers = await engine.submit(command)
         assert codes(answers) == ["attempt_mismatch", "running", "not_found"]
 
-    async def test_another_namespace_does_not_find_the_task(
+    async def test_another_namespace_knows_neither_the_worker_nor_the_task(
         self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
         command = ConfirmTasks(namespace=OTHER_NAMESPACE, worker_id=worker, items=(ref(task),))
-        assert codes(await engine.submit(command)) == ["not_found"]
+        assert codes(await engine.submit(command)) == ["worker_inactive"]
 
 
 class TestTaskHeartbeats:
@@ -441,7 +441,7 @@ class TestLateReports:
         assert codes(answers) == ["succeeded"]
         await world.settle(engine)
         late = refusal(await world.finish(engine, worker, tasks[1]))
-        assert (late.code, late.fields["expected_attempt"]) == ("attempt_mismatch", 2)
+        assert (late.code, late.fields) == ("worker_inactive", {"reason": "evicted"})
 
 
 class TestAsynchronousCompletion:
