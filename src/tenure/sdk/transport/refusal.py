@@ -14,6 +14,17 @@ UNREACHABLE: Final = "unreachable"
 BROKEN: Final = "broken"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _NOT_CONNECTED: Final = ("failed to connect", "errors resolving", "dns resolution failed")
+# What has another name in Python. Durations have no unit in theirs.
+_PYTHON_NAMES: Final = {
+    "cancel_grace_period": "cancel_grace",
+    "lease_duration": "lease",
+    "maximum_attempts": "max_attempts",
+    "namespace_id": "namespace",
+    "progress_percent": "percent",
+    "supported_workflow_types": "activities",
+    "task_queue": "queue",
+    "workflow_types": "activities",
+}
 # What gRPC itself, or a proxy on the way, answers without a detail of ours.
 _PLAIN: Final[dict[grpc.StatusCode, type[TenureError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidArgument,
@@ -111,12 +122,21 @@ def from_detail(detail: error_pb2.ErrorDetail) -> TenureError:
         for field, value in detail.ListFields()
         if field.name not in {"code", "message"}
     }
+    message = detail.message
+    if detail.field:
+        message, fields["field"] = errors.renamed(message, detail.field, python_name)
     spec = ERRORS.get(detail.code)
     if spec is None:
         # A newer server may know more codes than we do.
         message = f"{detail.code}: {detail.message}"
         return Unavailable(message, reason="unknown_code")
-    return spec.exception(detail.message, **fields)
+    return spec.exception(message, **fields)
+
+
+def python_name(name: str) -> str:
+    """Return what a field of the protocol is called in Python."""
+    plain = name.removesuffix("_ms")
+    return _PYTHON_NAMES.get(plain, plain)
 
 
 def copied(error: Exception) -> Exception:
