@@ -26,15 +26,16 @@ async def name_ended_workers(
     workers = {**{each.id: each for each in found}, **ws.workers}
     for index, command in enumerate(commands):
         answer = answers[index]
-        if not isinstance(command, c.FinishTasks) or not isinstance(answer, tuple):
+        # A command that was refused as a whole has no items.
+        if not (isinstance(command, c.FinishTasks) and isinstance(answer, tuple)):
             continue
         worker_id = command.worker_id
-        if worker_id is None or worker_id not in ws.refused_workers:
-            continue
-        inactive = worker_rules.report_refusal(
-            workers.get(worker_id), namespace=command.namespace, worker_id=worker_id
-        )
-        if inactive is not None:
-            answers[index] = tuple(
-                inactive if isinstance(item, Rejection) else item for item in answer
+        if worker_id in ws.refused_workers:
+            inactive = worker_rules.report_refusal(
+                workers.get(worker_id), namespace=command.namespace, worker_id=worker_id
             )
+            answers[index] = tuple(_told(item, inactive) for item in answer)
+
+
+def _told(item: c.ItemAnswer, inactive: Rejection | None) -> c.ItemAnswer:
+    return inactive if inactive is not None and isinstance(item, Rejection) else item
