@@ -173,7 +173,9 @@ def test_what_is_no_name_of_a_schema_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pg_catalog", "pg_mine", "information_schema"])
 def test_a_schema_of_postgresql_itself_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"{name} is a schema of PostgreSQL itself") as refused:
+    with pytest.raises(
+        InvalidArgument, match=f"{name} is a schema of PostgreSQL itself"
+    ) as refused:
         PostgresStore("postgresql://tenure@db/tenure", schema=name)
     assert refused.value.fields["field"] == "schema"
 
