@@ -10,8 +10,11 @@ import math
 import re
 import sys
 from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final, Protocol, runtime_checkable
+from uuid import UUID
 
 import msgspec
 from msgspec import inspect
@@ -24,8 +27,10 @@ _NULL: Final = b"null"
 _WHAT_TRAVELS: Final = (
     "Use plain values, dataclasses, msgspec Structs, pydantic models or pathlib paths."
 )
+_BYTES: Final = (bytes, bytearray, memoryview)
+_TEXT_IN_JSON: Final = (*_BYTES, datetime, date, time, timedelta, UUID, Decimal)
 # How msgspec says where in a value something is wrong.
-_PLACE: Final = re.compile(r" - at `(?:key` in `)?\$\.?([^`]*)`$")
+_PLACE: Final = re.compile(r" - at `(key` in `)?\$\.?([^`]*)`$")
 
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +74,7 @@ class Converter:
 
     def encode(self, value: object) -> Payload:
         """Return a value as it travels."""
-        if isinstance(value, bytes | bytearray | memoryview):
+        if isinstance(value, _BYTES):
             payload = Payload(BYTES, bytes(value))
         else:
             payload = Payload(JSON, encode_json(value))
@@ -155,6 +160,19 @@ def decode_json(data: bytes | msgspec.Raw, wanted: UserValue) -> UserValue:
         raise PayloadError(message) from error
 
 
+def check_value(value: object, wanted: UserValue) -> None:
+    """Raise ``PayloadError`` for a value of another type whose JSON reads like the wanted one.
+
+    In JSON bytes, dates and the like are text, and so is every key.
+    """
+    plain = msgspec.to_builtins(value, builtin_types=_TEXT_IN_JSON, enc_hook=_encode_other)
+    try:
+        msgspec.convert(plain, wanted, dec_hook=_decode_other)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"The value is no {name_of(wanted)}: {error}"
+        raise PayloadError(message) from error
+
+
 def why_not(kind: UserValue) -> str:
     """Return why values of a type cannot travel as JSON; empty if they can."""
     try:
@@ -174,7 +192,10 @@ def complaint(error: PayloadError) -> tuple[str, str]:
     text = str(error.__cause__)
     place = _PLACE.search(text)
     what = _PLACE.sub("", text).replace("`", "")
-    return place[1] if place else "", what[:1].lower() + what[1:]
+    what = what[:1].lower() + what[1:]
+    if place is None:
+        return "", what
+    return place[2], f"{what} as a key" if place[1] else what
 
 
 def name_of(kind: UserValue) -> str:
@@ -225,6 +246,11 @@ def _encode_other(value: UserValue) -> object:
         return value.model_dump(mode="json")
     if isinstance(value, PurePath):
         return str(value)
+    if isinstance(value, str):
+        # A subclass of it: what that shows to people may be another text.
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
     raise TypeError(f"{name_of(type(value))} is not supported. {_WHAT_TRAVELS}")
 
 
@@ -246,5 +272,9 @@ def _decode_model(wanted: UserValue, value: object) -> object:
     except sys.modules["pydantic"].ValidationError as error:
         # Its own text has an address for each problem, and quotes the value.
         problems = error.errors(include_url=False, include_input=False, include_context=False)
-        texts = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems]
+        texts = [": ".join(filter(None, (_place(each["loc"]), each["msg"]))) for each in problems]
         raise ValueError("; ".join(texts)) from None
+
+
+def _place(keys: tuple[object, ...]) -> str:
+    return ".".join(map(str, keys))

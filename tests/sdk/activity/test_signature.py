@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import pydantic
 import pytest
@@ -92,6 +95,74 @@ def test_arguments_are_checked_against_the_parameter_types_before_anything_is_se
     with pytest.raises(TypeError, match=f"^activity {of.name}: {said}") as caught:
         of.call(*args)
     assert "_arguments" not in str(caught.value)
+
+
+class Named(TypedDict):
+    name: str
+
+
+@declared
+def send(to: str, tags: list[str] = [], counts: dict[str, int] = {}) -> None:  # noqa: B006 (a worker never changes them)
+    """Send nothing."""
+
+
+@declared
+def remind(at: datetime) -> None:
+    """Remind nobody."""
+
+
+@declared
+def keep(what: Named, other=None, models: list[Model] | None = None) -> None:  # type: ignore[no-untyped-def]  # a parameter without a type
+    """Keep nothing."""
+
+
+@pytest.mark.parametrize(
+    ("of", "args", "said"),
+    [
+        (send, (b"x",), "parameter to must be str, not bytes"),
+        (send, (uuid.UUID(int=1),), "parameter to must be str, not UUID"),
+        (send, ("x", [b"y"]), r"parameter tags must be list\[str\]: tags\[0\]: expected str"),
+        (
+            send,
+            ("x", [], {1: 2}),
+            r"counts must be dict\[str, int\]: expected str, got int as a key",
+        ),
+        (remind, (date(2030, 1, 31),), "parameter at must be datetime, not date"),
+        (charge, (Order(1), Decimal(1)), "amount must be float, not Decimal"),
+        (keep, (print,), "parameter what must be Named, not builtin_function_or_method"),
+        (keep, ({"name": "x"}, print), "parameter other: .*builtin_function_or_method"),
+        (keep, ({"name": "x"}, 1, [3]), r"models\[0\]: input should be a valid"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_although_its_json_may_look_right(
+    of: Activity[..., Any], args: tuple[Any, ...], said: str
+) -> None:
+    with pytest.raises(TypeError, match=f"activity {of.name}: .*{said}"):
+        of.call(*args)
+
+
+class Text(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "shown otherwise"
+
+
+class Number(int):
+    pass
+
+
+class Share(float):
+    pass
+
+
+def test_a_value_of_a_subclass_of_a_plain_type_travels_as_the_plain_one() -> None:
+    call = anything.call(Text("a"), [Number(1), Share(0.5), {Text("k"): Text("v")}])
+    found = anything.signature.decode(Converter(), call.payload)
+    assert found == {"value": "a", "other": [1, 0.5, {"k": "v"}]}
+    assert send.call(Text("a")).payload.data == b'{"to":"a"}'
+    with pytest.raises(PayloadError, match="no number nan"):
+        anything.call(Share("nan"))
 
 
 def test_a_number_that_json_does_not_have_is_refused_with_its_parameter() -> None:

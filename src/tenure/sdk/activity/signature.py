@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Final, Never, NoReturn, get_type_hints
+from typing import Any, Final, Never, NoReturn, get_type_hints, is_typeddict
 
 import msgspec
 
@@ -22,6 +22,7 @@ _WHOLE: Final = (
         r"it must be a JSON object with its parameters by name, not \1",
     ),
 )
+_OTHER_TYPE: Final = re.compile(r", got \w+$")
 
 
 class Signature:
@@ -81,6 +82,7 @@ class Signature:
             self._refuse(arguments)
             raise
         try:
+            payload.check_value(arguments, self._arguments)
             payload.decode_json(data, self._arguments)
         except PayloadError as error:
             raise TypeError(f"activity {self._name}: {self._misfit(error, arguments)}") from None
@@ -121,7 +123,7 @@ class Signature:
             try:
                 payload.encode_json(value)
             except PayloadError as error:
-                if isinstance(kind, type) and not isinstance(value, kind):
+                if _is_other(value, kind):
                     text = f"activity {self._name}: {self._other_type(name, value)}"
                     raise TypeError(text) from None
                 text = f"activity {self._name}: parameter {name}: {error}"
@@ -136,7 +138,7 @@ class Signature:
             for pattern, meaning in _WHOLE:
                 what = pattern.sub(meaning, what)
             return what
-        if path == name and ", got " in what:
+        if path == name and _OTHER_TYPE.search(what):
             if arguments is not None:
                 return self._other_type(name, arguments[name])
             what = what.rpartition(", got ")[2]
@@ -147,6 +149,13 @@ class Signature:
     def _other_type(self, name: str, value: object) -> str:
         wanted = payload.name_of(self._kinds[name])
         return f"parameter {name} must be {wanted}, not {payload.name_of(type(value))}"
+
+
+def _is_other(value: object, kind: Any) -> bool:  # noqa: ANN401 (a type of the user)
+    """Tell whether a value is of another type, as far as Python can tell of a value alone."""
+    if is_typeddict(kind):
+        return not isinstance(value, dict)
+    return kind is not Any and isinstance(kind, type) and not isinstance(value, kind)
 
 
 def _field(of: inspect.Parameter, kind: Any) -> tuple[str, Any, Any] | tuple[str, Any]:  # noqa: ANN401 (a type of the user)
