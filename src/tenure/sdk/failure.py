@@ -16,6 +16,7 @@ from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory
 from tenure.sdk.duration import Duration, delay_ms
 from tenure.sdk.payload import Converter, PayloadError, UserValue
+from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 from tenure.v1 import task_pb2, task_service_pb2
 
 _CATEGORIES: Final = {
@@ -101,7 +102,10 @@ class TaskFailed(Exception):
 
 
 class TaskTimedOut(TaskFailed):
-    """One of the four timeouts ended the task."""
+    """One of the four timeouts ended the task; its last heartbeat says how far it was."""
+
+    progress: TaskProgress = TaskProgress()
+    heartbeat_details: HeartbeatDetails = HeartbeatDetails()
 
 
 class TaskCancelled(TaskFailed):
@@ -174,6 +178,10 @@ def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> Ta
         attempt=result.attempt,
     )
     failure.__cause__ = None if error is None else RemoteError(error, converter)
+    if isinstance(failure, TaskTimedOut):
+        percent = result.progress_percent if result.HasField("progress_percent") else None
+        failure.progress = TaskProgress(percent, result.progress_message)
+        failure.heartbeat_details = HeartbeatDetails(result.heartbeat_details, converter)
     return failure
 
 

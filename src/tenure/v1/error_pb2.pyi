@@ -51,7 +51,7 @@ class ErrorDetail(google.protobuf.message.Message):
     task_id: builtins.str
     """idempotency_conflict"""
     field: builtins.str
-    """invalid_argument"""
+    """invalid_argument; already_exists of an instance key: what differs, with commas between"""
     limit: builtins.int
     """payload_too_large"""
     retry_after_ms: builtins.int

@@ -90,8 +90,9 @@ class RegisterWorkerRequest(google.protobuf.message.Message):
     max_concurrent: builtins.int
     """0 means 100."""
     instance_key: builtins.str
-    """Random, one per incarnation: the same key again gives the same worker. An empty one is made
-    by the server, and then a repeated request registers a second worker.
+    """Random, one per incarnation: the same key and content again gives the same worker, other content
+    is already_exists. An empty one is made by the server, and then a repeated request registers a
+    second worker.
     """
     name: builtins.str
     """Unique among the live workers of a namespace: a new one supersedes the old one."""

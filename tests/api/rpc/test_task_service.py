@@ -129,6 +129,20 @@ async def test_a_pending_task_is_paused_resumed_cancelled_and_retried(wire: Wire
     assert refusal.state == "CANCELLED"
 
 
+async def test_a_requested_pause_of_a_held_task_is_shown_until_it_is_taken_back(wire: Wire) -> None:
+    (task_id,) = await wire.enqueue()
+    made = await wire.register()
+    await wire.poll(made.worker_id)
+    names: dict[str, Any] = {"namespace_id": NAMESPACE, "task_id": task_id}
+    answer = await wire.tasks.PauseTask(pb.PauseTaskRequest(**names))
+    assert state_name(answer.state) == "DISPATCHED"
+    assert (await wire.get(task_id)).is_pause_requested
+    (listed,) = (await wire.tasks.ListTasks(pb.ListTasksRequest(namespace_id=NAMESPACE))).tasks
+    assert listed.is_pause_requested
+    await wire.tasks.ResumeTask(pb.ResumeTaskRequest(**names))
+    assert not (await wire.get(task_id)).is_pause_requested
+
+
 async def test_a_terminated_task_fails_at_once(wire: Wire) -> None:
     (task_id,) = await wire.enqueue()
     request = pb.TerminateTaskRequest(namespace_id=NAMESPACE, task_id=task_id)

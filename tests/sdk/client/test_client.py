@@ -299,6 +299,7 @@ async def test_a_task_can_be_cancelled_paused_resumed_terminated_and_retried(
 
     held = await client.enqueue(double, 2)
     assert await held.pause() is TaskState.PAUSED
+    assert not (await held.describe()).is_pause_requested
     assert await held.resume() is TaskState.PENDING
     with pytest.raises(WrongState):
         await held.retry()

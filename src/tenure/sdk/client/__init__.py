@@ -18,8 +18,8 @@ from tenure.sdk.client.view import (
     Explanation,
     HeartbeatAnswer,
     TaskInfo,
-    TaskProgress,
 )
+from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 
 __all__ = [
     "AttemptInfo",
@@ -29,6 +29,7 @@ __all__ = [
     "Explanation",
     "Handle",
     "HeartbeatAnswer",
+    "HeartbeatDetails",
     "TaskInfo",
     "TaskProgress",
 ]

@@ -16,9 +16,10 @@ from tenure.sdk.client import method as m
 from tenure.sdk.client import view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
 from tenure.sdk.client.task_stream import Waiter
-from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo, TaskProgress
+from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import BYTES, Payload, PayloadError, UserValue
+from tenure.sdk.progress import TaskProgress
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 

@@ -11,6 +11,7 @@ from tenure.core.limits import PRIORITY_DEFAULT
 from tenure.core.task.record import TaskState
 from tenure.sdk.failure import RemoteError
 from tenure.sdk.payload import Converter, Payload
+from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 
@@ -21,13 +22,6 @@ _STATES: Final[dict[int, TaskState]] = {
     if number
 }
 _NUMBERS: Final = {state: number for number, state in _STATES.items()}
-
-
-class TaskProgress(msgspec.Struct, frozen=True):
-    """How far a task is, in its own words."""
-
-    percent: float | None = None
-    message: str = ""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
@@ -41,8 +35,8 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True):
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A task as it stands. Instants are those of the server; what is None has not happened.
 
-    Lists leave ``input`` and ``output`` out. ``damaged`` names what the server has left out because
-    it is not as it was stored.
+    Lists leave ``input``, ``output`` and ``heartbeat_details`` out. ``damaged`` names what the
+    server has left out because it is not as it was stored.
     """
 
     task_id: str
@@ -63,6 +57,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     failure_count: int = 0
     interruption_count: int = 0
     progress: TaskProgress = TaskProgress()
+    heartbeat_details: HeartbeatDetails = HeartbeatDetails()
     created_at: datetime | None = None
     run_at: datetime | None = None
     handed_at: datetime | None = None
@@ -70,6 +65,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
+    is_pause_requested: bool = False
     run_id: str = ""
     parent_id: str = ""
     retry_of: str = ""
@@ -131,6 +127,7 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
         failure_count=task.failure_count,
         interruption_count=task.interruption_count,
         progress=progress(task),
+        heartbeat_details=HeartbeatDetails(task.heartbeat_details, converter),
         created_at=_instant(task.created_at_ms),
         run_at=_instant(task.run_at_ms),
         handed_at=_instant(task.handed_at_ms),
@@ -138,6 +135,7 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
         heartbeat_at=_instant(task.heartbeat_at_ms),
         finished_at=_instant(task.finished_at_ms),
         cancel_requested_at=_instant(task.cancel_requested_at_ms),
+        is_pause_requested=task.is_pause_requested,
         run_id=task.run_id,
         parent_id=task.parent_id,
         retry_of=task.retry_of,
