@@ -166,7 +166,11 @@ def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> Ta
     else:
         kind, what = _BY_REASON.get(result.failure_reason, (TaskFailed, "failed"))
     error = RemoteError(result.error, converter) if result.HasField("error") else None
-    if error is not None and error.message:
+    # What the server itself says of a timeout is what ``what`` says.
+    is_said = (
+        issubclass(kind, TaskTimedOut | CancelTimedOut) and error is not None and not error.type
+    )
+    if error is not None and error.message and not is_said:
         what = f"{what}: {error}"
     failure = kind(
         result.task_id,
