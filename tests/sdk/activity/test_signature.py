@@ -73,17 +73,17 @@ def passed(of: Activity[..., Any], *args: object, **kwargs: object) -> dict[str,
         (charge, ([Order(1)],), "parameter order must be Order, not list"),
         (charge, (Order(1), "2"), "parameter amount must be float, not str"),
         (charge, (Order(1), None), "parameter amount must be float, not NoneType"),
-        (charge, ({"id": "7"},), "parameter order must be Order: order.id: expected int, got str"),
-        (charge, ({},), "parameter order must be Order: object missing required field id"),
+        (charge, ({"id": "7"},), "parameter order must be Order: order.id must be int, not str"),
+        (charge, ({},), "parameter order must be Order: order.id is missing"),
         (charge, (object(),), "parameter order must be Order, not object"),
         (
             count,
             ({"count": "many"},),
-            "parameter model must be Model: count: Input should be a valid integer",
+            "parameter model must be Model: .* count: Input should be a valid integer",
         ),
         (shrink, ("text",), "parameter image must be bytes, not str"),
         (move, (7, []), "parameter source must be Path, not int"),
-        (anything, (socket,), "parameter value: .*module is not supported"),
+        (anything, (socket,), "parameter value: module cannot travel as JSON"),
     ],
 )
 def test_arguments_are_checked_against_the_parameter_types_before_anything_is_sent(
@@ -91,7 +91,8 @@ def test_arguments_are_checked_against_the_parameter_types_before_anything_is_se
 ) -> None:
     with pytest.raises(TypeError, match=f"^activity {of.name}: {said}") as caught:
         of.call(*args)
-    assert "_arguments" not in str(caught.value)
+    for internal in ("_arguments", "the parameters of", "$", "`"):
+        assert internal not in str(caught.value)
 
 
 def test_a_number_that_json_does_not_have_is_refused_with_its_parameter() -> None:
@@ -137,7 +138,7 @@ def opened() -> socket.socket:
         (connect, "connect: parameter line: socket cannot travel as JSON.*dataclasses"),
         (store, "store: parameter carts: socket cannot travel as JSON"),
         (notify, "notify: parameter then: Callable cannot travel as JSON"),
-        (either, "either: parameter place: .*unions"),
+        (either, "either: parameter place: .*union with None only"),
         (opened, "opened: its result: socket cannot travel as JSON"),
     ],
 )
@@ -187,19 +188,24 @@ def test_an_activity_that_never_returns_can_be_declared() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (
-            b'{"order": {"id": "x"}}',
-            "parameter order must be Order: order.id: expected int, got str",
-        ),
-        (b'{"order": [1]}', "parameter order must be Order, not array"),
+        (b'{"order": {"id": "x"}}', "parameter order must be Order: order.id must be int, not str"),
+        (b'{"order": [1]}', "parameter order must be Order, not list"),
         (b"{}", "parameter order is missing"),
         (b'{"order": {"id": 1}, "colour": 1}', "there is no parameter colour"),
-        (b"null", "its parameters by name"),
-        (b"[1]", "its parameters by name"),
+        (b"null", "the parameters by name"),
+        (b"[1]", "the parameters by name"),
         (b"", "truncated"),
     ],
 )
 def test_input_that_does_not_fit_names_the_parameter_and_both_types(data: bytes, said: str) -> None:
     with pytest.raises(PayloadError, match=said) as caught:
         charge.signature.decode(Converter(), Payload("json", data))
-    assert "charge_arguments" not in str(caught.value)
+    for internal in (
+        "charge_arguments",
+        "the parameters of",
+        "$",
+        "`",
+        "msgspec",
+        "object missing",
+    ):
+        assert internal not in str(caught.value)
