@@ -12,6 +12,7 @@ import pydantic
 import pytest
 
 from tenure import Activity, activity
+from tenure.sdk.activity.definition import signature_of
 from tenure.sdk.payload import Converter, Payload, PayloadError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def anything(value: object, other: Any = None) -> object:
 
 def passed(of: Activity[..., Any], *args: object, **kwargs: object) -> dict[str, Any]:
     """Return the arguments of a call as its worker gets them."""
-    return of.signature.decode(Converter(), of.call(*args, **kwargs).payload)
+    return signature_of(of).decode(Converter(), of.call(*args, **kwargs).payload)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_an_activity_that_never_returns_can_be_declared() -> None:
 )
 def test_input_that_does_not_fit_names_the_parameter_and_both_types(data: bytes, said: str) -> None:
     with pytest.raises(PayloadError, match=said) as caught:
-        charge.signature.decode(Converter(), Payload("json", data))
+        signature_of(charge).decode(Converter(), Payload("json", data))
     for internal in (
         "charge_arguments",
         "the parameters of",

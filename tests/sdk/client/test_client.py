@@ -320,7 +320,7 @@ async def test_a_task_can_be_cancelled_paused_resumed_terminated_and_retried(
     async with RawWorker(stage.target):
         assert await again.result() == 4
     (attempt,) = await again.attempts()
-    assert (attempt.number, attempt.outcome) == (1, "succeeded")
+    assert (attempt.attempt, attempt.outcome) == (1, "succeeded")
 
 
 @pytest.mark.usefixtures("worker")
