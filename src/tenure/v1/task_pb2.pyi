@@ -516,13 +516,13 @@ class Attempt(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    NUMBER_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
     WORKER_ID_FIELD_NUMBER: builtins.int
     HANDED_AT_MS_FIELD_NUMBER: builtins.int
     ENDED_AT_MS_FIELD_NUMBER: builtins.int
     OUTCOME_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
-    number: builtins.int
+    attempt: builtins.int
     worker_id: builtins.str
     handed_at_ms: builtins.int
     ended_at_ms: builtins.int
@@ -533,7 +533,7 @@ class Attempt(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        number: builtins.int = ...,
+        attempt: builtins.int = ...,
         worker_id: builtins.str = ...,
         handed_at_ms: builtins.int = ...,
         ended_at_ms: builtins.int = ...,
@@ -541,7 +541,7 @@ class Attempt(google.protobuf.message.Message):
         error: Global___TaskError | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["ended_at_ms", b"ended_at_ms", "error", b"error", "handed_at_ms", b"handed_at_ms", "number", b"number", "outcome", b"outcome", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "ended_at_ms", b"ended_at_ms", "error", b"error", "handed_at_ms", b"handed_at_ms", "outcome", b"outcome", "worker_id", b"worker_id"]) -> None: ...
 
 Global___Attempt: typing_extensions.TypeAlias = Attempt
 

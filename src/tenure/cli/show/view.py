@@ -276,7 +276,6 @@ def attempt(message: task_pb2.Attempt) -> ShownAttempt:
     """Show one hand-out of a task."""
     fields = {
         **copied(ShownAttempt, message),
-        "attempt": message.number,
         "outcome": message.outcome.upper() or None,
         "error": _failure(message.error, _JSON) if message.HasField("error") else None,
     }

@@ -10,19 +10,10 @@ from typing import Any, Final, Never, NoReturn, get_type_hints, is_typeddict
 import msgspec
 
 from tenure.sdk import payload
+from tenure.sdk.misfit import misfit
 from tenure.sdk.payload import BYTES, JSON, Converter, Payload, PayloadError
 
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-# What msgspec says of the arguments as a whole, and what that means for whoever reads it.
-_WHOLE: Final = (
-    (re.compile(r"object missing required field (\w+)"), r"parameter \1 is missing"),
-    (re.compile(r"object contains unknown field (.+)"), r"there is no parameter \1"),
-    (
-        re.compile(r"expected object, got (.+)"),
-        r"it must be a JSON object with its parameters by name, not \1",
-    ),
-)
-_OTHER_TYPE: Final = re.compile(r", got \w+$")
 
 
 class Signature:
@@ -132,23 +123,25 @@ class Signature:
 
     def _misfit(self, error: PayloadError, arguments: dict[str, Any] | None = None) -> str:
         """Return which parameter does not fit, what it takes and what it got."""
-        path, what = payload.complaint(error)
-        name = next(iter(re.findall(r"\w+", path)), "")
+        found = misfit(str(error.__cause__))
+        if not found.place:
+            return f"the input must be a JSON object with the parameters by name, not {found.got}"
+        name = re.split(r"\W", found.place)[0]
+        if found == (name, "is missing", ""):
+            return f"parameter {name} is missing"
         if name not in self._kinds:
-            for pattern, meaning in _WHOLE:
-                what = pattern.sub(meaning, what)
-            return what
-        if path == name and _OTHER_TYPE.search(what):
+            return f"there is no parameter {name}"
+        if found.place == name and found.got:
             if arguments is not None:
                 return self._other_type(name, arguments[name])
-            what = what.rpartition(", got ")[2]
-            return f"parameter {name} must be {payload.name_of(self._kinds[name])}, not {what}"
-        place = "" if path == name else f"{path}: "
-        return f"parameter {name} must be {payload.name_of(self._kinds[name])}: {place}{what}"
+            return f"parameter {name} must be {self._wanted(name)}, not {found.got}"
+        return f"parameter {name} must be {self._wanted(name)}: {found}"
 
     def _other_type(self, name: str, value: object) -> str:
-        wanted = payload.name_of(self._kinds[name])
-        return f"parameter {name} must be {wanted}, not {payload.name_of(type(value))}"
+        return f"parameter {name} must be {self._wanted(name)}, not {payload.name_of(type(value))}"
+
+    def _wanted(self, name: str) -> str:
+        return payload.name_of(self._kinds[name])
 
 
 def _is_other(value: object, kind: Any) -> bool:  # noqa: ANN401 (a type of the user)

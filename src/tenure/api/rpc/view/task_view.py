@@ -354,7 +354,7 @@ def _options(spec: Spec) -> task_pb2.TaskOptions:
 def attempt(view: AttemptView) -> task_pb2.Attempt:
     """Show one hand-out of a task."""
     return task_pb2.Attempt(
-        number=view.number,
+        attempt=view.number,
         worker_id=view.worker_id or "",
         handed_at_ms=view.handed_at_ms,
         ended_at_ms=view.ended_at_ms or 0,
