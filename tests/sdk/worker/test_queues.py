@@ -137,6 +137,51 @@ async def test_the_log_and_the_probe_show_all_queues_together(
     assert f"Draining: 3 task(s) ({A}: 2, {B}: 1) have 1 s to end." in messages(caplog)
 
 
+# -- Activities that are declared for another queue
+
+
+@activity(start_to_close="30s", queue=A)
+async def sort() -> None:
+    """Is declared for the first queue."""
+
+
+@activity(start_to_close="30s", queue="elsewhere")
+async def print_all() -> None:
+    """Is declared for a queue that no worker here serves."""
+
+
+async def warnings_of(caplog: pytest.LogCaptureFixture, *workers: Worker) -> list[str]:
+    """Run workers until they are registered, and return their warnings."""
+    runs = [asyncio.get_running_loop().create_task(each.run()) for each in workers]
+    await eventually(lambda: all(each.is_registered for each in workers))
+    for each in workers:
+        each.request_shutdown()
+    await asyncio.gather(*runs)
+    return [each for each in messages(caplog) if "declared for" in each]
+
+
+async def test_an_activity_of_a_queue_that_this_process_does_not_serve_is_a_warning(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(rig.proxy.address, queues=QUEUES, activities=[mail, sort, print_all])
+
+    (warning,) = await warnings_of(caplog, worker)
+    assert warning == (
+        "No worker of this process serves queue elsewhere, which these activities are declared "
+        "for: print_all. Their tasks wait for another worker. To run them here: "
+        f'queues=["{A}", "{B}", "elsewhere"], or --queue {A} --queue {B} --queue elsewhere'
+    )
+
+
+async def test_a_queue_that_another_worker_of_this_process_serves_is_no_warning(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Worker(rig.proxy.address, queue="default", activities=[print_all])
+    two = Worker(rig.proxy.address, queue="elsewhere", activities=[print_all])
+
+    assert await warnings_of(caplog, one, two) == []
+
+
 # -- What cannot work is said before anything connects
 
 

@@ -32,6 +32,7 @@ from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.target import find_namespace
 from tenure.sdk.transport.tls import TLS, resolve
+from tenure.sdk.worker import served_queue
 from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.worker_heartbeat import boot_time_s
@@ -143,6 +144,7 @@ class Worker:
         self._runners: Runners | None = None
         self._ended: Future[None] | None = None
         self._queues = queues
+        served_queue.add(self)
         self._connection = WorkerConnection(
             _setups(self._setup, queues), self._channel, self._make_executor, health=self._health
         )
@@ -157,6 +159,7 @@ class Worker:
         """
         if self._ended is not None:
             raise RuntimeError("This worker has been run already. Make a new one.")
+        served_queue.warn_of_unserved(self, self._registry.activities)
         self._user_loop = asyncio.get_running_loop()
         # Activities see the context variables of whoever runs the worker.
         self._context = copy_context()
@@ -207,6 +210,16 @@ class Worker:
     def queues(self) -> tuple[str, ...]:
         """The queues whose tasks it runs."""
         return self._queues
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its queues."""
+        return self._setup.namespace
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has run, and runs no more tasks."""
+        return self._ended is not None and self._ended.done()
 
     @property
     def types(self) -> tuple[str, ...]:
