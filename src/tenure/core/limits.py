@@ -131,6 +131,8 @@ TYPES_PER_WORKER_MAX: Final = 1_000
 WORKER_SLOTS_DEFAULT: Final = 100
 # A worker's death puts all its tasks back: 20 release batches.
 WORKER_SLOTS_MAX: Final = 10_000
+# Queues of one worker process: each is a stream and a lease of its own.
+WORKER_QUEUES_MAX: Final = 50
 # For so long a server believes that a worker belongs to the API key that it was seen with last; a
 # worker that polls is seen with each heartbeat.
 WORKER_KEY_KEPT_MS: Final = 30 * _SECOND_MS
