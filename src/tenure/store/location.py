@@ -36,8 +36,8 @@ def make_store(
         try:
             from tenure.store.postgres import PostgresStore  # noqa: PLC0415 (an extra)
         except ImportError as missing:
-            message = "PostgreSQL needs the extra: pip install 'tenure[postgres]'."
-            raise InvalidArgument(message, field="store") from missing
+            message = "PostgreSQL needs a package of its own: pip install 'tenure[postgres]'."
+            raise InvalidArgument(message) from missing
         return PostgresStore(url, schema=schema, pooled=pooled)
     raise InvalidArgument(f"The store must be named like {_FORMS}.", field="store")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import asyncpg
@@ -65,5 +66,7 @@ def translated(error: BaseException) -> BaseException:
     if isinstance(error, TimeoutError):
         return Lost("PostgreSQL does not answer in time.", reason="store_slow")
     if isinstance(error, _LOSSES):
-        return Lost(f"PostgreSQL: {type(error).__name__}")
+        number = error.errno if isinstance(error, OSError) else None
+        why = os.strerror(number).lower() if number else type(error).__name__
+        return Lost(f"PostgreSQL cannot be reached: {why}")
     return error
