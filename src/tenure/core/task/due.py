@@ -1,4 +1,4 @@
-"""What a timer leads to: a deadline of the task, or nothing because the task has moved on."""
+"""What a timer leads to: a deadline of the task, or nothing because the task has changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_MESSAGES: Final = {
 
 
 def due(task: Task, event: Due, now_ms: int) -> Decision:
-    """Look at the row again: a timer is never authoritative."""
+    """Check the row again: a timer is never authoritative."""
     expired = deadline.first_expired(task, now_ms=now_ms, sighted_ms=event.sighted_ms)
     match expired:
         case None:
@@ -50,7 +50,7 @@ def due(task: Task, event: Due, now_ms: int) -> Decision:
 
 def _cancel_overdue(task: Task, now_ms: int) -> Decision:
     if task.worker_id is None:
-        # Nobody holds what is completed from elsewhere, so nobody failed to stop.
+        # No worker holds a task that is completed from outside, so none failed to stop.
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
     error = ErrorInfo(ErrorCategory.CANCELLED, "The cancel grace period is over.")
     return attempt_end.fail(task, Reason.CANCEL_TIMEOUT, Outcome.CANCEL_TIMEOUT, error, now_ms)
@@ -64,7 +64,7 @@ def _overdue(task: Task, reason: Reason, now_ms: int) -> Decision:
 
 
 def wake(task: Task, now_ms: int) -> Decision:
-    """Note that a run is wanted; one that waits is pending at once."""
+    """Note that a run has to wake; one that waits is pending at once."""
     progress = replace(task.progress, wake_seq=task.progress.wake_seq + 1)
     woken = replace(task, progress=progress)
     if task.state is TaskState.WAITING and not task.progress.is_async:

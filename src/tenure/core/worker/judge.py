@@ -1,4 +1,4 @@
-"""The judgement: when a worker whose lease has lapsed, or who is suspect, is taken offline."""
+"""The judgement: when a worker whose lease has ended, or who is suspect, is taken offline."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class StaleServer(msgspec.Struct, frozen=True, gc=False):
     left_count: int = 0
 
     def spared_until_ms(self, lease_ms: int) -> int:
-        """Return until when its workers are spared: they had nobody to talk to."""
+        """Return until when its workers are not judged: they had no server to talk to."""
         spared_ms = max(lease_ms, STALE_SERVER_MS)
         if 2 * self.left_count < self.lease_count:
-            # Most have found another server; who has not is probably dead as well.
+            # Most have connected to another server; a worker that has not is probably dead too.
             spared_ms = min(spared_ms, lease_ms + RETURN_ELSEWHERE_MS)
         return self.seen_at_ms + spared_ms
 
@@ -60,7 +60,7 @@ def judge(
 
 
 def is_silent(*, seen_at_ms: int | None, now_ms: int) -> bool:
-    """Tell whether a server has stopped touching its row; another one hears its workers.
+    """Return whether a server has stopped touching its row; another one serves its workers.
 
     One that was seen in the future has not touched its row since the clock went back.
     """
@@ -68,6 +68,6 @@ def is_silent(*, seen_at_ms: int | None, now_ms: int) -> bool:
 
 
 def is_mass_close(*, closed_count: int, open_count: int) -> bool:
-    """Tell whether so many sessions ended together that the fault is not the workers'."""
+    """Return whether so many sessions ended together that the workers are not the cause."""
     limit = max(MASS_CLOSE_SESSIONS_MIN, MASS_CLOSE_SHARE * (open_count + closed_count))
     return closed_count > limit

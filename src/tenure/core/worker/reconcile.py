@@ -1,4 +1,4 @@
-"""Both ways: what a worker says it holds, compared with what it holds."""
+"""Compares what a worker says it holds with what it holds according to the server."""
 
 from __future__ import annotations
 
