@@ -132,7 +132,7 @@ class IdempotencyConflict(TenureError):
     """The idempotency key was used with other content. Use a new key or send the same content."""
 
     code = "idempotency_conflict"
-    field_names = ("task_id",)
+    field_names = ("task_id", "field")
 
 
 class AlreadyExists(TenureError):

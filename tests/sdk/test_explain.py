@@ -215,8 +215,7 @@ async def test_the_only_worker_is_deaf(fast: Rig) -> None:
         assert await handle.result() == "hello"
     assert seen.health == worker_pb2.WORKER_HEALTH_DEAF
     assert reason.message == (
-        "The only worker that could run it is unhealthy: "
-        "1 deaf (it is alive but requests no work)."
+        "The only worker that could run it is unhealthy: 1 deaf (it is alive but requests no work)."
     )
     assert reason.advice.startswith("Restart it, and check its log for what it waits for.")
     assert reason.evidence["deaf"] == "1"

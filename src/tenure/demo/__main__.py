@@ -18,8 +18,9 @@ from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import admin_service_pb2_grpc, worker_pb2, workflow_service_pb2_grpc
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 
-TASK_COUNT: Final = 80
+TASK_COUNT: Final = 120
 KILL_AFTER: Final = 20
+VICTIM: Final = "worker-2"
 SECONDS_MAX: Final = 120
 FRAME_S: Final = 0.2
 _LIVE: Final = ("PENDING", "DISPATCHED", "RUNNING")
@@ -35,6 +36,8 @@ class Demo:
         self._admin = admin_service_pb2_grpc.AdminServiceStub(channel)
         self.note = "Two workers share the tasks."
         self.done_count = 0
+        # What the worker that is going to be killed has said of itself.
+        self.victim_done_count = 0
 
     def enqueue(self) -> None:
         """Enqueue the tasks in one request."""
@@ -66,6 +69,8 @@ class Demo:
         status = worker_pb2.WorkerStatus.Name(worker.status).removeprefix("WORKER_STATUS_")
         health = worker_pb2.WorkerHealth.Name(worker.health).removeprefix("WORKER_HEALTH_")
         reason = f" ({worker.end_reason})" if worker.end_reason else ""
+        if worker.name == VICTIM:
+            self.victim_done_count = worker.total_completed
         return (
             worker.name,
             str(worker.pid),
@@ -78,7 +83,6 @@ class Demo:
     def run(self, live: Live) -> None:
         """Run the demo to its end."""
         self.enqueue()
-        victim = "worker-2"
         is_killed = False
         deadline = time.monotonic() + SECONDS_MAX
         while self.done_count < TASK_COUNT:
@@ -87,10 +91,11 @@ class Demo:
                     "The tasks did not end in time. Try again when the machine is idle."
                 )
             live.update(self.look(), refresh=True)
-            if not is_killed and self.done_count >= KILL_AFTER:
-                self._stage.kill_worker(victim)
+            # After its first heartbeat, so that the table shows what it had done.
+            if not is_killed and self.done_count >= KILL_AFTER and self.victim_done_count:
+                self._stage.kill_worker(VICTIM)
                 is_killed = True
-                self.note = f"{victim} was killed with SIGKILL; its tasks go to worker-1."
+                self.note = f"{VICTIM} was killed with SIGKILL; its tasks go to worker-1."
             time.sleep(FRAME_S)
         self.note = f"All {TASK_COUNT} tasks are done, each with one outcome."
         live.update(self.look(), refresh=True)
@@ -102,7 +107,7 @@ def main() -> None:
     is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
     ports = ("127.0.0.1:7300", "127.0.0.1:7301") if is_terminal else ("127.0.0.1:0",) * 2
     with DemoStage(*ports) as stage, grpc.insecure_channel(stage.grpc) as channel:
-        for name in ("worker-1", "worker-2"):
+        for name in ("worker-1", VICTIM):
             stage.start_worker(name)
         with Live(console=console, auto_refresh=False) as live:
             Demo(stage, channel).run(live)

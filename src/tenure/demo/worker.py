@@ -38,6 +38,7 @@ def main() -> None:
         activities=[resize_image],
         max_concurrent=SLOTS,
         name=name,
+        lease="10s",
         version="demo",
     )
     asyncio.run(worker.run())

@@ -51,7 +51,9 @@ class ErrorDetail(google.protobuf.message.Message):
     task_id: builtins.str
     """idempotency_conflict"""
     field: builtins.str
-    """invalid_argument"""
+    """invalid_argument; idempotency_conflict: the first field that differs; already_exists of an
+    instance key: what differs, with commas between
+    """
     limit: builtins.int
     """payload_too_large"""
     retry_after_ms: builtins.int

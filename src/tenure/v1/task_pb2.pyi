@@ -418,6 +418,7 @@ class Task(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     DAMAGED_FIELD_NUMBER: builtins.int
+    IS_PAUSE_REQUESTED_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -450,6 +451,8 @@ class Task(google.protobuf.message.Message):
     version: builtins.int
     output_encoding: builtins.str
     """The encoding of the output: that of the input, unless the worker named another one."""
+    is_pause_requested: builtins.bool
+    """It is to be paused when its attempt ends: a worker holds it, so its state is not PAUSED yet."""
     @property
     def options(self) -> Global___TaskOptions: ...
     @property
@@ -499,9 +502,10 @@ class Task(google.protobuf.message.Message):
         version: builtins.int = ...,
         output_encoding: builtins.str = ...,
         damaged: collections.abc.Iterable[builtins.str] | None = ...,
+        is_pause_requested: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "error", b"error", "options", b"options", "progress_percent", b"progress_percent"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "damaged", b"damaged", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "damaged", b"damaged", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "is_pause_requested", b"is_pause_requested", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
 
 Global___Task: typing_extensions.TypeAlias = Task
@@ -512,13 +516,13 @@ class Attempt(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    NUMBER_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
     WORKER_ID_FIELD_NUMBER: builtins.int
     HANDED_AT_MS_FIELD_NUMBER: builtins.int
     ENDED_AT_MS_FIELD_NUMBER: builtins.int
     OUTCOME_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
-    number: builtins.int
+    attempt: builtins.int
     worker_id: builtins.str
     handed_at_ms: builtins.int
     ended_at_ms: builtins.int
@@ -529,7 +533,7 @@ class Attempt(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        number: builtins.int = ...,
+        attempt: builtins.int = ...,
         worker_id: builtins.str = ...,
         handed_at_ms: builtins.int = ...,
         ended_at_ms: builtins.int = ...,
@@ -537,7 +541,7 @@ class Attempt(google.protobuf.message.Message):
         error: Global___TaskError | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["ended_at_ms", b"ended_at_ms", "error", b"error", "handed_at_ms", b"handed_at_ms", "number", b"number", "outcome", b"outcome", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "ended_at_ms", b"ended_at_ms", "error", b"error", "handed_at_ms", b"handed_at_ms", "outcome", b"outcome", "worker_id", b"worker_id"]) -> None: ...
 
 Global___Attempt: typing_extensions.TypeAlias = Attempt
 

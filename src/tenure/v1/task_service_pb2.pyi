@@ -555,6 +555,9 @@ class TaskResult(google.protobuf.message.Message):
     FINISHED_AT_MS_FIELD_NUMBER: builtins.int
     CANCEL_REASON_FIELD_NUMBER: builtins.int
     REFUSAL_FIELD_NUMBER: builtins.int
+    PROGRESS_PERCENT_FIELD_NUMBER: builtins.int
+    PROGRESS_MESSAGE_FIELD_NUMBER: builtins.int
+    HEARTBEAT_DETAILS_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     state: tenure.v1.task_pb2.TaskState.ValueType
     output: builtins.bytes
@@ -564,6 +567,10 @@ class TaskResult(google.protobuf.message.Message):
     attempt: builtins.int
     finished_at_ms: builtins.int
     cancel_reason: builtins.str
+    progress_percent: builtins.float
+    """Of a task that timed out: what the last accepted heartbeat said of it."""
+    progress_message: builtins.str
+    heartbeat_details: builtins.bytes
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     @property
@@ -583,9 +590,13 @@ class TaskResult(google.protobuf.message.Message):
         finished_at_ms: builtins.int = ...,
         cancel_reason: builtins.str = ...,
         refusal: tenure.v1.error_pb2.ErrorDetail | None = ...,
+        progress_percent: builtins.float | None = ...,
+        progress_message: builtins.str = ...,
+        heartbeat_details: builtins.bytes = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["error", b"error", "refusal", b"refusal"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "cancel_reason", b"cancel_reason", "error", b"error", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "output", b"output", "output_encoding", b"output_encoding", "refusal", b"refusal", "state", b"state", "task_id", b"task_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "error", b"error", "progress_percent", b"progress_percent", "refusal", b"refusal"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "error", b"error", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "heartbeat_details", b"heartbeat_details", "output", b"output", "output_encoding", b"output_encoding", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "refusal", b"refusal", "state", b"state", "task_id", b"task_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
 
 Global___TaskResult: typing_extensions.TypeAlias = TaskResult
 

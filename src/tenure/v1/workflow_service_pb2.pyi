@@ -90,8 +90,9 @@ class RegisterWorkerRequest(google.protobuf.message.Message):
     max_concurrent: builtins.int
     """0 means 100."""
     instance_key: builtins.str
-    """Random, one per incarnation: the same key again returns the same worker. If it is empty, the
-    server creates one, and a repeated request registers a second worker.
+    """Random, one per incarnation: the same key and content again returns the same worker, other content
+    is already_exists. If it is empty, the server creates one, and a repeated request registers a
+    second worker.
     """
     name: builtins.str
     """Unique among the live workers of a namespace: a new one supersedes the old one."""

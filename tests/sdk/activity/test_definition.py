@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tenure import Activity, RetryPolicy, activity
+from tenure.sdk.activity.definition import signature_of
 from tenure.sdk.activity.registry import Registry
 from tenure.sdk.payload import Converter, Payload
 
@@ -52,7 +53,7 @@ class Payments:
 
 
 def arguments_of(of: Activity[..., Any], *args: object, **kwargs: object) -> dict[str, Any]:
-    return of.signature.decode(CONVERTER, of.call(*args, **kwargs).payload)
+    return signature_of(of).decode(CONVERTER, of.call(*args, **kwargs).payload)
 
 
 async def test_a_declared_activity_is_still_a_function() -> None:
@@ -74,9 +75,9 @@ def test_arguments_travel_by_name_and_arrive_typed() -> None:
 def test_bytes_travel_as_they_are() -> None:
     payload = shrink.call(b"\0\xff").payload
     assert payload == Payload("bytes", b"\0\xff")
-    assert shrink.signature.decode(CONVERTER, payload) == {"image": b"\0\xff"}
+    assert signature_of(shrink).decode(CONVERTER, payload) == {"image": b"\0\xff"}
     from_json = Payload("json", b'{"image": "eHk="}')
-    assert shrink.signature.decode(CONVERTER, from_json) == {"image": b"xy"}
+    assert signature_of(shrink).decode(CONVERTER, from_json) == {"image": b"xy"}
 
 
 def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
@@ -153,7 +154,7 @@ def test_options_of_one_call_leave_the_declaration_alone() -> None:
         retry=RetryPolicy(max_attempts=3, non_retryable_error_types=(KeyError, "Blocked")),
     )
     assert changed.options.run_at_ms == 1_893_456_000_000
-    wire = changed.wire_options("json")
+    wire = changed.options.to_wire("json")
     assert (wire.start_to_close_ms, wire.schedule_to_close_ms) == (30_000, 300_000)
     assert list(wire.retry.non_retryable_error_types) == ["KeyError", "Blocked"]
     assert charge.options.queue == "default"

@@ -75,6 +75,24 @@ def test_the_fields_of_a_detail_are_those_of_the_exception() -> None:
     assert refusal.translate(detail, "host:1").fields == {"task_id": "t"}
 
 
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ("startToCloseMs must be a whole number", "start_to_close must be a whole number"),
+        ("start_to_close_ms must be", "start_to_close must be"),
+        ("retry.maximumAttempts must be", "retry.max_attempts must be"),
+        ("task_queue and taskQueue", "queue and queue"),
+        ("The key 'taskQueue' of taskId", "The key 'taskQueue' of task_id"),
+        ("Nothing of restartToCloseMs", "Nothing of restartToCloseMs"),
+    ],
+)
+def test_names_of_the_protocol_are_read_as_those_of_python(sent: str, read: str) -> None:
+    detail = with_detail(code="invalid_argument", message=sent, field="cancelGracePeriodMs")
+    error = refusal.translate(detail, "host:1")
+    assert error.message == read
+    assert error.fields == {"field": "cancel_grace"}
+
+
 def test_a_code_that_is_not_known_here_is_unavailable() -> None:
     error = refusal.translate(with_detail(code="new_code", message="m"), "host:1")
     assert isinstance(error, Unavailable)

@@ -96,9 +96,7 @@ class RpcServer:
                 self._credentials = certificates.rpc_credentials()
                 port = self._server.add_secure_port(str(wanted), self._credentials)
         except RuntimeError as taken:
-            message = (
-                f"Cannot listen on {wanted} for gRPC. Another server may be running there."
-            )
+            message = f"Cannot listen on {wanted} for gRPC. Another server may be running there."
             raise InvalidArgument(message, field="grpc") from taken
         await self._server.start()
         self._watching = asyncio.get_running_loop().create_task(self._watch())

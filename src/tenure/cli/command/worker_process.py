@@ -140,6 +140,9 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
     from tenure.cli import module as source
     from tenure.cli.worker_log import configure
 
+    if _is_given(ctx, "api_key_file") and not _is_given(ctx, "api_key"):
+        # What is said here wins over a key of the environment.
+        options["api_key"] = ""
     source.add_folder()
     source.split(module)
     found = source.load(module, is_verbose=options["is_verbose"])
@@ -174,11 +177,15 @@ def _made(module: str, activities: list[object], options: _Options) -> Worker:
         raise CliError(what.replace("..", "."), exit_code=ExitCode.USAGE) from error
 
 
+def _is_given(ctx: click.Context, name: str) -> bool:
+    """Tell whether an option stands on the command line; the environment may set it too."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
 def _refuse_options(ctx: click.Context, module: str) -> None:
     """Refuse what was said here of a worker that was made in code: it would not count."""
     for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(str(parameter.name))
-        if parameter.name in _IN_CODE and source is ParameterSource.COMMANDLINE:
+        if parameter.name in _IN_CODE and _is_given(ctx, parameter.name):
             raise CliError(
                 f"The worker of {module} is made in code, so {parameter.opts[-1]} has no effect.",
                 hint="Set it where the worker is made, or name a list of activities.",

@@ -14,9 +14,12 @@ from tenure.core.task.event import Due
 from tenure.core.task.record import Reason, Task, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 
+# Named as people say them: whoever reads them may know the names of any edge.
 _TIMEOUT_MESSAGES: Final = {
-    DeadlineKind.START_TO_CLOSE: "The attempt ran longer than startToClose.",
-    DeadlineKind.HEARTBEAT: "No heartbeat arrived within heartbeatTimeout.",
+    DeadlineKind.START_TO_CLOSE: "The attempt took longer than its start-to-close timeout.",
+    DeadlineKind.HEARTBEAT: "No heartbeat arrived within the heartbeat timeout.",
+    DeadlineKind.SCHEDULE_TO_START: "No worker took the task within its schedule-to-start timeout.",
+    DeadlineKind.SCHEDULE_TO_CLOSE: "The task did not end within its schedule-to-close timeout.",
 }
 
 
@@ -38,7 +41,7 @@ def due(task: Task, event: Due, now_ms: int) -> Decision:
         case DeadlineKind.CANCEL_GRACE:
             return _cancel_overdue(task, now_ms)
         case DeadlineKind.SCHEDULE_TO_START | DeadlineKind.SCHEDULE_TO_CLOSE:
-            return _overdue(task, Reason(expired.name), now_ms)
+            return _overdue(task, expired, now_ms)
         case DeadlineKind.START_TO_CLOSE | DeadlineKind.HEARTBEAT:
             error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
             return attempt_failure.fail_attempt(
@@ -52,15 +55,17 @@ def _cancel_overdue(task: Task, now_ms: int) -> Decision:
     if task.worker_id is None:
         # No worker holds a task that is completed from outside, so none failed to stop.
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
-    error = ErrorInfo(ErrorCategory.CANCELLED, "The cancel grace period is over.")
+    error = ErrorInfo(
+        ErrorCategory.CANCELLED, "The activity did not stop within its cancel grace period."
+    )
     return attempt_end.fail(task, Reason.CANCEL_TIMEOUT, Outcome.CANCEL_TIMEOUT, error, now_ms)
 
 
-def _overdue(task: Task, reason: Reason, now_ms: int) -> Decision:
+def _overdue(task: Task, expired: DeadlineKind, now_ms: int) -> Decision:
     if task.is_cancel_requested:
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
-    error = ErrorInfo(ErrorCategory.TIMEOUT, f"{reason.value} is over.")
-    return attempt_end.fail(task, reason, Outcome.TIMED_OUT, error, now_ms)
+    error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
+    return attempt_end.fail(task, Reason(expired.name), Outcome.TIMED_OUT, error, now_ms)
 
 
 def wake(task: Task, now_ms: int) -> Decision:

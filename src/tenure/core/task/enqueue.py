@@ -26,12 +26,15 @@ from tenure.core.task.record import (
     TaskKind,
     TaskState,
 )
-from tenure.errors import InvalidArgument
+from tenure.errors import InvalidArgument, wire_name
 
 # Until Python 3.12 members of an enum are found by a Python function.
 _PENDING: Final = TaskState.PENDING
 _FRESH: Final = Line.FRESH
 _NO_LINE: Final = Line.NONE
+# What two requests with one idempotency key share, beside labels, settings and input.
+_COMPARED: Final = ("type", "queue", "priority")
+_SPEC_NAMES: Final = {"cancel_grace_ms": "cancelGracePeriodMs"}
 # Equal labels in another order are the same content; maps of the wire have no order.
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 # Valid specs, by their identity. Holding them keeps the identities unique.
@@ -107,6 +110,26 @@ def content_digest(new: NewTask) -> bytes:
     """
     content = replace(new, id="", run_at_ms=0, labels=new.labels or None)
     return hashlib.blake2b(_encode(content), digest_size=16).digest()
+
+
+def differing_fields(new: NewTask, first: NewTask | Task, first_digest: bytes) -> list[str]:
+    """Return the fields in which a request differs from the first one with its idempotency key.
+
+    The input of the first one is not needed: with all else equal, the digest tells about it.
+    """
+    spec = replace(first.spec, idempotency_key="", close_at_ms=0)
+    fields = [name for name in _COMPARED if getattr(new, name) != getattr(first, name)]
+    if (new.labels or None) != (first.labels or None):
+        fields.append("labels")
+    fields += [
+        _SPEC_NAMES.get(name) or wire_name(name)
+        for name in Spec.__struct_fields__
+        if getattr(new.spec, name) != getattr(spec, name)
+    ]
+    same = {name: getattr(first, name) for name in (*_COMPARED, "labels")}
+    if content_digest(replace(new, spec=spec, **same)) != first_digest:
+        fields.append("input")
+    return fields
 
 
 def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:

@@ -78,6 +78,16 @@ class Reason(enum.StrEnum):
     TERMINATED = "TERMINATED"
 
 
+TIMEOUTS: Final = frozenset(
+    {
+        Reason.SCHEDULE_TO_START,
+        Reason.SCHEDULE_TO_CLOSE,
+        Reason.START_TO_CLOSE,
+        Reason.HEARTBEAT_TIMEOUT,
+    }
+)
+
+
 class Spec(
     msgspec.Struct,
     frozen=True,

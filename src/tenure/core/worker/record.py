@@ -107,3 +107,23 @@ def create(new: NewWorker, *, worker_id: str, namespace: str, now_ms: int) -> Wo
         labels=new.labels,
         key_id=new.key_id,
     )
+
+
+def differences(worker: Worker, new: NewWorker) -> tuple[str, ...]:
+    """Return the names of what a worker says otherwise when it is registered again.
+
+    The lease is none of it: each heartbeat may ask for another one. Nor is the API key, which may
+    be replaced.
+    """
+    said = (
+        ("queue", worker.queue, new.queue),
+        ("types", frozenset(worker.types), frozenset(new.types)),
+        ("mode", worker.mode, new.mode),
+        ("maxConcurrent", worker.slots, new.slots),
+        ("name", worker.name, new.name),
+        ("hostname", worker.hostname, new.hostname),
+        ("pid", worker.pid, new.pid),
+        ("version", worker.software_version, new.software_version),
+        ("labels", worker.labels, new.labels),
+    )
+    return tuple(name for name, first, again in said if first != again)

@@ -174,11 +174,15 @@ def _refuse_disabled(hand: Hand, result: ClaimResult) -> None:
 
 
 def _is_registered_for(worker: Worker, hand: Hand, result: ClaimResult) -> bool:
-    if hand.is_new and (worker.queue != hand.queue or not hand.types.issubset(worker.types)):
-        message = f"Worker {worker.id} is not registered for this queue and these types."
+    if not hand.is_new:
+        return True
+    if worker.queue != hand.queue:
+        message = f"queue must be that of worker {worker.id}: {worker.queue}"
+        result.refused[hand.offer_id] = InvalidArgument(message, field="queue")
+    elif not hand.types.issubset(worker.types):
+        message = f"types must be among those that worker {worker.id} was registered with"
         result.refused[hand.offer_id] = InvalidArgument(message, field="types")
-        return False
-    return True
+    return hand.offer_id not in result.refused
 
 
 def _late_receivers(ws: WorkingSet) -> set[str]:

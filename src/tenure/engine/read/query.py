@@ -89,12 +89,15 @@ class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class WorkerView(msgspec.Struct, frozen=True, gc=False):
     """A worker, and while it is active its lease and its health.
 
-    ``held_count`` is how many live attempts it holds; lists leave it out.
+    The totals are those of its last heartbeat, also when it is offline. ``held_count`` is how many
+    live attempts it holds; lists leave it out.
     """
 
     worker: Worker
     lease: Lease | None
     health: Health | None
+    total_completed: int
+    total_failed: int
     held_count: int | None = None
 
 
@@ -197,7 +200,7 @@ async def get_worker(
         leases = await lease_table.read_leases(tx, [worker_id])
         held = await listing.count_worker_held(tx, [(namespace, worker.queue, worker_id)])
         onlooker = Onlooker(await tx.now_ms(), deaf)
-        view = _view(worker, leases[0] if leases else None, onlooker)
+        (view,) = await _views(tx, [(worker, leases[0] if leases else None)], onlooker)
         return replace(view, held_count=held[worker_id].count)
 
     return await read(store, body)
@@ -232,7 +235,7 @@ async def list_workers(
         await _check_namespace(tx, namespace)
         onlooker = Onlooker(await tx.now_ms(), deaf)
         found, end_id = await listing.list_workers(tx, namespace, where, place.part, onlooker)
-        views = [_view(worker, lease, onlooker) for worker, lease in found]
+        views = await _views(tx, found, onlooker)
         total = None
         if page.wants_total:
             most = COUNTED_MAX + 1
@@ -405,12 +408,23 @@ async def _check_namespace(tx: Tx, namespace: str) -> None:
         raise _namespace_not_found(namespace)
 
 
-def _view(worker: Worker, lease: Lease | None, onlooker: Onlooker) -> WorkerView:
-    if lease is None:
-        return WorkerView(worker, None, None)
-    is_deaf = worker.id in onlooker.deaf
-    health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
-    return WorkerView(worker, lease, health)
+async def _views(
+    tx: Tx, found: Sequence[tuple[Worker, Lease | None]], onlooker: Onlooker
+) -> list[WorkerView]:
+    """Show workers; the totals of those without a lease are read after it was missed."""
+    ended = [worker.id for worker, lease in found if lease is None]
+    totals = await worker_table.read_totals(tx, ended) if ended else {}
+    views = []
+    for worker, lease in found:
+        if lease is None:
+            # One that was purged meanwhile has none.
+            view = WorkerView(worker, None, None, *totals.get(worker.id, (0, 0)))
+        else:
+            is_deaf = worker.id in onlooker.deaf
+            health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
+            view = WorkerView(worker, lease, health, lease.total_completed, lease.total_failed)
+        views.append(view)
+    return views
 
 
 class _Read(msgspec.Struct, Generic[T], frozen=True):

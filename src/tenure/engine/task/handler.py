@@ -96,14 +96,16 @@ def _known(
     key = (command.namespace, new.idempotency_key)
     if key in keyed:
         first, first_digest = keyed[key]
-        _check_content(new.idempotency_key, first.id, first_digest, digest)
+        if first_digest != digest:
+            raise _conflict(new, first.id, first, first_digest)
         return c.Enqueued(first.id, TaskState.PENDING, is_new=False)
     row = ws.keys.get(key)
     if row is None or _is_over(row, ws.now_ms):
         keyed[key] = (new, digest)
         return None
-    _check_content(row.key, row.task_id, row.digest, digest)
     found = ws.tasks.get((command.namespace, row.task_id))
+    if row.digest != digest:
+        raise _conflict(new, row.task_id, found, row.digest)
     return c.Enqueued(row.task_id, found.state if found else TaskState.PENDING, is_new=False)
 
 
@@ -114,13 +116,19 @@ def _is_over(key: Key, now_ms: int) -> bool:
     return key.finished_at_ms is None or key.finished_at_ms + KEY_KEPT_MS <= now_ms
 
 
-def _check_content(key: str, task_id: str, first: bytes, second: bytes) -> None:
-    if first != second:
-        message = (
-            f"The idempotency key {key!r} was used for task {task_id} with other content "
-            f"({first.hex()} then, {second.hex()} now)."
-        )
-        raise IdempotencyConflict(message, task_id=task_id)
+def _conflict(
+    new: NewTask, task_id: str, first: NewTask | Task | None, first_digest: bytes
+) -> IdempotencyConflict:
+    """Say in which fields a request differs from the first with its key, and never their values."""
+    # A first task that was removed leaves nothing to compare with.
+    fields = [] if first is None else enqueue.differing_fields(new, first, first_digest)
+    others = {0: "other content", 1: "another value of "}.get(len(fields), "other values of ")
+    message = (
+        f"The idempotency key {new.idempotency_key!r} was used for task {task_id} with "
+        f"{others}{', '.join(fields)}. Use another key, or send what was sent first."
+    )
+    named = {"field": fields[0]} if fields else {}
+    return IdempotencyConflict(message, task_id=task_id, **named)
 
 
 def _keep_key(ws: WorkingSet, namespace: str, name: str, task_id: str, digest: bytes) -> None:

@@ -17,7 +17,7 @@ from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import reconcile as reconcile_rules
 from tenure.core.worker import record as worker_record
 from tenure.core.worker.lease import Lease
-from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.record import EndReason, NewWorker, Worker, WorkerMode, WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import TaskRef, WorkDone
 from tenure.engine.task.handler import not_found
@@ -37,7 +37,7 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
     known = [each for each in ws.workers.values() if each.namespace == command.namespace]
     for worker in known:
         if worker.instance_key == new.instance_key:
-            return _registered_again(ws, worker, new.key_id)
+            return _registered_again(ws, worker, new)
     for worker in known:
         if new.name and worker.name == new.name and worker.status is not WorkerStatus.OFFLINE:
             _check_name(worker, command)
@@ -81,13 +81,20 @@ def _check_name(worker: Worker, command: c.RegisterWorker) -> None:
         raise AlreadyExists(message)
 
 
-def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> c.Registration:
+def _registered_again(ws: WorkingSet, worker: Worker, new: NewWorker) -> c.Registration:
     """Answer as the first time. The instance key proves the worker, with any API key."""
     lease = ws.leases.get(worker.id)
     if lease is None:
         raise worker_rules.inactive(worker.id, worker.end_reason).to_error()
-    if worker.key_id != key_id:
-        decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(key_id))
+    differing = ", ".join(worker_record.differences(worker, new))
+    if differing:
+        message = (
+            f"The instance key was used to register worker {worker.id} with other content. "
+            f"What differs: {differing}. Make a new random instance key for each worker."
+        )
+        raise AlreadyExists(message, field=differing)
+    if worker.key_id != new.key_id:
+        decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(new.key_id))
         assert not isinstance(decision, Rejection)
         worker = decision.worker
     return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))

@@ -31,36 +31,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int = 0
     non_retryable_error_types: tuple[str | type[BaseException], ...] = ()
 
-    def to_wire(self) -> task_pb2.RetryPolicy:
-        """Return the message of the protocol; raise ``ValueError`` for what contradicts itself."""
-        _check_type(self.max_attempts, "max_attempts", int, "a number")
-        _check_type(self.backoff_coefficient, "backoff_coefficient", (int, float), "a number")
-        types = self.non_retryable_error_types
-        name = "non_retryable_error_types"
-        _check_type(types, name, (tuple, list), "a tuple, such as (KeyError,)")
-        for each in types:
-            if not isinstance(each, str) and not _is_exception(each):
-                given = type(each).__name__
-                raise TypeError(f"{name} must hold names or exception classes, not {given}")
-        initial_ms = duration_ms(self.initial_interval, "initial_interval")
-        longest = self.maximum_interval
-        maximum_ms = 0 if longest is None else duration_ms(longest, "maximum_interval")
-        if 0 < maximum_ms < initial_ms:
-            raise ValueError("maximum_interval must not be below initial_interval")
-        if not self.backoff_coefficient >= 1:
-            raise ValueError("backoff_coefficient must be at least 1")
-        if self.max_attempts < 0:
-            raise ValueError("max_attempts must be 0 (without limit) or more")
-        return task_pb2.RetryPolicy(
-            initial_interval_ms=initial_ms,
-            backoff_coefficient=self.backoff_coefficient,
-            maximum_interval_ms=maximum_ms,
-            maximum_attempts=self.max_attempts,
-            non_retryable_error_types=[
-                each if isinstance(each, str) else each.__name__ for each in types
-            ],
-        )
-
 
 class CallSettings(TypedDict, total=False):
     """What can be set for all tasks of an activity, and for one of them."""
@@ -171,7 +141,7 @@ class Options(msgspec.Struct, frozen=True):
                 raise ValueError("schedule_to_start must not be longer than schedule_to_close")
         if self.heartbeat_timeout_ms > longest_ms:
             raise ValueError("heartbeat_timeout must not be longer than the attempt may take")
-        self.retry.to_wire()
+        retry_to_wire(self.retry)
         try:
             check.name(self.queue, "queue")
             check.priority(self.priority)
@@ -189,9 +159,40 @@ class Options(msgspec.Struct, frozen=True):
             start_to_close_ms=self.start_to_close_ms,
             heartbeat_timeout_ms=self.heartbeat_timeout_ms,
             cancel_grace_period_ms=self.cancel_grace_ms,
-            retry=self.retry.to_wire(),
+            retry=retry_to_wire(self.retry),
             encoding=encoding,
         )
+
+
+def retry_to_wire(policy: RetryPolicy) -> task_pb2.RetryPolicy:
+    """Return a policy as it travels; raise ``ValueError`` for what contradicts itpolicy."""
+    _check_type(policy.max_attempts, "max_attempts", int, "a number")
+    _check_type(policy.backoff_coefficient, "backoff_coefficient", (int, float), "a number")
+    types = policy.non_retryable_error_types
+    name = "non_retryable_error_types"
+    _check_type(types, name, (tuple, list), "a tuple, such as (KeyError,)")
+    for each in types:
+        if not isinstance(each, str) and not _is_exception(each):
+            given = type(each).__name__
+            raise TypeError(f"{name} must hold names or exception classes, not {given}")
+    initial_ms = duration_ms(policy.initial_interval, "initial_interval")
+    longest = policy.maximum_interval
+    maximum_ms = 0 if longest is None else duration_ms(longest, "maximum_interval")
+    if 0 < maximum_ms < initial_ms:
+        raise ValueError("maximum_interval must not be below initial_interval")
+    if not policy.backoff_coefficient >= 1:
+        raise ValueError("backoff_coefficient must be at least 1")
+    if policy.max_attempts < 0:
+        raise ValueError("max_attempts must be 0 (without limit) or more")
+    return task_pb2.RetryPolicy(
+        initial_interval_ms=initial_ms,
+        backoff_coefficient=policy.backoff_coefficient,
+        maximum_interval_ms=maximum_ms,
+        maximum_attempts=policy.max_attempts,
+        non_retryable_error_types=[
+            each if isinstance(each, str) else each.__name__ for each in types
+        ],
+    )
 
 
 def _instant(value: datetime) -> int:

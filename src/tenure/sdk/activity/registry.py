@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.definition import Activity, signature_of
 
 
 class Registry:
@@ -52,7 +52,7 @@ class Registry:
             raise TypeError(message)
         _check_process(activity)
         # Wrong types are found when the worker starts, not when the first task arrives.
-        _ = activity.signature
+        signature_of(activity)
         for name in (activity.name, *activity.traits.aliases):
             other = self._by_type.get(name)
             if other is not None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from tenure import errors
 from tenure.errors import ERRORS, DeadlineExceeded, TenureError, Unavailable
+from tenure.sdk.transport.python_name import in_python
 from tenure.sdk.transport.tls import IN_CODE, SPEAKS_HTTP, trouble
 from tenure.transport import grpc
 from tenure.v1 import error_pb2
@@ -111,12 +112,14 @@ def from_detail(detail: error_pb2.ErrorDetail) -> TenureError:
         for field, value in detail.ListFields()
         if field.name not in {"code", "message"}
     }
+    if detail.field:
+        fields["field"] = in_python(detail.field)
+    message = in_python(detail.message)
     spec = ERRORS.get(detail.code)
     if spec is None:
         # A newer server may know more codes than we do.
-        message = f"{detail.code}: {detail.message}"
-        return Unavailable(message, reason="unknown_code")
-    return spec.exception(detail.message, **fields)
+        return Unavailable(f"{detail.code}: {message}", reason="unknown_code")
+    return spec.exception(message, **fields)
 
 
 def copied(error: Exception) -> Exception:

@@ -38,6 +38,9 @@ def check_name(name: str) -> None:
             "underscores and hyphens that does not start with a digit or a hyphen.",
             field="schema",
         )
+    if name.startswith("pg_") or name == "information_schema":
+        message = f"{name} is a schema of PostgreSQL itself: name another one."
+        raise InvalidArgument(message, field="schema")
 
 
 async def find(fetch: Fetch, asked: str) -> tuple[str, bool]:

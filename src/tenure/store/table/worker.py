@@ -55,6 +55,12 @@ async def read_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:
     return [codec.worker_from(row) for row in rows]
 
 
+async def read_totals(tx: Tx, worker_ids: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return how many attempts offline workers had completed, and how many had failed."""
+    rows = await tx.each("read_totals", [(each,) for each in sorted(worker_ids)])
+    return {cast("str", row[0]): (cast("int", row[1]), cast("int", row[2])) for row in rows}
+
+
 async def find_workers(tx: Tx, *, namespace: str, instance_key: str, name: str) -> list[Worker]:
     """Lock the incarnation with this key, and the live one with this name."""
     rows = await tx.one("find_workers", namespace, instance_key, name)

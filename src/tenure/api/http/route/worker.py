@@ -29,7 +29,7 @@ from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
-from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
 from tenure.engine.read import query
 from tenure.engine.read.query import WorkerView
 from tenure.engine.worker import bulk_drain
@@ -76,7 +76,7 @@ class LeaseView(View, frozen=True):
 
 
 class WorkerItem(View, frozen=True):
-    """A worker; lease, health and counters are there while it is active."""
+    """A worker; lease and health are there while it is active, totals also when it is offline."""
 
     worker_id: str
     namespace: str
@@ -86,14 +86,14 @@ class WorkerItem(View, frozen=True):
     types: tuple[str, ...]
     max_concurrent: int
     registered_at: Instant
+    total_completed: Annotated[int, Meta(description="As its last heartbeat said")]
+    total_failed: Annotated[int, Meta(description="As its last heartbeat said")]
     health: Annotated[str, names(Health)] | UnsetType = UNSET
     held_count: (
         Annotated[int, Meta(description="Live attempts it holds; left out in lists")] | UnsetType
     ) = UNSET
     lease: LeaseView | UnsetType = UNSET
     active_count: int | UnsetType = UNSET
-    total_completed: int | UnsetType = UNSET
-    total_failed: int | UnsetType = UNSET
     loop_lag_ms: int | UnsetType = UNSET
     stuck_count: int | UnsetType = UNSET
     name: str | UnsetType = UNSET
@@ -134,6 +134,8 @@ def _shown(view: WorkerView) -> WorkerItem:
         types=item.types,
         max_concurrent=item.slots,
         registered_at=instant(item.registered_at_ms),
+        total_completed=view.total_completed,
+        total_failed=view.total_failed,
         health=name_or_unset(view.health),
         held_count=or_unset(view.held_count),
         name=or_unset(item.name),
@@ -159,16 +161,9 @@ def _lease(lease: Lease) -> dict[str, Any]:
             suspect_until=instant_or_unset(lease.suspect_until_ms),
         ),
         "active_count": lease.active_count,
-        "total_completed": lease.total_completed,
-        "total_failed": lease.total_failed,
         "loop_lag_ms": lease.loop_lag_ms,
         "stuck_count": lease.stuck_count,
     }
-
-
-def _changed(item: Worker) -> WorkerItem:
-    """Show a worker that a command has changed; its lease was not read."""
-    return _shown(WorkerView(item, None, None))
 
 
 async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
@@ -205,6 +200,11 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 async def get_worker(call: OperationCall[Scoped, None]) -> Answer:
     """Show a worker, with its lease and its held tasks."""
+    return await _present(call)
+
+
+async def _present(call: OperationCall[Scoped, Any]) -> Answer:
+    """Show a worker as it is now."""
     found = await query.get_worker(
         call.engine.store,
         namespace=call.namespace,
@@ -222,7 +222,8 @@ async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
         deadline_ms=given_or(call.body.deadline_ms, DRAIN_DEADLINE_MS),
         actor=call.principal.key_id,
     )
-    return Answer(_changed(await call.engine.submit(command)))
+    await call.engine.submit(command)
+    return await _present(call)
 
 
 async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
@@ -230,7 +231,8 @@ async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     command = c.EvictWorker(
         namespace=call.namespace, worker_id=call.path["workerId"], actor=call.principal.key_id
     )
-    return Answer(_changed(await call.engine.submit(command)))
+    await call.engine.submit(command)
+    return await _present(call)
 
 
 async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:

@@ -161,8 +161,9 @@ class ClientStream:
         while self._ended and size < FRAME_BYTES and len(frame.results) < _FRAME_ITEMS:
             task_id, result = self._ended.popleft()
             if isinstance(result, Task):
-                frame.results.append(task_view.result(result))
-                size += len(result.output or b"")
+                made = task_view.result(result)
+                frame.results.append(made)
+                size += len(made.output) + len(made.heartbeat_details)
             else:
                 frame.results.append(pb.TaskResult(task_id=task_id, refusal=error.detail(result)))
         return frame

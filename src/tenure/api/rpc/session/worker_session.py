@@ -33,7 +33,7 @@ from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.task import command as c
 from tenure.engine.worker.command import DeregisterWorker, Heartbeat, OpenSession, SessionAnswer
-from tenure.errors import InvalidArgument, Rejection, TenureError, WorkerInactive
+from tenure.errors import Rejection, TenureError, WorkerInactive
 from tenure.v1 import session_service_pb2 as pb
 
 log = structlog.get_logger("tenure.api")
@@ -401,15 +401,19 @@ class WorkerSession:
 
 
 def token_number(text: str) -> int:
-    """Return the number in a heartbeat token; before the first answer it is empty."""
+    """Return the number in a heartbeat token; before the first answer it is empty.
+
+    An unreadable token is ``_NO_TOKEN``: its worker gets the current one, as if it were stale.
+    """
     if not text:
         return 1
     if len(text) > _TOKEN_LENGTH_MAX or not text.isascii() or not text.isdigit():
-        raise InvalidArgument("token must be the one of the last answer", field="token")
+        return _NO_TOKEN
     return int(text)
 
 
 _TOKEN_LENGTH_MAX = 18
+_NO_TOKEN = 0
 
 
 def _drain_frame(drain_at_ms: int | None, now_ms: int) -> pb.Drain:

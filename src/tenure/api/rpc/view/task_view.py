@@ -12,7 +12,7 @@ from tenure.core import limits
 from tenure.core.access import task_token as task_tokens
 from tenure.core.task import damage
 from tenure.core.task.effect import Stop
-from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
+from tenure.core.task.record import TIMEOUTS, NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine.command import TaskRef
 from tenure.engine.read.explanation import TaskExplanation
@@ -326,6 +326,7 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         version=task.version,
         output_encoding=task.output_encoding,
         damaged=task.damaged,
+        is_pause_requested=progress.pause_wanted,
     )
     if with_payload:
         made.input = task.input or b""
@@ -353,7 +354,7 @@ def _options(spec: Spec) -> task_pb2.TaskOptions:
 def attempt(view: AttemptView) -> task_pb2.Attempt:
     """Show one hand-out of a task."""
     return task_pb2.Attempt(
-        number=view.number,
+        attempt=view.number,
         worker_id=view.worker_id or "",
         handed_at_ms=view.handed_at_ms,
         ended_at_ms=view.ended_at_ms or 0,
@@ -368,7 +369,7 @@ def result(task: Task) -> task_service_pb2.TaskResult:
         refusal = error.detail(damage.refusal(task))
         return task_service_pb2.TaskResult(task_id=task.id, refusal=refusal)
     progress = task.progress
-    return task_service_pb2.TaskResult(
+    made = task_service_pb2.TaskResult(
         task_id=task.id,
         state=STATES[task.state],
         output=task.output or b"",
@@ -379,6 +380,13 @@ def result(task: Task) -> task_service_pb2.TaskResult:
         finished_at_ms=task.finished_at_ms or 0,
         cancel_reason=progress.cancel_reason,
     )
+    if progress.reason in TIMEOUTS:
+        # How far it was: whoever waits for it may go on from there.
+        if progress.percent is not None:
+            made.progress_percent = progress.percent
+        made.progress_message = progress.message or ""
+        made.heartbeat_details = progress.details or b""
+    return made
 
 
 def explanation(found: TaskExplanation) -> task_service_pb2.ExplainTaskResponse:

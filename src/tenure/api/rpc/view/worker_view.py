@@ -97,11 +97,11 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
         ended_at_ms=worker.ended_at_ms or 0,
         end_reason=worker.end_reason or "",
         session_no=worker.session_no,
+        total_completed=view.total_completed,
+        total_failed=view.total_failed,
     )
     if lease is not None:
         made.active_count = lease.active_count
-        made.total_completed = lease.total_completed
-        made.total_failed = lease.total_failed
         made.last_heartbeat_at.CopyFrom(_instant(lease.beat_at_ms) or Timestamp())
         made.lease_until_ms = lease.lease_until_ms
         made.lease_duration_ms = lease.lease_ms

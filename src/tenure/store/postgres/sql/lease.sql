@@ -57,7 +57,7 @@ RETURNING CAST(worker_id AS text);
 -- name: drop_leases(worker_id)
 DELETE FROM leases AS l
 WHERE l.worker_id = ANY (CAST(:worker_id AS uuid[]))
-RETURNING CAST(l.worker_id AS text);
+RETURNING CAST(l.worker_id AS text), l.total_completed, l.total_failed;
 
 -- name: fail_leases(worker_id)
 UPDATE leases AS l

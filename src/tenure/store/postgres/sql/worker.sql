@@ -126,6 +126,16 @@ FROM unnest(
     release_pending, version, key_id
 );
 
+-- name: keep_totals(id, completed, failed)
+-- What the lease of a worker said when it was deleted.
+UPDATE workers AS w
+SET total_completed = g.completed, total_failed = g.failed
+FROM unnest(
+    CAST(:id AS uuid[]), CAST(:completed AS bigint[]), CAST(:failed AS bigint[])
+) AS g (id, completed, failed)
+WHERE w.id = g.id
+RETURNING CAST(w.id AS text);
+
 -- name: list_online_workers(server_id, after_id, amount)
 -- Workers whose last heartbeat came to one server. The leases are few and narrow, so they come
 -- first.
@@ -235,6 +245,11 @@ CROSS JOIN LATERAL (
 WHERE w.status IS DISTINCT FROM 'online'
    OR w.session_no > d.session_no
    OR h.held_count < d.held_count;
+
+-- name: read_totals(id)
+SELECT CAST(id AS text), total_completed, total_failed
+FROM workers
+WHERE id = ANY (CAST(:id AS uuid[]));
 
 -- name: read_workers(id)
 SELECT

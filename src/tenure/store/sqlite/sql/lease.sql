@@ -36,7 +36,9 @@ SELECT :server_id, count(*) FROM leases WHERE server_id = :server_id;
 DELETE FROM ended_leases WHERE worker_id = :worker_id RETURNING worker_id;
 
 -- name: drop_leases(worker_id)
-DELETE FROM leases WHERE worker_id = :worker_id RETURNING worker_id;
+DELETE FROM leases
+WHERE worker_id = :worker_id
+RETURNING worker_id, total_completed, total_failed;
 
 -- name: fail_leases(worker_id)
 UPDATE leases SET failures = failures + 1 WHERE worker_id = :worker_id RETURNING worker_id;

@@ -121,6 +121,13 @@ VALUES (
     :ended_at_ms, :release_pending, :version, :key_id
 );
 
+-- name: keep_totals(id, completed, failed)
+-- What the lease of a worker said when it was deleted.
+UPDATE workers
+SET total_completed = :completed, total_failed = :failed
+WHERE id = :id
+RETURNING id;
+
 -- name: list_online_workers(server_id, after_id, amount)
 -- Workers whose last heartbeat came to one server.
 SELECT
@@ -223,6 +230,9 @@ LEFT JOIN workers AS w ON w.id = d.worker_id
 WHERE w.status IS NOT 'online'
    OR w.session_no > :session_no
    OR d.held_count < :held_count;
+
+-- name: read_totals(id)
+SELECT id, total_completed, total_failed FROM workers WHERE id = :id;
 
 -- name: read_workers(id)
 SELECT
