@@ -1,9 +1,9 @@
 """Reads the message of a call: within a time limit, and only a few without a key at a time.
 
-What nobody wants to read stays below a small window. But as soon as a message is wanted, gRPC takes
-in as much as its client has announced, and tells nobody how much there is so far. So it is the
-number of messages that is bounded: those of strangers wait for a place, each address in its turn,
-and one that comes slowly loses its place when others wait.
+Data of unread calls stays below a small window. But as soon as a message is read, gRPC buffers as
+much as its client has announced, and does not say how much has arrived. So the number of messages
+is limited: those of callers without a key wait for a place, the addresses take turns, and a slow
+message loses its place when others wait.
 """
 
 from __future__ import annotations

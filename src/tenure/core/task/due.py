@@ -14,7 +14,7 @@ from tenure.core.task.event import Due
 from tenure.core.task.record import Reason, Task, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 
-# Named as people say them: whoever reads them may know the names of any edge.
+# Timeouts have plain names here, because readers may know them from any edge or language.
 _TIMEOUT_MESSAGES: Final = {
     DeadlineKind.START_TO_CLOSE: "The attempt took longer than its start-to-close timeout.",
     DeadlineKind.HEARTBEAT: "No heartbeat arrived within the heartbeat timeout.",

@@ -32,7 +32,7 @@ from tenure.errors import InvalidArgument, wire_name
 _PENDING: Final = TaskState.PENDING
 _FRESH: Final = Line.FRESH
 _NO_LINE: Final = Line.NONE
-# What two requests with one idempotency key share, beside labels, settings and input.
+# What two requests with one idempotency key must share, in addition to labels, settings and input.
 _COMPARED: Final = ("type", "queue", "priority")
 _SPEC_NAMES: Final = {"cancel_grace_ms": "cancelGracePeriodMs"}
 # Equal labels in another order are the same content; maps of the wire have no order.
@@ -115,7 +115,7 @@ def content_digest(new: NewTask) -> bytes:
 def differing_fields(new: NewTask, first: NewTask | Task, first_digest: bytes) -> list[str]:
     """Return the fields in which a request differs from the first one with its idempotency key.
 
-    The input of the first one is not needed: with all else equal, the digest tells about it.
+    The input of the first one is not needed: if all else is equal, the digests show it.
     """
     spec = replace(first.spec, idempotency_key="", close_at_ms=0)
     fields = [name for name in _COMPARED if getattr(new, name) != getattr(first, name)]

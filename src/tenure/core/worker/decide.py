@@ -28,8 +28,9 @@ class DrainRequested(msgspec.Struct, frozen=True, gc=False):
 class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     """The worker opened a stream; earlier ones no longer count.
 
-    ``session_no`` is the worker's own count of its streams: one that it gave up and that arrives
-    late is told from the present one. 0 is a worker that does not count.
+    ``session_no`` is the worker's own count of its streams: it
+    distinguishes an old stream that arrives late from the present one. 0 means that the worker
+    does not count.
     """
 
     session_no: int = 0
@@ -174,8 +175,8 @@ def inactive(worker_id: str, reason: EndReason | None) -> Rejection:
 def speaker_refusal(worker: Worker, speaker: str | None) -> Rejection | None:
     """Return why an API key may not act for a worker.
 
-    ``None`` may speak for all: an administrator, or anybody on a server without keys. A worker that
-    belongs to no key was registered before there were any; each key may speak for it.
+    ``None`` may act for all: an administrator, or everybody on a server without keys. A worker
+    without a key was registered before there were keys; every key may act for it.
     """
     if speaker is None or worker.key_id in {"", speaker}:
         return None

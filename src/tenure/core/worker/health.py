@@ -25,9 +25,9 @@ class Health(enum.StrEnum):
 def judge(lease: Lease, *, now_ms: int, is_deaf: bool = False) -> Health:
     """Return the health of the worker of a lease.
 
-    Late is who let the next but one heartbeat come due without sending the next. ``is_deaf`` is
-    known to the server alone: for two intervals a task the worker could run has waited, it has
-    free slots, and it has neither an open poll nor credit.
+    A worker is late if the next but one heartbeat is due and the next was not sent. Only the
+    server knows ``is_deaf``: a task that the worker could run has waited for two intervals, and
+    the worker has free slots but neither an open poll nor credit.
     """
     if lease.suspect_until_ms is not None:
         return Health.SUSPECT

@@ -44,8 +44,8 @@ def judge(
 ) -> EndReason | None:
     """Return why the worker is to be taken offline now, or ``None``.
 
-    ``server`` is the one that heard it last, if that went stale: its workers get time to find
-    another one.
+    ``server`` is the server that got its last heartbeat, if that server is silent: its workers get
+    time to connect to another one.
     """
     if server is not None and now_ms < server.spared_until_ms(lease.lease_ms):
         return None
@@ -62,7 +62,7 @@ def judge(
 def is_silent(*, seen_at_ms: int | None, now_ms: int) -> bool:
     """Return whether a server has stopped touching its row; another one serves its workers.
 
-    One that was seen in the future has not touched its row since the clock went back.
+    If it was seen in the future, it has not touched its row since the clock was set back.
     """
     return seen_at_ms is not None and not 0 <= now_ms - seen_at_ms <= SIGHT_STALL_MS
 

@@ -110,9 +110,9 @@ def create(new: NewWorker, *, worker_id: str, namespace: str, now_ms: int) -> Wo
 
 
 def differences(worker: Worker, new: NewWorker) -> tuple[str, ...]:
-    """Return the names of what a worker says otherwise when it is registered again.
+    """Return the names of the fields that differ when a worker registers again.
 
-    The lease is none of it: each heartbeat may ask for another one. Nor is the API key, which may
+    The lease is not compared: each heartbeat may request another one. Nor is the API key, which may
     be replaced.
     """
     said = (

@@ -35,7 +35,7 @@ from tenure.store.transaction import Tx
 class ClaimResult(msgspec.Struct):
     """What a claim did: assignments, late and refused offers, which probes saw which rows.
 
-    Probes that were planned and not made, because nobody may receive, teach nothing.
+    Probes that were planned but not made, because no receiver may get work, show nothing.
     """
 
     assigned: list[tuple[Task, int]] = msgspec.field(default_factory=list)

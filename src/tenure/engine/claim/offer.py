@@ -1,8 +1,8 @@
 """Offers: workers that wait for work in the engine.
 
-A waiting poll is an offer with credit that ends at its deadline; a session is one that is topped
-up. Free credit of a session is its window minus its live attempts, never a number counted up and
-down. Longest waiting comes first; whoever was served goes to the end.
+A waiting poll is an offer with credit that ends at its deadline; a session is an offer
+that stays. Free credit of a session is its window minus its live attempts, never a counter. The
+longest waiting offer comes first; a served one goes to the end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Offer(msgspec.Struct, kw_only=True):
     """One consumer: a poll (``window`` tasks, once) or a session (``window`` at a time).
 
     ``held`` has the attempt of each task that a session holds, ``told_cancels`` of those whose
-    cancel request it was sent. Until it is checked, a batch looks whether the worker is registered
-    for the queue and the types. A draining session gets nothing and still hears of what it holds.
+    cancel request it was sent. Until it is checked, a batch checks whether the worker is registered
+    for the queue and the types. A draining session gets no tasks, but messages about its attempts.
     """
 
     id: int

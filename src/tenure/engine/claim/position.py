@@ -2,9 +2,9 @@
 
 For each (queue, type, priority) a low-water mark lies at or before every claimable fresh task that
 this server knows of, so that a claim does not read the entries of finished tasks that a long-open
-snapshot keeps in the index. What other servers put below a mark is found by a look from the very
-head of the line, which comes each second, or as seldom as a hundred times its own duration; each
-half second, or ten times, where nobody can tell of work.
+snapshot keeps in the index. Tasks that other servers put below a mark are found by a read from
+the head of the line. It comes each second, but not more often than every hundred times its own
+duration; without hints each half second, but not more often than every ten times.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class WorkerNotifier:
     def stop(self, told: TellStop) -> bool:
         """Send a stop for an attempt to a worker; return whether it has a session here.
 
-        What the stream loses is told again to the session that the worker opens next.
+        A message that the stream loses is sent again to the next session of the worker.
         """
         session = self.book.session_of(told.worker_id)
         if session is not None:

@@ -417,7 +417,7 @@ async def _views(
     views = []
     for worker, lease in found:
         if lease is None:
-            # One that was purged meanwhile has none.
+            # A worker that was deleted meanwhile has none.
             view = WorkerView(worker, None, None, *totals.get(worker.id, (0, 0)))
         else:
             is_deaf = worker.id in onlooker.deaf

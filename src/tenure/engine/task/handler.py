@@ -119,13 +119,13 @@ def _is_over(key: Key, now_ms: int) -> bool:
 def _conflict(
     new: NewTask, task_id: str, first: NewTask | Task | None, first_digest: bytes
 ) -> IdempotencyConflict:
-    """Say in which fields a request differs from the first with its key, and never their values."""
+    """Name the fields in which a request differs from the first with its key, not their values."""
     # A first task that was removed leaves nothing to compare with.
     fields = [] if first is None else enqueue.differing_fields(new, first, first_digest)
     others = {0: "other content", 1: "another value of "}.get(len(fields), "other values of ")
     message = (
         f"The idempotency key {new.idempotency_key!r} was used for task {task_id} with "
-        f"{others}{', '.join(fields)}. Use another key, or send what was sent first."
+        f"{others}{', '.join(fields)}. Use another key, or send the first content."
     )
     named = {"field": fields[0]} if fields else {}
     return IdempotencyConflict(message, task_id=task_id, **named)

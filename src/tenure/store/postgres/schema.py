@@ -39,7 +39,7 @@ def check_name(name: str) -> None:
             field="schema",
         )
     if name.startswith("pg_") or name == "information_schema":
-        message = f"{name} is a schema of PostgreSQL itself: name another one."
+        message = f"{name} is a schema of PostgreSQL itself. Name another one."
         raise InvalidArgument(message, field="schema")
 
 

@@ -124,7 +124,7 @@ async def drop_ended_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
 
 
 async def drop_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
-    """Delete the leases of workers that end; what they had done stays known."""
+    """Delete the leases of workers that end; their totals are kept."""
     rows = await tx.each("drop_leases", [(each,) for each in sorted(worker_ids)])
     if rows:
         await tx.each("keep_totals", [tuple(row) for row in rows])

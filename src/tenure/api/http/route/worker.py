@@ -76,7 +76,7 @@ class LeaseView(View, frozen=True):
 
 
 class WorkerItem(View, frozen=True):
-    """A worker; lease and health are there while it is active, totals also when it is offline."""
+    """A worker; an active one has lease and health, totals are also those of an offline one."""
 
     worker_id: str
     namespace: str
@@ -86,8 +86,8 @@ class WorkerItem(View, frozen=True):
     types: tuple[str, ...]
     max_concurrent: int
     registered_at: Instant
-    total_completed: Annotated[int, Meta(description="As its last heartbeat said")]
-    total_failed: Annotated[int, Meta(description="As its last heartbeat said")]
+    total_completed: Annotated[int, Meta(description="From its last heartbeat")]
+    total_failed: Annotated[int, Meta(description="From its last heartbeat")]
     health: Annotated[str, names(Health)] | UnsetType = UNSET
     held_count: (
         Annotated[int, Meta(description="Live attempts it holds; left out in lists")] | UnsetType

@@ -1,8 +1,8 @@
-"""One session of a worker: a stream of frames, and the worker's offer behind it.
+"""One session of a worker: a stream of frames, and the worker's offer.
 
-The reader submits what a frame says, in its order, and does not wait for the commit; answers come
-back through the outbox. How the stream ends decides what its end means: only one that the worker
-closed without a goodbye makes it suspect.
+The reader submits the reports of a frame in their order, and does not wait for the commit; answers
+come back through the outbox. Only a stream that the worker closed without a goodbye makes the
+worker suspect.
 """
 
 from __future__ import annotations

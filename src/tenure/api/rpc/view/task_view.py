@@ -381,7 +381,7 @@ def result(task: Task) -> task_service_pb2.TaskResult:
         cancel_reason=progress.cancel_reason,
     )
     if progress.reason in TIMEOUTS:
-        # How far it was: whoever waits for it may go on from there.
+        # Its progress: the waiting caller may continue from there.
         if progress.percent is not None:
             made.progress_percent = progress.percent
         made.progress_message = progress.message or ""

@@ -127,7 +127,7 @@ FROM unnest(
 );
 
 -- name: keep_totals(id, completed, failed)
--- What the lease of a worker said when it was deleted.
+-- The totals of a worker's lease when it was deleted.
 UPDATE workers AS w
 SET total_completed = g.completed, total_failed = g.failed
 FROM unnest(

@@ -122,7 +122,7 @@ VALUES (
 );
 
 -- name: keep_totals(id, completed, failed)
--- What the lease of a worker said when it was deleted.
+-- The totals of a worker's lease when it was deleted.
 UPDATE workers
 SET total_completed = :completed, total_failed = :failed
 WHERE id = :id
