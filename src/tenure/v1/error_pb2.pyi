@@ -52,7 +52,7 @@ class ErrorDetail(google.protobuf.message.Message):
     """idempotency_conflict"""
     field: builtins.str
     """invalid_argument; idempotency_conflict: the first field that differs; already_exists of an
-    instance key: what differs, with commas between
+    instance key: the fields that differ, separated by commas
     """
     limit: builtins.int
     """payload_too_large"""

@@ -452,7 +452,7 @@ class Task(google.protobuf.message.Message):
     output_encoding: builtins.str
     """The encoding of the output: that of the input, unless the worker named another one."""
     is_pause_requested: builtins.bool
-    """It is to be paused when its attempt ends: a worker holds it, so its state is not PAUSED yet."""
+    """The task will be paused when its attempt ends: a worker holds it, so its state is not PAUSED yet."""
     @property
     def options(self) -> Global___TaskOptions: ...
     @property

@@ -568,7 +568,7 @@ class TaskResult(google.protobuf.message.Message):
     finished_at_ms: builtins.int
     cancel_reason: builtins.str
     progress_percent: builtins.float
-    """Of a task that timed out: what the last accepted heartbeat said of it."""
+    """For a task that timed out: the report of its last accepted heartbeat."""
     progress_message: builtins.str
     heartbeat_details: builtins.bytes
     @property

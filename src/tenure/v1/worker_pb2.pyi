@@ -145,7 +145,7 @@ class Worker(google.protobuf.message.Message):
     max_concurrent: builtins.int
     active_count: builtins.int
     total_completed: builtins.int
-    """As its last heartbeat said, also when it is offline."""
+    """From its last heartbeat, also when it is offline."""
     total_failed: builtins.int
     health: Global___WorkerHealth.ValueType
     mode: Global___WorkerMode.ValueType
