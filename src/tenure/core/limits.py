@@ -229,7 +229,7 @@ ENQUEUE_AHEAD_MS: Final = 10 * _SECOND_MS
 CLOCK_SET_BACK_MS_MAX: Final = 1 * _MINUTE_MS
 # A week of history answers most questions; PostgreSQL drops it by the day.
 HISTORY_KEPT_MS: Final = 7 * _DAY_MS
-# A client that retries for longer than a day has probably failed otherwise.
+# No client should retry for longer than a day.
 KEY_KEPT_MS: Final = 24 * _HOUR_MS
 # The task is completed from outside: the approval of a person may take weeks.
 COMPLETION_TOKEN_MS: Final = 30 * _DAY_MS
