@@ -13,7 +13,7 @@ from tenure.cli.parameter import PageOptions, duration_ms, examples, page_option
 if TYPE_CHECKING:
     from tenure.cli.client.access_client import KeyChoice
     from tenure.cli.show.access_view import ShownKey, ShownNewKey
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
 _ROLES: Final = ("admin", "client", "worker", "viewer")
 _EVERYWHERE: Final = "all"
@@ -109,16 +109,18 @@ def _places(key: ShownKey) -> str:
 
 
 def _columns() -> Sequence[Column[ShownKey]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     return (
         Column("KEY ID", lambda key: key.key_id),
-        Column("NAME", lambda key: key.name),
-        Column("ROLE", lambda key: key.role),
+        Column("NAME", lambda key: key.name, rank=1, is_text=True),
+        Column("ROLE", lambda key: key.role, rank=2),
         Column("STATE", lambda key: key.state),
-        Column("NAMESPACES", lambda key: ", ".join(key.namespaces) or _EVERYWHERE),
-        Column("EXPIRES", lambda key: key.expires_at),
-        Column("LAST USED", lambda key: key.last_used_at),
+        Column(
+            "NAMESPACES", lambda key: ", ".join(key.namespaces) or _EVERYWHERE, rank=3, is_text=True
+        ),
+        Column("EXPIRES", lambda key: key.expires_at, rank=5),
+        Column("LAST USED", lambda key: key.last_used_at, rank=4),
     )
 
 

@@ -12,7 +12,7 @@ from tenure.cli.parameter import PageOptions, examples
 
 if TYPE_CHECKING:
     from tenure.cli.show.access_view import ShownNamespace
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
 _NAME: Final = click.argument("name", metavar="NAME")
 
@@ -23,12 +23,12 @@ def namespaces() -> None:
 
 
 def _columns() -> Sequence[Column[ShownNamespace]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     return (
-        Column("NAMESPACE", lambda namespace: namespace.name),
+        Column("NAMESPACE", lambda namespace: namespace.name, is_text=True),
         Column("STATE", lambda namespace: namespace.state),
-        Column("CREATED", lambda namespace: namespace.created_at),
+        Column("CREATED", lambda namespace: namespace.created_at, rank=1),
     )
 
 

@@ -13,9 +13,11 @@ from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
     from tenure.cli.show.view import ShownQueue
 
+# The counts, the most important first.
+_RANKS: Final = ("PENDING", "RUNNING", "DISPATCHED", "PAUSED", "CANCELLING", "WAITING")
 _NAME: Final = click.argument("name", metavar="NAME")
 
 
@@ -25,15 +27,19 @@ def queues() -> None:
 
 
 def _columns() -> Sequence[Column[ShownQueue]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     def count(state: str) -> Column[ShownQueue]:
-        return Column(state, lambda queue: _count_text(queue, queue.counts.get(state, 0)))
+        return Column(
+            state,
+            lambda queue: _count_text(queue, queue.counts.get(state, 0)),
+            rank=_RANKS.index(state) + 1,
+        )
 
     return (
-        Column("QUEUE", lambda queue: queue.name),
-        Column("HELD", lambda queue: "PAUSED" if queue.paused else "no"),
-        Column("LIMIT", lambda queue: queue.concurrency_max or parameter.NO_LIMIT),
+        Column("QUEUE", lambda queue: queue.name, is_text=True),
+        Column("STATE", lambda queue: queue.state),
+        Column("LIMIT", lambda queue: queue.concurrency_max or parameter.NO_LIMIT, rank=3),
         *map(count, parameter.LIVE_STATES),
     )
 
@@ -74,7 +80,7 @@ def _show(call: Invocation, queue: ShownQueue) -> None:
 
 def _facts(queue: ShownQueue) -> Iterator[tuple[str, object]]:
     yield "queue", queue.name
-    yield "held", "PAUSED" if queue.paused else "no"
+    yield "state", queue.state
     yield "limit", queue.concurrency_max or parameter.NO_LIMIT
     for name, counts in {"all types": queue.counts, **queue.types}.items():
         shown = [

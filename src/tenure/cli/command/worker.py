@@ -97,6 +97,7 @@ def list_(
 @with_server
 def show(call: Invocation, *, worker_id: str) -> None:
     """Show a worker: its identity, lease and health, and how much it holds."""
+    worker_id = call.client.workers.find_id(worker_id)
     _show(call, call.client.workers.get_worker(worker_id))
 
 
@@ -142,6 +143,8 @@ def drain(
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     if (choice["worker_id"] is not None) == bool(choice["labels"] or choice["version"]):
         raise click.UsageError("Name one worker by its ID, or several with --label or --version.")
+    if choice["worker_id"] is not None:
+        choice["worker_id"] = call.client.workers.find_id(choice["worker_id"])
     ids = call.client.workers.drain(choice)
     if is_waited:
         draining.wait_until_offline(call, ids, timeout_ms)
@@ -162,6 +165,7 @@ def evict(call: Invocation, *, worker_id: str, is_sure: bool) -> None:
     Its tasks are handed to others and may run twice for a moment; its results are refused from
     now on. Prefer drain for a worker that is well.
     """
+    worker_id = call.client.workers.find_id(worker_id)
     if not is_sure:
         if not sys.stdin.isatty():
             raise click.UsageError(
