@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.help import HelpCommand
 from tenure.cli.parameter import PageOptions, examples, page_options
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class _Options(_Filter, PageOptions):
 
 
 @click.command(
+    cls=HelpCommand,
     short_help="See who administered what.",
     epilog=examples("tenure audit", "tenure audit --action key.create -o json"),
 )

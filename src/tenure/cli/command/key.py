@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import PageOptions, duration_ms, examples, page_options, schema_option
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 _ROLES: Final = ("admin", "client", "worker", "viewer")
 _EVERYWHERE: Final = "all"
-_KEY_ID: Final = click.argument("key_id", metavar="KEY-ID")
+_KEY_ID: Final = click.argument("key_id", metavar="KEY-ID", shell_complete=suggestion.key_ids)
 
 
 class _CreateOptions(TypedDict):
@@ -29,7 +31,7 @@ class _CreateOptions(TypedDict):
     expires_in_ms: int | None
 
 
-@click.group(short_help="Make, see and revoke API keys.")
+@click.group(cls=CommandGroup, short_help="Make, see and revoke API keys.")
 def keys() -> None:
     """Make, see and revoke API keys.
 

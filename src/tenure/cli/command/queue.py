@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 import click
 from typing_extensions import Unpack
 
-from tenure.cli import parameter
+from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 # The counts, the most important first.
 _RANKS: Final = ("PENDING", "RUNNING", "DISPATCHED", "PAUSED", "CANCELLING", "WAITING")
-_NAME: Final = click.argument("name", metavar="NAME")
+_NAME: Final = click.argument("name", metavar="NAME", shell_complete=suggestion.queues)
 
 
-@click.group(short_help="See queues; pause or limit them.")
+@click.group(cls=CommandGroup, short_help="See queues; pause or limit them.")
 def queues() -> None:
     """See queues with their live tasks; pause or limit them."""
 

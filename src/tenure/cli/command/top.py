@@ -10,6 +10,7 @@ import click
 from tenure.cli import parameter
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.failure import CliError
+from tenure.cli.help import HelpCommand
 from tenure.cli.parameter import examples, option
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _DRAW_SECONDS: Final = 0.25
 
 
 @click.command(
+    cls=HelpCommand,
     short_help="See queues and workers, live.",
     epilog=examples(
         "tenure top",
