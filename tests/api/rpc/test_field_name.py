@@ -15,7 +15,8 @@ from tenure.api.rpc import error
 from tenure.api.rpc.field_name import proto_name
 from tenure.api.rpc.table import REQUESTS
 from tenure.errors import InvalidArgument
-from tenure.sdk.transport.refusal import from_detail, python_name
+from tenure.sdk.transport.python_name import in_python
+from tenure.sdk.transport.refusal import from_detail
 
 ROOT: Final = Path(tenure.__file__).parent
 CHECKS: Final = frozenset(
@@ -155,4 +156,4 @@ def test_python_users_read_python_names(field: str, name: str) -> None:
 def test_a_name_of_an_edge_stays_as_it_is() -> None:
     for name in sorted(PROTOCOL):
         assert proto_name(name, None) == name
-        assert python_name(python_name(name)) == python_name(name)
+        assert in_python(in_python(name)) == in_python(name)

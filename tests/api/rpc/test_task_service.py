@@ -73,6 +73,7 @@ async def test_independent_tasks_are_answered_each_on_its_own(wire: Wire) -> Non
     request = pb.EnqueueTasksRequest(namespace_id=NAMESPACE, tasks=[other], independent=True)
     (second,) = (await wire.tasks.EnqueueTasks(request)).results
     assert (second.error.code, second.error.task_id) == ("idempotency_conflict", first[2].task_id)
+    assert second.error.field == "input"
 
 
 async def test_a_marked_resend_returns_the_task_of_the_first_call(wire: Wire, world: World) -> None:

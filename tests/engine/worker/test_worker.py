@@ -497,7 +497,8 @@ class TestSessions:
         await engine.heartbeat(heartbeat(engine, worker, 1, active_count=0))
         await eventually(lambda: sink.given)
         assert [task.id for task in sink.take()] == [second]
-        assert sink.stopped == [Stop(first, 1, StopCause.TERMINATED)]
+        # Told by the heartbeat, and on a busy machine by the news of the other server as well.
+        assert set(sink.stopped) == {Stop(first, 1, StopCause.TERMINATED)}
 
     async def test_after_the_clock_went_back_no_confirmed_attempt_is_taken_for_lost(
         self, world: World, engine: Engine

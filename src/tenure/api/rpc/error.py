@@ -49,6 +49,6 @@ def status(error: TenureError, request: Descriptor | None = None) -> grpc.Status
 
 
 def shutting_down(advice: str) -> Unavailable:
-    """Return what a stream is told that the server closes because it stops."""
+    """Return the error for a stream that the server closes because it stops."""
     message = f"The server is shutting down. {advice}"
     return Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)

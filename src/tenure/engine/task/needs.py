@@ -1,4 +1,4 @@
-"""What task commands need to have loaded: pure, one function per kind of need."""
+"""The rows that task commands need: pure, one function per kind of need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tenure.store.table.lock_order import RowSets
 
 
 def enqueue_tasks(needs: RowSets, command: c.EnqueueTasks) -> None:
-    """Look up keys, and the ids of tasks that are not young for sure."""
+    """Look up keys, and the ids of tasks that are not certainly recent."""
     namespace = command.namespace
     needs.namespaces.wanted.add(namespace)
     window = needs.tasks.window
@@ -31,7 +31,7 @@ def named_tasks(
 
 
 def report_tasks(needs: RowSets, command: c.ConfirmTasks | c.HeartbeatTasks) -> None:
-    """Lock the tasks, and read the worker that reports: one that is over may not."""
+    """Lock the tasks, and read the reporting worker: it must be live."""
     named_tasks(needs, command)
     if command.worker_id is not None:
         needs.workers.spoken_for.add(command.worker_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from tenure.core.limits import PRIORITY_DEFAULT
 from tenure.core.task.record import TaskState
 from tenure.sdk.failure import RemoteError
+from tenure.sdk.instant import datetime_of
 from tenure.sdk.payload import Converter, Payload
 from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 from tenure.v1 import task_pb2
@@ -75,7 +76,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One hand-out of a task; of the live one neither its end nor its outcome is known."""
 
-    number: int
+    attempt: int
     worker_id: str
     handed_at: datetime | None = None
     ended_at: datetime | None = None
@@ -128,13 +129,13 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
         interruption_count=task.interruption_count,
         progress=progress(task),
         heartbeat_details=HeartbeatDetails(task.heartbeat_details, converter),
-        created_at=_instant(task.created_at_ms),
-        run_at=_instant(task.run_at_ms),
-        handed_at=_instant(task.handed_at_ms),
-        started_at=_instant(task.started_at_ms),
-        heartbeat_at=_instant(task.heartbeat_at_ms),
-        finished_at=_instant(task.finished_at_ms),
-        cancel_requested_at=_instant(task.cancel_requested_at_ms),
+        created_at=datetime_of(task.created_at_ms),
+        run_at=datetime_of(task.run_at_ms),
+        handed_at=datetime_of(task.handed_at_ms),
+        started_at=datetime_of(task.started_at_ms),
+        heartbeat_at=datetime_of(task.heartbeat_at_ms),
+        finished_at=datetime_of(task.finished_at_ms),
+        cancel_requested_at=datetime_of(task.cancel_requested_at_ms),
         is_pause_requested=task.is_pause_requested,
         run_id=task.run_id,
         parent_id=task.parent_id,
@@ -146,10 +147,10 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
 def attempt_info(attempt: task_pb2.Attempt, converter: Converter) -> AttemptInfo:
     """Show an attempt."""
     return AttemptInfo(
-        number=attempt.number,
+        attempt=attempt.attempt,
         worker_id=attempt.worker_id,
-        handed_at=_instant(attempt.handed_at_ms),
-        ended_at=_instant(attempt.ended_at_ms),
+        handed_at=datetime_of(attempt.handed_at_ms),
+        ended_at=datetime_of(attempt.ended_at_ms),
         outcome=attempt.outcome,
         error=RemoteError(attempt.error, converter) if attempt.HasField("error") else None,
     )
@@ -189,7 +190,3 @@ def state_number(state: TaskState | str | None) -> task_pb2.TaskState.ValueType:
     except ValueError:
         known = ", ".join(TaskState)
         raise ValueError(f"{state!r} is no state of a task. The states are: {known}.") from None
-
-
-def _instant(milliseconds: int) -> datetime | None:
-    return datetime.fromtimestamp(milliseconds / 1_000, UTC) if milliseconds else None
