@@ -83,7 +83,7 @@ def test_a_store_is_looked_at_beside_a_running_server(tmp_path: Path) -> None:
         assert invoke("db", "check", "--store", url).exit_code == 0
         refused = invoke("db", "migrate", "--store", url)
     assert refused.exit_code == 4
-    assert "Another Tenure server works on tenure.db" in refused.stderr
+    assert "Another Tenure server uses tenure.db" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "check"])

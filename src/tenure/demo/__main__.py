@@ -1,4 +1,4 @@
-"""What ``make run`` shows: tasks that run, a worker that dies, and its work done by another."""
+"""What ``make run`` shows: tasks run, a worker is killed, and another one does its work."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LIVE: Final = ("PENDING", "DISPATCHED", "RUNNING")
 
 
 class Demo:
-    """Watches the server through its public API and draws what it sees."""
+    """Reads the state through the public API and draws it."""
 
     def __init__(self, stage: DemoStage, channel: grpc.Channel) -> None:
-        """Watch what happens on ``stage``."""
+        """Show the state of ``stage``."""
         self._stage = stage
         self._workflows = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
         self._admin = admin_service_pb2_grpc.AdminServiceStub(channel)
@@ -45,7 +45,7 @@ class Demo:
             client.enqueue_many(resize_image.call(number) for number in range(TASK_COUNT))
 
     def look(self) -> Table:
-        """Read how things stand and return them as a table."""
+        """Read the present state and return it as a table."""
         queue = self._admin.GetQueue(admin_pb.GetQueueRequest(name=QUEUE)).queue
         counts = dict.fromkeys(_LIVE, 0)
         for each in queue.types:
@@ -81,13 +81,15 @@ class Demo:
         )
 
     def run(self, live: Live) -> None:
-        """Play the demo to its end."""
+        """Run the demo to its end."""
         self.enqueue()
         is_killed = False
         deadline = time.monotonic() + SECONDS_MAX
         while self.done_count < TASK_COUNT:
             if time.monotonic() > deadline:
-                raise SystemExit("The tasks did not end in time. This should not happen.")
+                raise SystemExit(
+                    "The tasks did not end in time. Try again when the machine is idle."
+                )
             live.update(self.look(), refresh=True)
             # After its first heartbeat, so that the table shows what it had done.
             if not is_killed and self.done_count >= KILL_AFTER and self.victim_done_count:
@@ -100,7 +102,7 @@ class Demo:
 
 
 def main() -> None:
-    """Play the demo; on a terminal the server stays for you to try it."""
+    """Run the demo; on a terminal the server stays for you to try it."""
     console = Console()
     is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
     ports = ("127.0.0.1:7300", "127.0.0.1:7301") if is_terminal else ("127.0.0.1:0",) * 2
@@ -111,7 +113,7 @@ def main() -> None:
             Demo(stage, channel).run(live)
         if is_terminal:
             console.print(
-                f"The server and worker-1 go on. Try:\n"
+                f"The server and worker-1 keep running. Try:\n"
                 f"  .venv/bin/tenure tasks enqueue {resize_image.name} --queue {QUEUE} "
                 "--input '{\"image\": 1}' --wait\n"
                 f"  .venv/bin/tenure workers ls\n"

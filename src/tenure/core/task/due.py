@@ -1,4 +1,4 @@
-"""What a timer leads to: a deadline of the task, or nothing because the task has moved on."""
+"""What a timer leads to: a deadline of the task, or nothing because the task has changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenure.core.task.event import Due
 from tenure.core.task.record import Reason, Task, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 
-# Named as people say them: whoever reads them may know the names of any edge.
+# Timeouts have plain names here, because readers may know them from any edge or language.
 _TIMEOUT_MESSAGES: Final = {
     DeadlineKind.START_TO_CLOSE: "The attempt took longer than its start-to-close timeout.",
     DeadlineKind.HEARTBEAT: "No heartbeat arrived within the heartbeat timeout.",
@@ -24,7 +24,7 @@ _TIMEOUT_MESSAGES: Final = {
 
 
 def due(task: Task, event: Due, now_ms: int) -> Decision:
-    """Look at the row again: a timer is never authoritative."""
+    """Check the row again: a timer is never authoritative."""
     expired = deadline.first_expired(task, now_ms=now_ms, sighted_ms=event.sighted_ms)
     match expired:
         case None:
@@ -53,7 +53,7 @@ def due(task: Task, event: Due, now_ms: int) -> Decision:
 
 def _cancel_overdue(task: Task, now_ms: int) -> Decision:
     if task.worker_id is None:
-        # Nobody holds what is completed from elsewhere, so nobody failed to stop.
+        # No worker holds a task that is completed from outside, so none failed to stop.
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
     error = ErrorInfo(
         ErrorCategory.CANCELLED, "The activity did not stop within its cancel grace period."
@@ -69,7 +69,7 @@ def _overdue(task: Task, expired: DeadlineKind, now_ms: int) -> Decision:
 
 
 def wake(task: Task, now_ms: int) -> Decision:
-    """Note that a run is wanted; one that waits is pending at once."""
+    """Note that a run has to wake; one that waits is pending at once."""
     progress = replace(task.progress, wake_seq=task.progress.wake_seq + 1)
     woken = replace(task, progress=progress)
     if task.state is TaskState.WAITING and not task.progress.is_async:

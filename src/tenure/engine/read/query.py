@@ -1,8 +1,8 @@
 """The reads: one task, lists with cursors, attempts, workers with their health, queue counts.
 
-They run on the store's readers, apart from the lanes, and see what was committed. Lists and counts
-are scans, of which few run at a time; lookups never wait for them. What belongs to another
-namespace is not found, in the same words as if it did not exist.
+They run on the store's readers, separate from the lanes, and see committed data. Lists and counts
+are scans, of which few run at a time; lookups never wait for them. A row of another namespace is
+not found, with the same message as if it did not exist.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _NEWEST_KEY: Final = f"{INSTANT_MS_MAX + 1} "
 class Page(msgspec.Struct, Generic[T], frozen=True):
     """Some items of a list, newest first; an empty token means that there are no more.
 
-    One page looks at a limited number of rows, so that it may be short, or even empty, while there
-    is a next one. ``total_count`` is there when it was asked for. Counting stops at a limit: then
-    there are at least so many.
+    One page reads a limited number of rows, so it may be short, or even empty, while there is a
+    next one. ``total_count`` is set when it was requested. Counting stops at a limit: then there
+    are at least so many.
     """
 
     items: tuple[T, ...]
@@ -67,7 +67,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which page of a list is wanted, and the secret that signs the cursors of this server."""
+    """Which page of a list is requested, and the secret that signs the cursors of this server."""
 
     cursor_key: bytes
     size: int = 0
@@ -76,7 +76,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One attempt of a task; of the live one the end is not known."""
+    """One attempt of a task; the end of a live one is not known."""
 
     number: int
     worker_id: str | None
@@ -102,7 +102,7 @@ class WorkerView(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """A queue with its brakes and how many live tasks it has, by type and state.
+    """A queue with pause and limit and the number of its live tasks, by type and state.
 
     Counting stops at a limit: then there are at least so many, and types may be missing.
     """
@@ -127,7 +127,7 @@ async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
 async def list_tasks(
     store: Store, *, namespace: str, page: PageRequest, where: TaskFilter = ALL_TASKS
 ) -> Page[Task]:
-    """Return tasks that pass the filter, newest first, live and finished."""
+    """Return tasks that match the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
     query = query_text("tasks", where.checked())
     place = _place(namespace, query, page)
@@ -174,7 +174,7 @@ def _ended(attempt: Attempt) -> AttemptView:
 
 
 def _last(task: Task) -> AttemptView:
-    """The last attempt has no row of its own: it lives in its task, or ended with it."""
+    """Return the last attempt, which has no row: it is part of its task, or ended with it."""
     return AttemptView(
         number=task.attempt,
         worker_id=task.worker_id,
@@ -188,7 +188,7 @@ def _last(task: Task) -> AttemptView:
 async def get_worker(
     store: Store, *, namespace: str, worker_id: str, deaf: Collection[str] = ()
 ) -> WorkerView:
-    """Return a worker with lease, health and what it holds; ``deaf`` is the engine's own set."""
+    """Return a worker with lease, health and held tasks; ``deaf`` is the engine's own set."""
     namespace = check.namespace(namespace)
     check.task_id(worker_id, "workerId")
 
@@ -206,16 +206,21 @@ async def get_worker(
     return await read(store, body)
 
 
-async def check_speaker(store: Store, *, namespace: str, worker_id: str, speaker: str) -> None:
-    """Refuse an API key that speaks for a worker of another one; there may be no such worker."""
+async def check_reporter(
+    store: Store, *, namespace: str, worker_id: str, speaker: str | None
+) -> None:
+    """Refuse a worker that is not live, and an API key that acts for a worker of another key."""
 
     async def body(tx: Tx) -> list[Worker]:
         return await worker_table.read_workers(tx, [worker_id])
 
-    for worker in await read(store, body):
+    found = await read(store, body)
+    worker = found[0] if found else None
+    refusal = worker_rules.report_refusal(worker, namespace=namespace, worker_id=worker_id)
+    if refusal is None and worker is not None:
         refusal = worker_rules.speaker_refusal(worker, speaker)
-        if worker.namespace == namespace and refusal is not None:
-            raise refusal.to_error()
+    if refusal is not None:
+        raise refusal.to_error()
 
 
 async def list_workers(
@@ -226,7 +231,7 @@ async def list_workers(
     where: WorkerFilter = ALL_WORKERS,
     deaf: Collection[str] = (),
 ) -> Page[WorkerView]:
-    """Return workers that pass the filter, newest first, with lease and health."""
+    """Return workers that match the filter, newest first, with lease and health."""
     namespace = check.namespace(namespace)
     query = query_text("workers", where.checked())
     place = _place(namespace, query, page)
@@ -246,7 +251,7 @@ async def list_workers(
 
 
 async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
-    """Return a queue; one that nobody has used or changed is empty and has no brakes."""
+    """Return a queue; a queue without tasks and settings is empty, without pause and limit."""
     namespace, name = check.namespace(namespace), check.name(name, "queue")
 
     async def body(tx: Tx) -> QueueView:
@@ -299,7 +304,7 @@ async def _queue_views(tx: Tx, namespace: str, names: Sequence[str]) -> list[Que
 async def list_namespaces(
     store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
 ) -> Page[Namespace]:
-    """Return the namespaces of this server by name; of a caller that has some, only those."""
+    """Return the namespaces of this server by name; only those of a limited caller's key."""
     place = _place(_scope_text(namespaces), "namespaces", page, first="")
 
     async def body(tx: Tx) -> list[Namespace]:
@@ -314,7 +319,7 @@ async def list_namespaces(
 
 
 async def get_namespace(store: Store, *, name: str, namespaces: Sequence[str] = ()) -> Namespace:
-    """Return a namespace, if it is one of the caller's."""
+    """Return a namespace, if the caller has access to it."""
     name = check.namespace(name)
     _check_own(name, namespaces)
     found = await read(store, lambda tx: queue_table.read_namespaces(tx, [name]))
@@ -326,9 +331,9 @@ async def get_namespace(store: Store, *, name: str, namespaces: Sequence[str] = 
 async def list_keys(
     store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
 ) -> Page[ApiKey]:
-    """Return API keys, newest first, with the revoked ones.
+    """Return API keys, newest first, including revoked ones.
 
-    A caller that has some namespaces sees the keys that are for these or fewer.
+    A caller with some namespaces sees the keys for these or fewer.
     """
     place = _place(_scope_text(namespaces), "keys", page, first=_NEWEST_KEY)
     created_at, _, key_id = place.part.position.partition(" ")
@@ -353,9 +358,9 @@ async def list_audit(
     where: AuditFilter = ALL_AUDIT,
     namespaces: Sequence[str] = (),
 ) -> Page[AuditRecord]:
-    """Return what was administered, newest first.
+    """Return audit records, newest first.
 
-    A caller that has some namespaces sees the records that concern these or fewer.
+    A caller with some namespaces sees the records of these or fewer.
     """
     where = where.checked()
     query = query_text("audit", where)
@@ -376,7 +381,7 @@ async def list_audit(
 
 
 def _scope_text(namespaces: Sequence[str]) -> str:
-    """Return what a cursor of a caller's list is bound to; no namespace has such a name."""
+    """Return the scope of a cursor of a caller's list; no namespace has such a name."""
     return " ".join(sorted(namespaces))
 
 
@@ -417,7 +422,7 @@ async def _views(
     views = []
     for worker, lease in found:
         if lease is None:
-            # One that was purged meanwhile has none.
+            # A worker that was deleted meanwhile has none.
             view = WorkerView(worker, None, None, *totals.get(worker.id, (0, 0)))
         else:
             is_deaf = worker.id in onlooker.deaf
@@ -428,7 +433,7 @@ async def _views(
 
 
 class _Read(msgspec.Struct, Generic[T], frozen=True):
-    """What was read of a list: rows, the total if it was wanted, and where an early end was."""
+    """The rows of a list, the total if it was requested, and where an early end was."""
 
     found: Sequence[T]
     total: Total | None = None
@@ -436,7 +441,7 @@ class _Read(msgspec.Struct, Generic[T], frozen=True):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """A page of a list: what its cursors are bound to, and the rows to read for it."""
+    """A page of a list: the scope of its cursors, and the rows to read for it."""
 
     namespace: str
     query: str
@@ -446,7 +451,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def _place(namespace: str, query: str, page: PageRequest, *, first: str = NEWEST) -> _Place:
-    """Return where a page is; one row more than asked for tells whether there is a next one."""
+    """Return where a page is; one extra row shows whether there is a next one."""
     size = check.page_size(page.size)
     position = first
     if page.token:
@@ -456,7 +461,7 @@ def _place(namespace: str, query: str, page: PageRequest, *, first: str = NEWEST
 
 
 def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T]:
-    """Cut what was read to the page, with the cursor of the next one."""
+    """Cut the rows to the page, with the cursor of the next one."""
     items = tuple(read.found[: place.size])
     end = read.end if len(read.found) <= place.size else position(items[-1])
     token = ""
@@ -472,7 +477,7 @@ def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T
 
 
 async def read(store: Store, body: Body[T]) -> T:
-    """Look up a few rows, and say what a failure of the store means for the caller."""
+    """Look up a few rows, and translate a failure of the store for the caller."""
     try:
         return await store.read(body)
     except StoreError as error:
@@ -480,7 +485,7 @@ async def read(store: Store, body: Body[T]) -> T:
 
 
 async def scan(store: Store, body: Body[T]) -> T:
-    """Read many rows, and say what a failure of the store means for the caller."""
+    """Read many rows, and translate a failure of the store for the caller."""
     try:
         return await store.scan(body)
     except StoreError as error:

@@ -1,7 +1,8 @@
-"""What an error of PostgreSQL or its connection means for the caller."""
+"""The meaning of an error of PostgreSQL or its connection for the caller."""
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import asyncpg
@@ -34,14 +35,14 @@ _LOSSES = (
     OSError,
 )
 
-# What a pooler in transaction mode refuses or forgets: settings of a session, named statements.
+# What a pooler in transaction mode refuses or loses: session settings, named statements.
 _POOLER = (
     asyncpg.ProtocolViolationError,
     asyncpg.InvalidSQLStatementNameError,
     asyncpg.DuplicatePreparedStatementError,
 )
 _POOLED: Final = (
-    "It seems that a pooler in transaction mode, such as pgbouncer, stands before PostgreSQL: "
+    "There seems to be a pooler in transaction mode, such as pgbouncer, before PostgreSQL: "
     "start the server with --pooled (TENURE_POOLED=1), or connect to PostgreSQL itself."
 )
 
@@ -63,7 +64,9 @@ def translated(error: BaseException) -> BaseException:
     if isinstance(error, _POOLER):
         return Lost(f"{error}. {_POOLED}", reason=MISCONFIGURED)
     if isinstance(error, TimeoutError):
-        return Lost("PostgreSQL does not answer in time.", reason="store_slow")
+        return Lost("PostgreSQL did not answer in time.", reason="store_slow")
     if isinstance(error, _LOSSES):
-        return Lost(f"PostgreSQL: {type(error).__name__}")
+        number = error.errno if isinstance(error, OSError) else None
+        why = os.strerror(number).lower() if number else type(error).__name__
+        return Lost(f"PostgreSQL cannot be reached: {why}")
     return error

@@ -40,7 +40,7 @@ _WORKER: Final = "/v1/workers/{workerId}"
 
 
 class WorkerListQuery(CountedPageQuery, frozen=True):
-    """Which workers."""
+    """Filter for workers."""
 
     queue: str = ""
     status: Annotated[str, name_of(WorkerStatus, "Only workers of this status")] = ""
@@ -52,7 +52,7 @@ class WorkerListQuery(CountedPageQuery, frozen=True):
 
 
 class DrainBody(Body, frozen=True):
-    """How long the worker may take; what it still holds then is handed back."""
+    """How long the worker may take; then the rest is handed back."""
 
     deadline_ms: Duration | UnsetType = UNSET
 
@@ -76,7 +76,7 @@ class LeaseView(View, frozen=True):
 
 
 class WorkerItem(View, frozen=True):
-    """A worker; lease and health are there while it is active, totals also when it is offline."""
+    """A worker; an active one has lease and health, totals are also those of an offline one."""
 
     worker_id: str
     namespace: str
@@ -86,8 +86,8 @@ class WorkerItem(View, frozen=True):
     types: tuple[str, ...]
     max_concurrent: int
     registered_at: Instant
-    total_completed: Annotated[int, Meta(description="As its last heartbeat said")]
-    total_failed: Annotated[int, Meta(description="As its last heartbeat said")]
+    total_completed: Annotated[int, Meta(description="From its last heartbeat")]
+    total_failed: Annotated[int, Meta(description="From its last heartbeat")]
     health: Annotated[str, names(Health)] | UnsetType = UNSET
     held_count: (
         Annotated[int, Meta(description="Live attempts it holds; left out in lists")] | UnsetType
@@ -117,13 +117,13 @@ class WorkerListView(View, frozen=True):
 
 
 class DrainedView(View, frozen=True):
-    """The workers that drain now: none of them gets anything new."""
+    """The workers that are draining now: none of them gets new tasks."""
 
     worker_ids: list[str]
 
 
 def _shown(view: WorkerView) -> WorkerItem:
-    """Show a worker. Its instance key stays unseen: whoever knows it can take its place."""
+    """Show a worker, without its instance key: anyone who knows it can act for the worker."""
     item = view.worker
     return WorkerItem(
         worker_id=item.id,
@@ -199,7 +199,7 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 
 async def get_worker(call: OperationCall[Scoped, None]) -> Answer:
-    """Show a worker, with its lease and what it holds."""
+    """Show a worker, with its lease and its held tasks."""
     return await _present(call)
 
 
@@ -215,7 +215,7 @@ async def _present(call: OperationCall[Scoped, Any]) -> Answer:
 
 
 async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
-    """Let a worker finish what it holds; the answer means that no later hand-out happens."""
+    """Let a worker finish its tasks; the answer means that no later hand-out happens."""
     command = c.DrainWorker(
         namespace=call.namespace,
         worker_id=call.path["workerId"],
@@ -236,7 +236,7 @@ async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
 
 
 async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:
-    """Let all workers that match finish what they hold."""
+    """Let all matching workers finish their tasks."""
     body = call.body
     drained = await bulk_drain.drain_matching(
         call.engine,
@@ -267,7 +267,7 @@ OPERATIONS: Final = (
         method="GET",
         path=_WORKER,
         name="getWorker",
-        summary="Get a worker: status, health, lease, labels, totals, and how much it holds.",
+        summary="Get a worker: status, health, lease, labels, totals, and number of held attempts.",
         handle=get_worker,
         action=Action.READ,
         answer=WorkerItem,
@@ -276,7 +276,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_WORKER}/drain",
         name="drainWorker",
-        summary="Let a worker finish what it holds and give it nothing new.",
+        summary="Let a worker finish its tasks and give it nothing new.",
         handle=drain_worker,
         action=Action.OPERATE,
         body=DrainBody,
@@ -288,7 +288,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_WORKER}/evict",
         name="evictWorker",
-        summary="Take a worker offline whatever it does; its tasks run elsewhere.",
+        summary="Take a worker offline at once; its tasks run elsewhere.",
         handle=evict_worker,
         action=Action.OPERATE,
         body=EmptyBody,
