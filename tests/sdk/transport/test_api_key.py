@@ -147,7 +147,7 @@ async def test_a_worker_whose_key_ends_keeps_what_it_holds_and_goes_on_trying(
                 await begun.wait()
             worker_id = worker.worker_id
             await house.revoke(worker_key)
-            await eventually(lambda: "keeps what it holds" in caplog.text)
+            await eventually(lambda: "keeps its tasks" in caplog.text)
             # Its work is not stopped, and the server treats it like any worker that was lost.
             await until_offline(house, worker_id)
             go_on.set()
