@@ -35,7 +35,7 @@ _Wire = Stream[bytes, pb.WatchTasksResponse]
 
 
 class StreamBroken(Exception):
-    """The stream has no answer to a request; a call of its own will have one."""
+    """The stream ended before it had the answer; the request is sent as a single call."""
 
     def __init__(self, *, is_unsent: bool) -> None:
         """Say whether the request cannot have reached any server."""
@@ -44,7 +44,7 @@ class StreamBroken(Exception):
 
 
 class TaskStreams:
-    """Who waits for which task."""
+    """The waits for tasks, and the streams that their results come on."""
 
     def __init__(self, channel: Channel, namespace: str) -> None:
         """Start with nobody waiting and no stream."""
