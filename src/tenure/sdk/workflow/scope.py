@@ -60,7 +60,7 @@ class Scope:
         return self._below(str(self._child_count))
 
     def branch(self, name: str) -> Scope:
-        """Return a branch with a name; raise ``ValueError`` if it is used twice, or is no name."""
+        """Return a branch with a name; raise ``ValueError`` if the name is bad or used twice."""
         check.name(name, "branch")
         if name.isdigit() or len(name) > BRANCH_NAME_LENGTH_MAX:
             message = f"a branch needs a name of up to {BRANCH_NAME_LENGTH_MAX} characters with a "
