@@ -222,7 +222,7 @@ def _custom_types(described: inspect.Type) -> Iterator[UserValue]:
 
 
 def _refuse_odd_floats(value: object) -> None:
-    """Raise ``ValueError`` for a plain value that has a float in it which is no number of JSON."""
+    """Raise ``ValueError`` if a plain value contains NaN or infinity, which JSON does not have."""
     left = [value]
     while left:
         each = left.pop()

@@ -219,7 +219,7 @@ async def _until_registered(worker: Worker, running: asyncio.Future[None]) -> No
 
 
 async def _end(running: asyncio.Future[None]) -> None:
-    """Wait for the end of a worker; that the test has taken it out of service is no failure."""
+    """Wait for the end of a worker; it is not a failure if the test itself has ended it."""
     await asyncio.wait([running])
     with contextlib.suppress(WorkerEvicted, WorkerSuperseded):
         if not running.cancelled():

@@ -73,7 +73,7 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def token(self) -> str:
-        """The credential for asynchronous completion; whoever has it needs no API key.
+        """The credential for asynchronous completion, which then needs no API key.
 
         Raises ``LookupError`` in an activity that is not declared to complete later.
         """

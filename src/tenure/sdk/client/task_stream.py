@@ -107,7 +107,7 @@ class TaskStreams:
         return await stream.enqueue(request, waiters, min(timeout_s, _ANSWER_SECONDS))
 
     async def close(self) -> None:
-        """End all streams; whoever still waits is told."""
+        """End all streams; the waits for their results fail."""
         streams, self._streams = self._streams, []
         for stream in streams:
             await stream.close()
@@ -210,7 +210,7 @@ class _TaskStream:
             self._idling = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire)
 
     async def close(self) -> None:
-        """End it; whoever still waits is told."""
+        """End it; the waits for its results fail."""
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
         self._fail(Unavailable("The client was closed.", reason="closed"))

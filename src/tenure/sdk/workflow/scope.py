@@ -44,11 +44,11 @@ class Scope:
         return CallKey(self._key(name), self.path, index)
 
     def next_note(self, name: str) -> str:
-        """Return the key of something that is recorded and is no call."""
+        """Return the key of something that is recorded but is not a call."""
         return self._key(name)
 
     def next_timeout(self) -> str:
-        """Return the key of a timeout. It is no call, so code in a timeout keeps its keys."""
+        """Return the key of a timeout. It is not a call, so code in a timeout keeps its keys."""
         index = self.call_count
         count = self._timeouts.get(index, 0) + 1
         self._timeouts[index] = count
