@@ -393,8 +393,8 @@ ADDRESSES_REMEMBERED_MAX: Final = 4_096
 # Overload: when new work is refused. A wait that a user just does not notice.
 OVERLOAD_WAIT_MS: Final = 100
 # Requests with new work that are open at a time. The limit grows by a twentieth while they take
-# less than half of that wait, and shrinks by a tenth when they take longer. It starts with the load
-# of a full hour, and on an idle server it is back there within three seconds.
+# less than half of that wait, and shrinks by a tenth when they take longer. It starts with a
+# usual burst at the start of an hour, and an idle server is back there within three seconds.
 NEW_WORK_OPEN_START: Final = 400
 ROOM_GROWS: Final = 1.05
 ROOM_SHRINKS: Final = 0.9
