@@ -21,6 +21,7 @@ from tenure.sdk.client import client, completion, handle
 _RETURNED = frozenset(
     {
         *("Activity", "AsyncActivity", "SyncActivity", "Call", "RemoteError"),
+        "HeartbeatDetails",
         *("Handle", "SyncHandle", "Completion", "SyncCompletion"),
         *("TestEngine", "SyncTestEngine"),
     }

@@ -49,6 +49,17 @@ def name(value: object, field: str) -> str:
     _refuse(field, f"must have 1 to {limits.NAME_LENGTH_MAX} characters of A-Z a-z 0-9 . _ : -")
 
 
+def worker_name(value: object, field: str) -> str:
+    """Check the name of a worker: a name, or ``name@queue`` of one that serves several queues."""
+    if not isinstance(value, str) or len(value) > limits.NAME_LENGTH_MAX:
+        _refuse(field, f"must be a text of at most {limits.NAME_LENGTH_MAX} characters")
+    own, at, queue = value.partition("@")
+    name(own, field)
+    if at:
+        name(queue, field)
+    return value
+
+
 def namespace(value: object, field: str = "namespace") -> str:
     """Check a namespace and return it as `tenant/workspace`; a bare `x` is `x/default`."""
     if not isinstance(value, str):

@@ -131,6 +131,8 @@ TYPES_PER_WORKER_MAX: Final = 1_000
 WORKER_SLOTS_DEFAULT: Final = 100
 # When a worker is lost, all its tasks are put back: 20 release batches.
 WORKER_SLOTS_MAX: Final = 10_000
+# Queues of one worker process: each has its own stream and lease.
+WORKER_QUEUES_MAX: Final = 50
 # How long a server assumes that a worker belongs to the API key of its last call; a worker that
 # polls calls with each heartbeat.
 WORKER_KEY_KEPT_MS: Final = 30 * _SECOND_MS

@@ -29,7 +29,7 @@ def register_worker(command: c.RegisterWorker) -> None:
         checks.name(each, "types")
     checks.integer(new.slots, "maxConcurrent", 1, limits.WORKER_SLOTS_MAX)
     if new.name:
-        checks.name(new.name, "name")
+        checks.worker_name(new.name, "name")
     checks.text(new.hostname, "hostname", bytes_max=limits.TEXT_BYTES_MAX)
     checks.integer(new.pid, "pid", 0, 2**31 - 1)
     checks.text(new.software_version, "version", bytes_max=limits.TEXT_BYTES_MAX)

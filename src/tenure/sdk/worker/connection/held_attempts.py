@@ -91,6 +91,8 @@ class HeldAttempts:
         self.exclusives = Exclusives()
         self.completed_total = 0
         self.failed_total = 0
+        # How many of the held attempts have not ended.
+        self.open_count = 0
 
     def __len__(self) -> int:
         """Return how many attempts are held, those included whose end is not acknowledged."""
@@ -113,6 +115,7 @@ class HeldAttempts:
             return False
         held = self._held[ref] = HeldAttempt(ref, task, now_s, now_s + CONFIRM_AFTER_S)
         self._young.append(held)
+        self.open_count += 1
         return True
 
     def deliver(self, task: task_pb2.AssignedTask, now_s: float) -> HeldAttempt | None:
@@ -121,6 +124,7 @@ class HeldAttempts:
         if not self._seen.take(*ref) or ref in self._held:
             return None
         held = self._held[ref] = HeldAttempt(ref, task, now_s)
+        self.open_count += 1
         return held
 
     def lower(self, task: task_pb2.AssignedTask) -> list[Ref]:
@@ -188,6 +192,7 @@ class HeldAttempts:
             self.failed_total += 1
             held.task_type = "" if held.task is None else held.task.type
         held.finish, held.task = finish, None
+        self.open_count -= 1
         self.exclusives.drop(held.ref)
         held.size = finish.ByteSize()
         self._unsent.append(held)
@@ -452,6 +457,8 @@ class HeldAttempts:
 
     def _drop(self, held: HeldAttempt) -> None:
         held.is_over = True
+        if held.finish is None:
+            self.open_count -= 1
         ref = held.ref
         del self._held[ref]
         self.exclusives.drop(ref)

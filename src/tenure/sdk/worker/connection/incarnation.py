@@ -19,6 +19,7 @@ from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.failure_log import log_failure
 from tenure.sdk.worker.connection.health_state import HealthState
 from tenure.sdk.worker.connection.held_attempts import HeldAttempt, HeldAttempts, Ref, Reports
+from tenure.sdk.worker.connection.shared_slots import SlotShare
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
 from tenure.sdk.worker.executor_protocol import Executor
@@ -95,6 +96,10 @@ class Incarnation:
         self._executor = executor
         self._is_fenced = False
         self.is_handed_back = False
+        # Only a worker of several queues shares its slots.
+        self.slots: SlotShare | None = None
+        # Wakes a worker that polls when there may be a slot for a task.
+        self.room = TimedEvent()
         # What an earlier incarnation was told to stop may still take its time to do so.
         self._leftover_count = executor.active_count
         self._wakes_at_s = -math.inf
@@ -102,7 +107,7 @@ class Incarnation:
 
     # -- Delivery
 
-    def deliver(self, tasks: Iterable[task_pb2.AssignedTask]) -> None:
+    def deliver(self, tasks: Sequence[task_pb2.AssignedTask]) -> None:
         """Start what was handed out; it waits while the lease may be over.
 
         It waits as well while an earlier attempt of its task still runs here. While the server does
@@ -110,6 +115,8 @@ class Incarnation:
         released at once, it would come back at once.
         """
         now_s = self.clock()
+        if self.slots is not None:
+            tasks = self._take_what_fits(self.slots, tasks, now_s)
         if self.heartbeat.is_fenced or self.is_draining or self.is_handed_back:
             self._keep(tasks, now_s)
         else:
@@ -117,6 +124,19 @@ class Incarnation:
         # Whoever waits for news does not know yet when these are to be confirmed.
         if self.is_draining or self.held_attempts.next_at_s() < self._wakes_at_s:
             self.changed.notify()
+
+    def _take_what_fits(
+        self, slots: SlotShare, tasks: Sequence[task_pb2.AssignedTask], now_s: float
+    ) -> Sequence[task_pb2.AssignedTask]:
+        """Hand back what has no slot: it was on its way while another queue got the slot."""
+        room = max(0, slots.all.room)
+        for task in tasks[room:]:
+            held = self.held_attempts.deliver(task, now_s)
+            if held is not None:
+                self.held_attempts.release(held.ref)
+        slots.all.delivered(slots.mine, len(tasks), now_s)
+        self.changed.notify()
+        return tasks[:room]
 
     def _begin(self, tasks: Iterable[task_pb2.AssignedTask], now_s: float) -> None:
         begin = self.held_attempts.begin
@@ -319,6 +339,9 @@ class Incarnation:
     @property
     def window(self) -> int:
         """How many attempts it can hold: a slot that an earlier one still takes is none."""
+        if self.slots is not None:
+            self.slots.all.settle(self.clock())
+            return self.held_attempts.open_count + self.slots.mine.credit
         taken = max(self.health_state.stuck_count, self._leftover_count)
         return max(0, self.setup.max_concurrent - taken)
 
