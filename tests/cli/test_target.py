@@ -85,5 +85,5 @@ def test_the_http_port_as_target_is_explained(
 ) -> None:
     result = invoke("tasks", "ls", "--target", server.http, *option)
     assert result.exit_code == 5
-    said = "does not speak TLS" if option else "Is it the HTTP port? That for clients is 7301."
+    said = "does not speak TLS" if option else "It may be the HTTP port. Use the gRPC port"
     assert said in result.stderr

@@ -438,7 +438,7 @@ def fresh(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
     [
         ("", 2, "has no activities"),
         ("activities = []", 2, "at least one activity"),
-        ("activities = [len]", 2, "is no activity"),
+        ("activities = [len]", 2, "is not an activity"),
         ("import nothing_of_this_name", 1, "No module named 'nothing_of_this_name'"),
         ("raise ValueError('no settings')", 1, "ValueError: no settings"),
         ("def", 1, "SyntaxError"),

@@ -64,7 +64,7 @@ def test_a_failed_task_names_type_and_message_of_its_failure(error: Exception, s
 def test_a_timeout_is_said_once_by_its_python_name() -> None:
     late = task_pb2.TaskError(message="The attempt took longer than its start-to-close timeout.")
     text = str(received(late, "START_TO_CLOSE"))
-    assert text == "Task t took too long in its last attempt (start_to_close)"
+    assert text == "Task t took longer than start_to_close in its last attempt"
     # Here the timeout is what happened in the last attempt, and not the reason.
     assert late.message in str(received(late, "RETRIES_EXHAUSTED"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -133,7 +134,9 @@ def _listen(address: Address) -> socket.socket:
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except OSError as taken:
-        message = f"Cannot listen on {address} for HTTP: {taken.strerror or taken}."
+        # The text of the error itself names the address once more.
+        why = os.strerror(taken.errno) if taken.errno else str(taken)
+        message = f"Cannot listen on {address} for HTTP: {why}. Is another server running there?"
         raise InvalidArgument(message, field="http") from taken
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, TypedDict, TypeVar
 
 import click
 
+from tenure.cli.help import ConnectionOption
 from tenure.cli.show.text import parse_instant_ms
 from tenure.core.duration import parse_duration_ms
 from tenure.core.limits import PAYLOAD_BYTES_MAX
@@ -191,6 +192,7 @@ def http_option(function: F) -> F:
     """Add ``--http``, for what the server tells over HTTP alone."""
     return option(
         "--http",
+        cls=ConnectionOption,
         envvar="TENURE_HTTP",
         default="",
         type=http_address,

@@ -147,14 +147,20 @@ class WorkerEvicted(Exception):
 
 
 _BY_REASON: Final[dict[str, tuple[type[TaskFailed], str]]] = {
-    Reason.RETRIES_EXHAUSTED: (TaskFailed, "failed in each of its attempts"),
+    Reason.RETRIES_EXHAUSTED: (TaskFailed, "failed in its last attempt"),
     Reason.NON_RETRYABLE: (TaskFailed, "failed and is not retried"),
-    Reason.SCHEDULE_TO_START: (TaskTimedOut, "was not started in time (schedule_to_start)"),
-    Reason.SCHEDULE_TO_CLOSE: (TaskTimedOut, "did not end in time (schedule_to_close)"),
-    Reason.START_TO_CLOSE: (TaskTimedOut, "took too long in its last attempt (start_to_close)"),
-    Reason.HEARTBEAT_TIMEOUT: (TaskTimedOut, "did not heartbeat in time in its last attempt"),
-    Reason.CANCEL_TIMEOUT: (CancelTimedOut, "did not stop within its cancel grace period"),
-    Reason.POISONED: (TaskPoisoned, "was alone with each of five workers in a row that died"),
+    Reason.SCHEDULE_TO_START: (TaskTimedOut, "was not started within schedule_to_start"),
+    Reason.SCHEDULE_TO_CLOSE: (TaskTimedOut, "did not end within schedule_to_close"),
+    Reason.START_TO_CLOSE: (TaskTimedOut, "took longer than start_to_close in its last attempt"),
+    Reason.HEARTBEAT_TIMEOUT: (
+        TaskTimedOut,
+        "sent no heartbeat within heartbeat_timeout in its last attempt",
+    ),
+    Reason.CANCEL_TIMEOUT: (CancelTimedOut, "was cancelled and did not stop within cancel_grace"),
+    Reason.POISONED: (
+        TaskPoisoned,
+        "is not tried again: five workers in a row died while they ran it alone",
+    ),
     Reason.INTERRUPTIONS_EXHAUSTED: (WorkersLost, "lost its worker too often"),
     Reason.TERMINATED: (TaskTerminated, "was terminated by an operator"),
 }

@@ -36,7 +36,7 @@ def make_store(
             from tenure.store.postgres import PostgresStore  # noqa: PLC0415 (an extra)
         except ImportError as missing:
             message = "PostgreSQL needs an extra. Run: pip install 'tenure[postgres]'."
-            raise InvalidArgument(message, field="store") from missing
+            raise InvalidArgument(message) from missing
         return PostgresStore(url, schema=schema, pooled=pooled)
     raise InvalidArgument(f"The store must be a URL like {_FORMS}.", field="store")
 

@@ -311,8 +311,10 @@ async def test_a_late_result_of_an_ended_attempt_is_refused(wire: Wire) -> None:
     (second,) = await wire.poll(other.worker_id, wait=Duration(seconds=20))
     assert second.attempt == 2
     (late,) = await wire.finish(made.worker_id, succeeded(task, b"late"))
-    assert late.error.code == "attempt_mismatch"
-    assert (late.error.expected_attempt, late.error.received_attempt) == (2, 1)
+    assert (late.error.code, late.error.reason) == ("worker_inactive", "evicted")
+    (stale,) = await wire.finish(other.worker_id, succeeded(task, b"stale"))
+    assert stale.error.code == "attempt_mismatch"
+    assert (stale.error.expected_attempt, stale.error.received_attempt) == (2, 1)
     (good,) = await wire.finish(other.worker_id, succeeded(second, b"good"))
     (again,) = await wire.finish(other.worker_id, succeeded(second, b"good"))
     assert state_name(good.state) == state_name(again.state) == "SUCCEEDED"

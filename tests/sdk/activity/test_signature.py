@@ -204,9 +204,9 @@ def opened() -> socket.socket:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lines, r"lines takes \*names.*travel by name"),
-        (options, r"options takes \*\*names.*travel by name"),
-        (first, r"first takes name.*travel by name"),
+        (lines, r"lines: parameter \*names: .*travel by name"),
+        (options, r"options: parameter \*\*names: .*travel by name"),
+        (first, "first: parameter name: .*travel by name"),
         (connect, "connect: parameter line: socket cannot travel as JSON.*dataclasses"),
         (store, "store: parameter carts: socket cannot travel as JSON"),
         (notify, "notify: parameter then: Callable cannot travel as JSON"),

@@ -39,7 +39,7 @@ class OrderInvalid(Exception):
 
 
 def test_an_activity_without_a_timeout_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(ValueError, match="greet: an activity needs start_to_close"):
+    with pytest.raises(ValueError, match="greet: a timeout is missing; set start_to_close"):
 
         @activity()
         def greet() -> None: ...

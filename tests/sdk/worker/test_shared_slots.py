@@ -10,7 +10,13 @@ from typing import Final
 
 import pytest
 
-from tenure.sdk.worker.connection.shared_slots import GRACE_S, TURN_S, QueueSlots, SharedSlots
+from tenure.sdk.worker.connection.shared_slots import (
+    GRACE_S,
+    PROBE_S,
+    TURN_S,
+    QueueSlots,
+    SharedSlots,
+)
 
 TICK_S: Final = TURN_S / 2
 STEPS_MAX: Final = 20_000
@@ -298,3 +304,26 @@ def test_a_poll_waits_long_only_with_one_slot_that_nobody_else_wants() -> None:
     for each in (one, two):
         assert shared.begin_poll(each, 0.1) == 1
         assert shared.poll_s(each, 20.0) == 20.0
+
+
+def test_a_poll_does_not_wait_long_when_few_slots_are_free() -> None:
+    shared = SharedSlots(2)
+    queues = [
+        shared.add(QueueSlots(count_used=lambda: 0, on_change=lambda: None)) for _ in range(2)
+    ]
+    for each in queues:
+        shared.open(each)
+    for each in queues:
+        assert shared.begin_poll(each, 0.0) == 1
+    assert shared.poll_s(queues[0], 20.0) == PROBE_S
+
+
+def test_a_poll_does_not_wait_long_while_another_queue_is_not_registered_yet() -> None:
+    shared = SharedSlots(1)
+    one, _ = (
+        shared.add(QueueSlots(count_used=lambda: 0, on_change=lambda: None)) for _ in range(2)
+    )
+    shared.open(one)
+
+    assert shared.begin_poll(one, 0.0) == 1
+    assert shared.poll_s(one, 20.0) == PROBE_S

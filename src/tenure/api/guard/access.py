@@ -90,7 +90,7 @@ class Access:
         if not self._access_cache.has_keys:
             return OPEN
         if not authorization:
-            raise KeyRefused("An API key is needed. Send it as Authorization: Bearer tnr_…")
+            raise KeyRefused("An API key is needed (header Authorization: Bearer tnr_…).")
         scheme, _, text = authorization.partition(" ")
         given = api_key.parse(text.strip()) if scheme.lower() == _BEARER else None
         if given is None:

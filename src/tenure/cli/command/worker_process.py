@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 from click.core import ParameterSource
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import namespace_option, target_option
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError, refused
+from tenure.cli.help import ConnectionOption, HelpCommand
 from tenure.cli.parameter import duration_ms, examples, label_option, log_format_option, option
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class _Options(TypedDict):
 
 
 @click.command(
+    cls=HelpCommand,
     short_help="Run the activities of a module.",
     epilog=examples(
         "tenure worker app.tasks",
@@ -79,7 +82,7 @@ class _Options(TypedDict):
         "tenure worker app.tasks --health 0.0.0.0:7310 --drain-deadline 10m",
     ),
 )
-@click.argument("module", metavar="MODULE")
+@click.argument("module", metavar="MODULE", shell_complete=suggestion.modules)
 @option(
     "--queue",
     "queues",
@@ -97,6 +100,7 @@ class _Options(TypedDict):
 @target_option
 @option(
     "--api-key-file",
+    cls=ConnectionOption,
     envvar="TENURE_API_KEY_FILE",
     metavar="FILE",
     type=click.Path(path_type=Path),

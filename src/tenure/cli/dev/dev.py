@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import DEFAULT_TARGET
 from tenure.cli.command.server import LISTENING
 from tenure.cli.exit_code import ExitCode
@@ -53,7 +54,7 @@ class _Options(TypedDict):
         "tenure dev app.tasks", "tenure dev app.tasks --store sqlite:///dev.db", "tenure dev"
     ),
 )
-@click.argument("module", metavar="[MODULE]", required=False)
+@click.argument("module", metavar="[MODULE]", required=False, shell_complete=suggestion.modules)
 @click.option(
     "--store",
     metavar="URL",

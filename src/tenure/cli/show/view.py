@@ -165,7 +165,7 @@ class ShownWorker(Shown, frozen=True, kw_only=True):
 
 
 class ShownQueue(Shown, frozen=True):
-    """A queue: its brakes, and its live tasks by state and by type and state."""
+    """A queue: its settings, and its live tasks by state and by type and state."""
 
     name: str
     paused: bool
@@ -173,6 +173,16 @@ class ShownQueue(Shown, frozen=True):
     counts: dict[str, int]
     types: dict[str, dict[str, int]]
     is_count_exact: bool
+
+    @property
+    def state(self) -> str:
+        """Whether its tasks are handed out, in the words of the events."""
+        return queue_state(is_paused=self.paused)
+
+
+def queue_state(*, is_paused: bool) -> str:
+    """Return the state of a queue."""
+    return "PAUSED" if is_paused else "ACTIVE"
 
 
 def copied(kind: type[Shown], message: Message) -> dict[str, Any]:

@@ -97,13 +97,21 @@ def is_held(task: Task, attempt: int, worker_id: str | None) -> bool:
 
 
 def attempt_mismatch(task: Task, received: int) -> Rejection:
-    """Refuse a report on an attempt that is not live."""
+    """Refuse a report on an attempt that is not live, or that is not the reporter's."""
     expected = task.attempt if task.is_attempt_live else task.attempt + 1
     return Rejection(
         "attempt_mismatch",
-        f"Task {task.id}: attempt {received} is not the live one.",
+        f"Task {task.id}: attempt {received} {_mismatch(task, received)}.",
         {"expected_attempt": expected, "received_attempt": received},
     )
+
+
+def _mismatch(task: Task, received: int) -> str:
+    if not is_live(task, received):
+        return "is not the live one"
+    if task.worker_id is None:
+        return "has left its worker and is completed from outside"
+    return "is held by another worker"
 
 
 def already_terminal(task: Task) -> Rejection:

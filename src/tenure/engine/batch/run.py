@@ -22,6 +22,7 @@ from tenure.engine.clock import Clock
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_table import SPECS
 from tenure.engine.settings import Settings
+from tenure.engine.task.late_report import name_ended_workers
 from tenure.errors import TenureError
 from tenure.store.failure import Conflict
 from tenure.store.table import task as task_table
@@ -76,6 +77,8 @@ async def run(tx: Tx, commands: list[AnyCommand], context: Context) -> Committed
         fresh = {key: task for key, task in context.cache.items() if key not in ws.doubtful}
         loaded = await _load(tx, commands, context, fresh, loaded.rows)
         ws, answers = _decide(loaded.rows, commands, context)
+    if ws.refused_workers:
+        await name_ended_workers(tx, ws, commands, answers)
     await _follow_up(tx, ws)
     claims = await hand_out(tx, ws, context.plan)
     await ws.rows.save(tx)

@@ -100,7 +100,8 @@ class SingleWriter:
         if ahead_ms is None or not self._is_suited(commands, context, mono_ms):
             return None
         now_ms = mono_ms + ahead_ms
-        receivers = self._known(context.plan.receivers, now_ms)
+        reporters = _reporters(commands)
+        receivers = self._known(context.plan.receivers | reporters, now_ms)
         if receivers is None:
             return None
         rehearsal = Rehearsal(self._store, now_ms, context.plan.sole)
@@ -111,7 +112,7 @@ class SingleWriter:
             if context.plan.demands:
                 self._crowded_until_ms = mono_ms + CROWDED_MS
             return None
-        return await self._write(rehearsal, committed)
+        return await self._write(rehearsal, committed, is_report=bool(reporters))
 
     def _is_suited(
         self, commands: Sequence[AnyCommand], context: batch.Context, mono_ms: int
@@ -127,7 +128,7 @@ class SingleWriter:
         return is_single and not context.plan.demands
 
     async def _write(
-        self, rehearsal: Rehearsal, committed: batch.Committed
+        self, rehearsal: Rehearsal, committed: batch.Committed, *, is_report: bool
     ) -> batch.Committed | None:
         """Run the batch in memory; a refusal by a cached worker needs a real read."""
         claims = committed.claims
@@ -139,7 +140,7 @@ class SingleWriter:
             return replace(committed, store_ahead_ms=None) if is_done else None
         name, row = rehearsal.write
         fence: tuple[int, ...] = ()
-        if name == single.INSERT or claims.assigned:
+        if name == single.INSERT or claims.assigned or is_report:
             name, fence = single.FENCED[name], self._fence(committed)
         is_written = await self._store.write(name, row, *fence)
         return replace(committed, store_ahead_ms=None) if is_written else None
@@ -169,6 +170,14 @@ class SingleWriter:
         assert lease_ms is not None
         late_since_ms = lease_rules.late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
         return (receiver.worker.version, lease_ms, late_since_ms, *span)
+
+
+def _reporters(commands: Sequence[AnyCommand]) -> set[str]:
+    """Return who confirms or beats: it counts only if that worker is as it is remembered."""
+    for command in commands:
+        if isinstance(command, c.ConfirmTasks | c.HeartbeatTasks) and command.worker_id is not None:
+            return {command.worker_id}
+    return set()
 
 
 def _with_one_more(plan: ClaimPlan) -> ClaimPlan:

@@ -206,16 +206,21 @@ async def get_worker(
     return await read(store, body)
 
 
-async def check_speaker(store: Store, *, namespace: str, worker_id: str, speaker: str) -> None:
-    """Refuse an API key that acts for a worker of another key; the worker may not exist."""
+async def check_reporter(
+    store: Store, *, namespace: str, worker_id: str, speaker: str | None
+) -> None:
+    """Refuse a worker that is not live, and an API key that acts for a worker of another key."""
 
     async def body(tx: Tx) -> list[Worker]:
         return await worker_table.read_workers(tx, [worker_id])
 
-    for worker in await read(store, body):
+    found = await read(store, body)
+    worker = found[0] if found else None
+    refusal = worker_rules.report_refusal(worker, namespace=namespace, worker_id=worker_id)
+    if refusal is None and worker is not None:
         refusal = worker_rules.speaker_refusal(worker, speaker)
-        if worker.namespace == namespace and refusal is not None:
-            raise refusal.to_error()
+    if refusal is not None:
+        raise refusal.to_error()
 
 
 async def list_workers(

@@ -163,6 +163,15 @@ def _reported(task: Task) -> c.Reported:
 _PLAIN_REPORTS: Final = {state: c.Reported(state) for state in TaskState}
 
 
+def _inactive(ws: WorkingSet, command: c.ConfirmTasks | c.HeartbeatTasks) -> Rejection | None:
+    """Tell why nothing counts that the worker reports; without a worker a token vouches for it."""
+    worker_id = command.worker_id
+    if worker_id is None:
+        return None
+    worker = ws.workers.get(worker_id)
+    return worker_rules.report_refusal(worker, namespace=command.namespace, worker_id=worker_id)
+
+
 def _check_speaker(
     ws: WorkingSet, command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks
 ) -> None:
@@ -180,6 +189,9 @@ def _check_speaker(
 def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer, ...]:
     """Note that a worker really holds its attempts."""
     _check_speaker(ws, command)
+    inactive = _inactive(ws, command)
+    if inactive is not None:
+        return (inactive,) * len(command.items)
     return tuple(
         _report(
             ws,
@@ -197,6 +209,9 @@ def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer
 def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAnswer, ...]:
     """Note that attempts make progress."""
     _check_speaker(ws, command)
+    inactive = _inactive(ws, command)
+    if inactive is not None:
+        return (inactive,) * len(command.items)
     return tuple(
         _report(
             ws,
@@ -251,14 +266,20 @@ def _finish(
     *,
     needs_confirmed: bool = False,
 ) -> c.ItemAnswer:
-    if key not in ws.tasks:
-        return Rejection("not_found", f"Task {key[1]} was not found.")
-    event = _EVENTS[item.kind](ws, item, worker_id, needs_confirmed)
-    decision = ws.apply(key, event)
-    if isinstance(decision, Decision):
-        return _reported(decision.task)
-    repeated = _first_answer(ws, key, item)
-    return decision if repeated is None else repeated
+    decision: Decision | Rejection
+    if key in ws.tasks:
+        event = _EVENTS[item.kind](ws, item, worker_id, needs_confirmed)
+        decision = ws.apply(key, event)
+        if isinstance(decision, Decision):
+            return _reported(decision.task)
+        repeated = _first_answer(ws, key, item)
+        if repeated is not None:
+            return repeated
+    else:
+        decision = Rejection("not_found", f"Task {key[1]} was not found.")
+    if worker_id is not None:
+        ws.refused_workers.add(worker_id)
+    return decision
 
 
 def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | None:

@@ -119,10 +119,10 @@ def _administered(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
 def _calling(ws: WorkingSet, namespace: str, worker_id: str, speaker: str | None = None) -> Worker:
     """Return the calling worker, or refuse one that is not active in this namespace."""
     worker = ws.workers.get(worker_id)
-    if worker is None or worker.namespace != namespace:
-        raise worker_rules.inactive(worker_id, None).to_error()
-    if worker.status is WorkerStatus.OFFLINE:
-        raise worker_rules.inactive(worker_id, worker.end_reason).to_error()
+    refusal = worker_rules.report_refusal(worker, namespace=namespace, worker_id=worker_id)
+    if refusal is not None:
+        raise refusal.to_error()
+    assert worker is not None
     _check_speaker(worker, speaker)
     return worker
 

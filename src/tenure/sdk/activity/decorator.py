@@ -41,7 +41,7 @@ class _ActivityModule:
     ) -> ActivityDecorator:
         """Declare an activity; one of ``start_to_close`` and ``schedule_to_close`` is needed."""
         if functions:
-            message = 'an activity needs a timeout: write @activity(start_to_close="30s")'
+            message = 'An activity needs a timeout. Write @activity(start_to_close="30s").'
             raise TypeError(message)
         return cast("ActivityDecorator", lambda function: declare(function, settings))
 

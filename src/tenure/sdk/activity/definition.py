@@ -75,7 +75,7 @@ class Activity(Generic[P, R_co]):
     def check_signature(self) -> None:
         """Raise ``TypeError`` for what cannot travel, where the activity is declared."""
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
-            message = f"activity {self.name}: a generator has no result: return a list instead"
+            message = f"activity {self.name}: a generator has no result; return a list instead"
             raise TypeError(message)
         # It is told that it is a method after it was declared.
         owner = self.__qualname__.rpartition(".")[0]
@@ -171,29 +171,39 @@ def signature_of(activity: Activity[..., Any]) -> Signature:
 
 
 def check_activity(given: object) -> None:
-    """Raise ``TypeError`` for what is no activity, where one is to be enqueued."""
+    """Raise ``TypeError`` if what is to be enqueued is not an activity."""
     if isinstance(given, Activity):
         return
-    if isinstance(given, Call):
-        name = given.activity.name
-        raise TypeError(
-            f"give the activity and its arguments, enqueue({name}, …), not a call of it"
-        )
-    name = getattr(given, "__qualname__", type(given).__qualname__)
-    raise TypeError(f"{name} is no activity: decorate it with @activity(start_to_close=…)")
+    if callable(given):
+        raise TypeError(undecorated(given))
+    if inspect.iscoroutine(given):
+        # Nobody will await it, and Python would warn of that, too.
+        given.close()
+    message = (
+        f"Expected an activity, not a value of type {type(given).__name__}. Give the activity and "
+        "its arguments, such as run(greet, name), and do not call it: not run(greet(name))."
+    )
+    raise TypeError(message)
 
 
 def check_call(given: object) -> None:
-    """Raise ``TypeError`` for what is no call, where many are to be enqueued."""
+    """Raise ``TypeError`` if what is to be enqueued with others is not a call."""
     if not isinstance(given, Call):
         name = getattr(given, "__name__", type(given).__qualname__)
-        raise TypeError(f"{name} is no call of an activity: write [charge.call(order), …]")
+        message = f"{name} is not the call of an activity. Write [charge.call(order), …]."
+        raise TypeError(message)
+
+
+def undecorated(function: object) -> str:
+    """Return what to say about a function where an activity is expected."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f'{name} is not an activity. Decorate the function with @activity(start_to_close="30s").'
 
 
 def declare(function: Callable[P, Any], settings: ActivitySettings) -> Activity[P, Any]:
     """Make an activity of a function; raise ``ValueError`` or ``TypeError`` for bad settings."""
     if not inspect.isfunction(function):
-        raise TypeError(f"@activity goes on a function, not on {function!r}")
+        raise TypeError(f"@activity decorates a function, not {function!r}")
     values: dict[str, Any] = dict(settings)
     is_async = inspect.iscoroutinefunction(function)
     name = values.pop("name", None) or function.__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict
@@ -109,7 +110,7 @@ class Options(msgspec.Struct, frozen=True):
         for name in _TYPES.keys() & values.keys():
             _check_type(values[name], name, *_TYPES[name])
         if "delay" in values and "run_at" in values:
-            raise ValueError("give either delay or run_at")
+            raise ValueError("give either delay or run_at, not both")
         for name in _TIMEOUTS & values.keys():
             values[f"{name}_ms"] = duration_ms(values.pop(name), name)
         if "delay" in values:
@@ -121,8 +122,8 @@ class Options(msgspec.Struct, frozen=True):
         try:
             changed = replace(self, **values)
         except TypeError:
-            unknown = ", ".join(sorted(set(values) - set(Options.__struct_fields__)))
-            raise TypeError(f"unknown options: {unknown}") from None
+            unknown = min(set(values) - set(Options.__struct_fields__))
+            raise TypeError(_no_option(unknown)) from None
         changed.check()
         return changed
 
@@ -131,7 +132,7 @@ class Options(msgspec.Struct, frozen=True):
         longest_ms = self.start_to_close_ms or self.schedule_to_close_ms
         if not longest_ms:
             raise ValueError(
-                "an activity needs start_to_close (how long one attempt may take) or "
+                "a timeout is missing; set start_to_close (how long one attempt may take) or "
                 "schedule_to_close (how long all attempts together may take)"
             )
         if self.schedule_to_close_ms:
@@ -140,7 +141,8 @@ class Options(msgspec.Struct, frozen=True):
             if self.schedule_to_start_ms > self.schedule_to_close_ms:
                 raise ValueError("schedule_to_start must not be longer than schedule_to_close")
         if self.heartbeat_timeout_ms > longest_ms:
-            raise ValueError("heartbeat_timeout must not be longer than the attempt may take")
+            name = "start_to_close" if self.start_to_close_ms else "schedule_to_close"
+            raise ValueError(f"heartbeat_timeout must not be longer than {name}")
         retry_to_wire(self.retry)
         try:
             check.name(self.queue, "queue")
@@ -197,9 +199,16 @@ def retry_to_wire(policy: RetryPolicy) -> task_pb2.RetryPolicy:
 
 def _instant(value: datetime) -> int:
     if value.tzinfo is None:
-        raise ValueError("run_at needs a time zone: datetime.now(UTC) + …")
+        raise ValueError("run_at needs a time zone, such as datetime(2030, 1, 31, tzinfo=UTC)")
     # An instant that has passed means at once.
     return max(round(value.timestamp() * 1_000), 0)
+
+
+def _no_option(name: str) -> str:
+    """Return what to say about an option that does not exist."""
+    known = [*OneCallSettings.__annotations__, *ActivitySettings.__annotations__]
+    similar = difflib.get_close_matches(name, known, n=1)
+    return f"there is no option {name}{f'; did you mean {similar[0]}?' if similar else ''}"
 
 
 def _check_type(value: object, name: str, kind: type | tuple[type, ...], text: str) -> None:

@@ -14,6 +14,10 @@ from tenure.sdk.misfit import misfit
 from tenure.sdk.payload import BYTES, JSON, Converter, Payload, PayloadError
 
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_STARS: Final[dict[Any, str]] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 
 
 class Signature:
@@ -25,9 +29,10 @@ class Signature:
         parameters = list(signature.parameters.values())[1 if is_method else 0 :]
         for each in parameters:
             if each.kind not in _NAMED:
+                shown = f"{_STARS.get(each.kind, '')}{each.name}"
                 message = (
-                    f"activity {name} takes {each}: arguments of an activity travel by name, so "
-                    "it can have neither positional-only ones nor * and **"
+                    f"activity {name}: parameter {shown}: arguments travel by name, so *, ** and "
+                    "positional-only parameters cannot be used. Use a list or a dict instead."
                 )
                 raise TypeError(message)
         hints = get_type_hints(function)

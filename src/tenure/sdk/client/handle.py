@@ -138,8 +138,8 @@ class Handle(Generic[R_co]):
             if not clock.expired():
                 raise
             message = (
-                f"Task {self.task_id} has not ended within {limit_s:g} s. It goes on; its "
-                "explain() says why it has not ended."
+                f"Task {self.task_id} has not ended within {limit_s:g} s. The task goes on; "
+                "handle.explain() says what it waits for."
             )
             raise TimeoutError(message) from self._state.results.problem
 

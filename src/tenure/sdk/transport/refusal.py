@@ -26,6 +26,16 @@ _PLAIN: Final[dict[grpc.StatusCode, type[TenureError]]] = {
 }
 
 
+# What to do in Python about a refusal, behind what the server says.
+_ADVICE: Final = {
+    "unauthenticated": "Give one with api_key=… or TENURE_API_KEY.",
+    "permission_denied": "Use an API key with a role that allows it.",
+    "not_found": "Check the id, and the namespace (namespace=… or TENURE_NAMESPACE).",
+    "task_already_terminal": "A task that has ended never changes; retry() makes a new one of it.",
+    "payload_too_large": "Store the data elsewhere and send a reference to it.",
+}
+
+
 def translate(error: grpc.aio.AioRpcError, target: str, *, is_tls: bool = False) -> TenureError:
     """Return what a failed call to ``target`` means."""
     detail = detail_of(error)
@@ -115,6 +125,8 @@ def from_detail(detail: error_pb2.ErrorDetail) -> TenureError:
     if detail.field:
         fields["field"] = in_python(detail.field)
     message = in_python(detail.message)
+    if detail.code in _ADVICE:
+        message = f"{message.removesuffix('.')}. {_ADVICE[detail.code]}"
     spec = ERRORS.get(detail.code)
     if spec is None:
         # A newer server may know more codes than we do.

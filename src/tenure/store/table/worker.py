@@ -92,7 +92,8 @@ class WorkerRows(RowSet[str, Worker]):
     """Workers by id, locked because their status may change.
 
     Registrations are found by (namespace, instance key, name). Workers that are only ``spoken_for``
-    are not locked. Suspects explain the loss of those in ``explained_ends``.
+    are not locked, and not read if they are cached as receivers. Suspects explain the loss of those
+    in ``explained_ends``.
     """
 
     __slots__ = ("explained_ends", "registrations", "spoken_for")
@@ -116,8 +117,9 @@ class WorkerRows(RowSet[str, Worker]):
         await self._lock(tx, self.wanted)
         if rows.leases.is_judging:
             await self._lock(tx, await rows.leases.find_lapsed(tx))
-        if self.spoken_for:
-            for worker in await read_workers(tx, self.spoken_for):
+        unread = self.spoken_for - rows.receivers.keys()
+        if unread:
+            for worker in await read_workers(tx, unread):
                 if worker.id not in self:
                     self.take(worker)
         rows.note_locked()

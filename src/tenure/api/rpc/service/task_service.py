@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from msgspec.structs import replace
-
 from tenure.api.guard.access import speaker
 from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
@@ -221,18 +219,15 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     ) -> pb.CreateTaskTokenResponse:
         """Give the worker of a live attempt the token for its asynchronous completion."""
         namespace = scope(request.namespace_id)
+        worker_id = _worker_id(request.worker_id)
         by = self._speaker(request)
-        if by is not None:
-            await query.check_speaker(
-                self._engine.store,
-                namespace=namespace,
-                worker_id=_worker_id(request.worker_id),
-                speaker=by,
-            )
+        await query.check_reporter(
+            self._engine.store, namespace=namespace, worker_id=worker_id, speaker=by
+        )
         task = await self._get(namespace, request.item.task_id)
         attempt = request.item.attempt
-        if not is_held(task, attempt, _worker_id(request.worker_id)):
-            raise replace(attempt_mismatch(task, attempt), message="").to_error()
+        if not is_held(task, attempt, worker_id):
+            raise attempt_mismatch(task, attempt).to_error()
         key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
         return pb.CreateTaskTokenResponse(task_token=task_view.completion_token(key, task, now_ms))
 

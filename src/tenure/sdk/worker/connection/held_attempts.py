@@ -15,6 +15,7 @@ import msgspec
 
 from tenure.core.limits import FRAME_BYTES, PAYLOAD_BYTES_MAX
 from tenure.core.task.retry import ErrorCategory
+from tenure.core.worker.decide import OTHER_KEY
 from tenure.errors import ERRORS
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import make_error
@@ -261,7 +262,7 @@ class HeldAttempts:
         held = self._held.get(ref)
         if held is None or held.finish is None:
             return
-        if error.code in _GONE:
+        if _is_gone(error):
             self._drop(held)
         elif _is_retryable(error):
             self._again.append((now_s + _pause_s(error), held))
@@ -278,7 +279,7 @@ class HeldAttempts:
         held = self._held.get(ref)
         if held is None or held.finish is not None:
             return None
-        if error.code in _GONE:
+        if _is_gone(error):
             self._drop(held)
             # A server of an earlier version gives no reason.
             is_cancel = error.state == "CANCELLED"
@@ -475,10 +476,16 @@ def _end(ref: Ref, kind: task_pb2.FinishKind.ValueType) -> task_pb2.TaskFinish:
     return task_pb2.TaskFinish(task_id=ref[0], attempt=ref[1], kind=kind)
 
 
+def _is_gone(error: ErrorDetail) -> bool:
+    """Tell whether the server has given the attempt up, or the worker that holds it."""
+    is_over = error.code == "worker_inactive" and error.reason != OTHER_KEY
+    return is_over or error.code in _GONE
+
+
 def _is_retryable(error: ErrorDetail) -> bool:
-    """Tell whether the same report may be taken later; of a lost incarnation the stream tells."""
+    """Tell whether the same report may be taken later, such as after registering a new API key."""
     spec = ERRORS.get(error.code)
-    return spec is None or spec.is_retryable or error.code == "worker_inactive"
+    return spec is None or spec.is_retryable or error.reason == OTHER_KEY
 
 
 def _pause_s(error: ErrorDetail) -> float:

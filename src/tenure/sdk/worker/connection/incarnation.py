@@ -42,6 +42,8 @@ WATCH_CLOSELY_S: Final = 0.1
 # How long an attempt waits for a lower one that was told to stop. Less than the time within which
 # the server wants to hear of a delivery.
 BLOCKED_S: Final = 10.0
+# Its own timeouts run while it waits: it is handed back when so much of the shortest has passed.
+_BLOCKED_SHARE: Final = 0.25
 _LEAST_S: Final = 0.005
 
 
@@ -142,12 +144,18 @@ class Incarnation:
         begin = self.held_attempts.begin
         exclusive_types = self._executor.exclusive_types
         for task in tasks:
-            if task.attempt > 1 and self._executor.runs_task(task.task_id):
+            if task.attempt > 1 and self._has_lower(task):
                 self._keep([task], now_s)
             elif exclusive_types and task.type in exclusive_types:
                 self._deliver_exclusive(task, now_s)
             elif begin(task, now_s):
                 self._start(task)
+
+    def _has_lower(self, task: task_pb2.AssignedTask) -> bool:
+        """Tell whether an earlier attempt of a task runs here, or waits to be started."""
+        if self._executor.runs_task(task.task_id):
+            return True
+        return self.held_attempts.has_waiting and bool(self.held_attempts.lower(task))
 
     async def wait_for_news(self, seconds: float = math.inf) -> None:
         """Wait until there is something to say, or for so long."""
@@ -287,10 +295,12 @@ class Incarnation:
 
     def _wait_longer(self, held: HeldAttempt, now_s: float) -> None:
         """Wait for a lower attempt to end; one that does not must not keep its task from others."""
-        if now_s - held.delivered_at_s < BLOCKED_S:
+        assert held.task is not None
+        if now_s - held.delivered_at_s < _blocked_max_s(held.task):
             self.held_attempts.wait(held)
         else:
-            log.warning("An attempt of task %s does not end: the next is handed back.", held.ref[0])
+            # What does not end is a warning of its own when it is abandoned.
+            log.info("An attempt of task %s does not end: the next is handed back.", held.ref[0])
             self.held_attempts.release(held.ref)
 
     async def watch(self) -> None:
@@ -504,6 +514,14 @@ async def _each(
             return
         for item in items:
             await _each(send, [item], refuse)
+
+
+def _blocked_max_s(task: task_pb2.AssignedTask) -> float:
+    """Return how long an attempt may wait for a lower one."""
+    has_deadline = task.deadline_at_ms > 0
+    limit_ms = task.deadline_at_ms - task.handed_at_ms if has_deadline else task.start_to_close_ms
+    limits_ms = [each for each in (limit_ms, task.heartbeat_timeout_ms) if each > 0]
+    return min([BLOCKED_S, *(each / 1_000 * _BLOCKED_SHARE for each in limits_ms)])
 
 
 def is_passing(error: TenureError) -> bool:

@@ -125,9 +125,12 @@ class Registration:
 
     def _count_used(self) -> int:
         """Return how many slots are taken: by what is held, or by what has not stopped yet."""
-        me = self.me
-        held = 0 if me is None else me.held_attempts.open_count + self.health_state.stuck_count
-        return max(held, self.executor.active_count)
+        if self.me is None:
+            return self.executor.active_count
+        held = self.me.held_attempts
+        # A poll gets nothing for a slot of whose end the server has not heard yet.
+        count = held.open_count if self.setup.mode == "session" else len(held)
+        return max(count + self.health_state.stuck_count, self.executor.active_count)
 
     def _slots_changed(self) -> None:
         if self.me is not None:

@@ -122,10 +122,12 @@ class SharedSlots:
 
     def poll_s(self, queue: QueueSlots, longest_s: float) -> float:
         """Return how long a poll may wait with the credit of a queue."""
-        others = [each for each in self._queues if each.is_open and each is not queue]
-        if queue.credit > 1 or any(each.is_wanting for each in others):
+        others = [each for each in self._queues if each is not queue]
+        if queue.credit > 1 or any(each.is_open and each.is_wanting for each in others):
             return TURN_S
-        return longest_s if all(each.credit for each in others) else PROBE_S
+        # Whoever needs more slots than are free gets this one only when the poll is over.
+        is_plenty = all(each.credit for each in others) and self._free() >= len(self._queues)
+        return longest_s if is_plenty else PROBE_S
 
     # -- Who gets what
 
