@@ -164,7 +164,7 @@ _PLAIN_REPORTS: Final = {state: c.Reported(state) for state in TaskState}
 
 
 def _inactive(ws: WorkingSet, command: c.ConfirmTasks | c.HeartbeatTasks) -> Rejection | None:
-    """Tell why nothing counts that the worker reports; without a worker a token vouches for it."""
+    """Return why the worker's reports do not count; without a worker a task token was used."""
     worker_id = command.worker_id
     if worker_id is None:
         return None
