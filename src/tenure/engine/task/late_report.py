@@ -1,4 +1,4 @@
-"""Completions that were refused: a worker that is over is told so, whatever else was wrong.
+"""Refused completions: an ended worker gets ``worker_inactive``, whatever else was wrong.
 
 Most completions are accepted, from whomever, and their workers are not read. What an offline worker
 completes counts as long as its attempt has not ended, and a repeated completion gets its answer.
