@@ -179,7 +179,11 @@ def check_value(value: object, wanted: UserValue) -> None:
 
     In JSON bytes, dates and the like are text, and so is every key.
     """
-    plain = msgspec.to_builtins(value, builtin_types=_TEXT_IN_JSON, enc_hook=_encode_other)
+    try:
+        plain = msgspec.to_builtins(value, builtin_types=_TEXT_IN_JSON, enc_hook=_encode_other)
+    except TypeError:
+        # It has been made JSON, so it has some that was made before: a msgspec.Raw.
+        return
     try:
         msgspec.convert(plain, wanted, dec_hook=_decode_other)
     except (TypeError, ValueError, RecursionError) as error:
@@ -252,7 +256,7 @@ def _encode_other(value: UserValue) -> object:
     if isinstance(value, str):
         # A subclass of it: what that shows to people may be another text.
         return str.__str__(value)
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return int(value) if isinstance(value, int) else float(value)
     raise UnsupportedValue(name_of(type(value)))
 
