@@ -106,7 +106,7 @@ def test_the_same_key_again_is_the_same_task(run: Run, queue: str) -> None:
         (("mail", "--label", "zone"), "must be key=value"),
         (("mail", "--timeout", "5s"), "--timeout needs --wait"),
         (("mail", "--priority", "10"), "not in the range"),
-        (("two words",), "type must be"),
+        (("two words",), "type must have"),
     ],
 )
 def test_bad_input_is_refused_as_a_mistake_of_usage(
@@ -199,6 +199,22 @@ def test_a_task_is_held_and_goes_on(run: Run, queue: str) -> None:
     again = run("tasks", "resume", task_id)
     assert again.exit_code == 4
     assert "Next:" in again.stderr
+
+
+def test_a_requested_pause_of_a_held_task_is_shown(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue) as worker:
+        task_id = enqueue(run, "gate", "--queue", queue)
+        eventually_sync(
+            lambda: read(run("tasks", "show", task_id, "-o", "json"))["state"] == "RUNNING",
+            "the worker runs it",
+        )
+        assert "\npause: " not in run("tasks", "show", task_id).stdout
+        assert run("tasks", "pause", task_id).exit_code == 0
+        assert "\npause:     requested: " in run("tasks", "show", task_id).stdout
+        assert read(run("tasks", "show", task_id, "-o", "json"))["isPauseRequested"] is True
+        worker.gate.set()
 
 
 def test_a_terminated_task_has_failed_and_is_retried_as_a_new_one(run: Run, queue: str) -> None:

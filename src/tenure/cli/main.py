@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 
 from tenure.cli.exit_code import ExitCode
+from tenure.cli.help import CommandGroup
 
 
 class Place(NamedTuple):
@@ -60,7 +61,7 @@ state, 5 server or store unreachable, 6 not allowed, 7 doctor found problems,
 """
 
 
-class Root(click.Group):
+class Root(CommandGroup):
     """The group of all commands; it imports the module of the one that is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -69,7 +70,7 @@ class Root(click.Group):
         return list(PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command, or suggest nothing when there is none of that name."""
+        """Import a command."""
         del ctx
         place = PLACES.get(cmd_name)
         if place is None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, TypedDict, TypeVar
 
 import click
 
+from tenure.cli.help import ConnectionOption
 from tenure.cli.show.text import parse_instant_ms
 from tenure.core.duration import parse_duration_ms
 from tenure.core.limits import PAYLOAD_BYTES_MAX
@@ -191,6 +192,7 @@ def http_option(function: F) -> F:
     """Add ``--http``, for what the server tells over HTTP alone."""
     return option(
         "--http",
+        cls=ConnectionOption,
         envvar="TENURE_HTTP",
         default="",
         type=http_address,
@@ -208,6 +210,8 @@ def target(text: str) -> str:
     """Check the address of a server, or of several with commas between."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts or [text]:
+        if "://" in part and not part.startswith(("dns:", "unix:", "ipv4:", "ipv6:")):
+            raise click.BadParameter(f"{part!r} is a URL: write HOST:PORT, such as 127.0.0.1:7301.")
         host, colon, port = part.rpartition(":")
         is_port = colon and host and port.isascii() and port.isdigit()
         if not part.startswith("unix:") and not is_port:

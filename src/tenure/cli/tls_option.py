@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tenure.cli.help import ConnectionOption
 from tenure.cli.parameter import option
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @option(
         "--tls/--no-tls",
         "is_tls",
+        cls=ConnectionOption,
         envvar="TENURE_TLS",
         default=None,
         help="Speak TLS; the authorities of this machine are trusted unless --tls-ca is given.",
@@ -36,18 +38,24 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
         tls_key: str,
         **arguments: object,
     ) -> object:
-        files = (tls_ca, tls_cert, tls_key)
-        # Whoever names a file wants TLS.
-        is_wanted = any(files) if is_tls is None else is_tls
-        return function(*args, tls=_settings(*files) if is_wanted else None, **arguments)
+        return function(*args, tls=tls_of(tls_ca, tls_cert, tls_key, is_tls=is_tls), **arguments)
 
     return command
+
+
+def tls_of(ca: str, certificate: str, key: str, *, is_tls: bool | None) -> TLS | None:
+    """Return the settings that the values of the options mean, or None for no TLS."""
+    # Whoever names a file wants TLS.
+    is_wanted = bool(ca or certificate or key) if is_tls is None else is_tls
+    return _settings(ca, certificate, key) if is_wanted else None
 
 
 def _file_option(
     name: str, variable: str, text: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return option(name, envvar=variable, default="", metavar="FILE", help=text)
+    return option(
+        name, cls=ConnectionOption, envvar=variable, default="", metavar="FILE", help=text
+    )
 
 
 def _settings(ca: str, certificate: str, key: str) -> TLS:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tenure.cli.help import ConnectionOption
 from tenure.cli.interrupt import Interrupt
 from tenure.cli.parameter import option
 from tenure.cli.parameter import target as parse_target
@@ -99,6 +102,8 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 namespace_option = option(
     "--namespace",
+    cls=ConnectionOption,
+    shell_complete=suggestion.namespaces,
     envvar="TENURE_NAMESPACE",
     default=DEFAULT_NAMESPACE,
     metavar="NAME",
@@ -146,12 +151,14 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--target`` and ``--api-key``, and the options of TLS, which arrive as ``tls``."""
     key = option(
         "--api-key",
+        cls=ConnectionOption,
         envvar="TENURE_API_KEY",
         metavar="KEY",
         help="The API key, if the server asks for one; others see it in the list of processes.",
     )
     return option(
         "--target",
+        cls=ConnectionOption,
         envvar="TENURE_TARGET",
         default=DEFAULT_TARGET,
         type=parse_target,
@@ -165,19 +172,19 @@ def _run(function: Callable[..., None], call: Invocation, arguments: dict[str, A
         try:
             function(call, **arguments)
         except (Exception, KeyboardInterrupt) as error:
-            told = _told(error, is_interrupted=interrupt.has_struck)
-            if told is None:
-                raise
-            told.is_json = call.form != "table"
-            raise told from error.__cause__
+            is_interrupted = interrupt.has_struck or isinstance(error, KeyboardInterrupt)
+            is_told = isinstance(error, CliError) and error.end is ExitCode.INTERRUPTED
+            if is_interrupted and not is_told:
+                _end_line()
+                raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+            if isinstance(error, CliError):
+                error.is_json = call.form != "table"
+            raise
         finally:
             call.close()
 
 
-def _told(error: BaseException, *, is_interrupted: bool) -> CliError | None:
-    """Return what the user is told of an error, or None for a mistake of ours."""
-    if isinstance(error, CliError) and (not is_interrupted or error.end is ExitCode.INTERRUPTED):
-        return error
-    if is_interrupted or isinstance(error, KeyboardInterrupt):
-        return CliError("Interrupted.", exit_code=ExitCode.INTERRUPTED)
-    return None
+def _end_line() -> None:
+    """Let the prompt of the shell begin a line: the terminal has written ^C into this one."""
+    if sys.stderr.isatty():
+        click.echo(err=True)

@@ -13,6 +13,7 @@ import click
 from tenure.cli.client.invocation import output_option
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import examples, schema_option, store_option
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _PROGRESS_SECONDS: Final = 0.2
 
 
-@click.group(short_help="Look after the database of a server.")
+@click.group(cls=CommandGroup, short_help="Look after the database of a server.")
 def db() -> None:
     """Look after the database of a server; no server has to run."""
 

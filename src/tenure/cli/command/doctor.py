@@ -9,6 +9,7 @@ import click
 
 from tenure.cli.client.invocation import Invocation, with_whole_server
 from tenure.cli.exit_code import ExitCode
+from tenure.cli.help import HelpCommand
 from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _WIDTH: Final = max(map(len, _STYLES))
 
 
 @click.command(
+    cls=HelpCommand,
     short_help="Find out what is wrong, and what to do.",
     epilog=examples(
         "tenure doctor",

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import PageOptions, duration_ms, examples, page_options, schema_option
 
 if TYPE_CHECKING:
     from tenure.cli.client.access_client import KeyChoice
     from tenure.cli.show.access_view import ShownKey, ShownNewKey
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
 _ROLES: Final = ("admin", "client", "worker", "viewer")
 _EVERYWHERE: Final = "all"
-_KEY_ID: Final = click.argument("key_id", metavar="KEY-ID")
+_KEY_ID: Final = click.argument("key_id", metavar="KEY-ID", shell_complete=suggestion.key_ids)
 
 
 class _CreateOptions(TypedDict):
@@ -29,7 +31,7 @@ class _CreateOptions(TypedDict):
     expires_in_ms: int | None
 
 
-@click.group(short_help="Make, see and revoke API keys.")
+@click.group(cls=CommandGroup, short_help="Make, see and revoke API keys.")
 def keys() -> None:
     """Make, see and revoke API keys.
 
@@ -109,16 +111,18 @@ def _places(key: ShownKey) -> str:
 
 
 def _columns() -> Sequence[Column[ShownKey]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     return (
         Column("KEY ID", lambda key: key.key_id),
-        Column("NAME", lambda key: key.name),
-        Column("ROLE", lambda key: key.role),
+        Column("NAME", lambda key: key.name, rank=1, is_text=True),
+        Column("ROLE", lambda key: key.role, rank=2),
         Column("STATE", lambda key: key.state),
-        Column("NAMESPACES", lambda key: ", ".join(key.namespaces) or _EVERYWHERE),
-        Column("EXPIRES", lambda key: key.expires_at),
-        Column("LAST USED", lambda key: key.last_used_at),
+        Column(
+            "NAMESPACES", lambda key: ", ".join(key.namespaces) or _EVERYWHERE, rank=3, is_text=True
+        ),
+        Column("EXPIRES", lambda key: key.expires_at, rank=5),
+        Column("LAST USED", lambda key: key.last_used_at, rank=4),
     )
 
 

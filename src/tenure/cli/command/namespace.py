@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import PageOptions, examples
 
 if TYPE_CHECKING:
     from tenure.cli.show.access_view import ShownNamespace
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
-_NAME: Final = click.argument("name", metavar="NAME")
+_NAME: Final = click.argument("name", metavar="NAME", shell_complete=suggestion.namespaces)
 
 
-@click.group(short_help="See, create and disable namespaces.")
+@click.group(cls=CommandGroup, short_help="See, create and disable namespaces.")
 def namespaces() -> None:
     """See, create and disable namespaces, which keep the work of teams apart."""
 
 
 def _columns() -> Sequence[Column[ShownNamespace]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     return (
-        Column("NAMESPACE", lambda namespace: namespace.name),
+        Column("NAMESPACE", lambda namespace: namespace.name, is_text=True),
         Column("STATE", lambda namespace: namespace.state),
-        Column("CREATED", lambda namespace: namespace.created_at),
+        Column("CREATED", lambda namespace: namespace.created_at, rank=1),
     )
 
 

@@ -8,32 +8,39 @@ from typing import TYPE_CHECKING, Final
 import click
 from typing_extensions import Unpack
 
-from tenure.cli import parameter
+from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
     from tenure.cli.show.view import ShownQueue
 
-_NAME: Final = click.argument("name", metavar="NAME")
+# The counts, the most important first.
+_RANKS: Final = ("PENDING", "RUNNING", "DISPATCHED", "PAUSED", "CANCELLING", "WAITING")
+_NAME: Final = click.argument("name", metavar="NAME", shell_complete=suggestion.queues)
 
 
-@click.group(short_help="See queues; pause or limit them.")
+@click.group(cls=CommandGroup, short_help="See queues; pause or limit them.")
 def queues() -> None:
     """See queues with their live tasks; pause or limit them."""
 
 
 def _columns() -> Sequence[Column[ShownQueue]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     def count(state: str) -> Column[ShownQueue]:
-        return Column(state, lambda queue: _count_text(queue, queue.counts.get(state, 0)))
+        return Column(
+            state,
+            lambda queue: _count_text(queue, queue.counts.get(state, 0)),
+            rank=_RANKS.index(state) + 1,
+        )
 
     return (
-        Column("QUEUE", lambda queue: queue.name),
-        Column("HELD", lambda queue: "PAUSED" if queue.paused else "no"),
-        Column("LIMIT", lambda queue: queue.concurrency_max or parameter.NO_LIMIT),
+        Column("QUEUE", lambda queue: queue.name, is_text=True),
+        Column("STATE", lambda queue: queue.state),
+        Column("LIMIT", lambda queue: queue.concurrency_max or parameter.NO_LIMIT, rank=3),
         *map(count, parameter.LIVE_STATES),
     )
 
@@ -74,7 +81,7 @@ def _show(call: Invocation, queue: ShownQueue) -> None:
 
 def _facts(queue: ShownQueue) -> Iterator[tuple[str, object]]:
     yield "queue", queue.name
-    yield "held", "PAUSED" if queue.paused else "no"
+    yield "state", queue.state
     yield "limit", queue.concurrency_max or parameter.NO_LIMIT
     for name, counts in {"all types": queue.counts, **queue.types}.items():
         shown = [

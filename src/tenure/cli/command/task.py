@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from tenure.cli import parameter
+from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import CompletionRequest, EnqueueOptions, TaskSelection
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
 
 if TYPE_CHECKING:
     from tenure.cli.show.view import ShownTask
 
 _START_TO_CLOSE_MS: Final = 5 * 60_000
-_TASK_ID: Final = click.argument("task_id", metavar="ID")
+_TASK_ID: Final = click.argument("task_id", metavar="ID", shell_complete=suggestion.task_ids)
 
 
-@click.group(short_help="Enqueue, watch and change tasks.")
+@click.group(cls=CommandGroup, short_help="Enqueue, watch and change tasks.")
 def tasks() -> None:
     """Enqueue, watch and change tasks."""
 
@@ -52,7 +53,7 @@ def _timeout_options(function: parameter.F) -> parameter.F:
     ),
 )
 @click.argument("type_name", metavar="TYPE")
-@option("--queue", default="default", help="The queue.")
+@option("--queue", default="default", shell_complete=suggestion.queues, help="The queue.")
 @click.option(
     "--input",
     metavar="JSON|@FILE|-",
@@ -132,7 +133,7 @@ def _wait(
         "tenure tasks ls --all -o jsonl | jq -r .taskId",
     ),
 )
-@click.option("--queue", default="", help="Only of this queue.")
+@click.option("--queue", default="", shell_complete=suggestion.queues, help="Only of this queue.")
 @click.option("--type", "type_name", default="", help="Only of this type.")
 @click.option(
     "--state",
@@ -170,7 +171,7 @@ def list_(
         "tenure tasks tail -o jsonl | jq -r .taskId",
     ),
 )
-@click.option("--queue", default="", help="Only of this queue.")
+@click.option("--queue", default="", shell_complete=suggestion.queues, help="Only of this queue.")
 @click.option("--type", "type_name", default="", help="Only of this type.")
 @click.option(
     "--state",
@@ -344,7 +345,9 @@ def retry(call: Invocation, *, task_id: str, is_waited: bool, timeout_ms: int | 
     short_help="Wait for tasks to end.",
     epilog=examples("tenure tasks wait ID --timeout 5m", "tenure tasks wait ID1 ID2 ID3 -o jsonl"),
 )
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument(
+    "task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=suggestion.task_ids
+)
 @click.option(
     "--timeout",
     "timeout_ms",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tenure.cli import parameter
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.failure import CliError
+from tenure.cli.help import HelpCommand
 from tenure.cli.parameter import examples, option
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _DRAW_SECONDS: Final = 0.25
 
 
 @click.command(
+    cls=HelpCommand,
     short_help="See queues and workers, live.",
     epilog=examples(
         "tenure top",
@@ -67,12 +69,15 @@ def top(call: Invocation, *, interval_ms: int, is_once: bool, http: str) -> None
         time.sleep(_ONCE_SECONDS)
         Printer(call.output).show(looker.look(), passed_ms=0, trouble="")
         return
-    with EventStream(edge, kind="task,worker,queue") as stream, make_screen(call.output) as screen:
+    with (
+        EventStream(edge, kind="task,worker,queue") as stream,
+        make_screen(call.output, stream.wake) as screen,
+    ):
         Top(looker, stream, screen, interval_ms / 1000).run(frame)
 
 
 class Top:
-    """Looks and shows until the user interrupts it."""
+    """Looks and shows until the user ends it."""
 
     def __init__(
         self, looker: Looker, stream: EventStream, screen: Screen, interval_s: float
@@ -86,11 +91,10 @@ class Top:
         self._took_s = 0.0
         self._trouble = ""
 
-    def run(self, frame: TopFrame) -> NoReturn:
-        """Show a first frame and all that come."""
+    def run(self, frame: TopFrame) -> None:
+        """Show a first frame and all that come, until the user quits."""
         self._show(frame, is_new=True)
-        while True:
-            self._wait(frame)
+        while not self._wait(frame):
             began_s = time.monotonic()
             try:
                 frame, self._trouble = self._looker.look(), ""
@@ -102,20 +106,21 @@ class Top:
                 self._trouble = f"{error.message} Trying again."
             self._show(frame, is_new=not self._trouble)
 
-    def _wait(self, frame: TopFrame) -> None:
-        """Wait for the time of the next look, and draw meanwhile."""
+    def _wait(self, frame: TopFrame) -> bool:
+        """Wait for the time of the next look, and draw meanwhile; tell whether the user quits."""
         began_s = drawn_s = time.monotonic()
         soonest_s = began_s + max(_LOOK_SECONDS_MIN, _REST * self._took_s)
         latest_s = max(began_s + self._interval_s, soonest_s)
         is_changed = False
-        while (now_s := time.monotonic()) < latest_s:
+        while (now_s := time.monotonic()) < latest_s and not self._screen.is_over:
             if is_changed and now_s >= soonest_s:
-                return
+                break
             news = self._stream.take(min(_DRAW_SECONDS, latest_s - now_s))
             is_changed |= self._screen.is_live and bool(news.hints or news.is_reset)
-            if now_s - drawn_s >= _DRAW_SECONDS:
+            if self._screen.has_keys or now_s - drawn_s >= _DRAW_SECONDS:
                 drawn_s = now_s
                 self._show(frame, is_new=False)
+        return self._screen.is_over
 
     def _show(self, frame: TopFrame, *, is_new: bool) -> None:
         passed_ms = 0 if is_new else int((time.monotonic() - self._looked_s) * 1000)

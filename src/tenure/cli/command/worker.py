@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
-from tenure.cli import parameter
+from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import DrainChoice, WorkerQuery
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import check_wait, examples, label_option
 
 if TYPE_CHECKING:
     from tenure.cli.show.view import ShownWorker
 
-_WORKER_ID: Final = click.argument("worker_id", metavar="ID")
+_WORKER_ID: Final = click.argument("worker_id", metavar="ID", shell_complete=suggestion.worker_ids)
 
 
 class _Filter(TypedDict):
@@ -27,7 +28,7 @@ class _Filter(TypedDict):
     version: str
 
 
-@click.group(short_help="See workers; drain or evict them.")
+@click.group(cls=CommandGroup, short_help="See workers; drain or evict them.")
 def workers() -> None:
     """See who is alive and what each one holds; drain or evict workers."""
 
@@ -41,7 +42,7 @@ def workers() -> None:
         "tenure workers ls --queue images --watch",
     ),
 )
-@click.option("--queue", default="", help="Only of this queue.")
+@click.option("--queue", default="", shell_complete=suggestion.queues, help="Only of this queue.")
 @click.option(
     "--status",
     type=click.Choice(parameter.WORKER_STATUSES, case_sensitive=False),
@@ -97,6 +98,7 @@ def list_(
 @with_server
 def show(call: Invocation, *, worker_id: str) -> None:
     """Show a worker: its identity, lease and health, and how much it holds."""
+    worker_id = call.client.workers.find_id(worker_id)
     _show(call, call.client.workers.get_worker(worker_id))
 
 
@@ -117,7 +119,7 @@ def _show(call: Invocation, worker: ShownWorker) -> None:
         "tenure workers drain --label zone=a",
     ),
 )
-@click.argument("worker_id", metavar="[ID]", required=False)
+@click.argument("worker_id", metavar="[ID]", required=False, shell_complete=suggestion.worker_ids)
 @label_option("All with this label; may be repeated, and all must match.")
 @click.option("--version", default="", help="All of this version.")
 @click.option(
@@ -142,6 +144,8 @@ def drain(
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     if (choice["worker_id"] is not None) == bool(choice["labels"] or choice["version"]):
         raise click.UsageError("Name one worker by its ID, or several with --label or --version.")
+    if choice["worker_id"] is not None:
+        choice["worker_id"] = call.client.workers.find_id(choice["worker_id"])
     ids = call.client.workers.drain(choice)
     if is_waited:
         draining.wait_until_offline(call, ids, timeout_ms)
@@ -162,6 +166,7 @@ def evict(call: Invocation, *, worker_id: str, is_sure: bool) -> None:
     Its tasks are handed to others and may run twice for a moment; its results are refused from
     now on. Prefer drain for a worker that is well.
     """
+    worker_id = call.client.workers.find_id(worker_id)
     if not is_sure:
         if not sys.stdin.isatty():
             raise click.UsageError(

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from tenure.cli.parameter import PageOptions
-from tenure.cli.show.output import Column, Output
+from tenure.cli.show.output import Output
+from tenure.cli.show.table import Column
 from tenure.core.limits import PAGE_SIZE_MAX
 
 T = TypeVar("T")

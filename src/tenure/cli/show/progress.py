@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import click
 
-from tenure.cli.show.output import STYLES, Output, console
+from tenure.cli.show.output import Output, console
+from tenure.cli.show.table import STYLES
 from tenure.cli.show.task_table import note, progress_text
 from tenure.cli.show.text import duration_text, escaped, one_line, parse_instant_ms
 
