@@ -71,6 +71,9 @@ CLAIM_INPUT_BYTES_MAX: Final = 16 * _KIB
 # Payloads in commands that wait for a batch. Beyond this, new work is refused; beyond twice as
 # much, reports too. Some seconds of work with the largest payloads.
 LANE_BYTES_MAX: Final = 64 * _MIB
+# Offers of one queue among which a batch looks for the largest free share, if fewer could take all:
+# each that may be served is a row to lock. The others come first in the next batches.
+OFFERS_COMPARED_MAX: Final = 64
 # All or nothing in one transaction, so it must stay short.
 BULK_ENQUEUE_MAX: Final = 1_000
 # Attempts of a dead worker that one transaction puts back; the next one continues.

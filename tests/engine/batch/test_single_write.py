@@ -211,7 +211,7 @@ async def test_a_claim_by_a_worker_that_has_changed_is_decided_again(
     (task_id,) = await crowd(world, engine, 1)
     await world.database.execute("UPDATE workers SET version = version + 1")
     (task,) = await world.claim(engine, worker)
-    assert "share_workers" in statements(world)
+    assert "lock_receivers" in statements(world)
     assert task.id == task_id
     assert (await world.task(task_id)).worker_id == worker
 

@@ -12,7 +12,8 @@ from tenure.core.worker.record import Worker
 class Receiver(msgspec.Struct, frozen=True, gc=False):
     """A worker that may be handed work, its queue's settings, its lease, the time after the lock.
 
-    A receiver without a lease is never late: only its reports are known.
+    One without a lease is never late: nothing is known of it but what it reports. What it holds is
+    counted if nobody else can hand it work while this lock lasts.
     """
 
     worker: Worker
@@ -20,6 +21,7 @@ class Receiver(msgspec.Struct, frozen=True, gc=False):
     beat_at_ms: int | None
     lease_ms: int | None
     now_ms: int | None
+    held_count: int | None = None
 
     def is_late(self, now_ms: int) -> bool:
         """Return whether it missed a heartbeat: it keeps its work and gets no more."""

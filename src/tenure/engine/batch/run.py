@@ -124,6 +124,7 @@ async def _load_all(
     rows.tasks.cache = cache
     rows.leases.began_at_mono_ms = context.clock.monotonic_ms()
     rows.receivers.wanted = context.plan.receivers
+    rows.receivers.counted = context.plan.counted
     for receiver in context.receivers:
         rows.receivers.take(receiver)
     if first is not None:

@@ -101,7 +101,7 @@ class SingleWriter:
             return None
         now_ms = mono_ms + ahead_ms
         reporters = _reporters(commands)
-        receivers = self._known(context.plan.receivers | reporters, now_ms)
+        receivers = self._known(context.plan, reporters, now_ms)
         if receivers is None:
             return None
         rehearsal = Rehearsal(self._store, now_ms, context.plan.sole)
@@ -145,16 +145,21 @@ class SingleWriter:
         is_written = await self._store.write(name, row, *fence)
         return replace(committed, store_ahead_ms=None) if is_written else None
 
-    def _known(self, worker_ids: set[str], now_ms: int) -> list[Receiver] | None:
-        """Return workers from memory; the write itself checks whether they are late."""
+    def _known(self, plan: ClaimPlan, reporters: set[str], now_ms: int) -> list[Receiver] | None:
+        """Return workers from memory.
+
+        The write itself checks whether they are late, and whether they have a slot free.
+        """
         known = []
-        for worker_id in worker_ids:
+        counted = plan.counted
+        for worker_id in plan.receivers | reporters:
             receiver = self._receivers.get(worker_id)
             if receiver is None or receiver.lease_ms is None:
                 return None
             if receiver.queue is not None and receiver.queue.has_brakes:
                 return None
-            known.append(replace(receiver, beat_at_ms=None, now_ms=now_ms))
+            held_count = 0 if worker_id in counted else None
+            known.append(replace(receiver, beat_at_ms=None, now_ms=now_ms, held_count=held_count))
         return known
 
     def _fence(self, committed: batch.Committed) -> tuple[int, ...]:
@@ -164,12 +169,13 @@ class SingleWriter:
         span = (now_ms - YOUNG_MARGIN_MS, now_ms + YOUNG_MARGIN_MS)
         (task,) = (ws.tasks.new or ws.tasks.changed).values()
         if task.worker_id is None:
-            return (0, 0, 0, *span)
+            return (0, 0, 0, 0, *span)
         receiver = self._receivers[task.worker_id]
         lease_ms = receiver.lease_ms
         assert lease_ms is not None
         late_since_ms = lease_rules.late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
-        return (receiver.worker.version, lease_ms, late_since_ms, *span)
+        slots = receiver.worker.slots if task.worker_id in committed.plan.counted else 0
+        return (receiver.worker.version, lease_ms, late_since_ms, slots, *span)
 
 
 def _reporters(commands: Sequence[AnyCommand]) -> set[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 import structlog
 
+from tenure.core.assignment import Count, Hand
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.queue import namespace_disabled
 from tenure.core.task.effect import TellCancel, TellStop, WakeQueue
@@ -17,6 +18,7 @@ from tenure.core.worker.decide import ReleaseHeld, TellDrain, TellEnded
 from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine.batch.run import Committed
 from tenure.engine.batch.working_set import AnyEffect, WorkingSet
+from tenure.engine.claim.hand_out import ClaimResult
 from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.plan import ClaimPlan, ClaimPlanner
 from tenure.engine.claim.poll import Poll
@@ -62,7 +64,8 @@ class Dispatch:
             self._book, self._positions, is_direct=settings.direct_hand_out
         )
         self._polls: dict[int, Offer] = {}
-        self._freed: dict[int, Offer] = {}
+        self._counts: Mapping[str, Count] = {}
+        self._to_look_at: set[Group] = set()
         self._left: set[LineKey] = set()
         self._disabled: frozenset[str] = frozenset()
         self.worker_activity = WorkerActivity()
@@ -83,14 +86,15 @@ class Dispatch:
         return self._book.session_count
 
     def has_credit(self, worker_id: str) -> bool:
-        """Return whether this server could give work to a worker now."""
-        return any(offer.credit() > 0 for offer in self._book.of_worker(worker_id))
+        """Tell whether a worker could be given something by this server now."""
+        mine = self._book.of_worker(worker_id)
+        return any(not offer.is_session or offer.credit() > 0 for offer in mine)
 
     # -- Before a batch
 
     def plan(self, entries: Sequence[Entry[AnyCommand]]) -> ClaimPlan:
         """Return what a batch may hand out; its polls are offers from now on."""
-        self._polls = {}
+        self._polls, self._counts = {}, {}
         for command, future in entries:
             if type(command) is ClaimTasks:
                 offer = Offer(
@@ -124,6 +128,8 @@ class Dispatch:
                     offer.sink.fail(namespace_disabled(offer.group[0]).to_error())
                     continue
                 self._book.add(offer)
+                if offer.receiver_id in self._counts:
+                    self._book.counted(offer.receiver_id, self._counts[offer.receiver_id])
                 offer.sink.wait(lambda offer=offer: self._end_poll(offer))  # type: ignore[misc]  # the default binds this offer
 
     def _end_poll(self, offer: Offer) -> None:
@@ -134,7 +140,7 @@ class Dispatch:
     def end_polls(self) -> None:
         """Answer every waiting poll: the server stops."""
         for group in list(self._book.groups()):
-            for offer in list(self._book.in_group(group)):
+            for offer in self._book.in_group(group):
                 self._end_poll(offer)
 
     # -- After its commit
@@ -167,11 +173,10 @@ class Dispatch:
         Called after the deliveries: a slot that this batch has filled is no longer free.
         """
         group = line[:2]
-        for offer in self._book.in_group(group):
-            if line[2] in offer.types and offer.credit() > 0:
-                self.touch(group)
-                return
-        self._replicas.tell(group)
+        if any(line[2] in types for types in self._book.waiting_types(group)):
+            self.touch(group)
+        else:
+            self._replicas.tell(group)
 
     def _note_suspects(self, ws: WorkingSet) -> None:
         """Read the suspects of a line again when one of them was assigned or has ended."""
@@ -182,26 +187,26 @@ class Dispatch:
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
 
     def _note_held(self, ws: WorkingSet) -> None:
-        """Keep the held sets of sessions equal to those in the store."""
+        """Keep what workers hold here what it is in the store."""
         loaded = ws.tasks.loaded
         for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
             if old is None or old.worker_id is None:
                 continue
-            session = self._book.session_of(old.worker_id)
-            if session is None:
-                continue
             is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
-            if task.finished_at_ms is not None or not (is_same and task.is_attempt_live):
-                session.drop(task.id)
-                self._freed[session.id] = session
+            if task.finished_at_ms is None and is_same and task.is_attempt_live:
+                continue
+            session = self._book.session_of(old.worker_id)
+            if session is not None:
+                self._book.drop(session, task.id)
+                self._to_look_at.add(session.group)
+            self._to_look_at.update(self._book.ended(old.worker_id))
 
     def deliver(self, committed: Committed) -> None:
         """Deliver assigned tasks to their offers; tasks without a receiver go back at once."""
         by_offer: defaultdict[int, list[Task]] = defaultdict(list)
         for task, offer_id in committed.claims.assigned:
             by_offer[offer_id].append(task)
-        served: set[Group] = set()
         for offer_id, given in by_offer.items():
             offer = self._find(offer_id)
             if offer is None or not offer.sink.is_open:
@@ -210,26 +215,46 @@ class Dispatch:
                 self.give_back(given)
             else:
                 self._give(offer, given)
-                served.add(offer.group)
+                self._to_look_at.add(offer.group)
         for offer_id, error in committed.claims.refused.items():
             self._refuse(offer_id, error)
         for hand in committed.plan.hands:
             checked = self._find(hand.offer_id)
             if checked is not None:
                 checked.is_checked = True
-        self._go_on(served)
+        self._note_unable(committed)
+        self._go_on()
         left, self._left = self._left, set()
         for line in left:
             self._serve_or_tell(line)
+
+    def _note_unable(self, committed: Committed) -> None:
+        """Let those rest that can be given nothing now, so that others come before them."""
+        claims = committed.claims
+        for hand in committed.plan.hands if claims.late or claims.outdated else ():
+            self._note_state(hand, claims)
+        if committed.store_ahead_ms is not None:
+            # Nothing is counted for a single write.
+            self._counts = claims.counts
+            for worker_id, count in claims.counts.items():
+                self._to_look_at.update(self._book.counted(worker_id, count))
+
+    def _note_state(self, hand: Hand, claims: ClaimResult) -> None:
+        offer = self._book.get(hand.offer_id)
+        if offer is None:
+            return
+        if hand.receiver_id in claims.late:
+            self._book.found_late(offer)
+            self._to_look_at.add(offer.group)
+        elif offer.id in claims.outdated:
+            offer.is_counted = True
 
     def _find(self, offer_id: int) -> Offer | None:
         return self._polls.get(offer_id) or self._book.get(offer_id)
 
     def _give(self, offer: Offer, given: Sequence[Task]) -> None:
         if offer.is_session:
-            for task in given:
-                offer.held[task.id] = task.attempt
-            self._book.served(offer)
+            self._book.gave(offer, given)
             self.worker_activity.note(offer.receiver_id, self._clock.monotonic_ms())
         else:
             self._book.remove(offer.id)
@@ -260,25 +285,19 @@ class Dispatch:
             ReturnUndelivered(namespace=first.namespace, worker_id=first.worker_id, items=refs)
         )
 
-    def _go_on(self, served: set[Group]) -> None:
-        """Continue to hand out while a queue has more and an offer still has credit."""
+    def _go_on(self) -> None:
+        """Go on handing out while a queue has more and somebody waits for it."""
         mono_ms = self._clock.monotonic_ms()
-        freed, self._freed = self._freed, {}
-        for group in served:
-            for offer in self._book.in_group(group):
-                if self._could_use(offer, mono_ms):
+        groups, self._to_look_at = self._to_look_at, set()
+        for group in groups:
+            for types in self._book.waiting_types(group):
+                waiting = self._book.waiting(group, types)
+                if self._has_backlog(group, types, mono_ms) and any(map(_has_room, waiting)):
                     self.touch(group)
                     break
-        for session in freed.values():
-            if self._could_use(session, mono_ms):
-                self.touch(session.group)
 
-    def _could_use(self, offer: Offer, mono_ms: int) -> bool:
-        if offer.credit() <= 0 or offer.sink.room_bytes < PAYLOAD_BYTES_MAX:
-            return False
-        return any(
-            self._positions.has_backlog((*offer.group, each), mono_ms) for each in offer.types
-        )
+    def _has_backlog(self, group: Group, types: frozenset[str], mono_ms: int) -> bool:
+        return any(self._positions.has_backlog((*group, each), mono_ms) for each in types)
 
     def touch(self, group: Group) -> None:
         """Read a queue with the next batch."""
@@ -286,7 +305,8 @@ class Dispatch:
         self._kick()
 
     def look_for_work(self) -> None:
-        """Read every queue for which an offer waits: the fallback poll."""
+        """Look at every queue for which somebody waits: the fallback poll."""
+        self._book.look_again()
         for group in list(self._book.groups()):
             self.touch(group)
 
@@ -332,7 +352,11 @@ class Dispatch:
             is_session=True,
             is_checked=True,
             is_draining=is_draining,
+            is_counted=False,
             session_no=worker.session_no,
+            # Opening it was a write, which has raised the version.
+            worker_version=worker.version + 1,
+            slots=worker.slots,
             held={ref.task_id: ref.attempt for ref in answer.held},
         )
         self._book.add(session)
@@ -345,7 +369,7 @@ class Dispatch:
         """Change how many attempts a session accepts."""
         session = self._book.session_of(worker_id)
         if session is not None and not session.is_draining:
-            session.window = window
+            self._book.set_window(session, window)
             self.touch(session.group)
 
     def has_room(self, worker_id: str) -> None:
@@ -408,6 +432,10 @@ class Dispatch:
             return None
         future.add_done_callback(_look_at)
         return future
+
+
+def _has_room(offer: Offer) -> bool:
+    return offer.sink.room_bytes >= PAYLOAD_BYTES_MAX
 
 
 def _look_at(done: asyncio.Future[Any]) -> None:

@@ -6,14 +6,15 @@ waits for it is stored as dispatched (direct hand-out).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from tenure.core import assignment
 from tenure.core import queue as queue_rules
-from tenure.core.assignment import Hand
+from tenure.core.assignment import Count, Hand
 from tenure.core.limits import BATCH_BYTES_MAX
 from tenure.core.task.crash_guard import Suspects
 from tenure.core.task.damage import DamagedPart
@@ -26,6 +27,7 @@ from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.offer import Group
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.errors import InvalidArgument, Rejection, TenureError
+from tenure.store.table import listing
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
 from tenure.store.table.task import Demand
@@ -35,11 +37,15 @@ from tenure.store.transaction import Tx
 class ClaimResult(msgspec.Struct):
     """What a claim did: assignments, late and refused offers, which probes saw which rows.
 
-    Probes that were planned but not made, because no receiver may get work, show nothing.
+    Probes that were planned and not made, because nobody may receive, teach nothing. ``counts`` is
+    what workers have free after it. Of ``outdated`` sessions this server does not know all that
+    they hold: they are counted from now on.
     """
 
     assigned: list[tuple[Task, int]] = msgspec.field(default_factory=list)
     late: set[str] = msgspec.field(default_factory=set)
+    outdated: set[int] = msgspec.field(default_factory=set)
+    counts: dict[str, Count] = msgspec.field(default_factory=dict)
     refused: dict[int, TenureError] = msgspec.field(default_factory=dict)
     asked: tuple[Demand, ...] = ()
     seen: list[Task] = msgspec.field(default_factory=list)
@@ -52,9 +58,10 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     """Phase 5: take the heads of the lines and assign them with the tasks of this batch."""
     result = ClaimResult()
     result.late = _late_receivers(ws)
-    hands = [_within_slots(ws, hand) for hand in plan.hands if _may_receive(ws, hand, result)]
+    hands = [hand for hand in plan.hands if _may_receive(ws, hand, result)]
     if not hands:
         return result
+    result.counts = await _count(tx, ws, hands, result)
     began_ms = ws.clock.monotonic_ms()
     result.asked = _enabled_demands(ws, plan)
     if result.asked:
@@ -82,11 +89,31 @@ async def _assign(
     for group, tasks in ready.items():
         mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
         given = assignment.assign(
-            tasks, mine, suspects, most=free[group], room_bytes=result.room_bytes
+            tasks,
+            mine,
+            suspects,
+            counts=result.counts,
+            most=free[group],
+            room_bytes=result.room_bytes,
         )
         if len(ready) > 1:
             result.room_bytes -= sum(assignment.counted_bytes(task) for task, _ in given)
         await _hand_over(tx, ws, given, result)
+        _note_given(ws, given, result)
+
+
+def _note_given(ws: WorkingSet, given: Sequence[tuple[Task, Hand]], result: ClaimResult) -> None:
+    """Note what counted workers have left; who has a session elsewhere has to hear of it.
+
+    The server of that session knows only of its own hand-outs. The raised version of the worker
+    tells it that there are others.
+    """
+    counts = result.counts
+    for _, hand in given if counts else ():
+        if hand.receiver_id in counts:
+            counts[hand.receiver_id].free -= 1
+            if not hand.session_no and ws.workers[hand.receiver_id].session_no:
+                ws.workers.put(ws.workers[hand.receiver_id])
 
 
 def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
@@ -150,6 +177,8 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
     if hand.namespace in ws.namespaces.disabled:
         _refuse_disabled(hand, result)
         return False
+    if hand.session_no and not hand.is_counted and hand.worker_version != worker.version:
+        result.outdated.add(hand.offer_id)
     return worker.id not in result.late and _is_registered_for(worker, hand, result)
 
 
@@ -160,10 +189,38 @@ def _refusal(worker: Worker | None, hand: Hand) -> Rejection | None:
     return refusal or worker_rules.hand_out_refusal(worker, hand.receiver_id)
 
 
-def _within_slots(ws: WorkingSet, hand: Hand) -> Hand:
-    """Give a poll no more than its worker registered for, whatever it requests."""
-    slots = ws.workers[hand.receiver_id].slots
-    return hand if hand.credit <= slots else replace(hand, credit=slots)
+async def _count(
+    tx: Tx, ws: WorkingSet, hands: Sequence[Hand], result: ClaimResult
+) -> dict[str, Count]:
+    """Return what the workers have free whose attempts are counted under their lock."""
+    held = {
+        worker_id: each.held_count
+        for worker_id, each in ws.rows.receivers.items()
+        if each.held_count is not None
+    }
+    if result.outdated:
+        outdated = [hand for hand in hands if hand.offer_id in result.outdated]
+        places = [(hand.namespace, hand.queue, hand.receiver_id) for hand in outdated]
+        for worker_id, each in (await listing.count_worker_held(tx, places)).items():
+            held[worker_id] = each.count
+    if not held:
+        return {}
+    slots = {worker_id: ws.workers[worker_id].slots for worker_id in held}
+    freed = _freed_of(ws, held)
+    return {key: Count(slots[key] - held[key] + freed[key], slots[key]) for key in held}
+
+
+def _freed_of(ws: WorkingSet, workers: Container[str]) -> Counter[str]:
+    """Count the attempts of workers that this batch has ended and not saved yet."""
+    freed: Counter[str] = Counter()
+    loaded = ws.tasks.loaded
+    for key, task in ws.tasks.changed.items():
+        old = loaded.get(key)
+        if old is not None and old.worker_id is not None and old.worker_id in workers:
+            is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
+            if _is_held(old) and not (is_same and _is_held(task)):
+                freed[old.worker_id] += 1
+    return freed
 
 
 def _refuse_disabled(hand: Hand, result: ClaimResult) -> None:

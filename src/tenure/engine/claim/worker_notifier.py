@@ -58,7 +58,7 @@ class WorkerNotifier:
         if session is not None:
             session.sink.stop([told.stop])
             if self.holds(told):
-                session.drop(told.stop.task_id)
+                self.book.drop(session, told.stop.task_id)
                 self._touch(session.group)
             self._post(
                 StopsTold(
@@ -76,7 +76,7 @@ class WorkerNotifier:
         """Free the slots of attempts that other servers ended, and notify the worker."""
         gone = [ref for ref in refs if session.held.get(ref.task_id) == ref.attempt]
         for ref in gone:
-            session.drop(ref.task_id)
+            self.book.drop(session, ref.task_id)
         if gone:
             lost = StopCause.LOST_LEASE
             session.sink.stop([Stop(ref.task_id, ref.attempt, lost) for ref in gone])
@@ -94,7 +94,7 @@ class WorkerNotifier:
                 offer.sink.drain()
         if session is not None and not session.is_draining:
             session.is_draining = True
-            session.window = 0
+            self.book.set_window(session, 0)
             session.sink.drain()
         return session is not None
 

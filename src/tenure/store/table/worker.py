@@ -41,12 +41,18 @@ async def share_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Receiver]:
     return [_receiver(row) for row in rows]
 
 
-def _receiver(row: codec.AnyRow) -> Receiver:
+async def lock_receivers(tx: Tx, worker_ids: Iterable[str]) -> list[Receiver]:
+    """Lock workers against every other hand-out too, and count what they hold."""
+    rows = await tx.each("lock_receivers", [(each,) for each in sorted(worker_ids)])
+    return [_receiver(row, cast("int", row[26])) for row in rows]
+
+
+def _receiver(row: codec.AnyRow, held_count: int | None = None) -> Receiver:
     worker = codec.worker_from(row)
     queue = None
     if row[21] is not None:
         queue = Queue(worker.namespace, worker.queue, bool(row[21]), row[22])
-    return Receiver(worker, queue, row[23], row[24], row[25])
+    return Receiver(worker, queue, row[23], row[24], row[25], held_count)
 
 
 async def read_workers(tx: Tx, worker_ids: Iterable[str]) -> list[Worker]:
@@ -114,7 +120,10 @@ class WorkerRows(RowSet[str, Worker]):
                 tx, namespace=namespace, instance_key=instance_key, name=name
             )
             rows.leases.wanted.update(map(self.take, found))
-        await self._lock(tx, self.wanted)
+        if rows.receivers.uncounted:
+            await self._lock_receivers(tx, rows.receivers)
+        else:
+            await self._lock(tx, self.wanted)
         if rows.leases.is_judging:
             await self._lock(tx, await rows.leases.find_lapsed(tx))
         unread = self.spoken_for - rows.receivers.keys()
@@ -123,6 +132,14 @@ class WorkerRows(RowSet[str, Worker]):
                 if worker.id not in self:
                     self.take(worker)
         rows.note_locked()
+
+    async def _lock_receivers(self, tx: Tx, receivers: ReceiverRows) -> None:
+        """Lock by one statement, in one order, those that are counted and those that may change."""
+        counted = receivers.uncounted
+        for receiver in await lock_receivers(tx, self.wanted | counted):
+            worker_id = self.take(receiver.worker)
+            if worker_id in counted:
+                receivers.take(receiver)
 
     async def _lock(self, tx: Tx, worker_ids: set[str]) -> None:
         for worker in await lock_workers(tx, worker_ids) if worker_ids else ():
@@ -142,9 +159,12 @@ class WorkerRows(RowSet[str, Worker]):
 
 
 class ReceiverRows(RowSet[str, Receiver]):
-    """Workers that may be handed work, by id, locked; ``brakes`` are settings of their queues."""
+    """Who may be handed work, by id, kept from changing; ``brakes`` are those of their queues.
 
-    __slots__ = ("brakes",)
+    What ``counted`` ones hold is counted, with a lock that excludes every other hand-out to them.
+    """
+
+    __slots__ = ("brakes", "counted")
 
     table = Table(operator.attrgetter("worker.id"), load=share_workers)
 
@@ -152,10 +172,17 @@ class ReceiverRows(RowSet[str, Receiver]):
         """Start without receivers."""
         super().__init__()
         self.brakes: dict[tuple[str, str], Queue] = {}
+        self.counted: set[str] = set()
+
+    @property
+    def uncounted(self) -> set[str]:
+        """Return who has to be counted; those that are remembered have been taken in already."""
+        return self.counted - self.keys()
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Load receivers; known ones have been added already."""
-        if self.wanted and not self:
+        """Load the other receivers, unless they have been taken in already."""
+        self.wanted -= self.keys()
+        if self.wanted:
             await super().load(tx, rows)
         for receiver in self.values():
             worker = receiver.worker

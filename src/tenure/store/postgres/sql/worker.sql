@@ -200,6 +200,28 @@ WHERE release_pending
 ORDER BY id
 LIMIT CAST(:amount AS integer);
 
+-- name: lock_receivers(id)
+-- As share_workers, for workers of whom nobody knows what they hold without counting. The lock
+-- excludes every other hand-out to them, and held_now counts after it.
+WITH locked AS MATERIALIZED (
+    SELECT *
+    FROM workers
+    WHERE id = ANY(CAST(:id AS uuid[]))
+    ORDER BY workers.id
+    FOR UPDATE
+)
+SELECT
+    CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.instance_key,
+    w.registered_at_ms, w.status, w.mode, w.slots, w.name, w.hostname, w.pid,
+    w.software_version, CAST(w.labels AS text), w.session_no, w.end_reason, w.drain_at_ms,
+    w.ended_at_ms, w.release_pending, w.version, w.key_id, q.is_paused, q.concurrency_max,
+    l.beat_at_ms, l.lease_ms,
+    CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint),
+    held_now(w.namespace, w.queue, w.id, w.slots)
+FROM locked AS w
+LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+LEFT JOIN leases AS l ON l.worker_id = w.id;
+
 -- name: lock_workers(id)
 -- Taken by every change of a worker's status; the hand-out's lock below excludes it.
 SELECT

@@ -70,9 +70,10 @@ ON CONFLICT (namespace, id) DO UPDATE SET version = history.version;
 DELETE FROM tasks
 WHERE namespace = :namespace AND id IN (:id);
 
--- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
--- An enqueue as its own transaction, within a span of the store's time. If the task is handed out
--- with it, its worker must be as in memory, not late, and its queue not paused or limited.
+-- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, worker_version, lease_ms, late_since_ms, slots, from_ms, until_ms)
+-- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
+-- handed out with it, its worker must be as it is remembered, not late, and its queue not braked.
+-- If slots are given, it must hold less.
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
@@ -95,6 +96,17 @@ WHERE now_ms() BETWEEN :from_ms AND :until_ms
             AND l.lease_ms = :lease_ms
             AND l.beat_at_ms > :late_since_ms
             AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+            AND (
+                :slots = 0
+                OR :slots > (
+                    SELECT count(*)
+                    FROM tasks AS h INDEXED BY tasks_held
+                    WHERE h.worker_id IS NOT NULL
+                      AND h.namespace = w.namespace
+                      AND h.queue = w.queue
+                      AND h.worker_id = w.id
+                )
+            )
       )
   );
 
@@ -268,8 +280,8 @@ SELECT
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
--- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
--- A hand-out as its own transaction: see insert_alone.
+-- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum, worker_version, lease_ms, late_since_ms, slots, from_ms, until_ms)
+-- A hand-out that is a transaction by itself: see insert_alone.
 UPDATE tasks
 SET state = :state,
     line = :line,
@@ -298,6 +310,17 @@ WHERE namespace = :namespace
         AND l.lease_ms = :lease_ms
         AND l.beat_at_ms > :late_since_ms
         AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+        AND (
+            :slots = 0
+            OR :slots > (
+                SELECT count(*)
+                FROM tasks AS h INDEXED BY tasks_held
+                WHERE h.worker_id IS NOT NULL
+                  AND h.namespace = w.namespace
+                  AND h.queue = w.queue
+                  AND h.worker_id = w.id
+            )
+        )
   );
 
 -- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum)

@@ -198,6 +198,26 @@ WHERE release_pending
 ORDER BY id
 LIMIT :amount;
 
+-- name: lock_receivers(id)
+-- As share_workers, with the number of attempts that the worker holds.
+SELECT
+    w.id, w.namespace, w.queue, w.types, w.instance_key, w.registered_at_ms, w.status, w.mode,
+    w.slots, w.name, w.hostname, w.pid, w.software_version, w.labels, w.session_no,
+    w.end_reason, w.drain_at_ms, w.ended_at_ms, w.release_pending, w.version, w.key_id, q.is_paused,
+    q.concurrency_max, l.beat_at_ms, l.lease_ms, NULL,
+    (
+        SELECT count(*)
+        FROM tasks AS h INDEXED BY tasks_held
+        WHERE h.worker_id IS NOT NULL
+          AND h.namespace = w.namespace
+          AND h.queue = w.queue
+          AND h.worker_id = w.id
+    )
+FROM workers AS w
+LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+LEFT JOIN leases AS l ON l.worker_id = w.id
+WHERE w.id = :id;
+
 -- name: lock_workers(id)
 SELECT
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
