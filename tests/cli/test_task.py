@@ -106,7 +106,7 @@ def test_the_same_key_again_is_the_same_task(run: Run, queue: str) -> None:
         (("mail", "--label", "zone"), "must be key=value"),
         (("mail", "--timeout", "5s"), "--timeout needs --wait"),
         (("mail", "--priority", "10"), "not in the range"),
-        (("two words",), "type must be"),
+        (("two words",), "type must have"),
     ],
 )
 def test_bad_input_is_refused_as_a_mistake_of_usage(

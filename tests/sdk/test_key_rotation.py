@@ -178,7 +178,7 @@ def test_a_file_without_a_key_changes_nothing(
     for _ in range(3):
         now_s[0] += 1.0
         assert sent(key) == "tnr_a_1"
-    assert caplog.text.count("The API key that was read before is used.") == 1
+    assert caplog.text.count("The previous API key is still used.") == 1
     assert not bad or bad not in caplog.text
     key_file(tmp_path, "tnr_b_2")
     now_s[0] += 1.0

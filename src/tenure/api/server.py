@@ -134,7 +134,7 @@ def _listen(address: Address) -> socket.socket:
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except OSError as taken:
-        # The text of the error itself names the address once more.
+        # The text of the error itself repeats the address.
         why = os.strerror(taken.errno) if taken.errno else str(taken)
         message = f"Cannot listen on {address} for HTTP: {why}. Is another server running there?"
         raise InvalidArgument(message, field="http") from taken

@@ -62,5 +62,5 @@ def _from_text(token: str) -> bytes:
 
 
 def _refuse() -> NoReturn:
-    message = "page_token is not valid for this list; start again with the first page"
+    message = "page_token is not valid for this list. Start again with the first page."
     raise InvalidArgument(message, field="page_token")

@@ -131,7 +131,7 @@ TYPES_PER_WORKER_MAX: Final = 1_000
 WORKER_SLOTS_DEFAULT: Final = 100
 # When a worker is lost, all its tasks are put back: 20 release batches.
 WORKER_SLOTS_MAX: Final = 10_000
-# Queues of one worker process: each is a stream and a lease of its own.
+# Queues of one worker process: each has its own stream and lease.
 WORKER_QUEUES_MAX: Final = 50
 # How long a server assumes that a worker belongs to the API key of its last call; a worker that
 # polls calls with each heartbeat.
@@ -395,8 +395,8 @@ ADDRESSES_REMEMBERED_MAX: Final = 4_096
 # Overload: when new work is refused. A wait that a user just does not notice.
 OVERLOAD_WAIT_MS: Final = 100
 # Requests with new work that are open at a time. The limit grows by a twentieth while they take
-# less than half of that wait, and shrinks by a tenth when they take longer. It starts with the load
-# of a full hour, and on an idle server it is back there within three seconds.
+# less than half of that wait, and shrinks by a tenth when they take longer. It starts with a
+# usual burst at the start of an hour, and an idle server is back there within three seconds.
 NEW_WORK_OPEN_START: Final = 400
 ROOM_GROWS: Final = 1.05
 ROOM_SHRINKS: Final = 0.9

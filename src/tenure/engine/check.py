@@ -24,7 +24,7 @@ def check_refs(namespace: str, worker_id: str | None, items: tuple[Any, ...]) ->
     if worker_id is not None:
         checks.worker_id(worker_id)
     if len(items) > limits.HELD_SET_MAX:
-        message = f"items must be at most {limits.HELD_SET_MAX}"
+        message = f"items must have at most {limits.HELD_SET_MAX} entries"
         raise PayloadTooLarge(message, limit=limits.HELD_SET_MAX)
     for item in items:
         checks.task_id(item.task_id, "taskId")

@@ -68,7 +68,7 @@ class Lane(Generic[C]):
     def submit(self, command: C, *, is_new_work: bool = False) -> asyncio.Future[Any]:
         """Queue a command; a full queue refuses before accepting, new work first."""
         if self.is_closed:
-            message = "The server is shutting down."
+            message = "The server is shutting down. Try again."
             raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
         size = self._measure(command)
         room_bytes = LANE_BYTES_MAX if is_new_work else 2 * LANE_BYTES_MAX

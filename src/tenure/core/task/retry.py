@@ -81,7 +81,7 @@ def _check_error_types(names: object, field: str) -> None:
     # A bare string would be read as a list of letters; an empty name matches errors without a type.
     count_max = limits.NON_RETRYABLE_TYPES_MAX
     if not isinstance(names, tuple) or len(names) > count_max or "" in names:
-        message = f"{field} must be at most {count_max} names, none empty"
+        message = f"{field} must have at most {count_max} names, and none may be empty"
         raise InvalidArgument(message, field=field)
     for name in names:
         check.text(name, field, bytes_max=limits.NAME_LENGTH_MAX)

@@ -173,7 +173,7 @@ def inactive(worker_id: str, reason: EndReason | None) -> Rejection:
 
 
 def report_refusal(worker: Worker | None, *, namespace: str, worker_id: str) -> Rejection | None:
-    """Tell why a worker may not report: it is over, or none of this namespace."""
+    """Return why a worker may not report: it has ended, or is not of this namespace."""
     if worker is None or worker.namespace != namespace:
         return inactive(worker_id, None)
     return inactive(worker_id, worker.end_reason) if worker.status is _OFF else None

@@ -260,5 +260,5 @@ def _unavailable(error: BaseException) -> Unavailable:
 
 
 def _stopping() -> Unavailable:
-    message = "The server is shutting down."
+    message = "The server is shutting down. Try again."
     return Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)

@@ -27,7 +27,9 @@ def create_key(command: c.CreateKey) -> None:
     """Check a new key: its namespaces are canonical, and not too many."""
     checks.name(command.name, "name")
     if len(command.namespaces) > limits.KEY_NAMESPACES_MAX:
-        message = f"namespaces must be at most {limits.KEY_NAMESPACES_MAX}; none means all"
+        message = (
+            f"namespaces must have at most {limits.KEY_NAMESPACES_MAX} entries; none means all"
+        )
         raise InvalidArgument(message, field="namespaces")
     for each in command.namespaces:
         if checks.namespace(each, "namespaces") != each:

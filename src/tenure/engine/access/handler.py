@@ -103,7 +103,7 @@ def create_namespace(ws: WorkingSet, command: c.CreateNamespace) -> str:
     """Create a namespace."""
     _whole_administrator(ws, command.actor)
     if ws.namespaces.exists(command.name):
-        message = f"Namespace {command.name} already exists."
+        message = f"Namespace {command.name} already exists. Choose another name."
         raise AlreadyExists(message)
     ws.namespaces.add(Namespace(command.name, ws.now_ms))
     action = AuditAction.NAMESPACE_CREATE

@@ -173,7 +173,7 @@ class BatchRunner:
             except Refused as refused:
                 log.warning("command.refused", command=type(command).__name__, error=str(refused))
                 if not future.done():
-                    message = "The database refused the request."
+                    message = "The database refused the request. Check its values."
                     future.set_exception(InvalidArgument(message, field="request"))
                 return
             except Lost as lost:

@@ -173,7 +173,7 @@ class SingleWriter:
 
 
 def _reporters(commands: Sequence[AnyCommand]) -> set[str]:
-    """Return who confirms or beats: it counts only if that worker is as it is remembered."""
+    """Return the reporting worker: the report counts only if the worker is as in memory."""
     for command in commands:
         if isinstance(command, c.ConfirmTasks | c.HeartbeatTasks) and command.worker_id is not None:
             return {command.worker_id}

@@ -48,7 +48,7 @@ class WorkingSet:
         self.follow_ups: list[FollowUp] = []
         self.doubtful: set[TaskKey] = set()
         self.damaged: list[Task] = []
-        # Whose completions were refused; why depends on whether they are live.
+        # Workers with refused completions; the reason depends on whether they are live.
         self.refused_workers: set[str] = set()
 
     def apply(self, key: TaskKey, event: TaskEvent) -> Decision | Rejection:

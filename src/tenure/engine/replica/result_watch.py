@@ -69,7 +69,7 @@ class ResultWatch:
         """
         _check(key)
         if self._is_closed:
-            message = "The server is shutting down."
+            message = "The server is shutting down. Try again."
             raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
         listeners = self._listeners.get(key)
         if listeners is None:

@@ -24,7 +24,7 @@ def enqueue_tasks(command: c.EnqueueTasks) -> None:
         message = "tasks must not be empty"
         raise InvalidArgument(message, field="tasks")
     if len(command.tasks) > limits.BULK_ENQUEUE_MAX:
-        message = f"tasks must be at most {limits.BULK_ENQUEUE_MAX}"
+        message = f"tasks must have at most {limits.BULK_ENQUEUE_MAX} entries"
         raise PayloadTooLarge(message, limit=limits.BULK_ENQUEUE_MAX)
     for new in command.tasks:
         enqueue.check_new(new)
@@ -39,7 +39,7 @@ def claim_tasks(command: c.ClaimTasks) -> None:
     checks.worker_id(command.worker_id)
     checks.name(command.queue, "queue")
     if not 0 < len(command.types) <= limits.TYPES_PER_WORKER_MAX:
-        message = f"types must be 1 to {limits.TYPES_PER_WORKER_MAX}"
+        message = f"types must have 1 to {limits.TYPES_PER_WORKER_MAX} entries"
         raise InvalidArgument(message, field="types")
     for each in command.types:
         checks.name(each, "types")

@@ -88,7 +88,7 @@ def _known(
     if known is not None:
         if command.is_resend:
             return c.Enqueued(known.id, known.state, is_new=False)
-        message = f"Task {new.id} already exists."
+        message = f"Task {new.id} already exists. Use another task id."
         raise AlreadyExists(message)
     if not new.idempotency_key:
         return None
@@ -164,7 +164,7 @@ _PLAIN_REPORTS: Final = {state: c.Reported(state) for state in TaskState}
 
 
 def _inactive(ws: WorkingSet, command: c.ConfirmTasks | c.HeartbeatTasks) -> Rejection | None:
-    """Tell why nothing counts that the worker reports; without a worker a token vouches for it."""
+    """Return why the worker's reports do not count; without a worker a task token was used."""
     worker_id = command.worker_id
     if worker_id is None:
         return None
@@ -388,7 +388,7 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
     known = ws.tasks.get((command.namespace, command.new_task_id))
     if known is not None:
         if known.spec.retry_of != old.id:
-            message = f"Task {known.id} already exists."
+            message = f"Task {known.id} already exists. Use another task id."
             raise AlreadyExists(message)
         return c.Enqueued(known.id, known.state, is_new=False)
     ws.check_enabled(command.namespace)

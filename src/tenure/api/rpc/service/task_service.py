@@ -80,7 +80,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         """List tasks, newest first, without their payloads."""
         state = task_view.STATE_OF.get(request.state)
         if state is None and request.state:
-            raise InvalidArgument("state is not known", field="state")
+            raise InvalidArgument("state must be one of the task states", field="state")
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
         page = await query.list_tasks(

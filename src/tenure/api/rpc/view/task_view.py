@@ -61,7 +61,7 @@ class SpecReader:
 def _spec(options: task_pb2.TaskOptions) -> Spec:
     kind = _KIND_OF.get(options.kind) if options.kind else TaskKind.ACTIVITY
     if kind is None:
-        raise InvalidArgument("options.kind is not known", field="options.kind")
+        raise InvalidArgument("options.kind must be one of the task kinds", field="options.kind")
     return Spec(
         kind=kind,
         schedule_to_start_ms=options.schedule_to_start_ms,
@@ -188,7 +188,7 @@ def finish_kind(message: Ending) -> c.FinishKind:
     """Return how an attempt ended."""
     kind = _FINISH_OF.get(message.kind)
     if kind is None:
-        raise InvalidArgument("kind must say how the attempt ended", field="kind")
+        raise InvalidArgument("kind must be one of the outcomes of an attempt", field="kind")
     return kind
 
 
@@ -198,7 +198,9 @@ def error_info(message: task_pb2.TaskError) -> ErrorInfo:
     if message.category:
         known = _CATEGORY_OF.get(message.category)
         if known is None:
-            raise InvalidArgument("error.category is not known", field="error.category")
+            raise InvalidArgument(
+                "error.category must be one of the error categories", field="error.category"
+            )
         category = known
     return ErrorInfo(
         category=category,

@@ -48,7 +48,7 @@ async def enqueue_task(call: OperationCall[Scoped, EnqueueBody]) -> Answer:
 async def enqueue_batch(call: OperationCall[Scoped, BatchBody]) -> Answer:
     """Enqueue many tasks, all or none."""
     if len(call.body.tasks) > BULK_ENQUEUE_MAX:
-        message = f"tasks must be at most {BULK_ENQUEUE_MAX}"
+        message = f"tasks must have at most {BULK_ENQUEUE_MAX} entries"
         raise PayloadTooLarge(message, limit=BULK_ENQUEUE_MAX)
     try:
         answers = await _enqueue(call, call.body.tasks, is_resend=call.body.is_resend)
