@@ -7,6 +7,7 @@ long a queue is, so the worker decides by how fast a credit is used:
 * Every queue has a credit of one while there are slots for it.
 * A queue that has used up its credit gets a part of the free slots, again and again. So a busy
   queue fills an idle process in a few steps, and two busy ones end up with equal parts.
+* A busy queue keeps the slots of its own tasks that end, unless another queue has none.
 * Credit that is not used for a while is taken back.
 * When the slots are short, a free one goes to the queue that uses the fewest. A queue without
   tasks is offered one slot now and then, so that it cannot starve.
@@ -24,6 +25,8 @@ import msgspec
 
 # Credit that is unused for this long is taken back.
 IDLE_S: Final = 1.0
+# A queue is busy for this long after it has used up its credit.
+BUSY_S: Final = 0.3
 # When slots are short, an unused credit goes to another queue after this long.
 TURN_S: Final = 0.1
 # When slots are short, one of the idle queues gets a credit this often.
@@ -56,6 +59,10 @@ class QueueSlots(msgspec.Struct, eq=False, kw_only=True):
     # The lowest credit since the last check for unused credit.
     unused: int = 0
     looked_at_s: float = -math.inf
+    # When it last had used up its credit.
+    wanted_at_s: float = -math.inf
+    # How many slots it used, or had as credit, when slots were last given.
+    had: int = 0
 
     @property
     def is_free_to_change(self) -> bool:
@@ -96,7 +103,7 @@ class SharedSlots:
     def close(self, queue: QueueSlots) -> None:
         """Stop sharing with a queue. Its running tasks still use their slots."""
         queue.is_open = queue.is_polling = False
-        queue.credit = queue.returning = 0
+        queue.credit = queue.returning = queue.unused = 0
 
     def delivered(self, queue: QueueSlots, count: int, now_s: float) -> None:
         """Record that tasks have come, which used up credit."""
@@ -116,7 +123,8 @@ class SharedSlots:
     def end_poll(self, queue: QueueSlots, now_s: float, *, is_empty: bool) -> None:
         """Record that a poll was answered. The rest of its credit is free."""
         queue.is_polling = False
-        queue.credit = 0
+        queue.had -= queue.credit
+        queue.credit = queue.unused = 0
         queue.is_wanting = not is_empty
         self.settle(now_s)
 
@@ -135,15 +143,21 @@ class SharedSlots:
         """Give every queue the credit that it should have now."""
         before = [each.credit for each in self._queues]
         for each in self._queues:
-            if each.returning and now_s >= each.returned_at_s + GRACE_S:
-                each.returning = 0
-            if each.is_free_to_change and now_s >= each.looked_at_s + IDLE_S:
-                self._take_unused(each, now_s)
+            self._look_at(each, now_s)
         self._take_excess(now_s)
         self._give(now_s)
         for queue, credit in zip(self._queues, before, strict=True):
             if queue.credit != credit:
                 queue.on_change()
+
+    def _look_at(self, queue: QueueSlots, now_s: float) -> None:
+        """Do what is due for one queue as time passes."""
+        if queue.is_wanting and queue.is_open:
+            queue.wanted_at_s = now_s
+        if queue.returning and now_s >= queue.returned_at_s + GRACE_S:
+            queue.returning = 0
+        if queue.is_free_to_change and now_s >= queue.looked_at_s + IDLE_S:
+            self._take_unused(queue, now_s)
 
     def _free(self) -> int:
         return self.room - sum(each.credit + each.returning for each in self._queues)
@@ -163,7 +177,9 @@ class SharedSlots:
                 excess -= count
 
     def _take_back(self, queue: QueueSlots, count: int, now_s: float) -> None:
+        assert count <= queue.credit
         queue.credit -= count
+        queue.had -= count
         queue.unused = min(queue.unused, queue.credit)
         queue.returning += count
         queue.returned_at_s = now_s
@@ -179,13 +195,31 @@ class SharedSlots:
             self._grant(each, 1, now_s)
         if len(first) > free:
             self._ask_back(now_s)
-        free -= min(free, len(first))
+        self._give_rest(wanting, free - min(free, len(first)), now_s)
+
+    def _give_rest(self, wanting: list[QueueSlots], free: int, now_s: float) -> None:
+        """Let busy queues have what is left, and idle ones only if no queue is busy."""
+        busy = [each for each in self._queues if now_s < each.wanted_at_s + BUSY_S]
+        free -= self._give_back_ended(busy, free, now_s)
         part = free // (len(wanting) + 1)
         for each in wanting if part else ():
             self._grant(each, part, now_s)
-        free -= part * len(wanting)
-        for each in [each for each in self._queues if each.is_short][:free]:
+        idle = [each for each in self._queues if each.is_short]
+        for each in idle[: 0 if busy else free - part * len(wanting)]:
             self._grant(each, 1, now_s)
+
+    def _give_back_ended(self, busy: list[QueueSlots], free: int, now_s: float) -> int:
+        """Give busy queues the slots of their ended tasks, up to an equal part; return how many."""
+        equal_part = self._count // max(1, len(busy))
+        given = 0
+        for each in self._queues:
+            has = each.count_used() + each.credit
+            count = min(each.had - has, equal_part - has, free - given)
+            if count > 0 and each in busy and each.is_free_to_change:
+                self._grant(each, count, now_s)
+                given += count
+            each.had = each.count_used() + each.credit
+        return given
 
     def _first(self, now_s: float) -> list[QueueSlots]:
         """Return the queues without credit that are to have a slot, the neediest first."""
