@@ -1,7 +1,7 @@
 """Tenure: durable tasks and workflows, with workers you can trust.
 
-Everything public of the SDK is here. It is loaded when it is first asked for: ``import tenure``
-alone costs nothing, and a client never loads the server.
+This module has every public name of the SDK. Each name is loaded with its first use, so
+``import tenure`` alone is cheap. A client never loads the server.
 """
 
 from __future__ import annotations
@@ -152,11 +152,11 @@ __all__ = [
 ]
 
 
-# Not for a type checker, which would take any name for a public one.
+# Hidden from type checkers: with this function they would accept any name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Load a public name from where it lives."""
+        """Load a public name from its module."""
         home = _HOME.get(name)
         if home is None:
             raise AttributeError(f"module 'tenure' has no attribute {name!r}")
@@ -166,5 +166,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    """Name what can be asked for."""
+    """Return the public names."""
     return sorted(set(globals()) | set(_HOME))

@@ -7,7 +7,9 @@ it, because the refusal of one command must not affect the others of its batch.
 # The classes are named like their codes, and the table reads by column.
 # ruff: noqa: FBT003
 
-from typing import ClassVar
+import re
+from collections.abc import Callable
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -37,8 +39,14 @@ __all__ = [
     "WorkerDraining",
     "WorkerInactive",
     "WrongState",
+    "renamed",
     "wire_name",
 ]
+
+_NAME: Final = re.compile(r"[A-Za-z]\w*")
+_DURATION: Final = re.compile(r"(?<![\w.])[a-z]\w*(?:Ms|_ms)\b")
+# What comes behind these is the caller's own.
+_FREE_KEYS: Final = ("labels.", "resources.")
 
 
 class TenureError(Exception):
@@ -250,3 +258,16 @@ def wire_name(field_name: str) -> str:
     """Return the camelCase name that a field has in JSON: `retry_after_ms` is `retryAfterMs`."""
     head, *tail = field_name.split("_")
     return head + "".join(part.capitalize() for part in tail)
+
+
+def renamed(message: str, field: str, rename: Callable[[str], str]) -> tuple[str, str]:
+    """Return a message and the field that it blames, in the words of an edge.
+
+    ``rename`` takes one name and leaves those of the edge as they are. In the message the field
+    stands at the beginning, behind a colon or behind "of"; durations are known by their ends.
+    """
+    path, dot, key = field.partition(".") if field.startswith(_FREE_KEYS) else (field, "", "")
+    name = _NAME.sub(lambda found: rename(found[0]), path) + dot + key
+    blamed = re.compile(rf"(^|: | of ){re.escape(field)}(?![\w-])")
+    told = blamed.sub(lambda found: found[1] + name, message, count=1)
+    return _DURATION.sub(lambda found: rename(found[0]), told), name

@@ -60,7 +60,7 @@ def test_what_cannot_be_trusted_ends_with_code_5_and_what_to_do(
     other = Authority(tmp_path, "other")
     cases = {
         "is not trusted": flags(other),
-        "It may want a certificate of yours": flags(authority),
+        "It may require a client certificate": flags(authority),
         "see --tls-cert and --tls-key": flags(authority, other.client("foreign")),
         "connect with --tls, or TENURE_TLS=1": [],
     }

@@ -1,8 +1,8 @@
 """What can go wrong with a task, on both sides of the wire.
 
-Inside an activity ``ApplicationError`` says how a failure is to be taken; any other exception is a
-failure of user code that is retried. At the caller a task that did not succeed raises a subclass of
-``TaskFailed``, whose cause is the failure of the last attempt as a ``RemoteError``. The name of a
+An activity raises ``ApplicationError`` to say how a failure is handled; any other exception is a
+failure of user code and is retried. The caller of a task that failed gets ``TaskFailed`` or
+a subclass, whose cause is the failure of the last attempt as a ``RemoteError``. The name of a
 remote type is text: nothing is ever rebuilt by it.
 """
 
@@ -46,7 +46,7 @@ class ApplicationError(Exception):
         next_retry_delay: Duration | None = None,
         category: ErrorCategory | str = ErrorCategory.USER_CODE,
     ) -> None:
-        """Describe the failure; a wrong delay or category is a ``ValueError`` here."""
+        """Describe the failure; raise ``ValueError`` for a wrong delay or category."""
         super().__init__(message)
         self.message = message
         self.details = details
@@ -90,7 +90,7 @@ class TaskFailed(Exception):
     """A task ended without success; ``reason`` says why, and the cause is the last failure."""
 
     def __init__(self, task_id: str, message: str, *, reason: str = "", attempt: int = 0) -> None:
-        """Say what became of a task."""
+        """Say how the task has ended."""
         super().__init__(message)
         self.task_id = task_id
         self.reason = reason
@@ -114,7 +114,7 @@ class TaskCancelled(TaskFailed):
 
 
 class CancelTimedOut(TaskFailed):
-    """The task was to be cancelled and did not give way within its grace period."""
+    """The task was cancelled, and its activity did not stop within the grace period."""
 
 
 class TaskTerminated(TaskFailed):
@@ -125,7 +125,7 @@ class StepFailed(TaskFailed):
     """A step of a workflow failed for good; ``key`` says which, and the cause is its failure."""
 
     def __init__(self, key: str, message: str) -> None:
-        """Say what became of a step."""
+        """Say how the step has ended."""
         super().__init__("", message)
         self.key = key
 
@@ -135,7 +135,7 @@ class WorkersLost(TaskFailed):
 
 
 class TaskPoisoned(TaskFailed):
-    """The task was alone with five workers in a row that died; it is not tried again."""
+    """Five workers in a row died while they ran this task alone; it is not tried again."""
 
 
 class WorkerSuperseded(Exception):
@@ -176,7 +176,7 @@ def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> Ta
     else:
         kind, what = _BY_REASON.get(result.failure_reason, (TaskFailed, "failed"))
     error = RemoteError(result.error, converter) if result.HasField("error") else None
-    # What the server itself says of a timeout is what ``what`` says.
+    # The server's own message about a timeout would repeat ``what``.
     is_said = (
         issubclass(kind, TaskTimedOut | CancelTimedOut) and error is not None and not error.type
     )
@@ -225,7 +225,7 @@ def to_wire(error: BaseException, converter: Converter) -> task_pb2.TaskError:
 
 
 def make_error(message: str, type: str, category: ErrorCategory) -> task_pb2.TaskError:
-    """Return a failure that no exception of user code stands behind."""
+    """Return a failure that was not raised by user code."""
     return task_pb2.TaskError(
         message=_cut(message, ERROR_MESSAGE_BYTES_MAX), type=type, category=_CATEGORIES[category]
     )
@@ -235,7 +235,7 @@ def _details(error: ApplicationError, converter: Converter) -> bytes:
     try:
         return converter.encode_details(error.details)
     except PayloadError as problem:
-        # The failure is worth more than what came with it.
+        # The failure matters more than its details.
         return converter.encode_details((f"The details cannot be shown. {problem}",))
 
 
@@ -256,7 +256,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _cut(text: str, bytes_max: int) -> str:
-    """Keep the end of a text that is too long: what happened last stands there."""
+    """Cut the beginning off a text that is too long; its end says what happened last."""
     # A lone surrogate cannot travel.
     data = text.encode("utf-8", "replace")
     if len(data) > bytes_max:

@@ -1,7 +1,7 @@
 """Values and bytes: JSON made by msgspec, bytes as they are, and never pickle.
 
-A codec stands between the two and the wire: it may encrypt or compress what was encoded, and
-names that in the encoding.
+A codec may encrypt or compress the encoded bytes before they are sent. It names that in the
+encoding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tenure.sdk.misfit import misfit, unsupported
 
 JSON: Final = "json"
 BYTES: Final = "bytes"
-# No JSON text has this byte, so what stands before it is the name of an encoding.
+# No JSON text contains this byte. What comes before it is the name of an encoding.
 _MARK: Final = b"\0"
 _NULL: Final = b"null"
 _WHAT_TRAVELS: Final = (
@@ -41,7 +41,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class Codec(Protocol):
-    """What payloads go through on their way to the server and back; both sides need the same.
+    """Changes payloads before they are sent and after they arrive; both sides need the same codec.
 
     ``encode`` gets ``json`` or ``bytes`` and returns another encoding, such as ``aes:json``;
     ``decode`` undoes it, and returns what it does not know unchanged.
@@ -61,7 +61,7 @@ class PayloadError(ValueError):
 
 
 class UnsupportedValue(TypeError):
-    """A value of a type that JSON has nothing for; the message is the name of the type."""
+    """A value of a type that cannot be made JSON; the message is the name of the type."""
 
 
 UserValue = Any
@@ -72,7 +72,7 @@ class Converter:
     """Encodes and decodes by type, through the codec if there is one."""
 
     def __init__(self, codec: Codec | None = None) -> None:
-        """Convert, and let ``codec`` have the last word on the bytes."""
+        """Convert with ``codec``, which sees the bytes last."""
         self._codec = codec
 
     def encode(self, value: object) -> Payload:
@@ -88,11 +88,13 @@ class Converter:
         payload = self.open(payload)
         if payload.encoding == BYTES:
             if wanted not in (bytes, Any, object):
-                message = f"The payload is bytes, and {name_of(wanted)} is wanted."
+                message = f"The payload is bytes, but {name_of(wanted)} is expected."
                 raise PayloadError(message)
             return payload.data
         if payload.encoding not in (JSON, ""):
-            message = f"The encoding {payload.encoding!r} is not known here. Give the codec for it."
+            message = (
+                f"The encoding {payload.encoding!r} is unknown. Use the codec that made it: codec=…"
+            )
             raise PayloadError(message)
         return decode_json(payload.data, wanted)
 
@@ -140,7 +142,7 @@ class Converter:
             raise PayloadError(message) from error
         types = [*wanted, *([Any] * (len(values) - len(wanted)))]
         if len(wanted) > len(values):
-            message = f"{len(values)} details were recorded, and {len(wanted)} are wanted."
+            message = f"There are {len(values)} details, but {len(wanted)} types were given."
             raise PayloadError(message)
         return tuple(decode_json(raw, each) for raw, each in zip(values, types, strict=True))
 
@@ -149,7 +151,7 @@ def encode_json(value: object) -> bytes:
     """Return a value as JSON: plain values, dataclasses, Structs, pydantic models, and more."""
     try:
         data = msgspec.json.encode(value, enc_hook=_encode_other)
-        # A null may be a float that JSON does not have; nothing is lost without a word.
+        # A null may have been NaN or infinity, which JSON does not have.
         if value is not None and _NULL in data:
             _refuse_odd_floats(msgspec.to_builtins(value, enc_hook=_encode_other))
     except UnsupportedValue as error:
@@ -177,7 +179,11 @@ def check_value(value: object, wanted: UserValue) -> None:
 
     In JSON bytes, dates and the like are text, and so is every key.
     """
-    plain = msgspec.to_builtins(value, builtin_types=_TEXT_IN_JSON, enc_hook=_encode_other)
+    try:
+        plain = msgspec.to_builtins(value, builtin_types=_TEXT_IN_JSON, enc_hook=_encode_other)
+    except TypeError:
+        # It has been made JSON, so it has some that was made before: a msgspec.Raw.
+        return
     try:
         msgspec.convert(plain, wanted, dec_hook=_decode_other)
     except (TypeError, ValueError, RecursionError) as error:
@@ -220,12 +226,12 @@ def _custom_types(described: inspect.Type) -> Iterator[UserValue]:
 
 
 def _refuse_odd_floats(value: object) -> None:
-    """Raise ``ValueError`` for a plain value that has a float in it which is no number of JSON."""
+    """Raise ``ValueError`` if a plain value contains NaN or infinity, which JSON does not have."""
     left = [value]
     while left:
         each = left.pop()
         if isinstance(each, float) and not math.isfinite(each):
-            raise ValueError(f"it has no number {each}; send None or a text instead")
+            raise ValueError(f"JSON has no number {each}; send None or a text instead")
         if isinstance(each, dict):
             left.extend(each.values())
         elif isinstance(each, list | tuple):
@@ -250,7 +256,7 @@ def _encode_other(value: UserValue) -> object:
     if isinstance(value, str):
         # A subclass of it: what that shows to people may be another text.
         return str.__str__(value)
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return int(value) if isinstance(value, int) else float(value)
     raise UnsupportedValue(name_of(type(value)))
 

@@ -8,7 +8,7 @@ from tenure.sdk.payload import Converter, PayloadError, UserValue
 
 
 class TaskProgress(msgspec.Struct, frozen=True):
-    """How far a task is, in its own words."""
+    """How far a task is, as its activity reported it."""
 
     percent: float | None = None
     message: str = ""

@@ -1,11 +1,11 @@
-"""An activity alone: without a server and a worker, with a context that the test looks at.
+"""Runs one activity without a server and a worker, and records what it reports.
 
 >>> env = ActivityEnvironment(attempt=2, heartbeat_details=[40])
 >>> assert await env.run(import_rows, "big.csv") == 100
 >>> assert env.heartbeats[-1] == (100,)
 
-An async activity is awaited; any other is run in the calling thread, wherever a worker would run
-it. It gets its arguments as they are, and its exceptions reach the test as they are.
+An async activity is awaited; any other runs in the calling thread, also if a worker would use a
+process. It gets its arguments as they are, and its exceptions reach the test as they are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class Progress(NamedTuple):
-    """What an activity has said with ``activity.progress``."""
+    """What an activity has reported with ``activity.progress``."""
 
     percent: float | None
     message: str | None
@@ -39,8 +39,8 @@ class ActivityEnvironment:
     """Runs one activity, records what it reports, and can stop it.
 
     ``heartbeats`` are the details of each heartbeat, as plain values of JSON; ``progress`` is what
-    was said with ``activity.progress``. ``on_heartbeat`` is called after each of both, inside the
-    activity, and may stop it: ``ActivityEnvironment(on_heartbeat=lambda env: env.cancel())``.
+    was reported with ``activity.progress``. ``on_heartbeat`` is called after each of them, inside
+    the activity, and may stop it: ``ActivityEnvironment(on_heartbeat=lambda env: env.cancel())``.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ def _is_async(activity: object) -> bool:
 
 
 def _info_of(activity: object, attempt: int) -> Info:
-    """Return what a worker would tell of a task of this activity."""
+    """Return the info that a worker would give a task of this activity."""
     name, options, token = getattr(activity, "__name__", "activity"), Options(), ""
     if isinstance(activity, Activity):
         name, options = activity.name, activity.options

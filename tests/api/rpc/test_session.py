@@ -281,10 +281,10 @@ async def test_an_unknown_worker_cannot_open_a_session(wire: Wire) -> None:
     ("frame", "field"),
     [
         (pb.ClientFrame(), "hello"),
-        (pb.ClientFrame(hello=pb.Hello(worker_id="x")), "workerId"),
+        (pb.ClientFrame(hello=pb.Hello(worker_id="x")), "worker_id"),
         (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, window=-1)), "window"),
-        (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, session_no=-1)), "sessionNo"),
-        (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, namespace_id="a//b")), "namespace"),
+        (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, session_no=-1)), "session_no"),
+        (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, namespace_id="a//b")), "namespace_id"),
     ],
 )
 async def test_a_bad_hello_is_refused(wire: Wire, frame: pb.ClientFrame, field: str) -> None:

@@ -212,7 +212,7 @@ async def test_a_bad_encoding_of_an_output_is_refused_and_changes_nothing(
     ):
         status, refusal = await refused(call)
         assert (status, refusal.code) == ("INVALID_ARGUMENT", "invalid_argument")
-        assert refusal.field == "outputEncoding"
+        assert refusal.field == "output_encoding"
     assert await world.dump() == before
 
 
@@ -222,7 +222,7 @@ async def test_a_stream_of_results_stays_in_its_namespace(wire: Wire) -> None:
     await watch.write(pb.WatchTasksRequest(namespace_id=OTHER_NAMESPACE, add=[]))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await watch.read()
-    assert detail(caught.value).field == "namespaceId"
+    assert detail(caught.value).field == "namespace_id"
 
 
 async def test_a_stopping_server_ends_the_streams_of_results_at_once(wire: Wire) -> None:
@@ -356,16 +356,16 @@ async def test_a_completion_by_id_may_name_the_encoding_of_its_output(wire: Wire
     ("fields", "code", "field"),
     [
         ({"type": ""}, "invalid_argument", "type"),
-        ({"task_queue": "a b"}, "invalid_argument", "queue"),
-        ({"task_id": "../etc"}, "invalid_argument", "taskId"),
+        ({"task_queue": "a b"}, "invalid_argument", "task_queue"),
+        ({"task_id": "../etc"}, "invalid_argument", "task_id"),
         ({"priority": 10}, "invalid_argument", "priority"),
         ({"priority": -1}, "invalid_argument", "priority"),
-        ({"run_at_ms": -1}, "invalid_argument", "runAt"),
-        ({"run_at_ms": 2**63 - 1}, "invalid_argument", "runAt"),
+        ({"run_at_ms": -1}, "invalid_argument", "run_at_ms"),
+        ({"run_at_ms": 2**63 - 1}, "invalid_argument", "run_at_ms"),
         ({"labels": {"__proto__": "x"}}, "invalid_argument", "labels"),
         ({"labels": {"a": "\u202e"}}, "invalid_argument", "labels.a"),
-        ({"idempotency_key": "\0"}, "invalid_argument", "idempotencyKey"),
-        ({"options": task_pb2.TaskOptions()}, "invalid_argument", "startToCloseMs"),
+        ({"idempotency_key": "\0"}, "invalid_argument", "idempotency_key"),
+        ({"options": task_pb2.TaskOptions()}, "invalid_argument", "start_to_close_ms"),
         ({"options": task_pb2.TaskOptions(start_to_close_ms=-1)}, "invalid_argument", None),
         ({"options": task_pb2.TaskOptions(kind=99)}, "invalid_argument", "options.kind"),  # type: ignore[arg-type]
         (
@@ -376,7 +376,7 @@ async def test_a_completion_by_id_may_name_the_encoding_of_its_output(wire: Wire
                 )
             },
             "invalid_argument",
-            "retry.backoffCoefficient",
+            "retry.backoff_coefficient",
         ),
         ({"input": b"x" * (PAYLOAD_BYTES_MAX + 1)}, "payload_too_large", ""),
     ],
@@ -394,7 +394,7 @@ async def test_bad_input_gets_its_typed_error_and_changes_nothing(
 async def test_reports_of_nobody_and_of_nothing_are_refused(wire: Wire) -> None:
     worker = await wire.register()
     nobody = pb.FinishTasksRequest(items=[succeeded(task_pb2.TaskRef(task_id=UNKNOWN, attempt=1))])
-    assert (await refused(wire.tasks.FinishTasks(nobody)))[1].field == "workerId"
+    assert (await refused(wire.tasks.FinishTasks(nobody)))[1].field == "worker_id"
     nothing = pb.FinishTasksRequest(worker_id=worker.worker_id)
     assert (await refused(wire.tasks.FinishTasks(nothing)))[1].field == "items"
     odd = task_pb2.TaskFinish(task_id=UNKNOWN, attempt=1)

@@ -37,13 +37,13 @@ async def test_a_worker_may_ask_for_another_lease_within_the_limits(wire: Wire) 
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"workflow_types": []}, "types"),
-        ({"task_queue": ""}, "queue"),
-        ({"max_concurrent": -1}, "maxConcurrent"),
+        ({"workflow_types": []}, "workflow_types"),
+        ({"task_queue": ""}, "task_queue"),
+        ({"max_concurrent": -1}, "max_concurrent"),
         ({"mode": 99}, "mode"),
         ({"mode": worker_pb2.WORKER_MODE_SERVED}, "mode"),
-        ({"lease_duration": Duration(seconds=-1)}, "leaseDuration"),
-        ({"instance_key": "a b"}, "instanceKey"),
+        ({"lease_duration": Duration(seconds=-1)}, "lease_duration"),
+        ({"instance_key": "a b"}, "instance_key"),
         ({"name": "a/b"}, "name"),
         ({"pid": -1}, "pid"),
         ({"labels": {"a": "x" * 257}}, "labels.a"),
@@ -256,10 +256,8 @@ async def test_a_long_poll_gets_a_task_that_is_enqueued_later(wire: Wire, engine
 async def test_a_wait_beyond_the_limit_is_refused(wire: Wire) -> None:
     made = await wire.register()
     too_long = Duration(seconds=LONG_POLL_MS // 1000 + 1)
-    assert (await refused(wire.poll(made.worker_id, wait=too_long)))[1].field == "waitMs"
-    assert (await refused(wire.poll(made.worker_id, wait=Duration(seconds=-1))))[
-        1
-    ].field == "waitMs"
+    assert (await refused(wire.poll(made.worker_id, wait=too_long)))[1].field == "wait"
+    assert (await refused(wire.poll(made.worker_id, wait=Duration(seconds=-1))))[1].field == "wait"
 
 
 async def test_a_draining_worker_gets_nothing_and_its_open_polls_return(
@@ -380,7 +378,7 @@ async def test_workers_are_listed_by_queue_status_label_and_version_with_real_co
     assert (dict(shown.labels), shown.max_concurrent) == (labels, 3)
     assert (shown.health, shown.held_count) == (worker_pb2.WORKER_HEALTH_HEALTHY, 0)
     bad = pb.ListWorkersRequest(namespace_id=NAMESPACE, filter_status="GONE")
-    assert (await refused(wire.workflows.ListWorkers(bad)))[1].field == "filterStatus"
+    assert (await refused(wire.workflows.ListWorkers(bad)))[1].field == "filter_status"
 
 
 async def test_workers_are_paged(wire: Wire) -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
+import msgspec
 import pydantic
 import pytest
 
@@ -165,6 +166,12 @@ def test_a_value_of_a_subclass_of_a_plain_type_travels_as_the_plain_one() -> Non
     assert send.call(Text("a")).payload.data == b'{"to":"a"}'
     with pytest.raises(PayloadError, match="no number nan"):
         anything.call(Share("nan"))
+    with pytest.raises(TypeError, match="parameter value: bool cannot travel"):
+        anything.call({True: 1})
+
+
+def test_json_that_was_made_before_travels_as_it_is() -> None:
+    assert anything.call(msgspec.Raw(b"[1]")).payload.data == b'{"value":[1]}'
 
 
 def test_a_number_that_json_does_not_have_is_refused_with_its_parameter() -> None:

@@ -362,7 +362,7 @@ async def test_lists_go_through_all_pages_with_filters(client: Client) -> None:
     ]
     assert len([info async for info in client.list(limit=120, type="double")]) == 120
     assert [info async for info in client.list(state=TaskState.FAILED)] == []
-    with pytest.raises(ValueError, match="no state of a task"):
+    with pytest.raises(ValueError, match="not a state of a task"):
         [info async for info in client.list(state="lost")]
 
 
@@ -425,7 +425,7 @@ async def test_an_attempt_is_completed_from_outside_by_its_token(
         await client.completion(token="made up").cancel()
     with pytest.raises(ValueError, match="either the token"):
         client.completion()
-    with pytest.raises(ValueError, match="leave `attempt` out"):
+    with pytest.raises(ValueError, match="Leave attempt out"):
         client.completion(token="t", attempt=1)
 
 

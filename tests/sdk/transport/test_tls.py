@@ -263,7 +263,7 @@ async def test_a_server_that_wants_a_certificate_of_the_client_is_named_as_such(
 ) -> None:
     with running(tmp_path, files_of(authority.server(), authority.file)) as server:
         message = await failure(server.target, trust(authority))
-        assert "It may want a certificate of yours" in message
+        assert "It may require a client certificate" in message
         foreign = Authority(tmp_path, "foreign").client("foreign")
         assert "not trust the one it got" in await failure(server.target, trust(authority, foreign))
 

@@ -134,7 +134,7 @@ async def test_the_log_and_the_probe_show_all_queues_together(
 
     assert shown["worker_ids"] == ids
     assert shown["active_count"] == 3
-    assert f"Draining: 3 task(s) ({A}: 2, {B}: 1) have 1 s to end." in messages(caplog)
+    assert f"Draining: 3 task(s) ({A}: 2, {B}: 1) have 1 s to finish." in messages(caplog)
 
 
 # -- Activities that are declared for another queue

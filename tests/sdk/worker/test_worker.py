@@ -114,7 +114,7 @@ async def test_what_the_server_refuses_is_raised(rig: Rig) -> None:
 async def test_a_worker_runs_once(rig: Rig) -> None:
     worker, running = run(rig)
     await eventually(lambda: worker.is_registered)
-    with pytest.raises(RuntimeError, match="already"):
+    with pytest.raises(RuntimeError, match="can be run once"):
         await worker.run()
     await worker.shutdown()
     await running
@@ -267,7 +267,7 @@ async def test_a_lease_that_the_server_does_not_grant_is_a_warning(
         await worker.shutdown()
         await running
     said = [each for each in messages(caplog) if "lease" in each]
-    assert said == ["This worker asked for a lease of 1m, and the server gives it 20s."]
+    assert said == ["This worker asked for a lease of 1m, but the server granted 20s."]
 
 
 async def test_a_process_that_stood_still_for_longer_than_its_lease_starts_afresh(

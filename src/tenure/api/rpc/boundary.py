@@ -30,7 +30,7 @@ from tenure.api.rpc.message_reader import MessageReader, in_time
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
 from tenure.api.rpc.overload_interceptor import OverloadInterceptor
 from tenure.api.rpc.permission import MethodRule, Scope
-from tenure.api.rpc.table import NEW_WORK, OPEN_METHODS, RULES
+from tenure.api.rpc.table import NEW_WORK, OPEN_METHODS, REQUESTS, RULES
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
@@ -208,7 +208,8 @@ class Boundary(grpc.aio.ServerInterceptor):
         answered = await outcome(answer, method, self._count)
         if isinstance(answered, TenureError):
             self._note(answered, context, method)
-            return await context.abort_with_status(error.status(answered))
+            status = error.status(answered, REQUESTS.get(method))
+            return await context.abort_with_status(status)
         return answered
 
     def _note(self, failure: TenureError, context: Context, method: str) -> None:

@@ -41,3 +41,7 @@ OPEN_METHODS: Final = frozenset(
 NEW_WORK: Final = {
     path: path.rpartition("/")[2] for each in SERVICES for path in each.paths(each.new_work)
 }
+# What a method is asked with; errors name its fields. Methods have names of their own.
+REQUESTS: Final = {
+    method.name: method.input_type for each in SERVICES for method in each.descriptor.methods
+}

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 REGISTERED: Final = "Tenure worker is registered:"
 _LOOK_SECONDS: Final = 0.02
-# The settings of ``Worker``, and the parameters here that say them. For a worker that is made in
-# code none of them counts.
+# Each setting of ``Worker``, with the parameters that set it here. They are refused for a worker
+# that is made in code.
 SETTINGS: Final[dict[str, tuple[str, ...]]] = {
     "target": ("target",),
     "queue": ("queues",),
@@ -47,7 +47,7 @@ SETTINGS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class _Options(TypedDict):
-    """What a worker is told."""
+    """The options of the command."""
 
     queues: tuple[str, ...]
     is_all_queues: bool
@@ -104,7 +104,7 @@ class _Options(TypedDict):
     envvar="TENURE_API_KEY_FILE",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A file with the API key; another key that is written into it is used from then on.",
+    help="A file with the API key. It is read again when it changes.",
 )
 @option(
     "--max-concurrent",
@@ -118,15 +118,19 @@ class _Options(TypedDict):
     help="How many processes run activities with executor=process; by default one per processor.",
 )
 @click.option(
-    "--name", default="", help="A name that is unique: a new worker replaces the one that has it."
+    "--name", default="", help="A unique name. A new worker replaces the one that has it."
 )
-@click.option("--version", default="", help="The version of your code, shown and drained by.")
+@click.option(
+    "--version",
+    default="",
+    help="The version of your code, shown in lists. Workers can be drained by it.",
+)
 @label_option("A label of this worker; may be repeated.")
 @option(
     "--mode",
     type=click.Choice(["session", "poll"]),
     default="session",
-    help="One stream, or calls that wait for tasks.",
+    help="One stream, or long polls.",
 )
 @click.option(
     "--lease",
@@ -139,7 +143,7 @@ class _Options(TypedDict):
     "--health",
     envvar="TENURE_WORKER_HEALTH",
     metavar="HOST:PORT",
-    help="Where probes find /livez and /readyz.",
+    help="Where to answer probes: /livez and /readyz.",
 )
 @click.option(
     "--codec",
@@ -152,7 +156,7 @@ class _Options(TypedDict):
     metavar="DURATION",
     type=duration_ms,
     default="5m",
-    help="How long running tasks may take after the worker was told to stop.",
+    help="How long running tasks may take after a signal to stop.",
 )
 @option(
     "--wait",
@@ -164,7 +168,9 @@ class _Options(TypedDict):
 )
 @log_format_option
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Log everything, with traces.")
+@click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Log everything, with tracebacks."
+)
 @click.pass_context
 def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None:
     """Run the activities of MODULE until SIGTERM or Ctrl-C.
@@ -173,10 +179,10 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
     in it. package.module:name is a worker, an activity, a list of them, or a function that makes
     one.
 
-    The first signal drains: nothing new is taken, running tasks may end, and the exit code is 0.
-    The second one hands back what is left.
+    The first signal drains: the worker takes no new tasks, finishes the running ones, and exits
+    with code 0. The second signal hands back the tasks that still run.
     """
-    # gRPC's C core would write its own account of every failed connection.
+    # Without this, gRPC writes its own lines about each failed connection.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tenure.cli import module as source
     from tenure.cli.worker_log import configure
@@ -224,7 +230,7 @@ def _made(module: str, activities: list[object], options: _Options) -> Worker:
 
 
 def _is_given(ctx: click.Context, name: str) -> bool:
-    """Tell whether an option stands on the command line; the environment may set it too."""
+    """Return whether an option was given on the command line, not by the environment."""
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
@@ -238,7 +244,7 @@ def _queues(activities: list[object], options: _Options) -> list[str]:
 
 
 def _refuse_options(ctx: click.Context, module: str) -> None:
-    """Refuse what was said here of a worker that was made in code: it would not count."""
+    """Refuse settings for a worker that is made in code, because they would have no effect."""
     in_code = {name for names in SETTINGS.values() for name in names}
     for parameter in ctx.command.params:
         if parameter.name in in_code and _is_given(ctx, str(parameter.name)):
@@ -268,7 +274,7 @@ def _run(worker: Worker, options: _Options) -> None:
 
 
 async def _serve(worker: Worker, wait_s: float, *, is_greeted: bool) -> None:
-    """Run the worker, and give up if no server takes it within the time."""
+    """Run the worker. Give up if it cannot register within the time."""
     import asyncio
 
     running = asyncio.ensure_future(worker.run())
@@ -285,12 +291,12 @@ async def _serve(worker: Worker, wait_s: float, *, is_greeted: bool) -> None:
 
 
 async def _greet(worker: Worker, wait_s: float, *, is_greeted: bool) -> bool:
-    """Say that the worker is registered; False if that takes too long. In JSON a log line does."""
+    """Print that the worker is registered; False if that takes too long. JSON logs have a line."""
     import asyncio
 
     try:
         async with asyncio.timeout(wait_s):
-            while not worker.is_registered:  # noqa: ASYNC110 (it rings no bell)
+            while not worker.is_registered:  # noqa: ASYNC110 (there is no event to wait for)
                 await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError:
         return False

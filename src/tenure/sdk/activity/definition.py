@@ -22,7 +22,7 @@ S = TypeVar("S")
 
 
 class Traits(msgspec.Struct, frozen=True):
-    """What is fixed where an activity is declared."""
+    """The settings of an activity that no task can change."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Activity(Generic[P, R_co]):
         *,
         is_method: bool = False,
     ) -> None:
-        """Declare; the decorator ``activity`` does it."""
+        """Use the decorator ``activity`` instead."""
         self.function = function
         self.traits = traits
         self.options = options
@@ -64,33 +64,33 @@ class Activity(Generic[P, R_co]):
         return f"<activity {self.name} of {self.__module__}.{self.__qualname__}>"
 
     def __set_name__(self, owner: type, name: str) -> None:
-        # Only a function in the body of a class gets this call: it takes ``self`` first.
+        # Python calls this only for functions in the body of a class: methods.
         self.is_method = True
 
     @property
     def name(self) -> str:
-        """The type of its tasks."""
+        """The name of the activity, which is the type of its tasks."""
         return self.traits.name
 
     def check_signature(self) -> None:
-        """Raise ``TypeError`` for what cannot travel, where the activity is declared."""
+        """Raise ``TypeError`` for parameters and results that cannot be sent as JSON."""
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             message = f"activity {self.name}: a generator has no result; return a list instead"
             raise TypeError(message)
-        # It is told that it is a method after it was declared.
+        # ``__set_name__``, which says that it is a method, is called later.
         owner = self.__qualname__.rpartition(".")[0]
         is_method = bool(owner) and not owner.endswith("<locals>")
-        # A type that is named before it exists is looked up with the first call.
+        # A type that does not exist yet is looked up with the first call.
         with contextlib.suppress(NameError, AttributeError):
             self.signatures[is_method] = Signature(self.function, self.name, is_method=is_method)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """Return a call to be enqueued; arguments that do not fit are a ``TypeError`` here."""
+        """Return a call to enqueue; raise ``TypeError`` for arguments that do not fit."""
         signature = signature_of(self)
         return Call(self, signature.encode(signature.bind(args, kwargs)))
 
     def with_options(self, **settings: Unpack[OneCallSettings]) -> Activity[P, R_co]:
-        """Return this activity with other options, for the tasks that are made with it."""
+        """Return a copy of this activity with other options."""
         try:
             options = self.options.changed(settings)
         except (TypeError, ValueError) as error:
@@ -105,7 +105,7 @@ class Activity(Generic[P, R_co]):
         return bound
 
     def invoke(self, arguments: dict[str, Any]) -> object:
-        """Call the function; of an async one the coroutine is returned."""
+        """Call the function; an async one returns its coroutine."""
         if self.is_method:
             return self.function(self.instance, **arguments)
         return self.function(**arguments)
@@ -129,7 +129,7 @@ class AsyncActivity(Activity[P, R_co]):
     def __get__(
         self: AsyncActivity[Concatenate[Any, Q], S], instance: object, owner: type
     ) -> AsyncActivity[Q, S]:
-        """Return the method of an instance; of the class, a reference for enqueueing."""
+        """Return the method of an instance or, on the class, a reference for enqueueing."""
         copy: AsyncActivity[Q, S] = self._copy(instance)
         return copy
 
@@ -145,7 +145,7 @@ class SyncActivity(Activity[P, R_co]):
     def __get__(
         self: SyncActivity[Concatenate[Any, Q], S], instance: object, owner: type
     ) -> SyncActivity[Q, S]:
-        """Return the method of an instance; of the class, a reference for enqueueing."""
+        """Return the method of an instance or, on the class, a reference for enqueueing."""
         copy: SyncActivity[Q, S] = self._copy(instance)
         return copy
 
@@ -156,7 +156,7 @@ class Call(Generic[R_co]):
     __slots__ = ("activity", "payload")
 
     def __init__(self, activity: Activity[Any, R_co], payload: Payload) -> None:
-        """Keep both; the payload are the arguments, checked, before any codec."""
+        """Keep both; the payload has the checked arguments, before any codec."""
         self.activity = activity
         self.payload = payload
 

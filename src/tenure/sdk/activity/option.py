@@ -22,8 +22,8 @@ Where = Literal["loop", "thread", "process"]
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How failures are retried; ``max_attempts`` 0 is without limit.
 
-    ``maximum_interval`` is 100 initial intervals unless it is given. Types of errors are named as
-    in ``ApplicationError.type``, or given as exception classes.
+    The default of ``maximum_interval`` is 100 times the initial interval. Error types are exception
+    classes, or names as in ``ApplicationError.type``.
     """
 
     initial_interval: Duration = "1s"
@@ -34,7 +34,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallSettings(TypedDict, total=False):
-    """What can be set for all tasks of an activity, and for one of them."""
+    """Options for all tasks of an activity, or for one task."""
 
     queue: str
     start_to_close: Duration
@@ -48,7 +48,7 @@ class CallSettings(TypedDict, total=False):
 
 
 class OneCallSettings(CallSettings, total=False):
-    """What can be set for one task."""
+    """Options for one task."""
 
     delay: Duration
     run_at: datetime
@@ -56,7 +56,7 @@ class OneCallSettings(CallSettings, total=False):
 
 
 class ActivitySettings(CallSettings, total=False):
-    """What can be set where an activity is declared."""
+    """Options of ``@activity``."""
 
     name: str
     aliases: Iterable[str]
@@ -74,7 +74,7 @@ _TIMEOUTS: Final = frozenset(
         "cancel_grace",
     }
 )
-# The options that are no durations: what each must be, and how that is said.
+# The options that are not durations: the type of each, and how a message describes it.
 _TYPES: Final[dict[str, tuple[type, str]]] = {
     "queue": (str, "a text"),
     "retry": (RetryPolicy, "a RetryPolicy, such as RetryPolicy(max_attempts=3)"),
@@ -86,7 +86,7 @@ _TYPES: Final[dict[str, tuple[type, str]]] = {
 
 
 class Options(msgspec.Struct, frozen=True):
-    """Settings after they were checked. A duration of 0 is not set."""
+    """Checked settings. A duration of 0 is not set."""
 
     queue: str = "default"
     start_to_close_ms: int = 0
@@ -102,9 +102,9 @@ class Options(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
 
     def changed(self, settings: Mapping[str, Any]) -> Options:
-        """Return these with other settings; raise ``ValueError`` for what cannot be.
+        """Return a copy with other settings; raise ``ValueError`` for bad ones.
 
-        Of ``delay`` and ``run_at`` the one that was given last counts.
+        The last one of ``delay`` and ``run_at`` counts.
         """
         values = dict(settings)
         for name in _TYPES.keys() & values.keys():
@@ -167,7 +167,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def retry_to_wire(policy: RetryPolicy) -> task_pb2.RetryPolicy:
-    """Return a policy as it travels; raise ``ValueError`` for what contradicts itpolicy."""
+    """Return the message of the protocol; raise ``ValueError`` for contradictions."""
     _check_type(policy.max_attempts, "max_attempts", int, "a number")
     _check_type(policy.backoff_coefficient, "backoff_coefficient", (int, float), "a number")
     types = policy.non_retryable_error_types
@@ -200,7 +200,7 @@ def retry_to_wire(policy: RetryPolicy) -> task_pb2.RetryPolicy:
 def _instant(value: datetime) -> int:
     if value.tzinfo is None:
         raise ValueError("run_at needs a time zone, such as datetime(2030, 1, 31, tzinfo=UTC)")
-    # An instant that has passed means at once.
+    # An instant in the past means now.
     return max(round(value.timestamp() * 1_000), 0)
 
 

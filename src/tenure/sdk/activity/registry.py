@@ -39,7 +39,7 @@ class Registry:
         return self._by_type.get(type)
 
     def get(self, type: str) -> Activity[..., Any]:
-        """Return the activity for a type; raise ``LookupError`` with the known ones."""
+        """Return the activity for a type; a ``LookupError`` lists the known types."""
         found = self.find(type)
         if found is None:
             raise LookupError(

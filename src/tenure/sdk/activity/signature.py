@@ -1,4 +1,4 @@
-"""The parameters of an activity: checked where it is declared and called, typed when it runs."""
+"""The parameters of an activity: checked at its declaration and call, typed when it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Signature:
     """The parameters of an activity by name, and how they travel."""
 
     def __init__(self, function: Callable[..., object], name: str, *, is_method: bool) -> None:
-        """Look at a function; raise ``TypeError`` for what cannot travel, with its parameter."""
+        """Inspect a function; a ``TypeError`` names the parameter that cannot be sent as JSON."""
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())[1 if is_method else 0 :]
         for each in parameters:
@@ -55,7 +55,7 @@ class Signature:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return arguments by name; raise ``TypeError`` for those that do not fit."""
         if not kwargs and len(args) == len(self._by_position) == len(self.names):
-            # Nothing can be wrong, and the long way takes ten times as long.
+            # The arguments fit; ``bind`` would take ten times as long.
             return dict(zip(self.names, args, strict=True))
         try:
             return self._signature.bind(*args, **kwargs).arguments
@@ -63,9 +63,9 @@ class Signature:
             raise TypeError(f"activity {self._name}: {error}") from None
 
     def encode(self, arguments: dict[str, Any]) -> Payload:
-        """Return arguments as they travel: by name, or a sole parameter of bytes as it is.
+        """Return arguments as JSON by name; a single parameter of type bytes is sent as it is.
 
-        They are read as a worker reads them: what does not fit is a ``TypeError`` here already.
+        They are decoded as a worker does it, so that wrong types raise ``TypeError`` here.
         """
         if self._takes_bytes and arguments:
             (value,) = arguments.values()

@@ -26,7 +26,7 @@ _NUMBERS: Final = {state: number for number, state in _STATES.items()}
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
-    """What the server says to a heartbeat from outside: go on, or stop."""
+    """The answer to a heartbeat from outside a worker: go on, or stop."""
 
     state: TaskState
     should_cancel: bool = False
@@ -34,10 +34,10 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True):
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A task as it stands. Instants are those of the server; what is None has not happened.
+    """The present state of a task. Instants are the server's; None means not yet.
 
-    Lists leave ``input``, ``output`` and ``heartbeat_details`` out. ``damaged`` names what the
-    server has left out because it is not as it was stored.
+    In lists ``input``, ``output`` and ``heartbeat_details`` are left out. ``damaged`` names the
+    parts that the server left out because their stored data has changed.
     """
 
     task_id: str
@@ -74,7 +74,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One hand-out of a task; of the live one neither its end nor its outcome is known."""
+    """One attempt of a task; while it runs, it has neither an end nor an outcome."""
 
     attempt: int
     worker_id: str
@@ -182,11 +182,11 @@ def state_of(number: int) -> TaskState:
 
 
 def state_number(state: TaskState | str | None) -> task_pb2.TaskState.ValueType:
-    """Return the number of a state in the protocol; a ``ValueError`` names those that exist."""
+    """Return the number of a state in the protocol; a ``ValueError`` lists the states."""
     if state is None:
         return task_pb2.TASK_STATE_UNSPECIFIED
     try:
         return task_pb2.TaskState.ValueType(_NUMBERS[TaskState(state.lower())])
     except ValueError:
         known = ", ".join(TaskState)
-        raise ValueError(f"{state!r} is no state of a task. The states are: {known}.") from None
+        raise ValueError(f"{state!r} is not a state of a task. The states are: {known}.") from None

@@ -52,7 +52,9 @@ class ConnectionThread:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the loop."""
-        assert threading.current_thread() is not self._thread, "it would wait for itself"
+        assert threading.current_thread() is not self._thread, (
+            "This call would wait for its own thread."
+        )
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:

@@ -52,9 +52,9 @@ def translate(error: grpc.aio.AioRpcError, target: str, *, is_tls: bool = False)
 
 
 def _no_answer(status: grpc.StatusCode, text: str, target: str, *, is_tls: bool) -> Unavailable:
-    """Return what to say of a connection that was not there or did not last.
+    """Return the error for a connection that was not made, or broke.
 
-    Our server answers everything with a detail, so whatever else comes is the network's.
+    A server of ours answers every call with a detail, so other answers come from the network.
     """
     # The end of gRPC's account is where it says what the system said.
     why = text.rpartition(": ")[2].strip(" ].")
@@ -110,7 +110,7 @@ def detail_of(error: grpc.aio.AioRpcError) -> error_pb2.ErrorDetail | None:
             if any(packed.Unpack(found) for packed in status.details):
                 return found
         except DecodeError:
-            # Somebody in between made it up.
+            # It is not from a server of ours.
             return None
     return None
 
@@ -135,7 +135,7 @@ def from_detail(detail: error_pb2.ErrorDetail) -> TenureError:
 
 
 def copied(error: Exception) -> Exception:
-    """Return an error for one more who gets it: raised twice it would collect both traces."""
+    """Return a copy for one more caller: an error that is raised twice would mix both traces."""
     if not isinstance(error, TenureError):
         return error
     copy = type(error)(error.message, **error.fields)

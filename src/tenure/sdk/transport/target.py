@@ -1,4 +1,4 @@
-"""Where servers are, and what else a client is told: checked before anything is opened."""
+"""Checks the target, namespace and timeout of a client before it connects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def split_targets(targets: str | Sequence[str] | None) -> tuple[str, ...]:
     parts = targets.split(",") if isinstance(targets, str) else list(targets)
     found = tuple(part.strip() for part in parts if part.strip())
     if not found:
-        raise ValueError("A target is missing: give the gRPC address of a server as host:port.")
+        raise ValueError("The target is empty. Give the gRPC address of a server as host:port.")
     for each in found:
         _check_target(each)
     return found

@@ -44,13 +44,13 @@ from tenure.sdk.worker.executor_protocol import Executor, Reporter
 Mode = Literal["session", "poll"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-# A launcher that passes signals on doubles those of its terminal or group: both are one request.
+# A launcher that forwards signals doubles those of the terminal. Both count as one request.
 _ECHO_S: Final = 0.5
 _PORT_MAX: Final = 65_535
 
 
 class WorkerOptions(TypedDict, total=False):
-    """What can be set for a worker; ``Worker`` says what each means."""
+    """The settings of a worker. ``Worker`` explains them."""
 
     queue: str  # "default"
     queues: Sequence[str]  # instead of queue
@@ -79,21 +79,21 @@ class Worker:
     share ``max_concurrent``, and the server knows one worker for each of them, named
     ``name@queue`` if there is a ``name``.
 
-    ``target`` is the gRPC address of a server, or several with commas between them; without one,
-    the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``. ``namespace`` is that of
-    TENURE_NAMESPACE unless it is given, or else ``default``.
-    ``max_concurrent`` tasks run at a time; those with ``executor="process"`` share
-    ``max_processes`` children, one per processor unless it is given. A ``name`` is unique among
-    live workers: a new one takes the place of the old one. ``lease`` is how long the server waits
-    for a sign of life before it gives the tasks to others, 10 s to 10 min (unset, the server
-    chooses).
+    ``target`` is the gRPC address of a server, or several with commas between them. The default
+    is the variable TENURE_TARGET, or else ``127.0.0.1:7301``. The default of ``namespace`` is
+    TENURE_NAMESPACE, or else ``default``.
+    At most ``max_concurrent`` tasks run at a time. Activities with ``executor="process"`` share
+    ``max_processes`` child processes, by default one per processor. A ``name`` is unique among
+    live workers: a new worker replaces the old one of the same name. ``lease`` is how long the
+    server waits for a heartbeat before it gives the tasks to others, 10 s to 10 min. By default
+    the server chooses it.
     ``drain_deadline`` is how long running tasks may take after the worker was asked to stop.
-    ``health`` is the ``host:port`` for probes: ``/livez`` and ``/readyz``. ``api_key`` is for
-    servers that ask for one; unset, it is that of the variable TENURE_API_KEY, or in the file that
-    TENURE_API_KEY_FILE names. A ``Path`` is read again when it gets a new key.
-    ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
-    certificate of this worker. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and _KEY
-    say it.
+    ``health`` is the ``host:port`` for the probes ``/livez`` and ``/readyz``. The default of
+    ``api_key`` is TENURE_API_KEY, or the file that TENURE_API_KEY_FILE names. A ``Path`` is read
+    again when the file changes.
+    ``tls=True`` trusts the certificate authorities of the operating system. ``TLS`` names others,
+    and the certificate of this worker. The default comes from TENURE_TLS, TENURE_TLS_CA,
+    TENURE_TLS_CERT and TENURE_TLS_KEY.
     """
 
     def __init__(
@@ -158,10 +158,10 @@ class Worker:
         unknown namespace. A server that cannot be reached is waited for.
         """
         if self._ended is not None:
-            raise RuntimeError("This worker has been run already. Make a new one.")
+            raise RuntimeError("A worker can be run once. Make a new one.")
         served_queue.warn_of_unserved(self, self._registry.activities)
         self._user_loop = asyncio.get_running_loop()
-        # Activities see the context variables of whoever runs the worker.
+        # Activities see the context variables of the code that runs the worker.
         self._context = copy_context()
         with self._signals() if handle_signals else contextlib.nullcontext():
             self._ended = self._connection.start()
@@ -169,7 +169,7 @@ class Worker:
             try:
                 await asyncio.shield(waiting)
             except asyncio.CancelledError:
-                # Whoever cancels wants an end soon: nothing is waited for that can be handed back.
+                # A cancelled run should end soon, so running tasks are handed back.
                 self._connection.hand_back()
                 await asyncio.wait([waiting])
                 with contextlib.suppress(Exception):
@@ -187,7 +187,7 @@ class Worker:
         if self._ended is not None:
             ended = asyncio.wrap_future(self._ended)
             await asyncio.wait([ended])
-            # Whether it was a good end is the business of whoever awaits ``run``.
+            # ``run`` raises the error, if there is one.
             ended.exception()
 
     def request_shutdown(self, deadline: Duration | None = None) -> None:
@@ -198,7 +198,7 @@ class Worker:
 
     @property
     def target(self) -> str:
-        """Where its server is, or its servers are."""
+        """The address of its server, or of its servers."""
         return self._channel.place
 
     @property
@@ -243,17 +243,17 @@ class Worker:
 
     @property
     def is_registered(self) -> bool:
-        """Whether a server knows this worker as active, for every queue, as far as it can know."""
+        """Whether this worker is registered for every queue, as far as it knows."""
         return all(self.worker_ids.values())
 
     @property
     def active_count(self) -> int:
-        """How many slots are taken, by abandoned threads too."""
+        """How many slots are in use. Abandoned threads use one each."""
         return self._connection.status().active_count
 
     @property
     def health_port(self) -> int:
-        """The port of the probes, also when ``health`` asked for any free one; 0 without."""
+        """The port of the probes; 0 without ``health``."""
         probe = self._connection.probe
         return 0 if probe is None else probe.port
 
@@ -270,7 +270,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Let the signals of an orchestrator drain; only the main thread can be told of them."""
+        """Drain on SIGTERM and SIGINT. Python allows handlers in the main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -288,11 +288,11 @@ class Worker:
             count += 1
             self._connection.request_stop()
             if count > 1:
-                # Whoever asks a third time means the process, not the worker.
+                # The third signal ends the process.
                 for each in _SIGNALS:
                     signal.signal(each, signal.SIG_DFL)
 
-        # Not a handler of the loop: that would wait while an activity blocks it.
+        # A handler of the event loop would have to wait while an activity blocks the loop.
         before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {
             each: signal.signal(each, stop) for each in _SIGNALS
         }

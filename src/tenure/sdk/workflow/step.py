@@ -30,7 +30,7 @@ _OPTIONS: Final = "__tenure_step__"
 
 
 class StepSettings(TypedDict, total=False):
-    """What can be set for a local step."""
+    """Options of ``@step``."""
 
     timeout: Duration
     retry: RetryPolicy
@@ -77,7 +77,7 @@ class Step(RunFuture[R]):
     """The future of a call: await it, or pass it to ``asyncio.gather``, ``wait`` and the like."""
 
     def __init__(self, run: Run, call: CallKey, line: str) -> None:
-        """Stand for one call; the context makes it."""
+        """Use ``ctx.step`` instead."""
         super().__init__(run.loop.number(), run.loop)
         self._run = run
         self.call_key = call
@@ -95,7 +95,7 @@ class Step(RunFuture[R]):
         return f"<step {self.key} of {self.line}>"
 
     def cancel(self, msg: object = None) -> bool:
-        """Give up the call; what runs for it is stopped."""
+        """Cancel the call; its step is stopped."""
         is_cancelled = super().cancel(msg)
         if is_cancelled:
             self._run.give_up(self)

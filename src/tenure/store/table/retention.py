@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenure.store.table.stop import take_stops
 from tenure.store.transaction import Tx
 
 
@@ -23,8 +24,10 @@ async def delete_old_keys(tx: Tx, *, before_ms: int, amount: int) -> int:
 
 
 async def delete_offline_workers(tx: Tx, *, before_ms: int, amount: int) -> int:
-    """Delete workers that ended before; return how many."""
-    return len(await tx.one("delete_offline_workers", before_ms, amount))
+    """Delete workers that ended before, with what they were to be told; return how many."""
+    rows = await tx.one("delete_offline_workers", before_ms, amount)
+    await take_stops(tx, [str(row[0]) for row in rows])
+    return len(rows)
 
 
 async def delete_servers(tx: Tx, *, before_ms: int) -> None:

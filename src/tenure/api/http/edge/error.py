@@ -8,12 +8,13 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from tenure.errors import ERRORS, InvalidArgument, TenureError, Unavailable, wire_name
+from tenure.errors import ERRORS, InvalidArgument, TenureError, Unavailable, renamed, wire_name
 
 JSON: Final = "application/json"
 RETRY_AFTER_MS: Final = 1_000
 _MS_PER_S: Final = 1_000
-# The core uses the gRPC names of these.
+# The core names these as gRPC does, and all others as HTTP does. Other names in snake case are the
+# caller's own and stay as they were sent.
 _FIELDS: Final = frozenset({"page_size", "page_token", "task_id"})
 
 
@@ -52,9 +53,14 @@ def error_response(error: TenureError, status: int | None = None) -> Response:
 def error_body(error: TenureError) -> bytes:
     """Return the JSON of an error: its code, its message and the fields that belong to it."""
     fields = {wire_name(name): value for name, value in error.fields.items()}
-    if fields.get("field") in _FIELDS:
-        fields["field"] = wire_name(str(fields["field"]))
-    return msgspec.json.encode({"error": error.code, "message": error.message, **fields})
+    message = error.message
+    if "field" in fields:
+        message, fields["field"] = renamed(message, str(fields["field"]), _http_name)
+    return msgspec.json.encode({"error": error.code, "message": message, **fields})
+
+
+def _http_name(name: str) -> str:
+    return wire_name(name) if name in _FIELDS else name
 
 
 def internal(request_id: str) -> Unavailable:

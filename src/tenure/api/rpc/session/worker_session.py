@@ -374,7 +374,8 @@ class WorkerSession:
             self._outbox.put_end(over)
             return
         except TenureError as refusal:
-            self._outbox.put_lease(pb.LeaseGrant(error=error.detail(refusal)))
+            told = error.detail(refusal, pb.WorkerBeat.DESCRIPTOR)
+            self._outbox.put_lease(pb.LeaseGrant(error=told))
             return
         lease = renewed.lease
         self._outbox.put_stop((*renewed.stop, *held.stop))

@@ -32,7 +32,7 @@ log = logging.getLogger("tenure.worker")
 
 
 class ConnectionStatus(msgspec.Struct, frozen=True):
-    """How the worker stands, for its own process.
+    """The state of the worker, for its own process.
 
     ``worker_ids`` has the id for each queue, empty while it is not registered there; ``worker_id``
     has all of them, with commas between.
@@ -47,7 +47,7 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
 
 
 class WorkerConnection:
-    """One worker from start to end; its public methods may be called anywhere."""
+    """One worker from start to end. Its public methods may be called in any thread."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class WorkerConnection:
         )
         self._registrations: list[Registration] = []
         self._ended: Future[None] = Future()
-        # Before the loop runs a request is kept here. A signal may come while its own thread asks.
+        # For requests before the loop runs. A signal handler may interrupt its own thread.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: list[Callable[[], None]] = []
@@ -83,12 +83,12 @@ class WorkerConnection:
     # -- For other threads
 
     def start(self) -> Future[None]:
-        """Start the thread; the future has its end, and the error if there was one."""
+        """Start the thread. The future ends with the worker, and has its error if there is one."""
         threading.Thread(target=self._run, name="tenure-connection", daemon=True).start()
         return self._ended
 
     def shut_down(self, deadline_s: float | None = None) -> None:
-        """Begin a drain; asked again, it can only be shortened."""
+        """Begin a drain. A second call can only shorten it."""
         self._ask(lambda: self._begin_drain(deadline_s))
 
     def hand_back(self) -> None:
@@ -96,17 +96,17 @@ class WorkerConnection:
         self._ask(lambda: self._begin_drain(0.0))
 
     def request_stop(self) -> None:
-        """Drain; asked a second time, hand back now. Safe in a signal handler."""
+        """Drain. A second call hands back at once. Safe in a signal handler."""
         deadline_s = 0.0 if self._is_asked else None
         self._is_asked = True
         self._ask(lambda: self._begin_drain(deadline_s))
 
     def abort(self) -> None:
-        """End without a word to the server, as a process does that is killed: for tests."""
+        """End without telling the server, like a killed process; for tests."""
         self._ask(self._cancel)
 
     def status(self) -> ConnectionStatus:
-        """Return how the worker stands."""
+        """Return the state of the worker."""
         found = self._registrations
         known = [each.me for each in found if each.me is not None and each.me.worker_id]
         word = self._word(known)
@@ -121,7 +121,7 @@ class WorkerConnection:
         )
 
     def _word(self, known: list[Incarnation]) -> str:
-        """Say how the worker stands, by what the server knows of it."""
+        """Return the status word, from what the server knows of the worker."""
         is_leaving = self._common.drain is not None
         if not known:
             return "offline" if is_leaving else "starting"
@@ -184,7 +184,7 @@ class WorkerConnection:
             await self._common.channel.close()
 
     async def _live(self) -> None:
-        """Serve all queues. If one cannot be served any more, the others are left as well."""
+        """Serve all queues. If one fails, the others are drained at once."""
         serving = [asyncio.ensure_future(each.live()) for each in self._registrations]
         sharing = asyncio.ensure_future(self._share_slots())
         try:
@@ -213,7 +213,7 @@ class WorkerConnection:
             deadline_s = self._setups[0].drain_deadline_ms / 1_000
         if self._common.drain is None:
             self._common.drain = WorkerDrain(now_s, deadline_s)
-            log.info("Draining: %s have %.0f s to end.", self._held_text(), deadline_s)
+            log.info("Draining: %s have %.0f s to finish.", self._held_text(), deadline_s)
         else:
             self._common.drain.shorten(now_s + deadline_s)
         for each in self._registrations:
@@ -231,7 +231,7 @@ class WorkerConnection:
 
 
 def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Leave out one line of gRPC: with several loops each is woken for the news of all."""
+    """Drop a harmless error of gRPC, which wakes every loop for the events of all loops."""
     is_poller = "PollerCompletionQueue._handle_events" in repr(context.get("handle"))
     if not (is_poller and isinstance(context.get("exception"), BlockingIOError)):
         loop.default_exception_handler(context)

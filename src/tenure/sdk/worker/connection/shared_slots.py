@@ -1,8 +1,8 @@
 """How the queues of one worker share its slots.
 
-The worker tells the server how many tasks it would take from each queue: the credit of that queue.
-All credits and everything that runs never add up to more than the slots. The server alone knows how
-long a queue is, so the worker sees from the use of a credit what a queue needs:
+The worker tells the server how many more tasks it would take from each queue: the credit of that
+queue. Running tasks and all credits together never exceed the slots. Only the server knows how
+long a queue is, so the worker decides by how fast a credit is used:
 
 * Every queue has a credit of one while there are slots for it.
 * A queue that has used up its credit gets a part of the free slots, again and again. So a busy
@@ -22,13 +22,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-# What stays unused for so long is taken back.
+# Credit that is unused for this long is taken back.
 IDLE_S: Final = 1.0
-# When slots are short, a queue has its credit for so long before another one gets it.
+# When slots are short, an unused credit goes to another queue after this long.
 TURN_S: Final = 0.1
-# When slots are short, one queue that did not use its credit is offered one again this often.
+# When slots are short, one of the idle queues gets a credit this often.
 PROBE_S: Final = 1.0
-# A smaller window does not reach tasks that are on their way to the worker.
+# A credit is taken back only after this long: tasks may be on their way to the worker.
 GRACE_S: Final = 0.1
 
 
@@ -53,18 +53,18 @@ class QueueSlots(msgspec.Struct, eq=False, kw_only=True):
     returned_at_s: float = math.inf
     # When it was last given a credit or a task.
     moved_at_s: float = -math.inf
-    # The least credit since it was last looked for unused credit.
+    # The lowest credit since the last check for unused credit.
     unused: int = 0
     looked_at_s: float = -math.inf
 
     @property
     def is_free_to_change(self) -> bool:
-        """Tell whether its credit may be changed now."""
+        """Return whether its credit may be changed now."""
         return self.is_open and not self.is_polling
 
     @property
     def is_short(self) -> bool:
-        """Tell whether it can get no task now."""
+        """Return whether it has no credit at all."""
         return self.is_free_to_change and not self.credit and not self.returning
 
 
@@ -94,12 +94,12 @@ class SharedSlots:
         queue.is_open = queue.is_wanting = True
 
     def close(self, queue: QueueSlots) -> None:
-        """Share with a queue no longer; what it runs still takes its slots."""
+        """Stop sharing with a queue. Its running tasks still use their slots."""
         queue.is_open = queue.is_polling = False
         queue.credit = queue.returning = 0
 
     def delivered(self, queue: QueueSlots, count: int, now_s: float) -> None:
-        """Note that tasks have come, which used up credit."""
+        """Record that tasks have come, which used up credit."""
         by_credit = min(count, queue.credit)
         queue.credit -= by_credit
         queue.returning -= min(count - by_credit, queue.returning)
@@ -114,7 +114,7 @@ class SharedSlots:
         return queue.credit
 
     def end_poll(self, queue: QueueSlots, now_s: float, *, is_empty: bool) -> None:
-        """Note that a poll was answered: the credit that is left is free."""
+        """Record that a poll was answered. The rest of its credit is free."""
         queue.is_polling = False
         queue.credit = 0
         queue.is_wanting = not is_empty
@@ -125,7 +125,7 @@ class SharedSlots:
         others = [each for each in self._queues if each is not queue]
         if queue.credit > 1 or any(each.is_open and each.is_wanting for each in others):
             return TURN_S
-        # Whoever needs more slots than are free gets this one only when the poll is over.
+        # Nobody else can get this slot before the poll ends, so there must be others left.
         is_plenty = all(each.credit for each in others) and self._free() >= len(self._queues)
         return longest_s if is_plenty else PROBE_S
 

@@ -16,12 +16,12 @@ from tenure.v1 import workflow_service_pb2 as pb
 
 # Shorter than the idle timeout of common proxies; an answer may take a little longer.
 POLL_MS: Final = 20_000
-# What is written at once is started together; a full worker looks again this often at least.
+# A worker without a free slot checks again this often.
 FULL_S: Final = 1.0
 
 
 class PollMode:
-    """Polls, beats and reports for one incarnation, until that is drained or over."""
+    """Polls, sends heartbeats and reports for one incarnation, until it is drained or over."""
 
     def __init__(self, incarnation: Incarnation, outage: Outage) -> None:
         self._me = incarnation
@@ -48,7 +48,7 @@ class PollMode:
             await self._again_once(once)
 
     async def _again_once(self, once: Callable[[], Awaitable[None]]) -> None:
-        """Do it once; when nobody answers, wait a little."""
+        """Do it once. If no server answers, wait a little."""
         try:
             await once()
         except WorkerInactive:
@@ -165,7 +165,7 @@ class PollMode:
     # -- Reports
 
     async def _report(self) -> None:
-        """Report what there is, or wait until there is something."""
+        """Send the reports, or wait until there are some."""
         me = self._me
         reports = me.held_attempts.take(me.clock())
         if reports is None:
