@@ -21,6 +21,7 @@ from tenure.engine.clock import Clock
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.errors import InvalidArgument, Rejection, Unavailable
 from tenure.store.table import news as news_table
 from tenure.store.table import task as task_table
@@ -44,6 +45,7 @@ class ResultWatch:
         *,
         clock: Clock,
         settings: Settings,
+        outage: StoreOutage,
         is_held: Callable[[TaskKey], bool],
     ) -> None:
         """Start with nobody waiting; ``is_held`` tells what this server has handed out itself."""
@@ -56,7 +58,7 @@ class ResultWatch:
         self._unread: dict[TaskKey, None] = {}
         self._wanted_at_mono_ms: int | None = None
         self._is_closed = False
-        self._polling_loop = PollingLoop("result_watch", self._look, self._period_ms)
+        self._polling_loop = PollingLoop("result_watch", self._look, self._period_ms, outage=outage)
 
     def __len__(self) -> int:
         """Return how many tasks are waited for."""

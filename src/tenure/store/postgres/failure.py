@@ -18,12 +18,10 @@ from tenure.store.failure import (
 
 _CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
-_REFUSALS = (
-    asyncpg.DataError,
-    asyncpg.exceptions._base.InternalClientError,  # noqa: SLF001 (asyncpg exports it nowhere else)
-    UnicodeEncodeError,
-    OverflowError,
-)
+_InternalClientError = asyncpg.exceptions._base.InternalClientError  # noqa: SLF001 (asyncpg exports it nowhere else)
+# What asyncpg says of a connection that PostgreSQL closed while it was being opened.
+_CLOSED_EARLY: Final = "cannot switch to state"
+_REFUSALS = (asyncpg.DataError, _InternalClientError, UnicodeEncodeError, OverflowError)
 _LOSSES = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
@@ -58,12 +56,16 @@ def translated(error: BaseException) -> BaseException:
         return KeyTaken(str(error))
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
         return RuleBroken(str(error))
-    if isinstance(error, _REFUSALS):
+    if isinstance(error, _REFUSALS) and not _is_closed_early(error):
         return Refused(type(error).__name__)
     if isinstance(error, _POOLER):
         return Lost(f"{error}. {_POOLED}", reason=MISCONFIGURED)
     if isinstance(error, TimeoutError):
         return Lost("PostgreSQL does not answer in time.", reason="store_slow")
-    if isinstance(error, _LOSSES):
+    if isinstance(error, _LOSSES) or _is_closed_early(error):
         return Lost(f"PostgreSQL: {type(error).__name__}")
     return error
+
+
+def _is_closed_early(error: BaseException) -> bool:
+    return isinstance(error, _InternalClientError) and str(error).startswith(_CLOSED_EARLY)
