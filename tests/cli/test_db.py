@@ -50,7 +50,7 @@ def test_a_new_store_is_migrated_once_and_is_sound(store_url: str) -> None:
     assert status["sizeBytes"] > 0
     shown = invoke("db", "status", "--store", store_url)
     assert "pending: nothing" in shown.stdout
-    assert invoke("db", "check", "--store", store_url).stdout.endswith(" is sound.\n")
+    assert invoke("db", "check", "--store", store_url).stdout.endswith(" is not damaged.\n")
     assert read(invoke("db", "check", "--store", store_url, "-o", "json"))["ok"] is True
     assert read(invoke("db", "migrate", "--store", store_url, "-o", "json")) == status
 
@@ -195,7 +195,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     asyncio.run(_fill(url))
     with Terminal("db", "check", "--store", url, env={}) as terminal:
         terminal.until("rows checked")
-        terminal.until("is sound")
+        terminal.until("is not damaged")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_an_enqueued_task_prints_nothing_but_its_id_to_stdout(run: Run, queue: s
     task_id = result.stdout.removesuffix("\n")
     assert result.exit_code == 0
     assert len(task_id) == 36
-    assert result.stderr == f"Follow it: tenure tasks wait {task_id}\n"
+    assert result.stderr == f"Wait for it: tenure tasks wait {task_id}\n"
     assert read(run("tasks", "show", task_id, "-o", "json"))["taskId"] == task_id
 
 
@@ -159,7 +159,7 @@ def test_a_table_that_is_not_complete_says_how_to_go_on(run: Run, queue: str) ->
 def test_an_empty_list_is_told(run: Run, queue: str) -> None:
     result = run("tasks", "ls", "--queue", queue)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "There are no such tasks.\n"
+    assert result.stderr == "No tasks found.\n"
 
 
 def test_a_task_is_shown_with_its_attempts_and_nothing_can_disturb_the_terminal(
@@ -248,7 +248,7 @@ def test_another_namespace_sees_nothing(run: Run, queue: str) -> None:
     task_id = enqueue(run, "mail", "--queue", queue)
     name = f"other-{queue}"
     created = run("namespaces", "create", name)
-    assert created.stdout == f"Namespace {name}/default is there.\n"
+    assert created.stdout == f"Namespace {name}/default is ready.\n"
     assert run("tasks", "show", task_id, "--namespace", name).exit_code == 3
     assert run("namespaces", "create", name).exit_code == 4
     assert f"{name}/default" in run("namespaces", "ls").stdout.split()
