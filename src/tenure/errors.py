@@ -1,7 +1,7 @@
-"""Every error a caller can meet: one tree, one table.
+"""Every error that a caller can get: one tree, one table.
 
-Edges translate by `ERRORS` and by nothing else. A `Rejection` is the same refusal as a value: what
-`decide` returns, because a refusal of one command must not disturb the others of its batch.
+Edges translate only with `ERRORS`. A `Rejection` is the same refusal as a value: `decide` returns
+it, because the refusal of one command must not affect the others of its batch.
 """
 
 # The classes are named like their codes, and the table reads by column.
@@ -98,7 +98,7 @@ class TaskExpired(TenureError):
 
 
 class InvalidToken(TenureError):
-    """The task token is malformed, expired or for something else. Use that of this attempt."""
+    """The task token is malformed, expired or for something else. Use the token of this attempt."""
 
     code = "invalid_token"
 
@@ -116,7 +116,7 @@ class PermissionDenied(TenureError):
 
 
 class WrongState(TenureError):
-    """The call is not possible in the present state. Look at the state, then decide again."""
+    """The call is not possible in the present state. Check the state, then try again."""
 
     code = "wrong_state"
     field_names = ("state",)
@@ -132,7 +132,7 @@ class IdempotencyConflict(TenureError):
     """The idempotency key was used with other content. Use a new key or send the same content."""
 
     code = "idempotency_conflict"
-    field_names = ("task_id",)
+    field_names = ("task_id", "field")
 
 
 class AlreadyExists(TenureError):
@@ -181,7 +181,7 @@ class DeadlineExceeded(TenureError):
 
 
 class DataDamaged(TenureError):
-    """Stored data is not as it was written, and is not served. Restore it, or enqueue anew."""
+    """Stored data is damaged and is not returned. Restore it, or enqueue the task again."""
 
     code = "data_damaged"
     field_names = ("reason",)
@@ -232,7 +232,7 @@ ERRORS: dict[str, ErrorSpec] = {
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
-    """A refusal as a value, for its own caller alone."""
+    """A refusal as a value, for its own caller only."""
 
     code: str
     message: str = ""
@@ -242,7 +242,7 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
         assert self.code in ERRORS, self.code
 
     def to_error(self) -> TenureError:
-        """Return the exception that stands for this refusal; an empty message takes the default."""
+        """Return the exception for this refusal; an empty message becomes the default."""
         return ERRORS[self.code].exception(self.message, **self.fields)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from pathlib import Path
 
 import apsw
 import asyncpg
 import pytest
 
+from tenure.cli.database import inspection
 from tenure.store.location import make_store
 from tenure.store.table import task as task_table
 from tests.cli.conftest import invoke, read
@@ -55,6 +57,14 @@ def test_a_new_store_is_migrated_once_and_is_sound(store_url: str) -> None:
     assert read(invoke("db", "migrate", "--store", store_url, "-o", "json")) == status
 
 
+def test_a_look_at_a_file_leaves_no_thread_behind(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tenure.db"
+    assert invoke("db", "migrate", "--store", url).exit_code == 0
+    before = set(threading.enumerate())
+    inspection.check(url)
+    assert set(threading.enumerate()) <= before
+
+
 def test_an_empty_database_has_everything_pending(postgres: PostgresServer, tmp_path: Path) -> None:
     file = tmp_path / "empty.db"
     file.touch()
@@ -73,7 +83,7 @@ def test_a_store_is_looked_at_beside_a_running_server(tmp_path: Path) -> None:
         assert invoke("db", "check", "--store", url).exit_code == 0
         refused = invoke("db", "migrate", "--store", url)
     assert refused.exit_code == 4
-    assert "Another Tenure server works on tenure.db" in refused.stderr
+    assert "Another Tenure server uses tenure.db" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "check"])

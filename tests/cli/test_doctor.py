@@ -73,7 +73,7 @@ def test_a_problem_is_a_line_with_what_to_do_and_exit_code_seven(
     shown = run("doctor", "--namespace", namespace)
     assert shown.exit_code == 7
     (line,) = shown.stdout.splitlines()
-    assert line.startswith("PROBLEM orphaned_work: Tasks of type resize wait in queue default")
+    assert line.startswith("PROBLEM orphaned_work: Tasks of type resize have waited in ")
     assert line.endswith(f"tenure worker MODULE --queue default --namespace {namespace}/default")
     assert shown.stderr.startswith("1 problem, 0 warnings, ")
     run("tasks", "cancel", task_id, "--namespace", namespace)

@@ -49,7 +49,7 @@ def _outage(postgres: PostgresServer, log: Path, environment: dict[str, str]) ->
     gone, back = events(log)[begun:]
     assert (gone["event"], gone["level"]) == ("store.unavailable", "warning")
     assert gone["reason"] == "store_unreachable"
-    assert gone["error"].startswith("'PostgreSQL: ")
+    assert gone["error"].startswith("'PostgreSQL cannot be reached: ")
     assert (back["event"], back["level"]) == ("store.available", "warning")
     assert int(back["outage_ms"]) > 0
     assert int(back["failure_count"]) > 1

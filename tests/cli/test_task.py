@@ -201,6 +201,22 @@ def test_a_task_is_held_and_goes_on(run: Run, queue: str) -> None:
     assert "Next:" in again.stderr
 
 
+def test_a_requested_pause_of_a_held_task_is_shown(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue) as worker:
+        task_id = enqueue(run, "gate", "--queue", queue)
+        eventually_sync(
+            lambda: read(run("tasks", "show", task_id, "-o", "json"))["state"] == "RUNNING",
+            "the worker runs it",
+        )
+        assert "\npause: " not in run("tasks", "show", task_id).stdout
+        assert run("tasks", "pause", task_id).exit_code == 0
+        assert "\npause:     requested: " in run("tasks", "show", task_id).stdout
+        assert read(run("tasks", "show", task_id, "-o", "json"))["isPauseRequested"] is True
+        worker.gate.set()
+
+
 def test_a_terminated_task_has_failed_and_is_retried_as_a_new_one(run: Run, queue: str) -> None:
     task_id = enqueue(run, "mail", "--queue", queue)
     assert "is failed" in run("tasks", "terminate", task_id).stdout

@@ -50,7 +50,7 @@ def test_options_and_variables_name_the_files(authority: Authority, secure: Runn
     assert invoke("queues", "ls", env=environment).exit_code == 0
     refused = invoke("queues", "ls", "--no-tls", env=environment)
     assert refused.exit_code == 5
-    assert "If it speaks TLS, connect with --tls" in refused.stderr
+    assert "If the server uses TLS, connect with --tls" in refused.stderr
     assert invoke("queues", "ls", env={**environment, "TENURE_TLS": "0"}).exit_code == 5
 
 

@@ -20,7 +20,7 @@ PROMISED: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "permission_denied": ("PERMISSION_DENIED", 403, ()),
     "wrong_state": ("FAILED_PRECONDITION", 409, ("state",)),
     "not_found": ("NOT_FOUND", 404, ()),
-    "idempotency_conflict": ("ALREADY_EXISTS", 409, ("taskId",)),
+    "idempotency_conflict": ("ALREADY_EXISTS", 409, ("taskId", "field")),
     "already_exists": ("ALREADY_EXISTS", 409, ()),
     "unimplemented": ("UNIMPLEMENTED", 501, ()),
     "invalid_argument": ("INVALID_ARGUMENT", 400, ("field",)),

@@ -16,6 +16,7 @@ from tenure.sdk.transport.api_key import ApiKeySource
 from tests.bounds import WAIT_S
 from tests.polling import eventually
 from tests.sdk.transport.test_api_key import House, double, house, working
+from tests.wire.call import LOCAL_FAULT
 
 __all__ = ["house"]
 BOTH: Final = pytest.mark.parametrize("mode", ["session", "poll"])
@@ -81,7 +82,9 @@ async def test_a_worker_takes_a_new_key_from_its_file_and_keeps_its_tasks(
         assert (await handle.describe()).attempt == 1
         assert worker.worker_id == worker_id
     # A poll that waits with the old key is told of its end, and asked for again.
-    assert mode == "poll" or "goes on trying" not in caplog.text
+    # gRPC itself may fail to read the end of a session; that is an outage of a moment.
+    told = [each for each in caplog.messages if LOCAL_FAULT not in each]
+    assert mode == "poll" or not [each for each in told if "goes on trying" in each]
     assert not [key for key in (old, new) if key.split("_", 2)[2] in caplog.text]
 
 

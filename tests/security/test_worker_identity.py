@@ -48,7 +48,8 @@ async def test_weakness_a_worker_that_says_it_is_another_one(lobby: KeyedServer)
         if namespace == NAMESPACE:
             assert (await refused(call))[1].code == "not_found"
         else:
-            assert (await call).results[0].error.code == "not_found"
+            # In the words for a worker and a task that do not exist.
+            assert (await call).results[0].error.code == "worker_inactive"
     rows = await lobby.world.database.rows(f"SELECT state FROM tasks WHERE id = '{task.task_id}'")
     assert rows == [{"state": "running"}]
 

@@ -29,7 +29,8 @@ ANSWERS: Final = {"OK", "UNAVAILABLE", "RESOURCE_EXHAUSTED"}
 # Reads have backends of their own; the lane alone writes tasks.
 LANE_SQL: Final = """
 SELECT pid FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%INSERT INTO %.tasks%'
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+    AND query LIKE '%INSERT INTO %.tasks%'
 """
 
 

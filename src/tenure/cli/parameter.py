@@ -212,6 +212,8 @@ def target(text: str) -> str:
     """Check the address of a server, or of several with commas between."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts or [text]:
+        if "://" in part and not part.startswith(("dns:", "unix:", "ipv4:", "ipv6:")):
+            raise click.BadParameter(f"{part!r} is a URL: write HOST:PORT, such as 127.0.0.1:7301.")
         host, colon, port = part.rpartition(":")
         is_port = colon and host and port.isascii() and port.isdigit()
         if not part.startswith("unix:") and not is_port:

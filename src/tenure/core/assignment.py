@@ -153,7 +153,7 @@ class _Assignment:
             self._reserved.add(fewest)
 
     def _is_closed(self, index: int, task: Task, size: int) -> bool:
-        """Tell whether a hand has no room, for so many bytes or for one more suspect."""
+        """Return whether a hand has no room, for so many bytes or for one more suspect."""
         if size > self._rooms[index]:
             return True
         return task.is_guarded and not self._has_room(self._hands[index].receiver_id, task)

@@ -16,6 +16,7 @@ from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory
 from tenure.sdk.duration import Duration, delay_ms
 from tenure.sdk.payload import Converter, PayloadError, UserValue
+from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 from tenure.v1 import task_pb2, task_service_pb2
 
 _CATEGORIES: Final = {
@@ -69,8 +70,9 @@ class RemoteError(Exception):
         self.stack_trace = error.stack_trace
         self._details = error.details
         self._converter = converter
-        text = f"{self.type}: {self.message}" if self.type else self.message
-        super().__init__(text)
+        # An exception without a message has its type in place of one.
+        is_typed = self.type not in ("", self.message)
+        super().__init__(f"{self.type}: {self.message}" if is_typed else self.message)
         if self.stack_trace:
             self.add_note(f"In the worker:\n{self.stack_trace.rstrip()}")
 
@@ -101,7 +103,10 @@ class TaskFailed(Exception):
 
 
 class TaskTimedOut(TaskFailed):
-    """One of the four timeouts ended the task."""
+    """One of the four timeouts ended the task; its last heartbeat says how far it was."""
+
+    progress: TaskProgress = TaskProgress()
+    heartbeat_details: HeartbeatDetails = HeartbeatDetails()
 
 
 class TaskCancelled(TaskFailed):
@@ -142,14 +147,20 @@ class WorkerEvicted(Exception):
 
 
 _BY_REASON: Final[dict[str, tuple[type[TaskFailed], str]]] = {
-    Reason.RETRIES_EXHAUSTED: (TaskFailed, "failed in each of its attempts"),
+    Reason.RETRIES_EXHAUSTED: (TaskFailed, "failed in its last attempt"),
     Reason.NON_RETRYABLE: (TaskFailed, "failed and is not retried"),
-    Reason.SCHEDULE_TO_START: (TaskTimedOut, "was not started in time (schedule_to_start)"),
-    Reason.SCHEDULE_TO_CLOSE: (TaskTimedOut, "did not end in time (schedule_to_close)"),
-    Reason.START_TO_CLOSE: (TaskTimedOut, "took too long in its last attempt (start_to_close)"),
-    Reason.HEARTBEAT_TIMEOUT: (TaskTimedOut, "did not heartbeat in time in its last attempt"),
-    Reason.CANCEL_TIMEOUT: (CancelTimedOut, "did not stop within its cancel grace period"),
-    Reason.POISONED: (TaskPoisoned, "was alone with each of five workers in a row that died"),
+    Reason.SCHEDULE_TO_START: (TaskTimedOut, "was not started within schedule_to_start"),
+    Reason.SCHEDULE_TO_CLOSE: (TaskTimedOut, "did not end within schedule_to_close"),
+    Reason.START_TO_CLOSE: (TaskTimedOut, "took longer than start_to_close in its last attempt"),
+    Reason.HEARTBEAT_TIMEOUT: (
+        TaskTimedOut,
+        "sent no heartbeat within heartbeat_timeout in its last attempt",
+    ),
+    Reason.CANCEL_TIMEOUT: (CancelTimedOut, "was cancelled and did not stop within cancel_grace"),
+    Reason.POISONED: (
+        TaskPoisoned,
+        "is not tried again: five workers in a row died while they ran it alone",
+    ),
     Reason.INTERRUPTIONS_EXHAUSTED: (WorkersLost, "lost its worker too often"),
     Reason.TERMINATED: (TaskTerminated, "was terminated by an operator"),
 }
@@ -164,16 +175,24 @@ def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> Ta
             what = f"{what}: {result.cancel_reason}"
     else:
         kind, what = _BY_REASON.get(result.failure_reason, (TaskFailed, "failed"))
-    error = result.error if result.HasField("error") else None
-    if error is not None and error.message:
-        what = f"{what}: {error.message}"
+    error = RemoteError(result.error, converter) if result.HasField("error") else None
+    # What the server itself says of a timeout is what ``what`` says.
+    is_said = (
+        issubclass(kind, TaskTimedOut | CancelTimedOut) and error is not None and not error.type
+    )
+    if error is not None and error.message and not is_said:
+        what = f"{what}: {error}"
     failure = kind(
         result.task_id,
         f"Task {result.task_id} {what}",
         reason=result.failure_reason,
         attempt=result.attempt,
     )
-    failure.__cause__ = None if error is None else RemoteError(error, converter)
+    failure.__cause__ = error
+    if isinstance(failure, TaskTimedOut):
+        percent = result.progress_percent if result.HasField("progress_percent") else None
+        failure.progress = TaskProgress(percent, result.progress_message)
+        failure.heartbeat_details = HeartbeatDetails(result.heartbeat_details, converter)
     return failure
 
 

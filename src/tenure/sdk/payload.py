@@ -7,14 +7,18 @@ names that in the encoding.
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final, Protocol, runtime_checkable
+from uuid import UUID
 
 import msgspec
 from msgspec import inspect
+
+from tenure.sdk.misfit import misfit, unsupported
 
 JSON: Final = "json"
 BYTES: Final = "bytes"
@@ -24,8 +28,8 @@ _NULL: Final = b"null"
 _WHAT_TRAVELS: Final = (
     "Use plain values, dataclasses, msgspec Structs, pydantic models or pathlib paths."
 )
-# How msgspec says where in a value something is wrong.
-_PLACE: Final = re.compile(r" - at `(?:key` in `)?\$\.?([^`]*)`$")
+_BYTES: Final = (bytes, bytearray, memoryview)
+_TEXT_IN_JSON: Final = (*_BYTES, datetime, date, time, timedelta, UUID, Decimal)
 
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +60,10 @@ class PayloadError(ValueError):
     """A value cannot be encoded, or bytes cannot be decoded as the type that is wanted."""
 
 
+class UnsupportedValue(TypeError):
+    """A value of a type that JSON has nothing for; the message is the name of the type."""
+
+
 UserValue = Any
 """A value of a user, or a type that a user annotates with: only the user's code knows it."""
 
@@ -69,7 +77,7 @@ class Converter:
 
     def encode(self, value: object) -> Payload:
         """Return a value as it travels."""
-        if isinstance(value, bytes | bytearray | memoryview):
+        if isinstance(value, _BYTES):
             payload = Payload(BYTES, bytes(value))
         else:
             payload = Payload(JSON, encode_json(value))
@@ -125,7 +133,11 @@ class Converter:
     def decode_details(self, data: bytes, *wanted: UserValue) -> tuple[UserValue, ...]:
         """Return the values of ``encode_details``, each as its type; the rest as plain values."""
         payload = self.open_details(data)
-        values = self.decode(payload, list[msgspec.Raw])
+        try:
+            values = self.decode(payload, list[msgspec.Raw])
+        except PayloadError as error:
+            message = "The details are not a list in JSON, as heartbeats and errors record them."
+            raise PayloadError(message) from error
         types = [*wanted, *([Any] * (len(values) - len(wanted)))]
         if len(wanted) > len(values):
             message = f"{len(values)} details were recorded, and {len(wanted)} are wanted."
@@ -140,18 +152,36 @@ def encode_json(value: object) -> bytes:
         # A null may be a float that JSON does not have; nothing is lost without a word.
         if value is not None and _NULL in data:
             _refuse_odd_floats(msgspec.to_builtins(value, enc_hook=_encode_other))
+    except UnsupportedValue as error:
+        raise PayloadError(f"{error} cannot travel as JSON. {_WHAT_TRAVELS}") from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        message = f"A value of type {name_of(type(value))} cannot be made JSON: {error}"
+        message = f"A value of type {name_of(type(value))} cannot travel as JSON: {error}"
         raise PayloadError(message) from error
     return data
 
 
 def decode_json(data: bytes | msgspec.Raw, wanted: UserValue) -> UserValue:
-    """Return JSON as the wanted type; raise ``PayloadError`` with the path of what is wrong."""
+    """Return JSON as the wanted type; raise ``PayloadError`` with the place of what is wrong."""
     try:
         return msgspec.json.decode(data, type=wanted, dec_hook=_decode_other)
+    except msgspec.ValidationError as error:
+        found = misfit(str(error))
+        how = f", not {found.got}" if found.got and not found.place else f": {found}"
+        raise PayloadError(f"The value must be {name_of(wanted)}{how}") from error
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"The payload is not JSON for {name_of(wanted)}: {error}"
+        raise PayloadError(f"The payload is not JSON: {error}") from error
+
+
+def check_value(value: object, wanted: UserValue) -> None:
+    """Raise ``PayloadError`` for a value of another type whose JSON reads like the wanted one.
+
+    In JSON bytes, dates and the like are text, and so is every key.
+    """
+    plain = msgspec.to_builtins(value, builtin_types=_TEXT_IN_JSON, enc_hook=_encode_other)
+    try:
+        msgspec.convert(plain, wanted, dec_hook=_decode_other)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"The value is no {name_of(wanted)}: {error}"
         raise PayloadError(message) from error
 
 
@@ -162,19 +192,11 @@ def why_not(kind: UserValue) -> str:
         msgspec.json.Decoder(kind, dec_hook=_decode_other)
         described = inspect.type_info(kind)
     except TypeError as error:
-        return f"{name_of(kind)} cannot be read from JSON: {error}"
+        return f"{name_of(kind)} cannot travel as JSON: {unsupported(str(error))}"
     for each in _custom_types(described):
         if each is not object and not _is_path(each) and not _is_pydantic(each):
             return f"{name_of(each)} cannot travel as JSON. {_WHAT_TRAVELS}"
     return ""
-
-
-def complaint(error: PayloadError) -> tuple[str, str]:
-    """Return where in the JSON something is wrong, such as ``order.id``, and what."""
-    text = str(error.__cause__)
-    place = _PLACE.search(text)
-    what = _PLACE.sub("", text).replace("`", "")
-    return place[1] if place else "", what[:1].lower() + what[1:]
 
 
 def name_of(kind: UserValue) -> str:
@@ -225,7 +247,12 @@ def _encode_other(value: UserValue) -> object:
         return value.model_dump(mode="json")
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"{name_of(type(value))} is not supported. {_WHAT_TRAVELS}")
+    if isinstance(value, str):
+        # A subclass of it: what that shows to people may be another text.
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
+    raise UnsupportedValue(name_of(type(value)))
 
 
 def _decode_other(wanted: UserValue, value: object) -> object:
@@ -246,5 +273,9 @@ def _decode_model(wanted: UserValue, value: object) -> object:
     except sys.modules["pydantic"].ValidationError as error:
         # Its own text has an address for each problem, and quotes the value.
         problems = error.errors(include_url=False, include_input=False, include_context=False)
-        texts = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems]
+        texts = [": ".join(filter(None, (_place(each["loc"]), each["msg"]))) for each in problems]
         raise ValueError("; ".join(texts)) from None
+
+
+def _place(keys: tuple[object, ...]) -> str:
+    return ".".join(map(str, keys))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 from tenure.sdk.activity.context import ActivityContext, Info, StopReason, enter
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import Options
+from tenure.sdk.instant import timedelta_of
 from tenure.sdk.payload import Codec, Converter, UserValue
 from tenure.testing.interruption import Interruption
 
@@ -276,13 +277,13 @@ def _info_of(activity: object, attempt: int) -> Info:
         queue=options.queue,
         namespace="default",
         worker_id="00000000-0000-7000-8000-000000000002",
-        maximum_attempts=options.retry.max_attempts,
+        max_attempts=options.retry.max_attempts,
         priority=options.priority,
         labels=dict(options.labels),
-        start_to_close_ms=options.start_to_close_ms,
-        schedule_to_close_ms=options.schedule_to_close_ms,
-        heartbeat_timeout_ms=options.heartbeat_timeout_ms,
-        cancel_grace_ms=options.cancel_grace_ms,
+        start_to_close=timedelta_of(options.start_to_close_ms),
+        schedule_to_close=timedelta_of(options.schedule_to_close_ms),
+        heartbeat_timeout=timedelta_of(options.heartbeat_timeout_ms),
+        cancel_grace=timedelta_of(options.cancel_grace_ms),
         task_token=token,
         user_key=options.idempotency_key,
     )

@@ -150,9 +150,10 @@ async def test_a_beat_renews_the_lease_and_a_stale_one_is_told_the_token(wire: W
     await stream.send(beat=pb.WorkerBeat(token="1", total_completed=4, active_count=0))
     grant = await stream.until(lambda frame: frame.HasField("lease") and frame.lease)
     assert (grant.token, grant.lease_duration_ms) == ("2", 15_000)
-    await stream.send(beat=pb.WorkerBeat(token="1", total_completed=9))
-    grant = await stream.until(lambda frame: frame.HasField("lease") and frame.lease)
-    assert (grant.error.code, grant.error.current_token) == ("token_mismatch", "2")
+    for stale in ("1", "garbled"):
+        await stream.send(beat=pb.WorkerBeat(token=stale, total_completed=9))
+        grant = await stream.until(lambda frame: frame.HasField("lease") and frame.lease)
+        assert (grant.error.code, grant.error.current_token) == ("token_mismatch", "2")
     assert (await wire.worker(worker_id)).total_completed == 4
 
 

@@ -73,6 +73,7 @@ async def test_independent_tasks_are_answered_each_on_its_own(wire: Wire) -> Non
     request = pb.EnqueueTasksRequest(namespace_id=NAMESPACE, tasks=[other], independent=True)
     (second,) = (await wire.tasks.EnqueueTasks(request)).results
     assert (second.error.code, second.error.task_id) == ("idempotency_conflict", first[2].task_id)
+    assert second.error.field == "input"
 
 
 async def test_a_marked_resend_returns_the_task_of_the_first_call(wire: Wire, world: World) -> None:
@@ -127,6 +128,20 @@ async def test_a_pending_task_is_paused_resumed_cancelled_and_retried(wire: Wire
     status, refusal = await refused(wire.tasks.PauseTask(pb.PauseTaskRequest(**names)))
     assert (status, refusal.code) == ("FAILED_PRECONDITION", "wrong_state")
     assert refusal.state == "CANCELLED"
+
+
+async def test_a_requested_pause_of_a_held_task_is_shown_until_it_is_taken_back(wire: Wire) -> None:
+    (task_id,) = await wire.enqueue()
+    made = await wire.register()
+    await wire.poll(made.worker_id)
+    names: dict[str, Any] = {"namespace_id": NAMESPACE, "task_id": task_id}
+    answer = await wire.tasks.PauseTask(pb.PauseTaskRequest(**names))
+    assert state_name(answer.state) == "DISPATCHED"
+    assert (await wire.get(task_id)).is_pause_requested
+    (listed,) = (await wire.tasks.ListTasks(pb.ListTasksRequest(namespace_id=NAMESPACE))).tasks
+    assert listed.is_pause_requested
+    await wire.tasks.ResumeTask(pb.ResumeTaskRequest(**names))
+    assert not (await wire.get(task_id)).is_pause_requested
 
 
 async def test_a_terminated_task_fails_at_once(wire: Wire) -> None:

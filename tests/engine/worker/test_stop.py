@@ -13,6 +13,7 @@ from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.task.command import CancelTask, CompleteById, FinishKind, TerminateTask
 from tenure.engine.worker.command import EvictWorker, Renewed
+from tenure.errors import TokenMismatch
 from tests.engine.world import NAMESPACE, World, finish, heartbeat, ref, spec, stop
 
 End = Callable[[World, Engine, Task], Awaitable[object]]
@@ -58,6 +59,32 @@ async def test_a_poll_worker_hears_with_its_next_heartbeat_what_somebody_else_ha
     # Once told, it is forgotten.
     assert (await beat(engine, worker, 2)).stop == ()
     assert await stop_rows(world) == 0
+
+
+@pytest.mark.parametrize("cause", ENDS)
+async def test_a_stop_whose_answer_was_lost_is_told_again_with_its_reason(
+    world: World, engine: Engine, cause: StopCause
+) -> None:
+    worker = await world.worker(engine)
+    task = await world.running(engine, worker, spec=spec(start_to_close_ms=5_000))
+    await ENDS[cause](world, engine, task)
+    await beat(engine, worker, 1)
+    with pytest.raises(TokenMismatch):
+        await beat(engine, worker, 1)
+    again = heartbeat(engine, worker, 2, wants_cancels=True)
+    _, answer = await engine.heartbeat(again, held=(ref(task),))
+    assert answer.stop == (stop(task, cause),)
+
+
+async def test_a_stop_survives_all_servers_and_is_told_by_any(world: World) -> None:
+    here, there = await world.start(), await world.start()
+    worker = await world.worker(here)
+    task = await world.running(here, worker)
+    await terminate(world, there, task)
+    await world.stop(here)
+    await world.stop(there)
+    later = await world.start()
+    assert (await beat(later, worker, 1)).stop == (stop(task, StopCause.TERMINATED),)
 
 
 async def test_a_poll_worker_hears_of_a_cancel_before_its_confirmation(

@@ -82,7 +82,7 @@ async def test_a_batch_that_fails_in_the_middle_goes_on_with_the_next_item(
 
 
 async def test_a_network_call_that_never_returns_is_found_by_its_silence_and_made_again(
-    engine: TestEngine, client: Client
+    engine: TestEngine, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -99,6 +99,9 @@ async def test_a_network_call_that_never_returns_is_found_by_its_silence_and_mad
             handle = await client.enqueue(call)
             await until_state(handle, TaskState.RUNNING)
             silent, _ = listener.accept()
+            await engine.advance("30s")
+            # The second attempt starts when the worker has given up the first, in real time.
+            await eventually(lambda: "abandoned" in caplog.text)
             assert await engine.advance_until(handle.result()) == "attempt 2"
             silent.close()
     assert await outcomes(handle) == ["timed_out", "succeeded"]

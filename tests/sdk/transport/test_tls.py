@@ -234,9 +234,10 @@ async def test_each_thing_that_can_be_wrong_is_said_with_what_to_do(
     message = await failure(server.target, trust(other))
     assert "is not trusted. Name the authority that has issued it, with tls=TLS(ca=...)" in message
     message = await failure(server.target, None)
-    assert "hung up at once. If it speaks TLS, connect with tls=True" in message
+    assert "closed the connection at once. Check the port" in message
+    assert "If the server uses TLS, connect with tls=True" in message
     message = await failure(f"localhost:{server.http_port}", trust(authority))
-    assert "does not speak gRPC. Is it the HTTP port?" in message
+    assert "does not speak gRPC. It may be the HTTP port." in message
 
 
 async def test_a_certificate_for_another_host_and_an_expired_one_are_not_accepted(

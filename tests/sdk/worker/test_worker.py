@@ -143,7 +143,7 @@ async def test_a_worker_that_is_shut_down_before_it_runs_ends_at_once(rig: Rig) 
     ("fields", "message"),
     [
         ({"activities": []}, "at least one activity"),
-        ({"activities": [mail, other_mail]}, "two activities are named 'mail'"),
+        ({"activities": [mail, other_mail]}, "Two activities are named 'mail'"),
         ({"queue": "no spaces please"}, "queue"),
         ({"max_concurrent": 0}, "max_concurrent must be 1"),
         ({"max_concurrent": 10_001}, "max_concurrent must be 1"),
@@ -168,7 +168,7 @@ def test_bad_settings_are_refused(fields: dict[str, Any], message: str) -> None:
 
 
 def test_what_is_no_activity_is_refused() -> None:
-    with pytest.raises(TypeError, match="is no activity"):
+    with pytest.raises(TypeError, match="is not an activity"):
         Worker(activities=[len])
 
 

@@ -18,7 +18,7 @@ _KNOWN: Final = frozenset(error_pb2.ErrorDetail.DESCRIPTOR.fields_by_name)
 
 
 def detail(error: TenureError | Rejection) -> error_pb2.ErrorDetail:
-    """Return what the caller is told of an error."""
+    """Return the error message for the caller."""
     if isinstance(error, Rejection):
         error = error.to_error()
     made = error_pb2.ErrorDetail(code=error.code, message=error.message)
@@ -29,7 +29,7 @@ def detail(error: TenureError | Rejection) -> error_pb2.ErrorDetail:
 
 
 def status(error: TenureError) -> grpc.Status:
-    """Return the status for an error, with its detail in the way of ``google.rpc``."""
+    """Return the status for an error, with its detail as in ``google.rpc``."""
     packed = any_pb2.Any()
     packed.Pack(detail(error))
     code = grpc.StatusCode[ERRORS[error.code].grpc_status]
@@ -40,6 +40,6 @@ def status(error: TenureError) -> grpc.Status:
 
 
 def shutting_down(advice: str) -> Unavailable:
-    """Return what a stream is told that the server closes because it stops."""
+    """Return the error for a stream that the server closes because it stops."""
     message = f"The server is shutting down. {advice}"
     return Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)

@@ -24,39 +24,44 @@ if TYPE_CHECKING:
 
 REGISTERED: Final = "Tenure worker is registered:"
 _LOOK_SECONDS: Final = 0.02
-# What is set where a worker is made in code cannot be set here.
-_IN_CODE: Final = (
-    "target",
-    "queue",
-    "namespace",
-    "max_concurrent",
-    "name",
-    "version",
-    "labels",
-    "mode",
-    "health",
-    "drain_deadline_ms",
-    "api_key",
-    "api_key_file",
-    "is_tls",
-    "tls_ca",
-    "tls_cert",
-    "tls_key",
-)
+# The settings of ``Worker``, and the parameters here that say them. For a worker that is made in
+# code none of them counts.
+SETTINGS: Final[dict[str, tuple[str, ...]]] = {
+    "target": ("target",),
+    "queue": ("queues",),
+    "queues": ("queues", "is_all_queues"),
+    "max_concurrent": ("max_concurrent",),
+    "max_processes": ("max_processes",),
+    "namespace": ("namespace",),
+    "version": ("version",),
+    "labels": ("labels",),
+    "name": ("name",),
+    "mode": ("mode",),
+    "lease": ("lease_ms",),
+    "drain_deadline": ("drain_deadline_ms",),
+    "health": ("health",),
+    "codec": ("codec",),
+    "api_key": ("api_key", "api_key_file"),
+    "tls": ("is_tls", "tls_ca", "tls_cert", "tls_key"),
+}
 
 
 class _Options(TypedDict):
     """What a worker is told."""
 
-    queue: str
+    queues: tuple[str, ...]
+    is_all_queues: bool
     namespace: str
     target: str
     max_concurrent: int
+    max_processes: int | None
     name: str
     version: str
     labels: tuple[tuple[str, str], ...]
     mode: str
+    lease_ms: int | None
     health: str | None
+    codec: str | None
     drain_deadline_ms: int
     wait_ms: int
     log_format: Format
@@ -72,13 +77,25 @@ class _Options(TypedDict):
     short_help="Run the activities of a module.",
     epilog=examples(
         "tenure worker app.tasks",
-        "tenure worker app.tasks --queue mail --max-concurrent 20 --label zone=a",
+        "tenure worker app.tasks --queue mail --queue reports --max-concurrent 20",
         "tenure worker app.main:worker",
         "tenure worker app.tasks --health 0.0.0.0:7310 --drain-deadline 10m",
     ),
 )
 @click.argument("module", metavar="MODULE", shell_complete=suggestion.modules)
-@option("--queue", default="default", help="Whose tasks are run.")
+@option(
+    "--queue",
+    "queues",
+    default=("default",),
+    multiple=True,
+    help="A queue whose tasks are run; may be repeated.",
+)
+@click.option(
+    "--all-queues",
+    "is_all_queues",
+    is_flag=True,
+    help="Run the tasks of every queue that the activities are declared for, and of default.",
+)
 @namespace_option
 @target_option
 @option(
@@ -90,7 +107,15 @@ class _Options(TypedDict):
     help="A file with the API key; another key that is written into it is used from then on.",
 )
 @option(
-    "--max-concurrent", type=click.IntRange(1), default=100, help="How many tasks run at a time."
+    "--max-concurrent",
+    type=click.IntRange(1),
+    default=100,
+    help="How many tasks run at a time, of all queues together.",
+)
+@click.option(
+    "--max-processes",
+    type=click.IntRange(1),
+    help="How many processes run activities with executor=process; by default one per processor.",
 )
 @click.option(
     "--name", default="", help="A name that is unique: a new worker replaces the one that has it."
@@ -103,11 +128,23 @@ class _Options(TypedDict):
     default="session",
     help="One stream, or calls that wait for tasks.",
 )
+@click.option(
+    "--lease",
+    "lease_ms",
+    metavar="DURATION",
+    type=duration_ms,
+    help="How long the server waits for a heartbeat before others get the tasks; 10s to 10m.",
+)
 @option(
     "--health",
     envvar="TENURE_WORKER_HEALTH",
     metavar="HOST:PORT",
     help="Where probes find /livez and /readyz.",
+)
+@click.option(
+    "--codec",
+    metavar="MODULE:NAME",
+    help="The codec of payloads: an object, or a class or function that makes it.",
 )
 @option(
     "--drain-deadline",
@@ -144,6 +181,9 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
     from tenure.cli import module as source
     from tenure.cli.worker_log import configure
 
+    if _is_given(ctx, "api_key_file") and not _is_given(ctx, "api_key"):
+        # What is said here wins over a key of the environment.
+        options["api_key"] = ""
     source.add_folder()
     source.split(module)
     found = source.load(module, is_verbose=options["is_verbose"])
@@ -155,20 +195,25 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
 
 
 def _made(module: str, activities: list[object], options: _Options) -> Worker:
+    from tenure.cli import module as source
     from tenure.sdk.worker.worker import Worker
 
+    codec, lease_ms = options["codec"], options["lease_ms"]
     try:
         return Worker(
             options["target"],
             activities=activities,
-            queue=options["queue"],
+            queues=_queues(activities, options),
             namespace=options["namespace"],
             max_concurrent=options["max_concurrent"],
+            max_processes=options["max_processes"],
             name=options["name"],
             version=options["version"],
             labels=dict(options["labels"]),
             mode="poll" if options["mode"] == "poll" else "session",
+            lease=None if lease_ms is None else lease_ms / 1_000,
             health=options["health"],
+            codec=None if codec is None else source.load_codec(codec),
             drain_deadline=options["drain_deadline_ms"] / 1_000,
             api_key=options["api_key"] or options["api_key_file"] or "",
             tls=options["tls"] or False,
@@ -178,11 +223,25 @@ def _made(module: str, activities: list[object], options: _Options) -> Worker:
         raise CliError(what.replace("..", "."), exit_code=ExitCode.USAGE) from error
 
 
+def _is_given(ctx: click.Context, name: str) -> bool:
+    """Tell whether an option stands on the command line; the environment may set it too."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _queues(activities: list[object], options: _Options) -> list[str]:
+    from tenure.sdk.worker.served_queue import declared_queues
+
+    named = list(options["queues"])
+    if not options["is_all_queues"]:
+        return named
+    return [*named, *(each for each in declared_queues(activities) if each not in named)]
+
+
 def _refuse_options(ctx: click.Context, module: str) -> None:
     """Refuse what was said here of a worker that was made in code: it would not count."""
+    in_code = {name for names in SETTINGS.values() for name in names}
     for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(str(parameter.name))
-        if parameter.name in _IN_CODE and source is ParameterSource.COMMANDLINE:
+        if parameter.name in in_code and _is_given(ctx, str(parameter.name)):
             raise CliError(
                 f"The worker of {module} is made in code, so {parameter.opts[-1]} has no effect.",
                 hint="Set it where the worker is made, or name a list of activities.",
@@ -243,7 +302,7 @@ async def _greet(worker: Worker, wait_s: float, *, is_greeted: bool) -> bool:
 
 def _greeting(worker: Worker) -> str:
     lines = [
-        f"{REGISTERED} id={worker.worker_id} queue={worker.queue}",
+        f"{REGISTERED} id={worker.worker_id} queue={','.join(worker.queues)}",
         f"  Server:      {worker.target}",
         f"  Activities:  {', '.join(worker.types)}",
     ]

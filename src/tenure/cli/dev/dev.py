@@ -40,7 +40,7 @@ class _Options(TypedDict):
     schema: str
     http: str
     grpc: str
-    queue: str
+    queues: tuple[str, ...]
     drain_deadline_ms: int
     is_reloaded: bool
     log_format: str
@@ -73,7 +73,13 @@ class _Options(TypedDict):
     metavar="HOST:PORT",
     help="Where to listen for gRPC; port 0 takes a free one.",
 )
-@option("--queue", default="default", help="Whose tasks are run.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    help="A queue whose tasks are run; may be repeated. By default every queue that the "
+    "activities are declared for, and default.",
+)
 @option(
     "--drain-deadline",
     "drain_deadline_ms",
@@ -225,7 +231,7 @@ class DevSession:
         self._worker = CommandProcess(
             "worker",
             self._module,
-            *("--target", self._grpc, "--no-tls", "--queue", options["queue"]),
+            *("--target", self._grpc, "--no-tls", *_queue_options(options["queues"])),
             *("--drain-deadline", f"{options['drain_deadline_ms']}ms"),
             *("--log-format", options["log_format"]),
             *flags,
@@ -294,6 +300,12 @@ class DevSession:
         if not self._stops.count:
             self._start_worker()
         return now
+
+
+def _queue_options(queues: tuple[str, ...]) -> list[str]:
+    if not queues:
+        return ["--all-queues"]
+    return [part for queue in queues for part in ("--queue", queue)]
 
 
 def _shown(url: str) -> str:

@@ -43,6 +43,8 @@ def note(task: ShownTask, now_ms: int) -> str:
         return f"{task.failure_reason}{message}"
     if task.cancel_reason:
         return task.cancel_reason
+    if task.is_pause_requested:
+        return "paused when its attempt ends"
     starts_in_ms = parse_instant_ms(task.run_at) - now_ms
     if task.state == "PENDING" and starts_in_ms > 0:
         return f"starts in {duration_text(starts_in_ms)}"
@@ -61,6 +63,10 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
     yield "state", task.state
     yield "waits", why
     yield "reason", task.failure_reason or task.cancel_reason
+    yield (
+        "pause",
+        "requested: it is paused when its attempt ends" if task.is_pause_requested else "",
+    )
     if task.error is not None:
         kind = f"{task.error.type}: " if task.error.type else ""
         yield "error", f"{kind}{task.error.message} ({task.error.category})"

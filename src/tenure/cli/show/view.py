@@ -76,6 +76,7 @@ class ShownTask(Shown, frozen=True, kw_only=True):
     progress_message: str | None = None
     cancel_requested_at: str | None = None
     cancel_reason: str | None = None
+    is_pause_requested: bool | None = None
     labels: dict[str, str]
     encoding: str
     schedule_to_start_ms: int | None = None
@@ -135,7 +136,7 @@ class ShownLease(Shown, frozen=True):
 
 
 class ShownWorker(Shown, frozen=True, kw_only=True):
-    """A worker; lease, health and counters are there while it is active."""
+    """A worker; lease and health are there while it is active, totals also when it is offline."""
 
     worker_id: str
     namespace: str
@@ -285,7 +286,6 @@ def attempt(message: task_pb2.Attempt) -> ShownAttempt:
     """Show one hand-out of a task."""
     fields = {
         **copied(ShownAttempt, message),
-        "attempt": message.number,
         "outcome": message.outcome.upper() or None,
         "error": _failure(message.error, _JSON) if message.HasField("error") else None,
     }

@@ -1,7 +1,7 @@
 """Rows that this server wrote last, so that the common report needs no read.
 
 Only ``dispatched`` and ``running`` ones, without large inputs, and bounded. A copy may be stale:
-the fenced save tells, and then the batch runs again from the database.
+then the fenced save fails, and the batch runs again from the database.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _has_large_details(task: Task) -> bool:
 
 
 class RowCache:
-    """The rows and nothing else; it never decides."""
+    """Holds the rows and never decides anything."""
 
     def __init__(self, *, is_on: bool) -> None:
         """Start empty."""
@@ -39,7 +39,7 @@ class RowCache:
         self.rows: dict[TaskKey, Task] = {}
 
     def saved(self, tasks: Mapping[TaskKey, Task], *, are_new: bool) -> None:
-        """Remember rows as they were committed, and forget those that have moved on."""
+        """Keep rows as they were committed, and drop those in other states."""
         if not self._is_on:
             return
         rows = self.rows
@@ -53,11 +53,11 @@ class RowCache:
             del rows[next(iter(rows))]
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Forget rows by task id."""
+        """Drop rows by task id."""
         stale = set(ids)
         for key in [key for key in self.rows if key[1] in stale]:
             del self.rows[key]
 
     def clear(self) -> None:
-        """Forget everything: nobody knows what was committed."""
+        """Drop everything: the result of a commit is unknown."""
         self.rows.clear()

@@ -39,7 +39,7 @@ _END_REASONS = frozenset(each.value for each in EndReason)
 
 
 class Dispatch:
-    """The offers of this server, what it knows about the lines, and the way to the workers."""
+    """The offers of this server, what it knows about the lines, and the delivery to workers."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Dispatch:
         kick: Callable[[], None],
         replicas: ReplicaHints,
     ) -> None:
-        """Start without offers. ``kick`` runs a batch, ``replicas`` hear of what is not for us."""
+        """Start without offers. ``kick`` runs a batch, ``replicas`` get hints about other work."""
         self._clock = clock
         self._settings = settings
         self._submit = submit
@@ -70,12 +70,12 @@ class Dispatch:
 
     @property
     def has_work(self) -> bool:
-        """Tell whether a queue is to be looked at even if no command waits."""
+        """Return whether a queue has to be read even if no command waits."""
         return bool(self._planner.dirty)
 
     @property
     def offer_count(self) -> int:
-        """Return how many offers stand."""
+        """Return the number of offers."""
         return len(self._book)
 
     @property
@@ -84,7 +84,7 @@ class Dispatch:
         return self._book.session_count
 
     def has_credit(self, worker_id: str) -> bool:
-        """Tell whether a worker could be given something by this server now."""
+        """Return whether this server could give work to a worker now."""
         return any(offer.credit() > 0 for offer in self._book.of_worker(worker_id))
 
     # -- Before a batch
@@ -117,7 +117,7 @@ class Dispatch:
             self._planner.dirty.add((hand.namespace, hand.queue))
 
     def let_polls_wait(self) -> None:
-        """Let the polls that got nothing stand in the book until their deadline."""
+        """Keep the polls that got nothing as offers until their deadline."""
         for offer in self._polls.values():
             if offer.sink.is_open and isinstance(offer.sink, Poll):
                 if offer.group[0] in self._disabled:
@@ -141,7 +141,7 @@ class Dispatch:
     # -- After its commit
 
     def learn(self, committed: Committed) -> None:
-        """Take in what a committed batch left in the lines and in the hands of sessions."""
+        """Take in what a committed batch left in the lines and what sessions hold now."""
         claims = committed.claims
         self._positions.learn(
             claims.asked,
@@ -163,9 +163,9 @@ class Dispatch:
                 self._positions.left(task)
 
     def _serve_or_tell(self, line: LineKey) -> None:
-        """Serve claimable tasks that stayed in the store, or tell others if nobody here can.
+        """Serve claimable tasks that stayed in the store, or send hints if no offer here fits.
 
-        Asked after the deliveries: a slot that this batch has filled is no credit any more.
+        Called after the deliveries: a slot that this batch has filled is no longer free.
         """
         group = line[:2]
         for offer in self._book.in_group(group):
@@ -175,7 +175,7 @@ class Dispatch:
         self._replicas.tell(group)
 
     def _note_suspects(self, ws: WorkingSet) -> None:
-        """Look at the suspects of a line again when one of them was given away or has ended."""
+        """Read the suspects of a line again when one of them was assigned or has ended."""
         loaded = ws.tasks.loaded
         for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
@@ -183,7 +183,7 @@ class Dispatch:
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
 
     def _note_held(self, ws: WorkingSet) -> None:
-        """Keep the held sets of sessions what they are in the store."""
+        """Keep the held sets of sessions equal to those in the store."""
         loaded = ws.tasks.loaded
         for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
@@ -198,7 +198,7 @@ class Dispatch:
                 self._freed[session.id] = session
 
     def deliver(self, committed: Committed) -> None:
-        """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
+        """Deliver assigned tasks to their offers; tasks without a receiver go back at once."""
         by_offer: defaultdict[int, list[Task]] = defaultdict(list)
         for task, offer_id in committed.claims.assigned:
             by_offer[offer_id].append(task)
@@ -206,7 +206,7 @@ class Dispatch:
         for offer_id, given in by_offer.items():
             offer = self._find(offer_id)
             if offer is None or not offer.sink.is_open:
-                # Whoever is gone gets no second hand-out; its edge says what its end means.
+                # An offer that is gone gets no second hand-out; its edge knows what its end means.
                 self._book.remove(offer_id)
                 self.give_back(given)
             else:
@@ -237,7 +237,7 @@ class Dispatch:
         offer.sink.give(given)
 
     def _refuse(self, offer_id: int, error: TenureError) -> None:
-        """End an offer that may get nothing; a session is told why, unless it is just not new."""
+        """End an offer that may get nothing; a session gets the reason unless it is old."""
         offer = self._find(offer_id)
         if offer is None:
             return
@@ -253,7 +253,7 @@ class Dispatch:
             offer.sink.fail(error)
 
     def give_back(self, tasks: Sequence[Task]) -> None:
-        """Put back tasks that nobody received: pending again at once, and free."""
+        """Put back tasks that no worker received: pending again at once, without counting."""
         first = tasks[0]
         assert first.worker_id is not None
         refs = tuple(TaskRef(task.id, task.attempt) for task in tasks)
@@ -262,7 +262,7 @@ class Dispatch:
         )
 
     def _go_on(self, served: set[Group]) -> None:
-        """Go on handing out while a queue has more and somebody still has credit."""
+        """Continue to hand out while a queue has more and an offer still has credit."""
         mono_ms = self._clock.monotonic_ms()
         freed, self._freed = self._freed, {}
         for group in served:
@@ -282,23 +282,23 @@ class Dispatch:
         )
 
     def touch(self, group: Group) -> None:
-        """Look at a queue with the next batch."""
+        """Read a queue with the next batch."""
         self._planner.dirty.add(group)
         self._kick()
 
     def look_for_work(self) -> None:
-        """Look at every queue for which somebody waits: the fallback poll."""
+        """Read every queue for which an offer waits: the fallback poll."""
         for group in list(self._book.groups()):
             self.touch(group)
 
     def hear(self, groups: Sequence[Group], *, is_all: bool = False) -> None:
-        """Look at queues from their head, of which another replica has told."""
+        """Read queues from their head after a hint of another server."""
         for namespace, queue in list(self._book.groups()) if is_all else groups:
             self._positions.look_again(namespace, queue)
             self.touch((namespace, queue))
 
     def obey(self, disabled: frozenset[str]) -> None:
-        """End the polls of namespaces that are disabled now; look for work in those that are not.
+        """End the polls of namespaces that are disabled now; read the queues of the others.
 
         Their sessions stay: what they hold goes on.
         """
@@ -316,7 +316,7 @@ class Dispatch:
     # -- Sessions and effects
 
     def seat_session(self, command: OpenSession, answer: SessionAnswer) -> None:
-        """Let a new session stand as an offer; an earlier one of the worker is over."""
+        """Add a new session as an offer; an earlier one of the worker ends."""
         earlier = self._book.session_of(command.worker_id)
         if earlier is not None:
             self._book.remove(earlier.id)
@@ -343,26 +343,26 @@ class Dispatch:
         self.touch(group)
 
     def set_window(self, worker_id: str, window: int) -> None:
-        """Change how many attempts a session is willing to hold."""
+        """Change how many attempts a session accepts."""
         session = self._book.session_of(worker_id)
         if session is not None and not session.is_draining:
             session.window = window
             self.touch(session.group)
 
     def has_room(self, worker_id: str) -> None:
-        """Go on with a session that had no room for payloads."""
+        """Continue with a session that had no room for payloads."""
         session = self._book.session_of(worker_id)
         if session is not None:
             self.touch(session.group)
 
     def end_session(self, worker_id: str, session_no: int) -> None:
-        """Remove the offer of a session that is over; a later one stays."""
+        """Remove the offer of a session that has ended; a later one stays."""
         session = self._book.session_of(worker_id)
         if session is not None and session.session_no == session_no:
             self._book.remove(session.id)
 
     def perform(self, effect: AnyEffect) -> None:
-        """Do what a committed decision wants done; doing it twice does no harm."""
+        """Perform the effects of a committed decision; doing it twice does no harm."""
         match effect:
             case WakeQueue(namespace=namespace, queue=queue):
                 self.touch((namespace, queue))
@@ -382,12 +382,12 @@ class Dispatch:
                 assert_never(effect)
 
     def _or_tell(self, worker_id: str, *, is_told: bool) -> None:
-        """Let the server that has the session of a worker look, if that is not this one."""
+        """Send a hint to the server that has the session of a worker, if it is not this one."""
         if not is_told:
             self._replicas.tell_worker(worker_id)
 
     def _release(self, worker_id: str, kept_count: int = 0) -> None:
-        """Put back what an offline worker held; the service does it if this is lost."""
+        """Put back the tasks of an offline worker; the service does it if this is lost."""
         amount = self._settings.work_batch_max + kept_count
         future = self.post(ReleaseHeldTasks(worker_id=worker_id, amount=amount))
         if future is not None:
@@ -401,7 +401,7 @@ class Dispatch:
             self._release(worker_id, answer.kept_count)
 
     def post(self, command: Command[Answer]) -> asyncio.Future[Answer] | None:
-        """Submit a command of our own; refused ones are made up for by timers and services."""
+        """Submit an internal command; timers and services make up for a refused one."""
         try:
             future = self._submit(command)
         except TenureError as error:
@@ -412,7 +412,7 @@ class Dispatch:
 
 
 def _look_at(done: asyncio.Future[Any]) -> None:
-    """Note the failure of a command that nobody waits for."""
+    """Log the failure of a command that nobody waits for."""
     error = None if done.cancelled() else done.exception()
     # What a batch lost in an outage is counted already.
     if error is not None and not is_outage(error):

@@ -1,4 +1,4 @@
-"""The hand-outs of a batch: receivers under their lock, heads of lines, and who gets what.
+"""The hand-outs of a batch: receivers under their lock, heads of lines, and the assignment.
 
 Rows that were claimed and fresh tasks are assigned together: a task that is enqueued while an offer
 waits for it is stored as dispatched (direct hand-out).
@@ -33,9 +33,9 @@ from tenure.store.transaction import Tx
 
 
 class ClaimResult(msgspec.Struct):
-    """What a claim did: who gets what, who is late or refused, which probes saw which rows.
+    """What a claim did: assignments, late and refused offers, which probes saw which rows.
 
-    Probes that were planned and not made, because nobody may receive, teach nothing.
+    Probes that were planned but not made, because no receiver may get work, show nothing.
     """
 
     assigned: list[tuple[Task, int]] = msgspec.field(default_factory=list)
@@ -49,7 +49,7 @@ class ClaimResult(msgspec.Struct):
 
 
 async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
-    """Phase 5: take the heads of the lines and assign them with what this batch made ready."""
+    """Phase 5: take the heads of the lines and assign them with the tasks of this batch."""
     result = ClaimResult()
     result.late = _late_receivers(ws)
     hands = [_within_slots(ws, hand) for hand in plan.hands if _may_receive(ws, hand, result)]
@@ -76,7 +76,7 @@ async def _assign(
     hands: Sequence[Hand],
     result: ClaimResult,
 ) -> None:
-    """Give the tasks of each queue to those who wait for them."""
+    """Assign the tasks of each queue to the offers that wait for them."""
     suspects = await _suspects_held(tx, result.seen, hands)
     free = await _free_slots(tx, ws, ready)
     for group, tasks in ready.items():
@@ -98,7 +98,7 @@ def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
 async def _suspects_held(
     tx: Tx, seen: Iterable[Task], hands: Sequence[Hand]
 ) -> dict[str, Suspects]:
-    """Return who holds suspects, if one is to be given away; a fresh task never is."""
+    """Return which receivers hold suspects, if one is to be assigned; a fresh task never is."""
     if not any(task.is_guarded for task in seen):
         return {}
     holders = {(hand.namespace, hand.queue, hand.receiver_id) for hand in hands}
@@ -111,7 +111,7 @@ async def _suspects_held(
 async def _hand_over(
     tx: Tx, ws: WorkingSet, assigned: Sequence[tuple[Task, Hand]], result: ClaimResult
 ) -> None:
-    """Decide the hand-outs, each with its input, of which large ones are read only now."""
+    """Decide the hand-outs, each with its input; large inputs are read only now."""
     unread = [(task.namespace, task.id) for task, _ in assigned if task.unread_bytes]
     inputs = await task_table.load_inputs(tx, unread) if unread else {}
     events: dict[int, HandedOut] = {}
@@ -134,7 +134,7 @@ async def _hand_over(
 
 
 def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
-    """Look at the receiver under its lock: a drain or expiry comes before, or finds the task."""
+    """Check the receiver under its lock: a drain or expiry comes before, or finds the task."""
     worker = ws.workers.get(hand.receiver_id)
     if worker is not None and worker.namespace != hand.namespace:
         worker = None
@@ -144,7 +144,7 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
         return False
     assert worker is not None
     if hand.session_no and hand.session_no != worker.session_no:
-        # Another server holds its present session; what is given to this one would be lost.
+        # Another server has its present session; a task for this one would be lost.
         result.refused[hand.offer_id] = worker_rules.inactive(worker.id, None).to_error()
         return False
     if hand.namespace in ws.namespaces.disabled:
@@ -161,33 +161,37 @@ def _refusal(worker: Worker | None, hand: Hand) -> Rejection | None:
 
 
 def _within_slots(ws: WorkingSet, hand: Hand) -> Hand:
-    """Give a poll no more than its worker said that it can run, whatever it asks for."""
+    """Give a poll no more than its worker registered for, whatever it requests."""
     slots = ws.workers[hand.receiver_id].slots
     return hand if hand.credit <= slots else replace(hand, credit=slots)
 
 
 def _refuse_disabled(hand: Hand, result: ClaimResult) -> None:
-    """End a poll in a disabled namespace; a session stays for the sake of what it holds."""
+    """End a poll in a disabled namespace; a session stays because of the tasks it holds."""
     if not hand.session_no:
         error = queue_rules.namespace_disabled(hand.namespace).to_error()
         result.refused[hand.offer_id] = error
 
 
 def _is_registered_for(worker: Worker, hand: Hand, result: ClaimResult) -> bool:
-    if hand.is_new and (worker.queue != hand.queue or not hand.types.issubset(worker.types)):
-        message = f"Worker {worker.id} is not registered for this queue and these types."
+    if not hand.is_new:
+        return True
+    if worker.queue != hand.queue:
+        message = f"queue must be that of worker {worker.id}: {worker.queue}"
+        result.refused[hand.offer_id] = InvalidArgument(message, field="queue")
+    elif not hand.types.issubset(worker.types):
+        message = f"types must be among those that worker {worker.id} was registered with"
         result.refused[hand.offer_id] = InvalidArgument(message, field="types")
-        return False
-    return True
+    return hand.offer_id not in result.refused
 
 
 def _late_receivers(ws: WorkingSet) -> set[str]:
-    """Return who missed a heartbeat; their offers wait until they are heard again."""
+    """Return the late workers; their offers wait until the next heartbeat."""
     return {key for key, each in ws.rows.receivers.items() if each.is_late(ws.now_ms)}
 
 
 def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[Group, list[Task]]:
-    """Return what may be given away: claimed rows that were left alone, and fresh tasks."""
+    """Return what may be assigned: claimed rows that did not change, and fresh tasks."""
     ready: dict[Group, list[Task]] = {}
     for task in seen:
         if task.damaged:
@@ -207,7 +211,7 @@ def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[
 
 
 def _refuse_damaged(ws: WorkingSet, task: Task) -> None:
-    """End a task that nobody may get; whoever might have got it looks for the next one."""
+    """End a task that nobody may get; the offers then look for the next one."""
     key = (task.namespace, task.id)
     if key not in ws.tasks.changed:
         ws.fail_damaged(key)
@@ -215,7 +219,7 @@ def _refuse_damaged(ws: WorkingSet, task: Task) -> None:
 
 
 def _met(ws: WorkingSet, seen: Task) -> Task:
-    """Return a claimed row as this batch knows it; what a command has loaded has no input."""
+    """Return a claimed row as this batch knows it; a row that a command loaded has no input."""
     key = (seen.namespace, seen.id)
     known = ws.tasks.get(key, seen)
     if known is not seen and known.line:
@@ -225,7 +229,7 @@ def _met(ws: WorkingSet, seen: Task) -> Task:
 
 
 async def _free_slots(tx: Tx, ws: WorkingSet, groups: dict[Group, list[Task]]) -> dict[Group, int]:
-    """Return how many tasks each queue lets out; only one with a limit is locked and counted."""
+    """Return how many tasks each queue may hand out; only limited queues are locked and counted."""
     queues = {
         key: ws.rows.receivers.brakes[key] for key in groups if key in ws.rows.receivers.brakes
     }
@@ -260,5 +264,5 @@ def _freed(ws: WorkingSet, group: Group) -> int:
 
 
 def _is_held(task: Task) -> bool:
-    """Tell whether a worker holds the task; one that is completed from elsewhere is nobody's."""
+    """Return whether a worker holds the task; a task that is completed from outside has none."""
     return task.worker_id is not None and task.state in ATTEMPT_HELD

@@ -1,8 +1,8 @@
-"""Offers: how consumers of work stand in the engine.
+"""Offers: workers that wait for work in the engine.
 
-A waiting poll is an offer with credit that ends at its deadline; a session is one that is topped
-up. Free credit of a session is its window minus its live attempts, never a number counted up and
-down. Longest waiting comes first; whoever was served goes to the end.
+A waiting poll is an offer with credit that ends at its deadline; a session is an offer
+that stays. Free credit of a session is its window minus its live attempts, never a counter. The
+longest waiting offer comes first; a served one goes to the end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Offer(msgspec.Struct, kw_only=True):
     """One consumer: a poll (``window`` tasks, once) or a session (``window`` at a time).
 
     ``held`` has the attempt of each task that a session holds, ``told_cancels`` of those whose
-    cancel request it was sent. Until it is checked, a batch looks whether the worker is registered
-    for the queue and the types. A draining session gets nothing and still hears of what it holds.
+    cancel request it was sent. Until it is checked, a batch checks whether the worker is registered
+    for the queue and the types. A draining session gets no tasks, but messages about its attempts.
     """
 
     id: int
@@ -63,7 +63,7 @@ class OfferBook:
         self._sessions: dict[str, Offer] = {}
 
     def __len__(self) -> int:
-        """Return how many offers stand."""
+        """Return the number of offers."""
         return len(self._offers)
 
     def workers(self) -> Iterable[str]:
@@ -80,7 +80,7 @@ class OfferBook:
         return next(self._ids)
 
     def add(self, offer: Offer) -> None:
-        """Let an offer wait behind those that are there."""
+        """Add an offer behind the others."""
         self._offers[offer.id] = offer
         self._groups.setdefault(offer.group, OrderedDict())[offer.id] = offer
         self._by_receiver.setdefault(offer.receiver_id, {})[offer.id] = offer
@@ -105,11 +105,11 @@ class OfferBook:
         return offer
 
     def session_of(self, receiver_id: str) -> Offer | None:
-        """Return the session of a worker, which has one at the most."""
+        """Return the session of a worker, which has at most one."""
         return self._sessions.get(receiver_id)
 
     def get(self, offer_id: int) -> Offer | None:
-        """Return an offer that still stands."""
+        """Return an offer if it still exists."""
         return self._offers.get(offer_id)
 
     def of_worker(self, receiver_id: str) -> list[Offer]:
@@ -121,7 +121,7 @@ class OfferBook:
         return iter(self._groups.get(group, {}).values())
 
     def groups(self) -> Iterable[Group]:
-        """Return the queues for which somebody waits."""
+        """Return the queues for which an offer waits."""
         return self._groups.keys()
 
     def served(self, offer: Offer) -> None:

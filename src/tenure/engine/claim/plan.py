@@ -1,4 +1,4 @@
-"""What a batch may hand out, and to whom: planned before the transaction, from memory."""
+"""What a batch may hand out, and to which offers: planned before the transaction, from memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClaimPlan(msgspec.Struct, frozen=True):
 
     @property
     def receivers(self) -> set[str]:
-        """Return who may be handed work."""
+        """Return the workers that may be handed work."""
         return {hand.receiver_id for hand in self.hands}
 
 
@@ -47,7 +47,7 @@ class ClaimPlanner:
     def plan(
         self, commands: Sequence[AnyCommand], polls: Mapping[int, Offer], mono_ms: int
     ) -> ClaimPlan:
-        """Return what this batch may hand out, and to whom; ``polls`` are new ones."""
+        """Return what this batch may hand out, and to which offers; ``polls`` are new ones."""
         groups: dict[Group, list[Offer]] = {group: [] for group in sorted(self.dirty)}
         self.dirty = set()
         for offer in polls.values():
@@ -70,7 +70,7 @@ class ClaimPlanner:
     def _expect(
         self, commands: Sequence[AnyCommand], groups: dict[Group, list[Offer]]
     ) -> tuple[dict[LineKey, int], dict[str, set[str]]]:
-        """Return how many tasks a batch enqueues, and what it ends of each session's."""
+        """Return how many tasks a batch enqueues, and which attempts of each session it ends."""
         fresh: dict[LineKey, int] = {}
         ending: dict[str, set[str]] = {}
         for command in commands:
@@ -116,7 +116,7 @@ class _Choice:
         credit = offer.credit(ending)
         room_bytes = offer.sink.room_bytes
         if (credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX) and not is_new:
-            # With less room it could not take the next task, whichever it is.
+            # With less room it could not take the next task, whatever its size.
             return
         is_useful = False
         for task_type in offer.types:
@@ -144,7 +144,7 @@ class _Choice:
             )
 
     def _find_most(self, task_type: str) -> int:
-        """Return how many tasks of a type this batch may hand out at the most."""
+        """Return how many tasks of a type this batch may hand out at most."""
         key = (*self._group, task_type)
         has_backlog = self._positions.has_backlog(key, self._mono_ms)
         most = self._most[task_type] = WORK_BATCH_MAX if has_backlog else self._fresh.get(key, 0)

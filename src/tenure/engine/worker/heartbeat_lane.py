@@ -1,4 +1,4 @@
-"""Runs the batches of the heartbeat lane, and knows from them how well this server hears."""
+"""Runs the batches of the heartbeat lane, which show whether this server gets heartbeats."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Lose = Callable[[Sequence[Entry[Any]], Lost], None]
 
 
 class HeartbeatRun:
-    """What the heartbeat lane does with a batch.
+    """Runs the batches of the heartbeat lane.
 
-    ``lose`` answers those of one that failed; ``on_commit`` is told of each that did not.
+    ``lose`` answers the commands of a failed batch; ``on_commit`` is called after each other one.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class HeartbeatRun:
         lose: Lose,
         pause: Callable[[str], Awaitable[None]] | None,
     ) -> None:
-        """Start without having heard of the store."""
+        """Start without a commit."""
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -56,7 +56,7 @@ class HeartbeatRun:
         self._pause = pause
 
     async def run(self, entries: Sequence[BeatEntry], deadline: PartDeadline | None = None) -> None:
-        """Renew what is asked for in one transaction, and answer."""
+        """Renew the leases in one transaction, and answer."""
         await self._slow("before batch")
         commands = [command for command, _ in entries]
         began = self._meter().now()
@@ -96,7 +96,7 @@ class HeartbeatRun:
     async def _run_parts(
         self, entries: Sequence[BeatEntry], deadline: PartDeadline | None, blocked: Blocked
     ) -> None:
-        """Find the heartbeat whose row somebody keeps; the others are not disturbed."""
+        """Find the heartbeat whose row is locked; the others are not affected."""
         mono_ms = self._clock.monotonic_ms()
         if deadline is None:
             log.warning("heartbeats.blocked", size=len(entries), error=str(blocked))

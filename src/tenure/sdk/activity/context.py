@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -29,10 +30,11 @@ class StopReason(enum.StrEnum):
 
 
 class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The attempt that is being executed. Durations of 0 are not set; instants are the server's.
+    """The attempt that is being executed. A timeout that is None is not set.
 
-    ``failure_count`` are the failures so far. ``idempotency_key`` is the same in every attempt of
-    the task, ``attempt_key`` is new in each.
+    Instants are those of the server, in UTC. ``failure_count`` counts the failures so far;
+    ``max_attempts`` 0 is without limit. ``idempotency_key`` is the same in every attempt of the
+    task, ``attempt_key`` is new in each.
     """
 
     task_id: str
@@ -42,17 +44,17 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace: str
     worker_id: str
     failure_count: int = 0
-    maximum_attempts: int = 0
+    max_attempts: int = 0
     priority: int = 5
     labels: dict[str, str] = {}
-    start_to_close_ms: int = 0
-    schedule_to_close_ms: int = 0
-    heartbeat_timeout_ms: int = 0
-    heartbeat_interval_ms: int = 0
-    cancel_grace_ms: int = 0
-    created_at_ms: int = 0
-    handed_at_ms: int = 0
-    deadline_at_ms: int = 0
+    start_to_close: timedelta | None = None
+    schedule_to_close: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
+    heartbeat_interval: timedelta | None = None
+    cancel_grace: timedelta | None = None
+    created_at: datetime | None = None
+    handed_at: datetime | None = None
+    deadline_at: datetime | None = None
     task_token: str = ""
     user_key: str = ""
     run_id: str = ""

@@ -17,7 +17,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Decorator(Protocol):
+class ActivityDecorator(Protocol):
     """What ``activity(…)`` returns."""
 
     # An async function is also a function whose result is a coroutine; the first one wins.
@@ -36,12 +36,14 @@ class _ActivityModule:
     ... async def charge(order: Order) -> Receipt: ...
     """
 
-    def __call__(self, *functions: object, **settings: Unpack[ActivitySettings]) -> Decorator:
+    def __call__(
+        self, *functions: object, **settings: Unpack[ActivitySettings]
+    ) -> ActivityDecorator:
         """Declare an activity; one of ``start_to_close`` and ``schedule_to_close`` is needed."""
         if functions:
-            message = 'an activity needs a timeout: write @activity(start_to_close="30s")'
+            message = 'An activity needs a timeout. Write @activity(start_to_close="30s").'
             raise TypeError(message)
-        return cast("Decorator", lambda function: declare(function, settings))
+        return cast("ActivityDecorator", lambda function: declare(function, settings))
 
     @staticmethod
     def info() -> Info:

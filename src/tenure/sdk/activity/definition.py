@@ -14,7 +14,6 @@ from tenure.errors import InvalidArgument
 from tenure.sdk.activity.option import ActivitySettings, OneCallSettings, Options, Where
 from tenure.sdk.activity.signature import Signature
 from tenure.sdk.payload import Payload
-from tenure.v1 import task_pb2
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -54,8 +53,7 @@ class Activity(Generic[P, R_co]):
         self.instance = instance
         self.is_method = is_method
         # Shared with the copies: as a function, and as a method.
-        self._signatures: dict[bool, Signature] = {}
-        self._wire_options: dict[str, task_pb2.TaskOptions] = {}
+        self.signatures: dict[bool, Signature] = {}
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", traits.name)
         self.__qualname__ = getattr(function, "__qualname__", traits.name)
@@ -74,30 +72,21 @@ class Activity(Generic[P, R_co]):
         """The type of its tasks."""
         return self.traits.name
 
-    @property
-    def signature(self) -> Signature:
-        """Parameters and types; made when all names they use exist."""
-        found = self._signatures.get(self.is_method)
-        if found is None:
-            found = Signature(self.function, self.name, is_method=self.is_method)
-            self._signatures[self.is_method] = found
-        return found
-
     def check_signature(self) -> None:
         """Raise ``TypeError`` for what cannot travel, where the activity is declared."""
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
-            message = f"activity {self.name}: a generator has no result: return a list instead"
+            message = f"activity {self.name}: a generator has no result; return a list instead"
             raise TypeError(message)
         # It is told that it is a method after it was declared.
         owner = self.__qualname__.rpartition(".")[0]
         is_method = bool(owner) and not owner.endswith("<locals>")
         # A type that is named before it exists is looked up with the first call.
         with contextlib.suppress(NameError, AttributeError):
-            self._signatures[is_method] = Signature(self.function, self.name, is_method=is_method)
+            self.signatures[is_method] = Signature(self.function, self.name, is_method=is_method)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """Return a call to be enqueued; arguments that do not fit are a ``TypeError`` here."""
-        signature = self.signature
+        signature = signature_of(self)
         return Call(self, signature.encode(signature.bind(args, kwargs)))
 
     def with_options(self, **settings: Unpack[OneCallSettings]) -> Activity[P, R_co]:
@@ -108,15 +97,7 @@ class Activity(Generic[P, R_co]):
             raise type(error)(f"activity {self.name}: {error}") from None
         copy: Activity[P, R_co] = self._copy(self.instance)
         copy.options = options
-        copy._wire_options = {}
         return copy
-
-    def wire_options(self, encoding: str) -> task_pb2.TaskOptions:
-        """Return the options of its tasks as they travel; made once."""
-        known = self._wire_options.get(encoding)
-        if known is None:
-            known = self._wire_options[encoding] = self.options.to_wire(encoding)
-        return known
 
     def bound(self, instance: object) -> Activity[Any, R_co]:
         """Return the activity as a method of an instance."""
@@ -133,7 +114,7 @@ class Activity(Generic[P, R_co]):
         copy = type(self)(
             self.function, self.traits, self.options, instance, is_method=self.is_method
         )
-        copy._signatures = self._signatures  # noqa: SLF001 (a copy of our own)
+        copy.signatures = self.signatures
         return copy
 
 
@@ -180,30 +161,49 @@ class Call(Generic[R_co]):
         self.payload = payload
 
 
+def signature_of(activity: Activity[..., Any]) -> Signature:
+    """Return the parameters and types of an activity; made when all names they use exist."""
+    found = activity.signatures.get(activity.is_method)
+    if found is None:
+        found = Signature(activity.function, activity.name, is_method=activity.is_method)
+        activity.signatures[activity.is_method] = found
+    return found
+
+
 def check_activity(given: object) -> None:
-    """Raise ``TypeError`` for what is no activity, where one is to be enqueued."""
+    """Raise ``TypeError`` if what is to be enqueued is not an activity."""
     if isinstance(given, Activity):
         return
-    if isinstance(given, Call):
-        name = given.activity.name
-        raise TypeError(
-            f"give the activity and its arguments, enqueue({name}, …), not a call of it"
-        )
-    name = getattr(given, "__qualname__", type(given).__qualname__)
-    raise TypeError(f"{name} is no activity: decorate it with @activity(start_to_close=…)")
+    if callable(given):
+        raise TypeError(undecorated(given))
+    if inspect.iscoroutine(given):
+        # Nobody will await it, and Python would warn of that, too.
+        given.close()
+    message = (
+        f"Expected an activity, not a value of type {type(given).__name__}. Give the activity and "
+        "its arguments, such as run(greet, name), and do not call it: not run(greet(name))."
+    )
+    raise TypeError(message)
 
 
 def check_call(given: object) -> None:
-    """Raise ``TypeError`` for what is no call, where many are to be enqueued."""
+    """Raise ``TypeError`` if what is to be enqueued with others is not a call."""
     if not isinstance(given, Call):
         name = getattr(given, "__name__", type(given).__qualname__)
-        raise TypeError(f"{name} is no call of an activity: write [charge.call(order), …]")
+        message = f"{name} is not the call of an activity. Write [charge.call(order), …]."
+        raise TypeError(message)
+
+
+def undecorated(function: object) -> str:
+    """Return what to say about a function where an activity is expected."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f'{name} is not an activity. Decorate the function with @activity(start_to_close="30s").'
 
 
 def declare(function: Callable[P, Any], settings: ActivitySettings) -> Activity[P, Any]:
     """Make an activity of a function; raise ``ValueError`` or ``TypeError`` for bad settings."""
     if not inspect.isfunction(function):
-        raise TypeError(f"@activity goes on a function, not on {function!r}")
+        raise TypeError(f"@activity decorates a function, not {function!r}")
     values: dict[str, Any] = dict(settings)
     is_async = inspect.iscoroutinefunction(function)
     name = values.pop("name", None) or function.__name__

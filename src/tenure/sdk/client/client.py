@@ -12,7 +12,7 @@ from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.core.task.record import TaskState
 from tenure.errors import InvalidArgument
-from tenure.sdk.activity.definition import Activity, Call, check_activity
+from tenure.sdk.activity.definition import Activity, Call, check_activity, signature_of
 from tenure.sdk.activity.option import OneCallSettings, Options
 from tenure.sdk.client import bulk, view
 from tenure.sdk.client import method as m
@@ -164,7 +164,7 @@ class Client:
         """
         check_activity(activity)
         limit_s = None
-        if "timeout" not in activity.signature.names and "timeout" in kwargs:
+        if "timeout" not in signature_of(activity).names and "timeout" in kwargs:
             limit = cast("Duration | None", kwargs.pop("timeout"))
             limit_s = None if limit is None else seconds(limit, "timeout")
         waiter: Waiter = asyncio.get_running_loop().create_future()

@@ -115,7 +115,7 @@ class ClientState:
         known = by_encoding.get(encoding)
         if known is None:
             known = by_encoding[encoding] = shared_bytes(
-                activity.name, activity.options, activity.wire_options(encoding)
+                activity.name, activity.options, activity.options.to_wire(encoding)
             )
         return known
 

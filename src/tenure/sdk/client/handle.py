@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk import failure
-from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.definition import Activity, signature_of
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
 from tenure.sdk.client.task_stream import Waiter
-from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo, TaskProgress
+from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import BYTES, Payload, PayloadError, UserValue
+from tenure.sdk.progress import TaskProgress
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 
@@ -137,8 +138,8 @@ class Handle(Generic[R_co]):
             if not clock.expired():
                 raise
             message = (
-                f"Task {self.task_id} has not ended within {limit_s:g} s. It goes on; its "
-                "explain() says why it has not ended."
+                f"Task {self.task_id} has not ended within {limit_s:g} s. The task goes on; "
+                "handle.explain() says what it waits for."
             )
             raise TimeoutError(message) from self._state.results.problem
 
@@ -185,7 +186,7 @@ class Handle(Generic[R_co]):
             raise failure.from_result(result, converter)
         wanted = self._result
         if isinstance(wanted, Activity):
-            wanted = wanted.signature.result_type
+            wanted = signature_of(wanted).result_type
         # Nothing at all is what a worker of another language sends when it has no value.
         is_missing = not result.output and result.output_encoding != BYTES
         payload = Payload(result.output_encoding, b"null" if is_missing else result.output)

@@ -101,7 +101,7 @@ class StalledWaits:
             return
         self._silent_until[reason.code] = now + _AGAIN_S
         log.warning(
-            "Task %s is waited for, and it does not run. %s: %s %s",
+            "Waiting for task %s, which does not run. %s: %s %s",
             task_id,
             reason.code,
             reason.message,

@@ -6,6 +6,7 @@ from typing import Final
 
 from tenure import errors
 from tenure.errors import ERRORS, DeadlineExceeded, TenureError, Unavailable
+from tenure.sdk.transport.python_name import in_python
 from tenure.sdk.transport.tls import IN_CODE, SPEAKS_HTTP, trouble
 from tenure.transport import grpc
 from tenure.v1 import error_pb2
@@ -22,6 +23,16 @@ _PLAIN: Final[dict[grpc.StatusCode, type[TenureError]]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: errors.PayloadTooLarge,
     grpc.StatusCode.UNAUTHENTICATED: errors.Unauthenticated,
     grpc.StatusCode.UNIMPLEMENTED: errors.Unimplemented,
+}
+
+
+# What to do in Python about a refusal, behind what the server says.
+_ADVICE: Final = {
+    "unauthenticated": "Give one with api_key=… or TENURE_API_KEY.",
+    "permission_denied": "Use an API key with a role that allows it.",
+    "not_found": "Check the id, and the namespace (namespace=… or TENURE_NAMESPACE).",
+    "task_already_terminal": "A task that has ended never changes; retry() makes a new one of it.",
+    "payload_too_large": "Store the data elsewhere and send a reference to it.",
 }
 
 
@@ -111,12 +122,16 @@ def from_detail(detail: error_pb2.ErrorDetail) -> TenureError:
         for field, value in detail.ListFields()
         if field.name not in {"code", "message"}
     }
+    if detail.field:
+        fields["field"] = in_python(detail.field)
+    message = in_python(detail.message)
+    if detail.code in _ADVICE:
+        message = f"{message.removesuffix('.')}. {_ADVICE[detail.code]}"
     spec = ERRORS.get(detail.code)
     if spec is None:
         # A newer server may know more codes than we do.
-        message = f"{detail.code}: {detail.message}"
-        return Unavailable(message, reason="unknown_code")
-    return spec.exception(detail.message, **fields)
+        return Unavailable(f"{detail.code}: {message}", reason="unknown_code")
+    return spec.exception(message, **fields)
 
 
 def copied(error: Exception) -> Exception:

@@ -35,8 +35,10 @@ def split_targets(targets: str | Sequence[str] | None) -> tuple[str, ...]:
 def _check_target(target: str) -> None:
     if "://" in target and not target.startswith(("dns:", "unix:", "ipv4:", "ipv6:")):
         raise ValueError(f"{target!r} is a URL. Give the gRPC address of a server as host:port.")
-    if not target.startswith("unix:") and not target.rpartition(":")[2].isdigit():
-        raise ValueError(f"{target!r} has no port. Write host:port, such as {DEFAULT_TARGET}.")
+    host, _, port = target.rpartition(":")
+    if not target.startswith("unix:") and not (host and port.isdigit()):
+        missing = "port" if host or not port.isdigit() else "host"
+        raise ValueError(f"{target!r} has no {missing}. Write host:port, such as {DEFAULT_TARGET}.")
 
 
 def find_namespace(given: str | None) -> str:

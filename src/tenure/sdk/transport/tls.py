@@ -186,7 +186,7 @@ def trouble(details: str, target: str, words: Words, *, is_tls: bool) -> Trouble
 SPEAKS_HTTP: Final = ("http1.x server", "http/1.")
 _NO_GRPC: Final = (
     "{target} does not speak gRPC.",
-    "Is it the HTTP port? That for clients is 7301.",
+    "It may be the HTTP port. Use the gRPC port, which is 7301 by default.",
 )
 _TROUBLES: Final = (
     (
@@ -218,11 +218,14 @@ _TROUBLES: Final = (
 )
 _HUNG_UP: Final = ("socket closed", "connection reset", "handshake read failed")
 _MUTE: Final = (
-    "Whatever listens at {target} hung up at once.",
-    "If it speaks TLS, connect with {on}, or TENURE_TLS=1.",
+    "What listens at {target} closed the connection at once.",
+    (
+        "Check the port: the gRPC port of a server is 7301 by default. If the server uses TLS, "
+        "connect with {on}, or TENURE_TLS=1."
+    ),
 )
 _REFUSED: Final = (
-    "The server at {target} hung up after the TLS handshake.",
+    "The server at {target} closed the connection after the TLS handshake.",
     (
         "It may want a certificate of yours, or not trust the one it got: see {certificate}, "
         "or TENURE_TLS_CERT and TENURE_TLS_KEY."

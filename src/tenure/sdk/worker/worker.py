@@ -14,9 +14,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal, TypedDict, Unpack
 
+from msgspec.structs import replace
+
 from tenure.core import check
 from tenure.core.duration import duration_text
-from tenure.core.limits import LEASE_MS_MAX, LEASE_MS_MIN, WORKER_SLOTS_MAX
+from tenure.core.limits import (
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    NAME_LENGTH_MAX,
+    WORKER_QUEUES_MAX,
+    WORKER_SLOTS_MAX,
+)
 from tenure.errors import InvalidArgument
 from tenure.sdk.activity.registry import Registry
 from tenure.sdk.duration import Duration, duration_ms
@@ -24,6 +32,7 @@ from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.target import find_namespace
 from tenure.sdk.transport.tls import TLS, resolve
+from tenure.sdk.worker import served_queue
 from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.worker_heartbeat import boot_time_s
@@ -44,6 +53,7 @@ class WorkerOptions(TypedDict, total=False):
     """What can be set for a worker; ``Worker`` says what each means."""
 
     queue: str  # "default"
+    queues: Sequence[str]  # instead of queue
     max_concurrent: int  # 100
     max_processes: int | None
     namespace: str | None  # TENURE_NAMESPACE, or "default"
@@ -60,10 +70,14 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class Worker:
-    """Runs activities for a queue until it is drained.
+    """Runs activities for one queue or several until it is drained.
 
     >>> worker = Worker("127.0.0.1:7301", queue="mail", activities=[send, Payments(gateway)])
     >>> await worker.run()
+
+    ``queue`` is the queue whose tasks it runs; ``queues=["mail", "reports"]`` names several. They
+    share ``max_concurrent``, and the server knows one worker for each of them, named
+    ``name@queue`` if there is a ``name``.
 
     ``target`` is the gRPC address of a server, or several with commas between them; without one,
     the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``. ``namespace`` is that of
@@ -101,10 +115,11 @@ class Worker:
             target, api_key=options.get("api_key"), tls=resolve(options.get("tls"))
         )
         lease = options.get("lease")
+        queues = _queues(options)
         self._setup = _checked(
             Setup(
                 namespace=find_namespace(options.get("namespace")),
-                queue=options.get("queue", "default"),
+                queue=queues[0],
                 types=tuple(self._registry.types),
                 max_concurrent=options.get("max_concurrent", 100),
                 mode=options.get("mode", "session"),
@@ -128,8 +143,10 @@ class Worker:
         self._context: Context | None = None
         self._runners: Runners | None = None
         self._ended: Future[None] | None = None
+        self._queues = queues
+        served_queue.add(self)
         self._connection = WorkerConnection(
-            [self._setup], self._channel, self._make_executor, health=self._health
+            _setups(self._setup, queues), self._channel, self._make_executor, health=self._health
         )
 
     async def run(self, *, handle_signals: bool = True) -> None:
@@ -142,6 +159,7 @@ class Worker:
         """
         if self._ended is not None:
             raise RuntimeError("This worker has been run already. Make a new one.")
+        served_queue.warn_of_unserved(self, self._registry.activities)
         self._user_loop = asyncio.get_running_loop()
         # Activities see the context variables of whoever runs the worker.
         self._context = copy_context()
@@ -185,8 +203,23 @@ class Worker:
 
     @property
     def queue(self) -> str:
-        """The queue whose tasks it runs."""
+        """The queue whose tasks it runs; of several, the first."""
         return self._setup.queue
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues whose tasks it runs."""
+        return self._queues
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its queues."""
+        return self._setup.namespace
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has run, and runs no more tasks."""
+        return self._ended is not None and self._ended.done()
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -195,13 +228,23 @@ class Worker:
 
     @property
     def worker_id(self) -> str:
-        """The id that the server gave; empty while it is not registered."""
+        """The id that the server gave; empty while it is not registered.
+
+        A worker of several queues has one for each: with commas between them here, and by queue
+        in ``worker_ids``.
+        """
         return self._connection.status().worker_id
 
     @property
+    def worker_ids(self) -> dict[str, str]:
+        """The id for each queue; empty while it is not registered there."""
+        known = self._connection.status().worker_ids
+        return {queue: known.get(queue, "") for queue in self.queues}
+
+    @property
     def is_registered(self) -> bool:
-        """Whether a server knows this worker as active, as far as it can know."""
-        return bool(self.worker_id)
+        """Whether a server knows this worker as active, for every queue, as far as it can know."""
+        return all(self.worker_ids.values())
 
     @property
     def active_count(self) -> int:
@@ -258,6 +301,47 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _queues(options: WorkerOptions) -> tuple[str, ...]:
+    """Return the queues that were named; raise ``ValueError`` or ``TypeError`` for bad ones."""
+    if "queues" not in options:
+        queue: object = options.get("queue", "default")
+        if not isinstance(queue, str):
+            kind = type(queue).__name__
+            raise TypeError(f'queue must be a text, not {kind}; several are queues=["a", "b"]')
+        return (queue,)
+    if "queue" in options:
+        raise ValueError('give either queue="a" or queues=["a", "b"], not both')
+    return _checked_queues(options["queues"])
+
+
+def _checked_queues(given: object) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f'queues must be a list such as ["a", "b"], not {type(given).__name__}')
+    queues = tuple(given)
+    others = [type(each).__name__ for each in queues if not isinstance(each, str)]
+    if others:
+        raise TypeError(f"queues must be a list of texts, and one is {others[0]}")
+    if not 1 <= len(queues) <= WORKER_QUEUES_MAX:
+        raise ValueError(f"queues must name 1 to {WORKER_QUEUES_MAX} queues, not {len(queues)}")
+    twice = [each for each in queues if queues.count(each) > 1]
+    if twice:
+        raise ValueError(f"queues must name each queue once, and {twice[0]!r} is there twice")
+    return queues
+
+
+def _setups(setup: Setup, queues: Sequence[str]) -> list[Setup]:
+    """Return one registration for each queue."""
+    if len(queues) == 1:
+        return [setup]
+    setups = []
+    for queue in queues:
+        name = f"{setup.name}@{queue}" if setup.name else ""
+        if len(name) > NAME_LENGTH_MAX:
+            raise ValueError(f"name@queue must have at most {NAME_LENGTH_MAX} characters: {name}")
+        setups.append(replace(_checked(replace(setup, queue=queue)), name=name))
+    return setups
 
 
 def _checked(setup: Setup) -> Setup:

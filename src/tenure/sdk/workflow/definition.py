@@ -23,7 +23,7 @@ import msgspec
 from tenure.core import check
 from tenure.core.limits import PRIORITY_DEFAULT
 from tenure.errors import InvalidArgument
-from tenure.sdk.activity.option import RetryPolicy
+from tenure.sdk.activity.option import RetryPolicy, retry_to_wire
 from tenure.sdk.activity.signature import Signature
 from tenure.sdk.duration import Duration, duration_ms
 
@@ -139,7 +139,7 @@ def _declare(function: Callable[..., Any], settings: dict[str, Any]) -> Workflow
             priority=check.priority(values.get("priority", PRIORITY_DEFAULT)),
         )
         if options.retry is not None:
-            options.retry.to_wire()
+            retry_to_wire(options.retry)
     except (ValueError, InvalidArgument) as error:
         raise ValueError(f"workflow {name}: {error}") from None
     return Workflow(function, options)

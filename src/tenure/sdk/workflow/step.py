@@ -11,8 +11,8 @@ import msgspec
 
 from tenure.core import check
 from tenure.errors import InvalidArgument
-from tenure.sdk.activity.definition import Activity
-from tenure.sdk.activity.option import RetryPolicy
+from tenure.sdk.activity.definition import Activity, signature_of
+from tenure.sdk.activity.option import RetryPolicy, retry_to_wire
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import UserValue
 from tenure.sdk.workflow.loop import RunFuture
@@ -139,7 +139,7 @@ def _of_activity(activity: Activity[..., Any]) -> StepFunction:
     is_async = inspect.iscoroutinefunction(activity.function)
     # Each kind of activity can be called; that is said in the subclasses.
     called: Any = activity
-    return StepFunction(called, own, is_async, activity.signature.result_type)
+    return StepFunction(called, own, is_async, signature_of(activity).result_type)
 
 
 def _options(function: Callable[..., Any], settings: StepSettings) -> StepOptions:
@@ -149,7 +149,7 @@ def _options(function: Callable[..., Any], settings: StepSettings) -> StepOption
         message = f"{function!r} has no name that can be recorded: give it one, @step(name=…)"
         raise ValueError(message) from None
     retry = settings.get("retry", _RETRY)
-    retry.to_wire()
+    retry_to_wire(retry)
     timeout = settings.get("timeout")
     timeout_ms = _TIMEOUT_MS if timeout is None else duration_ms(timeout, "timeout")
     return StepOptions(name, timeout_ms, retry)

@@ -30,7 +30,7 @@ class _Call(Generic[T]):
             self._answer(self._succeed, result)
 
     def _answer(self, function: Callable[..., None], value: object) -> None:
-        # A loop that was closed meanwhile has nobody left who waits.
+        # If the loop was closed meanwhile, nobody waits any more.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, value)
 
@@ -44,20 +44,23 @@ class _Call(Generic[T]):
 
 
 class CallThread:
-    """Runs calls in their order, one hop each way."""
+    """Runs calls in their order, with one thread change each way."""
 
     def __init__(self, name: str) -> None:
-        """Start the thread."""
+        """Prepare; the first call starts the thread."""
         self._calls: queue.SimpleQueue[_Call[object] | None] = queue.SimpleQueue()
         self._is_stopped = False
+        self._is_started = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run ``function`` on the thread; a cancelled caller does not stop it."""
         if self._is_stopped:
             message = "The store is closed."
             raise Lost(message, reason="shutting_down")
+        if not self._is_started:
+            self._is_started = True
+            self._thread.start()
         call = _Call(function)
         self._calls.put(call)  # type: ignore[arg-type]  # the queue carries calls of any result
         return await call.future
@@ -65,8 +68,9 @@ class CallThread:
     def stop(self) -> None:
         """Let the waiting calls end, then the thread."""
         self._is_stopped = True
-        self._calls.put(None)
-        self._thread.join()
+        if self._is_started:
+            self._calls.put(None)
+            self._thread.join()
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:

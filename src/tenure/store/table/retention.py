@@ -1,4 +1,4 @@
-"""Forgetting what is old, in bounded batches or by whole days."""
+"""Deletion of old rows, in bounded batches or by whole days."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from tenure.store.transaction import Tx
 
 
 async def keep_days(tx: Tx, *, first: int, today: int, last: int) -> None:
-    """Make room for the history of the days to come, and drop those before the first one."""
+    """Create partitions for the history of the next days, and drop those before the first one."""
     for day in range(today, last + 1):
         await tx.one("ensure_days", day)
     await tx.one("drop_days", first)
 
 
 async def delete_history(tx: Tx, *, before_ms: int, amount: int) -> int:
-    """Delete finished tasks where there are no days to drop; return how many."""
+    """Delete finished tasks if there are no partitions to drop; return how many."""
     return len(await tx.one("delete_history", before_ms, amount))
 
 
@@ -28,7 +28,7 @@ async def delete_offline_workers(tx: Tx, *, before_ms: int, amount: int) -> int:
 
 
 async def delete_servers(tx: Tx, *, before_ms: int) -> None:
-    """Delete the rows of servers that were seen last before."""
+    """Delete the rows of servers that were last seen before."""
     await tx.one("delete_servers", before_ms)
 
 

@@ -13,21 +13,21 @@ from tenure.errors import ERRORS, InvalidArgument, TenureError, Unavailable, wir
 JSON: Final = "application/json"
 RETRY_AFTER_MS: Final = 1_000
 _MS_PER_S: Final = 1_000
-# The core names these as gRPC does.
+# The core uses the gRPC names of these.
 _FIELDS: Final = frozenset({"page_size", "page_token", "task_id"})
 
 
 class MethodNotAllowed(InvalidArgument):
-    """The path does not know this method. Use one that the Allow header names."""
+    """The path does not support this method. Use one of those in the Allow header."""
 
     def __init__(self, allowed: list[str]) -> None:
-        """Name the methods that the path knows."""
+        """Name the methods of the path."""
         self.allowed = ", ".join(sorted(allowed))
-        super().__init__(f"This path takes {self.allowed}.", field="method")
+        super().__init__(f"This path supports only {self.allowed}.", field="method")
 
 
 class AmbiguousHead(InvalidArgument):
-    """The head says two things about the body, of which two readers would choose different ones."""
+    """The head contradicts itself about the body, so two readers could read it differently."""
 
 
 def error_response(error: TenureError, status: int | None = None) -> Response:
@@ -37,14 +37,14 @@ def error_response(error: TenureError, status: int | None = None) -> Response:
         status = HTTPStatus.METHOD_NOT_ALLOWED
         headers["allow"] = error.allowed
     if isinstance(error, AmbiguousHead):
-        # Where the next request begins is not certain.
+        # The start of the next request is not certain.
         headers["connection"] = "close"
     status = status or ERRORS[error.code].http_status
     if status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     retry_after_ms = error.fields.get("retry_after_ms")
     if isinstance(retry_after_ms, int):
-        # The header knows whole seconds only; never less than what the body says.
+        # The header has whole seconds only; never less than the value in the body.
         headers["retry-after"] = str(-(-retry_after_ms // _MS_PER_S))
     return Response(error_body(error), status_code=status, headers=headers, media_type=JSON)
 
@@ -58,6 +58,6 @@ def error_body(error: TenureError) -> bytes:
 
 
 def internal(request_id: str) -> Unavailable:
-    """Return what a caller is told about a mistake of ours; the log has the rest."""
-    message = f"The server could not answer request {request_id}. Its log says why. Try again."
+    """Return the error for a bug of ours; the log has the details."""
+    message = f"The server could not answer request {request_id}. See its log. Try again."
     return Unavailable(message, reason="internal", retry_after_ms=RETRY_AFTER_MS)

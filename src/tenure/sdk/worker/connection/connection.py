@@ -24,6 +24,7 @@ from tenure.sdk.worker.connection.incarnation import Incarnation, Setup
 from tenure.sdk.worker.connection.outage import Outage
 from tenure.sdk.worker.connection.probe import Probe
 from tenure.sdk.worker.connection.registration import Common, Registration
+from tenure.sdk.worker.connection.shared_slots import TURN_S, SharedSlots
 from tenure.sdk.worker.connection.worker_heartbeat import boot_time_s
 from tenure.sdk.worker.executor_protocol import Executor, Reporter
 
@@ -31,13 +32,18 @@ log = logging.getLogger("tenure.worker")
 
 
 class ConnectionStatus(msgspec.Struct, frozen=True):
-    """How the worker stands, for its own process; ``worker_id`` has one id for each queue."""
+    """How the worker stands, for its own process.
+
+    ``worker_ids`` has the id for each queue, empty while it is not registered there; ``worker_id``
+    has all of them, with commas between.
+    """
 
     worker_id: str
     status: str
     active_count: int
     health: str
     is_ready: bool
+    worker_ids: dict[str, str]
 
 
 class WorkerConnection:
@@ -63,6 +69,7 @@ class WorkerConnection:
             chance=chance or random.SystemRandom(),
             begin_drain=self._begin_drain,
             outage=Outage(),
+            slots=SharedSlots(setups[0].max_concurrent) if len(setups) > 1 else None,
         )
         self._registrations: list[Registration] = []
         self._ended: Future[None] = Future()
@@ -110,6 +117,7 @@ class WorkerConnection:
             sum(each.executor.active_count for each in found),
             next((each for each in healths if each != HEALTHY), HEALTHY),
             is_ready=word == "online" and not any(each.heartbeat.is_fenced for each in known),
+            worker_ids={each.setup.queue: each.worker_id for each in found},
         )
 
     def _word(self, known: list[Incarnation]) -> str:
@@ -120,13 +128,6 @@ class WorkerConnection:
         if is_leaving or any(each.is_draining for each in known):
             return "draining"
         return "online" if len(known) == len(self._registrations) else "starting"
-
-    def worker_ids(self) -> dict[str, str]:
-        """Return the id that the server gave for each queue; empty while it has none."""
-        return {
-            each.setup.queue: "" if each.me is None else each.me.worker_id
-            for each in self._registrations
-        }
 
     def _ask(self, what: Callable[[], None]) -> None:
         with self._lock:
@@ -185,18 +186,26 @@ class WorkerConnection:
     async def _live(self) -> None:
         """Serve all queues. If one cannot be served any more, the others are left as well."""
         serving = [asyncio.ensure_future(each.live()) for each in self._registrations]
+        sharing = asyncio.ensure_future(self._share_slots())
         try:
             done, others = await asyncio.wait(serving, return_when=asyncio.FIRST_EXCEPTION)
             if others:
                 self._begin_drain(0.0)
                 await asyncio.wait(others)
         finally:
-            for each in serving:
+            for each in (*serving, sharing):
                 each.cancel()
-            await asyncio.gather(*serving, return_exceptions=True)
+            await asyncio.gather(*serving, sharing, return_exceptions=True)
         for each in (*done, *others):
             each.result()
         log.info("The worker has ended.")
+
+    async def _share_slots(self) -> None:
+        """Move slots between queues as time passes."""
+        slots = self._common.slots
+        while slots is not None:
+            await asyncio.sleep(TURN_S)
+            slots.settle(self._common.clock())
 
     def _begin_drain(self, deadline_s: float | None) -> None:
         now_s = self._common.clock()

@@ -15,6 +15,7 @@ import msgspec
 
 from tenure.core.limits import FRAME_BYTES, PAYLOAD_BYTES_MAX
 from tenure.core.task.retry import ErrorCategory
+from tenure.core.worker.decide import OTHER_KEY
 from tenure.errors import ERRORS
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import make_error
@@ -91,6 +92,8 @@ class HeldAttempts:
         self.exclusives = Exclusives()
         self.completed_total = 0
         self.failed_total = 0
+        # How many of the held attempts have not ended.
+        self.open_count = 0
 
     def __len__(self) -> int:
         """Return how many attempts are held, those included whose end is not acknowledged."""
@@ -113,6 +116,7 @@ class HeldAttempts:
             return False
         held = self._held[ref] = HeldAttempt(ref, task, now_s, now_s + CONFIRM_AFTER_S)
         self._young.append(held)
+        self.open_count += 1
         return True
 
     def deliver(self, task: task_pb2.AssignedTask, now_s: float) -> HeldAttempt | None:
@@ -121,6 +125,7 @@ class HeldAttempts:
         if not self._seen.take(*ref) or ref in self._held:
             return None
         held = self._held[ref] = HeldAttempt(ref, task, now_s)
+        self.open_count += 1
         return held
 
     def lower(self, task: task_pb2.AssignedTask) -> list[Ref]:
@@ -188,6 +193,7 @@ class HeldAttempts:
             self.failed_total += 1
             held.task_type = "" if held.task is None else held.task.type
         held.finish, held.task = finish, None
+        self.open_count -= 1
         self.exclusives.drop(held.ref)
         held.size = finish.ByteSize()
         self._unsent.append(held)
@@ -256,7 +262,7 @@ class HeldAttempts:
         held = self._held.get(ref)
         if held is None or held.finish is None:
             return
-        if error.code in _GONE:
+        if _is_gone(error):
             self._drop(held)
         elif _is_retryable(error):
             self._again.append((now_s + _pause_s(error), held))
@@ -273,7 +279,7 @@ class HeldAttempts:
         held = self._held.get(ref)
         if held is None or held.finish is not None:
             return None
-        if error.code in _GONE:
+        if _is_gone(error):
             self._drop(held)
             # A server of an earlier version gives no reason.
             is_cancel = error.state == "CANCELLED"
@@ -452,6 +458,8 @@ class HeldAttempts:
 
     def _drop(self, held: HeldAttempt) -> None:
         held.is_over = True
+        if held.finish is None:
+            self.open_count -= 1
         ref = held.ref
         del self._held[ref]
         self.exclusives.drop(ref)
@@ -468,10 +476,16 @@ def _end(ref: Ref, kind: task_pb2.FinishKind.ValueType) -> task_pb2.TaskFinish:
     return task_pb2.TaskFinish(task_id=ref[0], attempt=ref[1], kind=kind)
 
 
+def _is_gone(error: ErrorDetail) -> bool:
+    """Tell whether the server has given the attempt up, or the worker that holds it."""
+    is_over = error.code == "worker_inactive" and error.reason != OTHER_KEY
+    return is_over or error.code in _GONE
+
+
 def _is_retryable(error: ErrorDetail) -> bool:
-    """Tell whether the same report may be taken later; of a lost incarnation the stream tells."""
+    """Tell whether the same report may be taken later, such as after registering a new API key."""
     spec = ERRORS.get(error.code)
-    return spec is None or spec.is_retryable or error.code == "worker_inactive"
+    return spec is None or spec.is_retryable or error.reason == OTHER_KEY
 
 
 def _pause_s(error: ErrorDetail) -> float:

@@ -19,6 +19,7 @@ from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.failure_log import log_failure
 from tenure.sdk.worker.connection.health_state import HealthState
 from tenure.sdk.worker.connection.held_attempts import HeldAttempt, HeldAttempts, Ref, Reports
+from tenure.sdk.worker.connection.shared_slots import SlotShare
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
 from tenure.sdk.worker.executor_protocol import Executor
@@ -41,6 +42,8 @@ WATCH_CLOSELY_S: Final = 0.1
 # How long an attempt waits for a lower one that was told to stop. Less than the time within which
 # the server wants to hear of a delivery.
 BLOCKED_S: Final = 10.0
+# Its own timeouts run while it waits: it is handed back when so much of the shortest has passed.
+_BLOCKED_SHARE: Final = 0.25
 _LEAST_S: Final = 0.005
 
 
@@ -95,6 +98,10 @@ class Incarnation:
         self._executor = executor
         self._is_fenced = False
         self.is_handed_back = False
+        # Only a worker of several queues shares its slots.
+        self.slots: SlotShare | None = None
+        # Wakes a worker that polls when there may be a slot for a task.
+        self.room = TimedEvent()
         # What an earlier incarnation was told to stop may still take its time to do so.
         self._leftover_count = executor.active_count
         self._wakes_at_s = -math.inf
@@ -102,7 +109,7 @@ class Incarnation:
 
     # -- Delivery
 
-    def deliver(self, tasks: Iterable[task_pb2.AssignedTask]) -> None:
+    def deliver(self, tasks: Sequence[task_pb2.AssignedTask]) -> None:
         """Start what was handed out; it waits while the lease may be over.
 
         It waits as well while an earlier attempt of its task still runs here. While the server does
@@ -110,6 +117,8 @@ class Incarnation:
         released at once, it would come back at once.
         """
         now_s = self.clock()
+        if self.slots is not None:
+            tasks = self._take_what_fits(self.slots, tasks, now_s)
         if self.heartbeat.is_fenced or self.is_draining or self.is_handed_back:
             self._keep(tasks, now_s)
         else:
@@ -118,16 +127,35 @@ class Incarnation:
         if self.is_draining or self.held_attempts.next_at_s() < self._wakes_at_s:
             self.changed.notify()
 
+    def _take_what_fits(
+        self, slots: SlotShare, tasks: Sequence[task_pb2.AssignedTask], now_s: float
+    ) -> Sequence[task_pb2.AssignedTask]:
+        """Hand back what has no slot: it was on its way while another queue got the slot."""
+        room = max(0, slots.all.room)
+        for task in tasks[room:]:
+            held = self.held_attempts.deliver(task, now_s)
+            if held is not None:
+                self.held_attempts.release(held.ref)
+        slots.all.delivered(slots.mine, len(tasks), now_s)
+        self.changed.notify()
+        return tasks[:room]
+
     def _begin(self, tasks: Iterable[task_pb2.AssignedTask], now_s: float) -> None:
         begin = self.held_attempts.begin
         exclusive_types = self._executor.exclusive_types
         for task in tasks:
-            if task.attempt > 1 and self._executor.runs_task(task.task_id):
+            if task.attempt > 1 and self._has_lower(task):
                 self._keep([task], now_s)
             elif exclusive_types and task.type in exclusive_types:
                 self._deliver_exclusive(task, now_s)
             elif begin(task, now_s):
                 self._start(task)
+
+    def _has_lower(self, task: task_pb2.AssignedTask) -> bool:
+        """Tell whether an earlier attempt of a task runs here, or waits to be started."""
+        if self._executor.runs_task(task.task_id):
+            return True
+        return self.held_attempts.has_waiting and bool(self.held_attempts.lower(task))
 
     async def wait_for_news(self, seconds: float = math.inf) -> None:
         """Wait until there is something to say, or for so long."""
@@ -267,10 +295,12 @@ class Incarnation:
 
     def _wait_longer(self, held: HeldAttempt, now_s: float) -> None:
         """Wait for a lower attempt to end; one that does not must not keep its task from others."""
-        if now_s - held.delivered_at_s < BLOCKED_S:
+        assert held.task is not None
+        if now_s - held.delivered_at_s < _blocked_max_s(held.task):
             self.held_attempts.wait(held)
         else:
-            log.warning("An attempt of task %s does not end: the next is handed back.", held.ref[0])
+            # What does not end is a warning of its own when it is abandoned.
+            log.info("An attempt of task %s does not end: the next is handed back.", held.ref[0])
             self.held_attempts.release(held.ref)
 
     async def watch(self) -> None:
@@ -319,6 +349,9 @@ class Incarnation:
     @property
     def window(self) -> int:
         """How many attempts it can hold: a slot that an earlier one still takes is none."""
+        if self.slots is not None:
+            self.slots.all.settle(self.clock())
+            return self.held_attempts.open_count + self.slots.mine.credit
         taken = max(self.health_state.stuck_count, self._leftover_count)
         return max(0, self.setup.max_concurrent - taken)
 
@@ -481,6 +514,14 @@ async def _each(
             return
         for item in items:
             await _each(send, [item], refuse)
+
+
+def _blocked_max_s(task: task_pb2.AssignedTask) -> float:
+    """Return how long an attempt may wait for a lower one."""
+    has_deadline = task.deadline_at_ms > 0
+    limit_ms = task.deadline_at_ms - task.handed_at_ms if has_deadline else task.start_to_close_ms
+    limits_ms = [each for each in (limit_ms, task.heartbeat_timeout_ms) if each > 0]
+    return min([BLOCKED_S, *(each / 1_000 * _BLOCKED_SHARE for each in limits_ms)])
 
 
 def is_passing(error: TenureError) -> bool:

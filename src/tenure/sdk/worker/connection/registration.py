@@ -39,6 +39,7 @@ from tenure.sdk.worker.connection.incarnation import (
     reason_of,
 )
 from tenure.sdk.worker.connection.outage import Outage
+from tenure.sdk.worker.connection.shared_slots import QueueSlots, SharedSlots, SlotShare
 from tenure.sdk.worker.connection.task_race import forever, run_together
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
@@ -90,6 +91,8 @@ class Common(msgspec.Struct, kw_only=True):
     chance: random.Random
     begin_drain: Callable[[float | None], None]
     outage: Outage
+    # Of a worker of several queues.
+    slots: SharedSlots | None = None
     drain: WorkerDrain | None = None
 
 
@@ -107,8 +110,32 @@ class Registration:
         self._common = common
         self._inbox = WorkerInbox(asyncio.get_running_loop(), self)
         self.executor = make_executor(self._inbox)
+        self._slots = None if common.slots is None else self._share(common.slots)
         self._settling: set[asyncio.Task[None]] = set()
         self._was_registered = False
+
+    @property
+    def worker_id(self) -> str:
+        """The id that the server gave; empty while it is not registered."""
+        return "" if self.me is None else self.me.worker_id
+
+    def _share(self, slots: SharedSlots) -> SlotShare:
+        mine = QueueSlots(count_used=self._count_used, on_change=self._slots_changed)
+        return SlotShare(slots, slots.add(mine))
+
+    def _count_used(self) -> int:
+        """Return how many slots are taken: by what is held, or by what has not stopped yet."""
+        if self.me is None:
+            return self.executor.active_count
+        held = self.me.held_attempts
+        # A poll gets nothing for a slot of whose end the server has not heard yet.
+        count = held.open_count if self.setup.mode == "session" else len(held)
+        return max(count + self.health_state.stuck_count, self.executor.active_count)
+
+    def _slots_changed(self) -> None:
+        if self.me is not None:
+            self.me.changed.notify()
+            self.me.room.notify()
 
     async def live(self) -> None:
         """Register, serve and register again, until a drain is done."""
@@ -119,12 +146,18 @@ class Registration:
             try:
                 await self._serve(me)
             except WorkerInactive as over:
+                self._unshare()
                 self._inbox.deliver()
                 await self._lose(me, reason_of(over))
             else:
+                self._unshare()
                 await self._leave(me)
                 break
         await self._finish_settling()
+
+    def _unshare(self) -> None:
+        if self._slots is not None:
+            self._slots.all.close(self._slots.mine)
 
     # -- Registration
 
@@ -213,6 +246,9 @@ class Registration:
         )
         me.registration = request
         me.drain_changed = self.changed
+        if self._slots is not None:
+            me.slots = self._slots
+            self._slots.all.open(self._slots.mine)
         log.info(
             "Registered as worker %s at %s for queue %s with %d slots.",
             answer.worker_id,
@@ -338,7 +374,8 @@ class Registration:
         await self._finish_settling()
         name = f" {self.setup.name!r}" if self.setup.name else ""
         what = " ".join((not_wanted.__doc__ or "").split())
-        raise not_wanted(f"Worker{name} {me.worker_id} was {reason}. {what}")
+        of_queue = f" of queue {self.setup.queue}" if self._slots is not None else ""
+        raise not_wanted(f"Worker{name} {me.worker_id}{of_queue} was {reason}. {what}")
 
     async def _finish_settling(self) -> None:
         settling = set(self._settling)

@@ -13,7 +13,8 @@ from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.task.retry import ErrorCategory
 from tenure.sdk import failure
 from tenure.sdk.activity.context import CompletesLater, Info, StopReason
-from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.definition import Activity, signature_of
+from tenure.sdk.instant import datetime_of, timedelta_of
 from tenure.sdk.payload import Converter, Payload, PayloadError
 from tenure.v1 import task_pb2
 
@@ -57,17 +58,17 @@ def info_of(task: task_pb2.AssignedTask, namespace: str, worker_id: str) -> Info
         namespace=namespace,
         worker_id=worker_id,
         failure_count=task.failure_count,
-        maximum_attempts=task.maximum_attempts,
+        max_attempts=task.maximum_attempts,
         priority=task.priority,
         labels=dict(task.labels),
-        start_to_close_ms=task.start_to_close_ms,
-        schedule_to_close_ms=task.schedule_to_close_ms,
-        heartbeat_timeout_ms=task.heartbeat_timeout_ms,
-        heartbeat_interval_ms=task.heartbeat_interval_ms,
-        cancel_grace_ms=task.cancel_grace_period_ms,
-        created_at_ms=task.created_at_ms,
-        handed_at_ms=task.handed_at_ms,
-        deadline_at_ms=task.deadline_at_ms,
+        start_to_close=timedelta_of(task.start_to_close_ms),
+        schedule_to_close=timedelta_of(task.schedule_to_close_ms),
+        heartbeat_timeout=timedelta_of(task.heartbeat_timeout_ms),
+        heartbeat_interval=timedelta_of(task.heartbeat_interval_ms),
+        cancel_grace=timedelta_of(task.cancel_grace_period_ms),
+        created_at=datetime_of(task.created_at_ms),
+        handed_at=datetime_of(task.handed_at_ms),
+        deadline_at=datetime_of(task.deadline_at_ms),
         task_token=task.task_token,
         user_key=task.idempotency_key,
         run_id=task.run_id,
@@ -85,7 +86,7 @@ def arguments_of(
 ) -> dict[str, Any]:
     """Return the arguments of a task; raise ``BadInputError`` for those that do not fit."""
     try:
-        return activity.signature.decode(converter, Payload(task.encoding, task.input))
+        return signature_of(activity).decode(converter, Payload(task.encoding, task.input))
     except PayloadError as error:
         raise BadInputError(f"The input does not fit activity {activity.name}: {error}") from error
 
