@@ -135,7 +135,7 @@ def test_a_wait_that_times_out_says_where_the_task_stands_and_how_to_go_on(
     assert "waiting for a worker" in result.stderr
     assert "Wait again: tenure tasks wait " in result.stderr
     assert f"no_worker: No worker serves queue {queue}" in result.stderr
-    assert "Ask why: tenure tasks explain " in result.stderr
+    assert "See why: tenure tasks explain " in result.stderr
 
 
 def test_a_wait_for_a_task_that_no_worker_takes_says_the_first_reason(

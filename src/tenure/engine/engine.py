@@ -87,16 +87,13 @@ class Engine:
         self._secrets: Secrets | None = None
         self.acceptance = Acceptance()
         self.outage = StoreOutage(clock, self.acceptance)
-        self.access_cache = AccessCache(
-            store, clock=clock, settings=self.settings, outage=self.outage
-        )
+        self.access_cache = AccessCache(store, self.outage, clock=clock, settings=self.settings)
         self._memory = BatchMemory(store, clock, self.settings, self.server_id, self.access_cache)
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
         self._heartbeats = HeartbeatRun(
             store, clock, self.settings, meter=lambda: self.meter, lose=self._lose, pause=pause
         )
-        self._heartbeats.on_commit = self.outage.committed
         self._sessions = self._heartbeats.sessions
         self.worker_keys = self._heartbeats.worker_keys
         work = self._work = self._lane(self._run_work, weigh, payload_bytes)
@@ -104,12 +101,7 @@ class Engine:
         self._replicas = ReplicaHints(store, self.outage)
         is_held = self._memory.rows.rows.__contains__
         self.results = ResultWatch(
-            store,
-            self._replicas,
-            clock=clock,
-            settings=self.settings,
-            outage=self.outage,
-            is_held=is_held,
+            store, self._replicas, self.outage, clock=clock, settings=self.settings, is_held=is_held
         )
         self.events = EventFeed(store, self._replicas, clock, self.settings, self.server_id)
         self._dispatch = Dispatch(
@@ -171,6 +163,7 @@ class Engine:
         if self.store.is_shared:
             # There may be subscribers at another server, which says so within a second.
             self._replicas.hear_event_want()
+        self._heartbeats.on_commit = self.outage.committed
         create = asyncio.get_running_loop().create_task
         self._lanes = [
             create(self._work.serve(), name="work lane"),

@@ -35,7 +35,7 @@ class AccessCache:
     """The live keys and the disabled namespaces that this server knows."""
 
     def __init__(
-        self, store: Store, *, clock: Clock, settings: Settings, outage: StoreOutage
+        self, store: Store, outage: StoreOutage, *, clock: Clock, settings: Settings
     ) -> None:
         """Start empty; ``load`` reads everything."""
         self._store = store

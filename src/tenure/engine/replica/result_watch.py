@@ -42,10 +42,10 @@ class ResultWatch:
         self,
         store: Store,
         replicas: ReplicaHints,
+        outage: StoreOutage,
         *,
         clock: Clock,
         settings: Settings,
-        outage: StoreOutage,
         is_held: Callable[[TaskKey], bool],
     ) -> None:
         """Start without listeners; ``is_held`` returns what this server itself has handed out."""
