@@ -56,7 +56,7 @@ def orphan(run: Run, folder: Path, namespace: str) -> str:
 def test_without_a_problem_the_exit_code_is_zero(run: Run, namespace: str) -> None:
     shown = run("doctor", "--namespace", namespace)
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.startswith("Nothing is wrong: ")
+    assert shown.stdout.startswith("No problems: ")
     every = run("doctor", "--namespace", namespace, "--all")
     assert every.exit_code == 0
     lines = every.stdout.splitlines()[:-1]

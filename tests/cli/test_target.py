@@ -69,7 +69,7 @@ def test_a_wait_goes_on_at_the_next_target(tmp_path: Path, queue: str) -> None:
         ) as waiting:
             assert waiting.stdout is not None
             assert waiting.stderr is not None
-            assert "no worker has taken it yet" in waiting.stderr.readline()
+            assert "waiting for a worker" in waiting.stderr.readline()
             first.kill()
             with (
                 ServerProcess(url, tmp_path / "second", grpc=place) as second,

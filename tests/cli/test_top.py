@@ -98,11 +98,13 @@ def test_a_terminal_shows_changes_and_a_server_that_goes_and_comes_back(tmp_path
             invoke("queues", "pause", "letters", env=environment)
             place = terminal.until("letters", "PAUSED", after=place)
             server.kill()
-            terminal.until("Looking again every 600 s.", after=place)
+            terminal.until("Refreshing every 600 s.", after=place)
             with ServerProcess(url, tmp_path / "log", grpc=server.grpc, http=server.http):
                 invoke("queues", "pause", "parcels", env=environment)
                 terminal.until("parcels", after=place)
-                eventually_sync(lambda: "Looking again" not in terminal.frame, "it listens again")
+                eventually_sync(
+                    lambda: "Refreshing every" not in terminal.frame, "it listens again"
+                )
                 assert terminal.interrupt() == 130
 
 

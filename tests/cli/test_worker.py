@@ -154,7 +154,7 @@ def test_draining_by_label_waits_until_all_have_left(
         )
         late = run("workers", "drain", "--label", f"group={queue}", "--wait", "--timeout", "50ms")
         assert late.exit_code == 124
-        assert "with 1 tasks" in late.stderr
+        assert "running 1 tasks" in late.stderr
         arguments = ("workers", "drain", "--version", f"{queue}-v1", "--wait", "-o", "json")
         with start(server, *arguments) as draining:
             first.gate.set()
@@ -196,7 +196,7 @@ def test_a_person_is_asked_before_an_eviction(run: Run, server: ServerProcess, q
             os.write(ours, answer)
             assert asking.wait(WAIT_S) == exit_code
             assert asking.stderr is not None
-            assert "It holds 0 tasks" in asking.stderr.read()
+            assert "Its 0 running tasks" in asking.stderr.read()
         os.close(ours)
         os.close(theirs)
     assert show(run, worker.worker_id)["endReason"] == "evicted"

@@ -488,8 +488,8 @@ def test_a_name_that_cannot_be_run_is_explained(
         ("no_module_of_this_name", "There is no module"),
         ("no_package_of_this_name.tasks", "There is no module"),
         ("app/tasks.py", "Name the module: app.tasks"),
-        ("app tasks", "names no module"),
-        ("app.tasks:a.b", "names no module"),
+        ("app tasks", "is not a module"),
+        ("app.tasks:a.b", "is not a module"),
     ],
 )
 def test_what_is_no_module_is_explained(

@@ -38,7 +38,7 @@ def split(text: str) -> tuple[str, str]:
         raise _usage(f"{module} is a file.", f"Name the module: {guess}")
     parts = [*module.split("."), *([name] if name else [])]
     if not all(part.isidentifier() for part in parts):
-        raise _usage(f"{text!r} names no module.", "Write package.module, or package.module:name.")
+        raise _usage(f"{text!r} is not a module.", "Write package.module or package.module:name.")
     return module, name
 
 
@@ -140,8 +140,8 @@ def _imported(name: str, *, is_verbose: bool) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise CliError(
                 f"There is no module {name}.",
-                why=f"Looked in {Path.cwd()} and where Python finds its packages.",
-                hint="Start it in the folder that has the module, or set PYTHONPATH.",
+                why=f"Python looked in {Path.cwd()} and in its packages.",
+                hint="Start it in the folder of the module, or set PYTHONPATH.",
                 exit_code=ExitCode.USAGE,
             ) from None
         failure: BaseException = error
@@ -162,7 +162,7 @@ def _failed(what: str, error: BaseException) -> CliError:
     return CliError(
         f"{what}: {type(error).__name__}: {text}".rstrip(": "),
         why=f"Its code raised this{place}.",
-        hint="Correct it; -v shows the whole trace.",
+        hint="Correct it. -v shows the whole traceback.",
         exit_code=ExitCode.FAILED,
     )
 

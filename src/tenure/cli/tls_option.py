@@ -24,11 +24,15 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
         cls=ConnectionOption,
         envvar="TENURE_TLS",
         default=None,
-        help="Speak TLS; the authorities of this machine are trusted unless --tls-ca is given.",
+        help="Use TLS. Without --tls-ca the authorities of this machine are trusted.",
     )
-    @_file_option("--tls-ca", "TENURE_TLS_CA", "The authorities to trust, as PEM; speaks TLS.")
-    @_file_option("--tls-cert", "TENURE_TLS_CERT", "The certificate to show to the server, as PEM.")
-    @_file_option("--tls-key", "TENURE_TLS_KEY", "The private key of that certificate, as PEM.")
+    @_file_option(
+        "--tls-ca", "TENURE_TLS_CA", "PEM file of the authorities to trust. Turns TLS on."
+    )
+    @_file_option("--tls-cert", "TENURE_TLS_CERT", "PEM file of the client certificate.")
+    @_file_option(
+        "--tls-key", "TENURE_TLS_KEY", "PEM file of the private key of the client certificate."
+    )
     @functools.wraps(function)
     def command(
         *args: object,

@@ -37,6 +37,7 @@ from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.key_use import write_last
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.engine.task.command import ClaimTasks, SignalCancels
 from tenure.engine.worker import command as c
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
@@ -85,7 +86,8 @@ class Engine:
         self._is_leaving = False
         self._secrets: Secrets | None = None
         self.acceptance = Acceptance()
-        self.access_cache = AccessCache(store, clock=clock, settings=self.settings)
+        self.outage = StoreOutage(clock, self.acceptance)
+        self.access_cache = AccessCache(store, self.outage, clock=clock, settings=self.settings)
         self._memory = BatchMemory(store, clock, self.settings, self.server_id, self.access_cache)
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
@@ -96,16 +98,16 @@ class Engine:
         self.worker_keys = self._heartbeats.worker_keys
         work = self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
-        self._replicas = ReplicaHints(store)
+        self._replicas = ReplicaHints(store, self.outage)
         is_held = self._memory.rows.rows.__contains__
         self.results = ResultWatch(
-            store, self._replicas, clock=clock, settings=self.settings, is_held=is_held
+            store, self._replicas, self.outage, clock=clock, settings=self.settings, is_held=is_held
         )
         self.events = EventFeed(store, self._replicas, clock, self.settings, self.server_id)
         self._dispatch = Dispatch(
             clock, self.settings, submit=work.submit, kick=work.kick, replicas=self._replicas
         )
-        self._news = SessionNews(store, self._dispatch.notifier, self.settings)
+        self._news = SessionNews(store, self._dispatch.notifier, self.settings, self.outage)
         self._runner = BatchRunner(
             store,
             self._memory,
@@ -161,6 +163,7 @@ class Engine:
         if self.store.is_shared:
             # There may be subscribers at another server, which says so within a second.
             self._replicas.hear_event_want()
+        self._heartbeats.on_commit = self.outage.committed
         create = asyncio.get_running_loop().create_task
         self._lanes = [
             create(self._work.serve(), name="work lane"),
@@ -364,7 +367,8 @@ class Engine:
     def _lose(self, entries: Sequence[Entry[Any]], lost: Lost) -> None:
         """Answer ``unavailable``: the result of the commit is unknown, and repeating is safe."""
         self._memory.doubt()
-        log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
+        if not self.outage.failed(lost):
+            log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
         self.meter.lost(lost.reason)
         self.acceptance.lost(lost.reason)
         for _, future in entries:

@@ -107,7 +107,8 @@ class Service:
         try:
             return await self._job.run_once(self._engine)
         except (TenureError, StoreError) as error:
-            log.warning("service.failed", service=self.name, error=str(error))
+            if not self._engine.outage.failed(error):
+                log.warning("service.failed", service=self.name, error=str(error))
         except Exception:
             log.exception("service.failed", service=self.name)
         return Report()

@@ -66,6 +66,7 @@ class Access:
         """Use the keys that the engine knows."""
         self._refusals = refusals or RefusalLog(engine.clock)
         self._engine = engine
+        self._outage = engine.outage
         self._access_cache = engine.access_cache
         self._guarded: dict[str, set[asyncio.Timeout]] = {}
         self._access_cache.on_change(self._end_streams)
@@ -78,8 +79,11 @@ class Access:
     def left_out(self, error: TenureError, address: str) -> int | None:
         """Return how many refusals without a valid key were not logged; None skips this one too.
 
-        Refusals with a valid key are all logged, and so are all refusals at an open server.
+        Refusals with a valid key are all logged, and so are all refusals at an open server. What is
+        refused because the store is away is counted as a part of that outage.
         """
+        if self._outage.refused(error):
+            return None
         is_unknown = PRINCIPAL.get() is OPEN and not self.is_open
         if is_unknown or isinstance(error, ForeignPage):
             return self._refusals.take(address)

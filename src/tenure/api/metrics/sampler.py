@@ -39,7 +39,7 @@ class Sampler:
         try:
             sample = await take_sample(self._engine.store, deaf=self._engine.deaf)
         except TenureError as error:
-            self._fail(error.message)
+            self._fail(error)
         except Exception:
             log.exception("sample.failed")
             self._is_failing = True
@@ -48,8 +48,8 @@ class Sampler:
             self._is_failing = False
         return not self._is_failing
 
-    def _fail(self, problem: str) -> None:
-        """Log once that the store is not available; after that the age of the sample shows it."""
-        if not self._is_failing:
-            log.warning("sample.failed", error=problem)
+    def _fail(self, error: TenureError) -> None:
+        """Log once what is wrong; after that the age of the sample shows it."""
+        if not self._engine.outage.failed(error) and not self._is_failing:
+            log.warning("sample.failed", error=error.message)
         self._is_failing = True

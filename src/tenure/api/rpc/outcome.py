@@ -11,6 +11,7 @@ import grpc
 import structlog
 
 from tenure.api.guard.access import note_refusal
+from tenure.engine.store_outage import is_outage
 from tenure.errors import DeadlineExceeded, TenureError, Unavailable
 
 log = structlog.get_logger("tenure.api")
@@ -56,5 +57,9 @@ async def outcome(
 
 def log_refusal(failure: TenureError, method: str, address: str = "", left_out: int = 0) -> None:
     """Log a refused call; ``left_out`` more without a valid key were not logged."""
+    if is_outage(failure):
+        # The log has the outage; each of its refusals would hide it.
+        log.debug("rpc.refused", method=method, code=failure.code)
+        return
     log.info("rpc.refused", method=method, code=failure.code)
     note_refusal(failure, method, address, left_out)

@@ -91,7 +91,7 @@ def _metadata(api_key: str | None) -> tuple[tuple[str, str], ...] | None:
     try:
         key = find_api_key(api_key)
     except ValueError:
-        what = "The API key is none: it must be as the server gave it, tnr_, an id and a secret."
-        hint = "Look at --api-key or TENURE_API_KEY."
+        what = "The API key is not valid. It must look like tnr_ID_SECRET."
+        hint = "Check --api-key or TENURE_API_KEY."
         raise CliError(what, hint=hint, exit_code=ExitCode.USAGE) from None
     return (("authorization", f"Bearer {key}"),) if key else None

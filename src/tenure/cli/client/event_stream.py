@@ -142,7 +142,9 @@ def _refusal(status: int, body: bytes) -> CliError:
         fields: dict[str, Any] = dict(json.loads(body))
         code, message = str(fields.pop("error")), str(fields.pop("message"))
     except (ValueError, TypeError, KeyError):
-        return CliError(f"The HTTP address answered with {status}.", hint="Is it of Tenure?")
+        return CliError(
+            f"The HTTP address answered with {status}.", hint="Is it a Tenure server? Check --http."
+        )
     return refused(code, message, fields)
 
 

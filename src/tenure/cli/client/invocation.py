@@ -58,7 +58,7 @@ class Invocation:
         try:
             return find_api_key(None)
         except ValueError as error:
-            hint = "Look at the file that TENURE_API_KEY_FILE names."
+            hint = "Check the file in TENURE_API_KEY_FILE."
             raise CliError(str(error), hint=hint, exit_code=ExitCode.USAGE) from None
 
     @functools.cached_property
@@ -71,7 +71,7 @@ class Invocation:
 
         if is_exposed(self.targets, self.api_key, self.tls):
             where = ", ".join(self.targets)
-            what = f"Warning: the API key goes to {where} without TLS. Use --tls."
+            what = f"Warning: the API key is sent to {where} without TLS. Use --tls."
             click.echo(what, err=True)
         return ServerClient(self.targets, self.namespace, api_key=self.api_key, tls=self.tls)
 
@@ -96,7 +96,7 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "form",
         type=click.Choice(_FORMATS),
         default="table",
-        help="A table for people, JSON, or one JSON object per line.",
+        help="Output format; jsonl is one JSON object per line.",
     )(function)
 
 
@@ -107,7 +107,7 @@ namespace_option = option(
     envvar="TENURE_NAMESPACE",
     default=DEFAULT_NAMESPACE,
     metavar="NAME",
-    help="The namespace, as NAME or TENANT/WORKSPACE.",
+    help="The namespace: NAME or TENANT/WORKSPACE.",
 )
 
 
@@ -154,7 +154,7 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
         cls=ConnectionOption,
         envvar="TENURE_API_KEY",
         metavar="KEY",
-        help="The API key, if the server asks for one; others see it in the list of processes.",
+        help="The API key. Prefer the variable: other users can see the command line.",
     )
     return option(
         "--target",
@@ -163,7 +163,7 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
         default=DEFAULT_TARGET,
         type=parse_target,
         metavar="HOST:PORT,...",
-        help="The gRPC address of the server; of several the first that answers is used.",
+        help="The gRPC address of the server. Of several, the first that answers is used.",
     )(key(tls_options(function)))
 
 

@@ -30,16 +30,16 @@ class _Options(_Filter, PageOptions):
 
 @click.command(
     cls=HelpCommand,
-    short_help="See who administered what.",
+    short_help="List administrative actions.",
     epilog=examples("tenure audit", "tenure audit --action key.create -o json"),
 )
-@click.option("--namespace", default="", metavar="NAME", help="Only what concerns a namespace.")
-@click.option("--action", default="", help="Only such actions: key.create, worker.evict, …")
-@click.option("--actor", default="", metavar="KEY-ID", help="Only what was done with a key.")
+@click.option("--namespace", default="", metavar="NAME", help="Only actions in this namespace.")
+@click.option("--action", default="", help="Only this action, such as key.create or worker.evict.")
+@click.option("--actor", default="", metavar="KEY-ID", help="Only actions of this API key.")
 @page_options
 @with_whole_server
 def audit(call: Invocation, **options: Unpack[_Options]) -> None:
-    """List administrative actions, newest first. They are kept for 90 days."""
+    """List administrative actions, newest first. Actions of the last 90 days are kept."""
     from tenure.cli.show import listing
 
     where = (options["namespace"], options["action"], options["actor"])

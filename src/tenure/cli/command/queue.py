@@ -22,9 +22,9 @@ _RANKS: Final = ("PENDING", "RUNNING", "DISPATCHED", "PAUSED", "CANCELLING", "WA
 _NAME: Final = click.argument("name", metavar="NAME", shell_complete=suggestion.queues)
 
 
-@click.group(cls=CommandGroup, short_help="See queues; pause or limit them.")
+@click.group(cls=CommandGroup, short_help="List, pause and limit queues.")
 def queues() -> None:
-    """See queues with their live tasks; pause or limit them."""
+    """List queues with their live tasks. Pause or limit them."""
 
 
 def _columns() -> Sequence[Column[ShownQueue]]:
@@ -54,9 +54,10 @@ def _count_text(queue: ShownQueue, count: int) -> str:
 @parameter.page_options
 @with_server
 def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
-    """List the queues that have settings or live tasks, with the number of tasks by state.
+    """List queues that have settings or live tasks, with the number of tasks in each state.
 
-    Of a queue 10,000 tasks are counted; 10000+ means at least so many.
+    STATE is PAUSED if no tasks are handed out. Counting stops at 10,000 tasks per queue: 10000+
+    means at least that many.
     """
     from tenure.cli.show import listing
 
@@ -68,7 +69,7 @@ def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
 @_NAME
 @with_server
 def show(call: Invocation, *, name: str) -> None:
-    """Show a queue: its brakes, and its live tasks by type and state."""
+    """Show a queue: its settings, and its live tasks by type and state."""
     _show(call, call.client.queues.get_queue(name))
 
 
@@ -92,19 +93,24 @@ def _facts(queue: ShownQueue) -> Iterator[tuple[str, object]]:
         yield name, ", ".join(shown) or "no live tasks"
 
 
-@queues.command(short_help="Hand out nothing more.", epilog=examples("tenure queues pause images"))
+@queues.command(
+    short_help="Stop handing out tasks of a queue.", epilog=examples("tenure queues pause images")
+)
 @_NAME
 @with_server
 def pause(call: Invocation, *, name: str) -> None:
-    """Hand out no more tasks of a queue; what runs goes on."""
+    """Stop handing out tasks of a queue. Running tasks continue."""
     _show(call, call.client.queues.set_queue(name, is_paused=True))
 
 
-@queues.command(short_help="Hand out again.", epilog=examples("tenure queues resume images"))
+@queues.command(
+    short_help="Hand out tasks of a paused queue again.",
+    epilog=examples("tenure queues resume images"),
+)
 @_NAME
 @with_server
 def resume(call: Invocation, *, name: str) -> None:
-    """Hand out the tasks of a paused queue again."""
+    """Hand out tasks of a paused queue again."""
     _show(call, call.client.queues.set_queue(name, is_paused=False))
 
 
@@ -116,5 +122,5 @@ def resume(call: Invocation, *, name: str) -> None:
 @click.argument("concurrency_max", metavar="N|none", type=parameter.concurrency)
 @with_server
 def limit(call: Invocation, *, name: str, concurrency_max: int) -> None:
-    """Let at most N tasks of a queue run at once; none takes the limit away."""
+    """Let at most N tasks of a queue run at once. `none` removes the limit."""
     _show(call, call.client.queues.set_queue(name, concurrency_max=concurrency_max))

@@ -76,7 +76,7 @@ class Tail:
         """Show tasks that changed; of too many the newest."""
         left_out = len(hints) - _READ_MAX
         if left_out > 0:
-            self._call.output.note(f"{left_out} more changes, too many to show.")
+            self._call.output.note(f"{left_out} more changes were left out.")
         for hint in hints[-_READ_MAX:]:
             if self._chosen.state in ("", hint.state) and self._is_new(hint.id, hint.version):
                 self._read(hint.id)
@@ -199,7 +199,7 @@ def follow(call: Invocation, edge: HttpEdge, chosen: TaskSelection) -> NoReturn:
         tail.remember()
         if call.output.is_table:
             click.echo(click.style(line(_HEADER, terminal_width()), bold=True))
-            call.output.note("Waiting for changes; Ctrl-C ends it.")
+            call.output.note("Waiting for changes. Press Ctrl-C to stop.")
         was_away = False
         while True:
             trouble = _look(tail, stream)

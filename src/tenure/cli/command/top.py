@@ -30,7 +30,7 @@ _DRAW_SECONDS: Final = 0.25
 
 @click.command(
     cls=HelpCommand,
-    short_help="See queues and workers, live.",
+    short_help="Watch queues and workers live.",
     epilog=examples(
         "tenure top",
         "tenure top --interval 500ms --namespace acme",
@@ -43,16 +43,17 @@ _DRAW_SECONDS: Final = 0.25
     metavar="DURATION",
     type=parameter.duration_ms,
     default=f"{_INTERVAL_MS // 1000}s",
-    help="How long a look may be old; what changes is shown sooner.",
+    help="Refresh at least this often. Changes are shown sooner.",
 )
-@click.option("--once", "is_once", is_flag=True, help="Print one look and exit.")
+@click.option("--once", "is_once", is_flag=True, help="Print once and exit.")
 @parameter.http_option
 @with_server
 def top(call: Invocation, *, interval_ms: int, is_once: bool, http: str) -> None:
-    """See the queues and workers of a namespace, and how fast the server works.
+    """Watch the queues and workers of a namespace, and the task rates of the server.
 
-    Without a terminal each look is printed. Rates come from the metrics of the one server that is
-    asked, over HTTP. Ctrl-C ends it.
+    Keys: arrows, PgUp, PgDn, Home and End scroll, q quits. The column ID is the end of a worker's
+    id, which the workers commands accept. Rates are those of one server; they are read over HTTP.
+    Without a terminal each refresh is printed.
     """
     from tenure.cli.client.event_stream import EventStream, HttpEdge
     from tenure.cli.show.top_look import Looker
@@ -61,7 +62,7 @@ def top(call: Invocation, *, interval_ms: int, is_once: bool, http: str) -> None
     if interval_ms < _INTERVAL_MS_MIN:
         raise click.UsageError(f"--interval must be at least {_INTERVAL_MS_MIN}ms.")
     if call.form == "json" and not is_once:
-        raise click.UsageError("-o json needs --once; -o jsonl prints one look per line.")
+        raise click.UsageError("-o json needs --once; -o jsonl prints one line per refresh.")
     edge = HttpEdge(call, http)
     looker = Looker(call, edge)
     frame = looker.look()
@@ -126,5 +127,5 @@ class Top:
         passed_ms = 0 if is_new else int((time.monotonic() - self._looked_s) * 1000)
         trouble = self._trouble
         if not trouble and self._screen.is_live and self._stream.trouble is not None:
-            trouble = f"{self._stream.trouble.message} Looking again every {self._interval_s:g} s."
+            trouble = f"{self._stream.trouble.message} Refreshing every {self._interval_s:g} s."
         self._screen.show(frame, passed_ms=passed_ms, trouble=trouble)

@@ -69,6 +69,8 @@ def show(
     if items:
         output.table(columns(), items)
     else:
-        output.note(f"There are no such {listing.name}.")
+        output.note(f"No {listing.name} found.")
     if reader.token:
-        output.note(f"There are more: {listing.command} --page-token {reader.token}, or --all.")
+        output.note(
+            f"There are more. Next page: {listing.command} --page-token {reader.token}. All: --all."
+        )

@@ -59,7 +59,7 @@ def make_progress(output: Output, now_ms: int) -> ProgressDisplay:
 
 def _line(task: ShownTask, last: str) -> str:
     """Return where a task stands, in one line."""
-    parts = [f"attempt {task.attempt}" if task.attempt else "no worker has taken it yet"]
+    parts = [f"attempt {task.attempt}" if task.attempt else "waiting for a worker"]
     # The worker comes last: on a narrow terminal the end of the line is cut.
     parts += [last, f"worker {task.worker_id}" if task.worker_id else ""]
     return one_line(", ".join(part for part in parts if part))

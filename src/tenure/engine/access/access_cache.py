@@ -19,6 +19,7 @@ from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.clock import Clock
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
 from tenure.store.table import access as access_table
@@ -33,7 +34,9 @@ _EXPIRY_LEAST_MS: Final = 10
 class AccessCache:
     """The live keys and the disabled namespaces that this server knows."""
 
-    def __init__(self, store: Store, *, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, outage: StoreOutage, *, clock: Clock, settings: Settings
+    ) -> None:
         """Start empty; ``load`` reads everything."""
         self._store = store
         self._clock = clock
@@ -49,9 +52,10 @@ class AccessCache:
         self._expiry: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._polling_loop = PollingLoop(
-            "directory",
+            "access_cache",
             self._look,
             self._period_ms,
+            outage=outage,
             # It was loaded while this server already received hints, so no change was missed.
             first_ms=settings.fallback_poll_ms,
         )

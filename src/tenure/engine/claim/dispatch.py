@@ -30,6 +30,7 @@ from tenure.engine.command import Answer, AnyCommand, Command, TaskRef, WorkDone
 from tenure.engine.lane import Entry
 from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import is_outage
 from tenure.engine.task.command import ClaimTasks, ReturnUndelivered
 from tenure.engine.worker.command import OpenSession, ReleaseHeldTasks, SessionAnswer
 from tenure.errors import TenureError, WorkerDraining
@@ -440,5 +441,7 @@ def _has_room(offer: Offer) -> bool:
 
 def _look_at(done: asyncio.Future[Any]) -> None:
     """Log the failure of a command that nobody waits for."""
-    if not done.cancelled() and done.exception() is not None:
-        log.info("effect.failed", error=str(done.exception()))
+    error = None if done.cancelled() else done.exception()
+    # What a batch lost in an outage is counted already.
+    if error is not None and not is_outage(error):
+        log.info("effect.failed", error=str(error))

@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from tenure.core.limits import NEWS_FIRST_MS, NEWS_POLL_MS, NEWS_READ_MS
+from tenure.engine.store_outage import StoreOutage
 from tenure.store.failure import StoreError
 
 log = structlog.get_logger("tenure.engine")
@@ -32,11 +33,13 @@ class PollingLoop:
         look: Callable[[bool], Awaitable[None]],
         period_ms: Callable[[], int | None],
         *,
+        outage: StoreOutage,
         first_ms: int = NEWS_FIRST_MS,
     ) -> None:
         """Read with ``look``, whose parameter says whether to read everything."""
         self.name = name
         self._first_ms = first_ms
+        self._outage = outage
         self._look = look
         self._period_ms = period_ms
         self._called = asyncio.Event()
@@ -91,7 +94,8 @@ class PollingLoop:
         try:
             await self._look(is_full)
         except StoreError as error:
-            log.warning("polling_loop.failed", loop=self.name, error=str(error))
+            if not self._outage.failed(error):
+                log.warning("polling_loop.failed", loop=self.name, error=str(error))
         except Exception:
             log.exception("polling_loop.failed", loop=self.name)
         else:

@@ -24,6 +24,7 @@ from tenure.core.limits import (
     RESULTS_WANTED_MS,
 )
 from tenure.engine.claim.offer import Group
+from tenure.engine.store_outage import StoreOutage
 from tenure.store.table.task import TaskKey
 from tenure.store.transaction import Store
 
@@ -61,9 +62,10 @@ class Heard(msgspec.Struct):
 class ReplicaHints:
     """Sends hints to the other servers, and knows whether one of them waits for results."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, outage: StoreOutage) -> None:
         """Send through ``store``."""
         self._store = store
+        self._outage = outage
         self._hints: dict[HintKind, set[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._sending: set[asyncio.Task[None]] = set()
@@ -158,7 +160,8 @@ class ReplicaHints:
         try:
             await self._store.notify(*payloads)
         except Exception as error:  # noqa: BLE001 (whatever it is, polls bridge the gap)
-            log.warning("notify.failed", error=str(error))
+            if not self._outage.failed(error):
+                log.warning("notify.failed", error=str(error))
 
     async def close(self) -> None:
         """Send nothing more."""

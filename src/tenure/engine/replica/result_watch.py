@@ -21,6 +21,7 @@ from tenure.engine.clock import Clock
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.errors import InvalidArgument, Rejection, Unavailable
 from tenure.store.table import news as news_table
 from tenure.store.table import task as task_table
@@ -41,6 +42,7 @@ class ResultWatch:
         self,
         store: Store,
         replicas: ReplicaHints,
+        outage: StoreOutage,
         *,
         clock: Clock,
         settings: Settings,
@@ -56,7 +58,7 @@ class ResultWatch:
         self._unread: dict[TaskKey, None] = {}
         self._wanted_at_mono_ms: int | None = None
         self._is_closed = False
-        self._polling_loop = PollingLoop("result_watch", self._look, self._period_ms)
+        self._polling_loop = PollingLoop("result_watch", self._look, self._period_ms, outage=outage)
 
     def __len__(self) -> int:
         """Return the number of tasks with listeners."""

@@ -19,6 +19,7 @@ from tenure.engine.claim.worker_notifier import WorkerNotifier
 from tenure.engine.command import TaskRef
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.store.table import news as news_rows
 from tenure.store.table import stop as stop_table
 from tenure.store.table import task as task_table
@@ -34,7 +35,9 @@ ANY: Final = 2**31 - 1
 class SessionNews:
     """Reads for the offers of this server."""
 
-    def __init__(self, store: Store, notifier: WorkerNotifier, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, notifier: WorkerNotifier, settings: Settings, outage: StoreOutage
+    ) -> None:
         """Read from ``store``, notify with ``notifier``."""
         self._store = store
         self._notifier = notifier
@@ -42,7 +45,7 @@ class SessionNews:
         self._settings = settings
         self._unread: dict[str, None] = {}
         self._full_count = 0
-        self._polling_loop = PollingLoop("session_news", self._look, self._period_ms)
+        self._polling_loop = PollingLoop("session_news", self._look, self._period_ms, outage=outage)
 
     def hear(self, worker_ids: Iterable[str], *, is_all: bool = False) -> None:
         """Read about the workers that have an offer here."""

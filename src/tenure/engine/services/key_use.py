@@ -49,4 +49,5 @@ async def write_last(engine: Engine) -> None:
     try:
         await KeyUse().run_once(engine)
     except StoreError as error:
-        log.warning("service.failed", service=KeyUse.name, error=str(error))
+        if not engine.outage.failed(error):
+            log.warning("service.failed", service=KeyUse.name, error=str(error))

@@ -125,7 +125,9 @@ def _conflict(
     others = {0: "other content", 1: "another value of "}.get(len(fields), "other values of ")
     message = (
         f"The idempotency key {new.idempotency_key!r} was used for task {task_id} with "
-        f"{others}{', '.join(fields)}. Use another key, or send the first content."
+        f"{others}{', '.join(fields)}. Use another key, or send the first content. "
+        f"(Hash of the content: {first_digest.hex()} then, "
+        f"{enqueue.content_digest(new).hex()} now.)"
     )
     named = {"field": fields[0]} if fields else {}
     return IdempotencyConflict(message, task_id=task_id, **named)

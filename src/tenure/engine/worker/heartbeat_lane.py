@@ -28,7 +28,10 @@ Lose = Callable[[Sequence[Entry[Any]], Lost], None]
 
 
 class HeartbeatRun:
-    """Runs the batches of the heartbeat lane; ``lose`` answers the commands of a failed one."""
+    """Runs the batches of the heartbeat lane.
+
+    ``lose`` answers the commands of a failed batch; ``on_commit`` is called after each other one.
+    """
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class HeartbeatRun:
         self._settings = settings
         self._meter = meter
         self._lose = lose
+        self.on_commit: Callable[[], None] = lambda: None
         self.judge_readiness: JudgeReadiness | None = None
         self.sessions = SessionLosses()
         self.worker_keys = WorkerKeys(clock)
@@ -78,6 +82,7 @@ class HeartbeatRun:
             self._lose(entries, Lost("The batch failed.", reason="internal"))
             return
         self._see(beaten.now_ms)
+        self.on_commit()
         self.worker_keys.learn(beaten.workers.values())
         await self._slow("after commit")
         for (command, future), answer in zip(entries, beaten.answers, strict=True):

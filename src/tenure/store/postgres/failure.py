@@ -21,12 +21,10 @@ from tenure.store.failure import (
 
 _CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
-_REFUSALS = (
-    asyncpg.DataError,
-    asyncpg.exceptions._base.InternalClientError,  # noqa: SLF001 (asyncpg exports it nowhere else)
-    UnicodeEncodeError,
-    OverflowError,
-)
+_InternalClientError = asyncpg.exceptions._base.InternalClientError  # noqa: SLF001 (asyncpg exports it nowhere else)
+# What asyncpg says of a connection that PostgreSQL closed while it was being opened.
+_CLOSED_EARLY: Final = "cannot switch to state"
+_REFUSALS = (asyncpg.DataError, _InternalClientError, UnicodeEncodeError, OverflowError)
 _LOSSES = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
@@ -72,7 +70,13 @@ _MEANINGS: Final[tuple[tuple[tuple[type[BaseException], ...], _Meaning], ...]] =
 
 def translated(error: BaseException) -> BaseException:
     """Return the store's own failure for an error, or the error itself."""
+    if _is_closed_early(error):
+        return _unreachable(error)
     for kinds, meaning in _MEANINGS:
         if isinstance(error, kinds):
             return meaning(error)
     return error
+
+
+def _is_closed_early(error: BaseException) -> bool:
+    return isinstance(error, _InternalClientError) and str(error).startswith(_CLOSED_EARLY)

@@ -7,7 +7,9 @@ answer or a typed error, and its work is dropped when its client disconnects.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AbstractContextManager, nullcontext, suppress
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +68,7 @@ NO_ANSWER: Final = 499
 HEAD_TOO_LARGE: Final = 431
 SLOW_CLIENT: Final = 408
 UNKNOWN: Final = "unknown"
+_READS: Final = frozenset({"GET", "HEAD"})
 # Separators and NUL that a proxy may have decoded or not: no id of Tenure contains them.
 _HIDDEN: Final = (b"%2f", b"%5c", b"%00")
 _EVENTS: Final = b"text/event-stream"
@@ -196,11 +199,16 @@ class Edge:
         self._context.metrics.request("http", exchange.name, exchange.code, took_ms / 1000)
         if exchange.left_out is None:
             return
-        log.info(
+        # Probes, scrapes and dashboards read all the time.
+        status = exchange.http_status or NO_ANSWER
+        is_answered = status < HTTPStatus.BAD_REQUEST or status == NO_ANSWER
+        is_quiet = is_answered and exchange.scope["method"] in _READS
+        log.log(
+            logging.DEBUG if is_quiet else logging.INFO,
             "http.request",
             method=operation.method if operation else exchange.scope["method"][:16],
             route=operation.path if operation else UNKNOWN,
-            status=exchange.http_status or NO_ANSWER,
+            status=status,
             ms=took_ms,
             request_id=exchange.request_id,
         )
