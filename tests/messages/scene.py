@@ -27,7 +27,7 @@ HTTP: Final = "127.0.0.1:7300"
 GRPC: Final = "127.0.0.1:7301"
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?")
-_TRIED: Final = re.compile(r"(It was tried for )\d+ s")
+_TRIED: Final = re.compile(r"(It was tried for )[\d.]+ s")
 _LOCAL: Final = re.compile(r"\w+\.<locals>\.")
 _AGO: Final = re.compile(r"\b\d+(\.\d+)?(ms|s)( ago|\b(?= more))")
 

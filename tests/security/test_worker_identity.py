@@ -126,6 +126,6 @@ async def test_the_id_of_a_heartbeat_is_checked_before_it_is_remembered(embedded
         assert (status, found.code, found.field) == (
             "INVALID_ARGUMENT",
             "invalid_argument",
-            "workerId",
+            "worker_id",
         )
         assert len(allowance.beats) == 0

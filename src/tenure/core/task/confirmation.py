@@ -71,7 +71,8 @@ def defer(task: Task, now_ms: int) -> Task:
         confirmed,
         state=TaskState.CANCELLING if is_cancelling else TaskState.WAITING,
         worker_id=None,
-        progress=replace(confirmed.progress, is_async=True),
+        # No worker holds it any more, so none can be lost with it.
+        progress=replace(confirmed.progress, is_async=True, release_at_ms=0, release_lease_ms=0),
     )
     return deadline.armed(deferred)
 
