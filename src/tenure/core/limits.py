@@ -59,8 +59,8 @@ WORK_BATCH_MAX: Final = 500
 WORK_BATCH_BYTES_MAX: Final = 16 * _MIB
 # Some seconds of work for a lane; a full queue answers 429 before it accepts anything.
 LANE_QUEUE_MAX: Final = 10_000
-# Inputs, details and outputs that one batch hands out at most; the rest is in the next batch. As much
-# as one session takes: each byte is in memory four times while it is read and sent.
+# Inputs, details and outputs that one batch hands out at most; the rest is in the next batch. It is
+# as much as one session takes: each byte is in memory four times while it is read and sent.
 BATCH_BYTES_MAX: Final = 16 * _MIB
 # Bytes that a session, or a stream of results, may have queued but not written yet.
 STREAM_BYTES_MAX: Final = 16 * _MIB

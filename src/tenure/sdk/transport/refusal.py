@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tenure import errors
@@ -36,6 +37,9 @@ _ADVICE: Final = {
 }
 
 
+_ERRNO: Final = re.compile(r" \(\d+\)$")
+
+
 def translate(error: grpc.aio.AioRpcError, target: str, *, is_tls: bool = False) -> TenureError:
     """Return what a failed call to ``target`` means."""
     detail = detail_of(error)
@@ -56,8 +60,8 @@ def _no_answer(status: grpc.StatusCode, text: str, target: str, *, is_tls: bool)
 
     A server of ours answers every call with a detail, so other answers come from the network.
     """
-    # The end of gRPC's account is where it says what the system said.
-    why = text.rpartition(": ")[2].strip(" ].")
+    # The end of gRPC's account is where it says what the system said, sometimes with its number.
+    why = _ERRNO.sub("", text.rpartition(": ")[2].strip(" ]."))
     lower = text.lower()
     is_told = _is_unmade(lower) or any(mark in lower for mark in SPEAKS_HTTP)
     found = trouble(text, target, IN_CODE, is_tls=is_tls) if is_told else None
