@@ -93,6 +93,22 @@ ADVICE: Final[dict[str, Advice]] = {
         "What was stored has changed on its disk or on the way there.",
         "See what else is damaged: tenure db check; then restore a backup, or enqueue anew.",
     ),
+    "journal_mismatch": Advice(
+        "The code of the workflow has changed in a way that its run cannot follow.",
+        "Deploy code that fits what was recorded; the run is tried again by itself.",
+    ),
+    "journal_full": Advice(
+        "The run has recorded as much as one journal takes.",
+        "Let the workflow begin anew from time to time, with continue_as_new.",
+    ),
+    "out_of_order": Advice(
+        "An entry of a journal came before an earlier one.",
+        "Send all entries again from the expected number on.",
+    ),
+    "too_early": Advice(
+        "A timer was reported before it fired by the time of the server.",
+        "Report it again in a moment.",
+    ),
     "deadline_exceeded": Advice(
         "The answer took too long; whether the server acted is not known.",
         "Look at the present state, then try again.",

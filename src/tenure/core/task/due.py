@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from msgspec.structs import replace
-
+from tenure.core.run import wake_up
 from tenure.core.task import attempt_end, attempt_failure, deadline
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.deadline import DeadlineKind
@@ -29,7 +28,7 @@ def due(task: Task, event: Due, now_ms: int) -> Decision:
         case DeadlineKind.START:
             return attempt_end.ready(task, task.run_at_ms, now_ms=now_ms)
         case DeadlineKind.WAKE:
-            return wake(task, now_ms)
+            return wake_up.wake(task, now_ms)
         case DeadlineKind.DELIVERY:
             return attempt_failure.undelivered(task, now_ms)
         case DeadlineKind.RELEASE:
@@ -61,12 +60,3 @@ def _overdue(task: Task, reason: Reason, now_ms: int) -> Decision:
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
     error = ErrorInfo(ErrorCategory.TIMEOUT, f"{reason.value} is over.")
     return attempt_end.fail(task, reason, Outcome.TIMED_OUT, error, now_ms)
-
-
-def wake(task: Task, now_ms: int) -> Decision:
-    """Note that a run is wanted; one that waits is pending at once."""
-    progress = replace(task.progress, wake_seq=task.progress.wake_seq + 1)
-    woken = replace(task, progress=progress)
-    if task.state is TaskState.WAITING and not task.progress.is_async:
-        return attempt_end.ready(woken, now_ms)
-    return Decision(woken)

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from tenure.core.limits import CANCEL_GRACE_MS, DELIVERY_TIMEOUT_MS, PRIORITY_DEFAULT
+from tenure.core.run.record import RunLink, RunProgress
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.retry import ErrorInfo, RetryPolicy
 
@@ -97,8 +98,6 @@ class Spec(
         "encoding": "e",
         "idempotency_key": "ik",
         "resources": "rs",
-        "run_id": "ri",
-        "parent_id": "p",
         "retry_of": "ro",
     },
 ):
@@ -121,8 +120,6 @@ class Spec(
     encoding: str = ""
     idempotency_key: str = ""
     resources: dict[str, str] = {}
-    run_id: str = ""
-    parent_id: str = ""
     retry_of: str = ""
 
 
@@ -153,14 +150,13 @@ class AttemptProgress(
         "pause_wanted": "pw",
         "is_sole": "so",
         "is_async": "as",
-        "wake_seq": "ws",
-        "wake_at_ms": "wa",
         "reason": "r",
         "error": "e",
         "output_encoding": "oe",
         "exclusive_at_ms": "x",
         "release_at_ms": "xr",
         "release_lease_ms": "xl",
+        "run": "ru",
     },
 ):
     """What happened so far; stored as one value, because no statement looks inside.
@@ -170,6 +166,7 @@ class AttemptProgress(
     those without another suspect, those that count towards POISONED (see ``crash_guard``).
     ``exclusive_at_ms`` is when the live attempt was confirmed as exclusive. ``release_at_ms`` is
     until when it is held for a worker that is gone, whose lease was ``release_lease_ms`` long.
+    ``run`` is where a run stands; an activity has none.
     """
 
     confirmed_at_ms: int = 0
@@ -193,14 +190,13 @@ class AttemptProgress(
     pause_wanted: bool = False
     is_sole: bool = False
     is_async: bool = False
-    wake_seq: int = 0
-    wake_at_ms: int = 0
     reason: Reason | None = None
     error: ErrorInfo | None = None
     output_encoding: str = ""
     exclusive_at_ms: int = 0
     release_at_ms: int = 0
     release_lease_ms: int = 0
+    run: RunProgress | None = None
 
 
 NO_PROGRESS: Final = AttemptProgress()
@@ -213,7 +209,8 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     ``worker_id`` is who holds the task; of a finished task, who held it last.
     ``last_outcome`` is how the attempt that ended last did end. ``damaged`` names the stored parts
     that were not as they were written, and so are not here. ``input`` is there for those who need
-    it; ``unread_bytes`` is the size of one that a claim has left in the store.
+    it; ``unread_bytes`` is the size of one that a claim has left in the store. ``link`` is how the
+    task belongs to runs, if it does.
     """
 
     id: str
@@ -241,6 +238,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     finished_at_ms: int | None = None
     damaged: tuple[str, ...] = ()
     unread_bytes: int = 0
+    link: RunLink | None = None
 
     def __post_init__(self) -> None:
         """Assert what holds for every task in every state."""

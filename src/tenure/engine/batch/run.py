@@ -13,7 +13,7 @@ import msgspec
 from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task import enqueue_window
 from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
-from tenure.core.task.record import TERMINAL, Task
+from tenure.core.task.record import Task
 from tenure.core.worker.receiver import Receiver
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.hand_out import ClaimResult, hand_out
@@ -76,7 +76,6 @@ async def run(tx: Tx, commands: list[AnyCommand], context: Context) -> Committed
         fresh = {key: task for key, task in context.cache.items() if key not in ws.doubtful}
         loaded = await _load(tx, commands, context, fresh, loaded.rows)
         ws, answers = _decide(loaded.rows, commands, context)
-    await _follow_up(tx, ws)
     claims = await hand_out(tx, ws, context.plan)
     await ws.rows.save(tx)
     await _check_births(tx, loaded, context.clock)
@@ -161,19 +160,3 @@ def _decide(
         except TenureError as error:
             answers.append(error)
     return ws, answers
-
-
-async def _follow_up(tx: Tx, ws: WorkingSet) -> None:
-    """Decide events for other tasks: at once where the row is here, else after one more load.
-
-    A wake-up never finishes its task, so no follow-up causes another.
-    """
-    if not ws.follow_ups:
-        return
-    missing = {(each.namespace, each.task_id) for each in ws.follow_ups} - ws.tasks.keys()
-    for task in await task_table.load_tasks(tx, missing):
-        ws.tasks[task.namespace, task.id] = task
-    for each in list(ws.follow_ups):
-        key = (each.namespace, each.task_id)
-        if key in ws.tasks and ws.tasks[key].state not in TERMINAL:
-            ws.apply(key, each.event)

@@ -9,7 +9,7 @@ from tenure.core.access.audit import AuditAction, AuditRecord
 from tenure.core.queue import namespace_disabled
 from tenure.core.task import damage
 from tenure.core.task import decide as task_rules
-from tenure.core.task.effect import Decision, Effect, FollowUp, TellStop
+from tenure.core.task.effect import Decision, Effect, TellStop
 from tenure.core.task.event import DamageFound, TaskEvent
 from tenure.core.task.record import Task
 from tenure.core.worker import decide as worker_rules
@@ -45,7 +45,6 @@ class WorkingSet:
         self.namespaces = rows.namespaces
         self.access = rows.access
         self.effects: list[AnyEffect] = []
-        self.follow_ups: list[FollowUp] = []
         self.doubtful: set[TaskKey] = set()
         self.damaged: list[Task] = []
 
@@ -67,8 +66,6 @@ class WorkingSet:
         if decision.effects:
             self.effects += decision.effects
             self._note_stops(decision.effects)
-        if decision.follow_ups:
-            self.follow_ups += decision.follow_ups
         return self._spared(key, decision) if decision.task.damaged else decision
 
     def _note_stops(self, effects: tuple[Effect, ...]) -> None:

@@ -8,11 +8,13 @@ from tenure.core import check as checks
 from tenure.core import limits
 from tenure.core.task import enqueue
 from tenure.core.task.retry import ErrorInfo
-from tenure.engine.check import COUNT_MAX, check_namespace, check_refs
+from tenure.engine.check import check_namespace, check_refs
+from tenure.engine.run import check as run_check
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge
 
-_FAILED: Final = c.FinishKind.FAILED
+_WITH_ERROR: Final = frozenset({c.FinishKind.FAILED, c.FinishKind.PARKED})
+_YIELDED: Final = c.FinishKind.YIELDED
 # Most payloads are far below any limit.
 _SMALL_BYTES: Final = 65_536
 
@@ -80,13 +82,14 @@ def _outcome(item: c.Finish) -> None:
         checks.name(item.output_encoding, "outputEncoding")
     if item.error is not None:
         _error(item.error)
-    elif item.kind is _FAILED:
-        message = "a failed attempt needs its error"
+    elif item.kind in _WITH_ERROR:
+        message = "an attempt that failed or parked needs its error"
         raise InvalidArgument(message, field="error")
-    if item.wake_at_ms:
-        checks.instant_ms(item.wake_at_ms, "wakeAt")
-    if item.wake_seq:
-        checks.integer(item.wake_seq, "wakeSeq", 0, COUNT_MAX)
+    if item.wish is not None:
+        run_check.wish(item.wish)
+    elif item.kind is _YIELDED:
+        message = "a run that yields needs the position that it has seen"
+        raise InvalidArgument(message, field="seen")
 
 
 def _error(error: ErrorInfo) -> None:

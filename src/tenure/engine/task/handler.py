@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core.limits import KEY_KEPT_MS
+from tenure.core.run.record import Yield
 from tenure.core.task import damage, enqueue, enqueue_window
 from tenure.core.task import event as task_event
 from tenure.core.task.attempt import Outcome
@@ -25,6 +26,7 @@ from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejectio
 from tenure.store.table.idempotency import Key
 from tenure.store.table.task import TaskKey
 
+_NOTHING_SEEN: Final = Yield(seen=0)
 _NO_ERROR: Final = ErrorInfo(ErrorCategory.USER_CODE, "")
 
 
@@ -285,6 +287,7 @@ _OUTCOMES: Final = {
     c.FinishKind.CANCELLED: Outcome.CANCELLED,
     c.FinishKind.RELEASED: Outcome.RELEASED,
     c.FinishKind.YIELDED: Outcome.YIELDED,
+    c.FinishKind.PARKED: Outcome.PARKED,
 }
 
 _Make = Callable[[WorkingSet, c.Finish, str | None, bool], TaskEvent]
@@ -316,8 +319,14 @@ _EVENTS: Final[dict[c.FinishKind, _Make]] = {
         attempt=item.attempt,
         worker_id=worker_id,
         needs_confirmed=needs,
-        wake_seq=item.wake_seq,
-        wake_at_ms=item.wake_at_ms,
+        wish=item.wish or _NOTHING_SEEN,
+        journal_end=(item.wish or _NOTHING_SEEN).seen,
+    ),
+    c.FinishKind.PARKED: lambda _ws, item, worker_id, needs: task_event.AttemptParked(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        needs_confirmed=needs,
+        error=item.error or _NO_ERROR,
     ),
 }
 
