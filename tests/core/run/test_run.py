@@ -68,34 +68,28 @@ from tests.core.task.tasks import (
 
 
 @pytest.mark.parametrize(
-    ("changes", "external_id", "field"),
+    ("changes", "field"),
     [
-        ({"kind": TaskKind.ACTIVITY}, None, "kind"),
-        ({"start_to_close_ms": 5}, None, "startToCloseMs"),
-        ({"heartbeat_timeout_ms": 5}, None, "heartbeatTimeoutMs"),
-        ({"id": "x"}, None, "taskId"),
-        ({}, "", "externalId"),
-        ({}, "x" * 1_025, "externalId"),
+        ({"kind": TaskKind.ACTIVITY}, "kind"),
+        ({"start_to_close_ms": 5}, "startToCloseMs"),
+        ({"heartbeat_timeout_ms": 5}, "heartbeatTimeoutMs"),
+        ({"id": "x"}, "taskId"),
+        ({"cancel_grace_ms": -1}, "cancelGracePeriodMs"),
     ],
 )
-def test_what_a_run_cannot_have_is_named(
-    changes: dict[str, Any], external_id: str | None, field: str
-) -> None:
+def test_what_a_run_cannot_have_is_named(changes: dict[str, Any], field: str) -> None:
     request = new(**{"kind": TaskKind.WORKFLOW, "start_to_close_ms": 0, **changes})
     with pytest.raises(InvalidArgument) as refusal:
-        run_start.check_new(request, external_id)
+        run_start.check_new(request)
     assert refusal.value.fields["field"] == field
 
 
-def test_a_new_run_has_a_journal_and_the_id_of_its_user() -> None:
+def test_a_new_run_has_a_journal_and_its_timeout_runs() -> None:
     request = new(kind=TaskKind.WORKFLOW, start_to_close_ms=0, schedule_to_close_ms=900)
-    run_start.check_new(request, "order-42")
-    run_start.check_new(request, None)
-    run = run_start.create(
-        request, namespace=NAMESPACE, now_ms=T0, journal_id=JOURNAL_ID, external_id="order-42"
-    )
+    run_start.check_new(request)
+    run = run_start.create(request, namespace=NAMESPACE, now_ms=T0, journal_id=JOURNAL_ID)
     assert run.link is not None
-    assert (run.link.journal_id, run.link.external_id) == (JOURNAL_ID, "order-42")
+    assert run.link.journal_id == JOURNAL_ID
     assert (run.state, run.line, run.due_at_ms) == (TaskState.PENDING, Line.FRESH, T0 + 900)
 
 

@@ -244,3 +244,9 @@ def test_a_plain_task_again_has_no_deadlines_either() -> None:
     task = again(cancelled(fresh()), task_id=OTHER_ID, now_ms=T0)
     assert (task.spec.close_at_ms, task.due_at_ms) == (0, None)
     assert task.progress is NO_PROGRESS
+
+
+def test_a_run_is_not_enqueued() -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        check_new(new(kind=TaskKind.WORKFLOW, start_to_close_ms=0))
+    assert refusal.value.fields["field"] == "options.kind"

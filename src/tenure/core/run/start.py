@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tenure.core import check
-from tenure.core.limits import TEXT_BYTES_MAX
 from tenure.core.run.record import NOT_BEGUN, RunLink
 from tenure.core.task import deadline, enqueue
 from tenure.core.task.record import AttemptProgress, NewTask, Task, TaskKind
 from tenure.errors import InvalidArgument
 
 
-def check_new(new: NewTask, external_id: str | None) -> None:
+def check_new(new: NewTask) -> None:
     """Raise the typed error for the first thing that is wrong with a request."""
     spec = new.spec
     if spec.kind is not TaskKind.WORKFLOW:
@@ -28,21 +26,14 @@ def check_new(new: NewTask, external_id: str | None) -> None:
             raise InvalidArgument(message, field=field)
     enqueue.check_request(new)
     enqueue.check_spec(spec)
-    if external_id is not None:
-        check.text(external_id, "externalId", bytes_max=TEXT_BYTES_MAX)
-        if not external_id:
-            message = "externalId must not be empty"
-            raise InvalidArgument(message, field="externalId")
 
 
-def create(
-    new: NewTask, *, namespace: str, now_ms: int, journal_id: str, external_id: str | None = None
-) -> Task:
+def create(new: NewTask, *, namespace: str, now_ms: int, journal_id: str) -> Task:
     """Return the run that a checked request becomes, with a journal that has nothing in it."""
     task = enqueue.create(new, namespace=namespace, now_ms=now_ms)
     started = replace(
         task,
-        link=RunLink(journal_id=journal_id, external_id=external_id),
+        link=RunLink(journal_id=journal_id),
         progress=AttemptProgress(ready_at_ms=task.run_at_ms, run=NOT_BEGUN),
     )
     return deadline.armed(started)

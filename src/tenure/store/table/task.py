@@ -118,7 +118,16 @@ async def count_held(tx: Tx, queues: Iterable[tuple[str, str]]) -> dict[tuple[st
 
 async def insert_tasks(tx: Tx, tasks: Sequence[Task]) -> None:
     """Write new tasks."""
-    await tx.each("insert_tasks", [codec.task_inserted(task) for task in tasks])
+    plain = [task for task in tasks if task.link is None]
+    if plain:
+        await tx.each("insert_tasks", [codec.task_inserted(task) for task in plain])
+    if len(plain) < len(tasks):
+        linked = [
+            (*codec.task_inserted(task), *codec.link_inserted(task))
+            for task in tasks
+            if task.link is not None
+        ]
+        await tx.each("insert_linked_tasks", linked)
 
 
 async def insert_finished(tx: Tx, tasks: Sequence[Task]) -> None:
@@ -147,7 +156,8 @@ class TaskRows(RowSet[TaskKey, Task]):
     """Tasks by (namespace, id), live ones locked, finished ones read.
 
     ``births`` are the ids of new tasks that have to be looked up; young ones, in ``window``, have
-    not. ``cached`` are those of the ``cache`` that were not read. Others are found by
+    not. ``cached`` are those of the ``cache`` that were not read. Of ``locked`` ones no copy will
+    do, because what is decided on them may not write their row. Others are found by
     who holds them (``held_of`` a worker, at the most so many) or because their timer has fired.
     """
 
@@ -161,6 +171,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         "has_young",
         "held",
         "held_of",
+        "locked",
         "window",
     )
 
@@ -174,6 +185,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.has_young = False
         self.cache: Mapping[TaskKey, Task] = {}
         self.cached: set[TaskKey] = set()
+        self.locked: set[TaskKey] = set()
         self.held_of: dict[str, int] = {}
         self.held: dict[str, list[TaskKey]] = {}
         self.control: dict[str, ControlGroup] = {}
@@ -201,7 +213,8 @@ class TaskRows(RowSet[TaskKey, Task]):
     def _remember(self) -> set[TaskKey]:
         """Take in remembered copies of what is wanted; return what has to be read."""
         self.wanted |= self.births
-        for key in self.wanted:
+        self.wanted |= self.locked
+        for key in self.wanted - self.locked if self.locked else self.wanted:
             task = self.cache.get(key)
             if task is not None:
                 self[key] = self.loaded[key] = task
@@ -233,12 +246,26 @@ class TaskRows(RowSet[TaskKey, Task]):
                 await finish_tasks(tx, finished)
             if live:
                 await update_tasks(tx, live)
+                await self._renew_journals(tx, live)
         if self.new:
             finished, live = _split(self.new)
             if live:
                 await insert_tasks(tx, live)
             if finished:
                 await insert_finished(tx, finished)
+
+    async def _renew_journals(self, tx: Tx, live: Sequence[Task]) -> None:
+        """Give runs that begin anew their new journals, of which no other write knows."""
+        renewed = []
+        for task in live:
+            if task.link is not None:
+                old = self.loaded[task.namespace, task.id].link
+                assert old is not None
+                if old.journal_id != task.link.journal_id:
+                    key = (task.namespace, task.id)
+                    renewed.append((*key, task.link.journal_id, old.journal_id))
+        if renewed:
+            await tx.each("renew_journals", renewed)
 
     def keep_taken(self, first: RowSet[TaskKey, Task]) -> None:
         """Keep the tasks that were locked because their timers have fired."""
