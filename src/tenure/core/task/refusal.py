@@ -43,16 +43,17 @@ def of_event(task: Task, event: TaskEvent, rule: Rule) -> Rejection | None:
     if task.state not in rule.sources:
         return _impossible(task, event)
     match event:
-        case HandedOut():
-            return None if task.line else wrong_state(task)
         case WorkerLost(worker_id=worker_id):
             return None if task.worker_id == worker_id else attempt_mismatch(task, task.attempt)
+        case HandedOut():
+            is_possible = bool(task.line)
         case ResumeRequested():
-            return None if _is_resumable(task) else wrong_state(task)
+            is_possible = _is_resumable(task)
         case EntryAppended():
-            return wrong_state(task) if task.spec.kind is _ACTIVITY else None
+            is_possible = task.spec.kind is not _ACTIVITY
         case _:
             return None
+    return None if is_possible else wrong_state(task)
 
 
 def _is_resumable(task: Task) -> bool:

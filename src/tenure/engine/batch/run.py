@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tenure.core.journal.numbering import JournalEnd
 from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task import enqueue_window
 from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
@@ -48,6 +49,8 @@ class Context(msgspec.Struct, frozen=True):
     disabled: frozenset[str] = frozenset()
     # Workers as they are remembered; without any, those that may be handed work are read.
     receivers: Sequence[Receiver] = ()
+    # Where journals end, as far as it is remembered with the rows of their runs.
+    journal_ends: Mapping[TaskKey, JournalEnd] = {}
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -118,6 +121,7 @@ async def _load_all(
     """Load once more after ``first``, without what can be had only once."""
     rows.namespaces.know(context.known_namespaces, context.disabled)
     rows.tasks.cache = cache
+    rows.journals.remembered = context.journal_ends
     rows.leases.began_at_mono_ms = context.clock.monotonic_ms()
     rows.receivers.wanted = context.plan.receivers
     for receiver in context.receivers:

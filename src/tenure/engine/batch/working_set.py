@@ -5,7 +5,11 @@ A later command sees what an earlier one did. Nothing here touches the database.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tenure.core.access.audit import AuditAction, AuditRecord
+from tenure.core.journal import numbering
+from tenure.core.journal.entry import NewEntry
 from tenure.core.queue import namespace_disabled
 from tenure.core.task import damage
 from tenure.core.task import decide as task_rules
@@ -36,6 +40,7 @@ class WorkingSet:
         self.settings = settings
         self.now_ms = rows.now_ms
         self.tasks = rows.tasks
+        self.journals = rows.journals
         self.stops = rows.stops
         self.attempts = rows.attempts
         self.workers = rows.workers
@@ -63,10 +68,18 @@ class WorkingSet:
         tasks[key] = changes[key] = decision.task
         if decision.ended is not None:
             self.attempts.add(decision.ended)
+        if decision.entries:
+            self.append_entries(key, decision.entries)
         if decision.effects:
             self.effects += decision.effects
             self._note_stops(decision.effects)
         return self._spared(key, decision) if decision.task.damaged else decision
+
+    def append_entries(self, key: TaskKey, entries: Sequence[NewEntry]) -> None:
+        """Append entries of our own to the journal of a run, whose end was loaded."""
+        if entries:
+            placed, end = numbering.append(self.journals.ends[key], entries, at_ms=self.now_ms)
+            self.journals.append(key, placed, end)
 
     def _note_stops(self, effects: tuple[Effect, ...]) -> None:
         """Keep what a worker has to be told until it was told: an effect can get lost."""

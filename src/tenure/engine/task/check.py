@@ -7,9 +7,8 @@ from typing import Final
 from tenure.core import check as checks
 from tenure.core import limits
 from tenure.core.task import enqueue
-from tenure.core.task.retry import ErrorInfo
-from tenure.engine.check import check_namespace, check_refs
-from tenure.engine.run import check as run_check
+from tenure.engine.check import check_error, check_namespace, check_refs
+from tenure.engine.run.wish_check import check_wish
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge
 
@@ -81,25 +80,15 @@ def _outcome(item: c.Finish) -> None:
     if item.output_encoding:
         checks.name(item.output_encoding, "outputEncoding")
     if item.error is not None:
-        _error(item.error)
+        check_error(item.error)
     elif item.kind in _WITH_ERROR:
         message = "an attempt that failed or parked needs its error"
         raise InvalidArgument(message, field="error")
     if item.wish is not None:
-        run_check.wish(item.wish)
+        check_wish(item.wish)
     elif item.kind is _YIELDED:
         message = "a run that yields needs the position that it has seen"
         raise InvalidArgument(message, field="seen")
-
-
-def _error(error: ErrorInfo) -> None:
-    checks.text(error.message, "error.message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
-    checks.text(error.type, "error.type", bytes_max=limits.TEXT_BYTES_MAX)
-    checks.text(error.stack_trace, "error.stackTrace", bytes_max=limits.STACK_TRACE_BYTES_MAX)
-    if error.details is not None:
-        checks.payload(error.details, "error.details")
-    if error.next_delay_ms is not None:
-        checks.duration_ms(error.next_delay_ms, "error.nextRetryDelayMs", minimum=0)
 
 
 def complete_by_id(command: c.CompleteById) -> None:

@@ -249,11 +249,7 @@ class JournalRows(RowSet[EntryKey, Entry]):
         for task, after in runs:
             end = self.ends[task.namespace, task.id]
             entries = stored.get(end.journal_id, [])
-            reached = entries[-1].pos if entries else after
-            for entry in fresh.get(end.journal_id, ()):
-                if entry.pos == reached + 1:
-                    entries.append(entry)
-                    reached += 1
+            entries += _following(fresh.get(end.journal_id, ()), entries, after)
             found.append(JournalPage(after, tuple(entries), end.pos))
         return found
 
@@ -268,6 +264,17 @@ class JournalRows(RowSet[EntryKey, Entry]):
         if unknown:
             for journal_id, end in (await read_ends(tx, unknown)).items():
                 self.ends[unknown[journal_id]] = end
+
+
+def _following(fresh: Iterable[Entry], entries: Sequence[Entry], after: int) -> list[Entry]:
+    """Return those new entries that follow what was read, or the position, without a gap."""
+    reached = entries[-1].pos if entries else after
+    found = []
+    for entry in fresh:
+        if entry.pos == reached + 1:
+            found.append(entry)
+            reached += 1
+    return found
 
 
 def _has_journal(task: Task | None) -> bool:

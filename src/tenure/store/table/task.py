@@ -258,12 +258,14 @@ class TaskRows(RowSet[TaskKey, Task]):
         """Give runs that begin anew their new journals, of which no other write knows."""
         renewed = []
         for task in live:
-            if task.link is not None:
-                old = self.loaded[task.namespace, task.id].link
+            link = task.link
+            if link is not None:
+                key = (task.namespace, task.id)
+                # What was claimed was not loaded, and is only handed out.
+                old = self.loaded.get(key, task).link
                 assert old is not None
-                if old.journal_id != task.link.journal_id:
-                    key = (task.namespace, task.id)
-                    renewed.append((*key, task.link.journal_id, old.journal_id))
+                if old.journal_id != link.journal_id:
+                    renewed.append((*key, link.journal_id, old.journal_id))
         if renewed:
             await tx.each("renew_journals", renewed)
 
