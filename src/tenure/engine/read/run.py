@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core import check, limits
+from tenure.core.filter import ALL_RUNS, RunFilter
 from tenure.core.journal.entry import JournalPage
 from tenure.core.journal.numbering import JournalEnd
 from tenure.core.task.record import Task, TaskKind
-from tenure.engine.read.query import find_task, read
+from tenure.engine.read.query import Page, PageRequest, find_task, list_tasks, read
 from tenure.engine.task.handler import not_found
 from tenure.errors import NotFound
 from tenure.store.table import journal as journal_table
@@ -34,6 +35,13 @@ async def get_run(store: Store, *, namespace: str, run_id: str) -> RunView:
         return RunView(task, end.pos, end.total_bytes)
 
     return await read(store, body)
+
+
+async def list_runs(
+    store: Store, *, namespace: str, page: PageRequest, where: RunFilter = ALL_RUNS
+) -> Page[Task]:
+    """Return runs that pass the filter, newest first, live and finished; activities are passed."""
+    return await list_tasks(store, namespace=namespace, page=page, where=where)
 
 
 async def read_journal(store: Store, *, namespace: str, run_id: str, after: int = 0) -> JournalPage:
