@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
 from tenure.core.run import start as run_start
@@ -358,3 +359,9 @@ def test_the_timeout_of_a_run_ends_it_while_it_waits() -> None:
     task = waiting_run(schedule_to_close_ms=1_000)
     ended = due(task, T0 + 1_000).task
     assert (ended.state, ended.progress.reason) == (TaskState.FAILED, Reason.SCHEDULE_TO_CLOSE)
+
+
+def test_what_an_earlier_version_stored_as_a_run_begins_anew_without_a_journal() -> None:
+    task = replace(running_run(), link=None)
+    word = report(AttemptFailed, task, error=FAULT)
+    assert after(task, word).link is None

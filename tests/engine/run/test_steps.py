@@ -8,13 +8,15 @@ import pytest
 
 from tenure.core import limits
 from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
-from tenure.core.task.record import TaskState
+from tenure.core.task.record import Task, TaskState
+from tenure.engine.command import AnyCommand
 from tenure.engine.engine import Engine
-from tenure.engine.run.command import NewSignal, StepsPlaced, TerminateRun
-from tenure.engine.task.command import FinishKind
+from tenure.engine.run.command import CancelRun, NewSignal, RecordSteps, StepsPlaced, TerminateRun
+from tenure.engine.task.command import FinishKind, FinishTasks, ProcessDue
 from tenure.errors import Rejection, WorkerInactive
 from tests.engine.run.runs import (
     cancel,
+    give_up_slot,
     held_run,
     journal,
     kinds,
@@ -28,7 +30,7 @@ from tests.engine.run.runs import (
     step,
     timer,
 )
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World, finish
 
 
 class TestSteps:
@@ -308,3 +310,48 @@ class TestHandOut:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
         assert (task.link, task.state) == (None, TaskState.DISPATCHED)
+
+
+class TestOneBatch:
+    """What happens to a run in the batch that records its steps."""
+
+    @pytest.mark.parametrize("end", ["terminate", "release", "succeed", "cancel"])
+    async def test_a_step_and_the_end_of_its_attempt_are_both_taken(
+        self, world: World, engine: Engine, end: str
+    ) -> None:
+        worker = await world.worker(engine)
+        run = await running_run(world, engine, worker)
+        await positions(engine, worker, report(run))
+        ends: dict[str, AnyCommand] = {
+            "terminate": TerminateRun(namespace=NAMESPACE, run_id=run.id),
+            "cancel": CancelRun(namespace=NAMESPACE, run_id=run.id),
+            "release": finish_of(worker, run, FinishKind.RELEASED),
+            "succeed": finish_of(worker, run, FinishKind.SUCCEEDED),
+        }
+        steps = RecordSteps(namespace=NAMESPACE, worker_id=worker, items=(report(run, first_no=2),))
+        (placed,), _ = await asyncio.gather(engine.submit(steps), engine.submit(ends[end]))
+        assert isinstance(placed, StepsPlaced)
+        found = [EntryKind.STEP, EntryKind.STEP]
+        assert await kinds(engine, run.id) == found + [EntryKind.CANCEL] * (end == "cancel")
+
+    async def test_a_timer_fires_beside_a_step_that_has_to_be_looked_up_again(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        sleeper = await running_run(world, engine, worker)
+        wake_at_ms = world.clock.now_ms() + 1_000
+        await give_up_slot(world, engine, worker, sleeper, wake_at_ms=wake_at_ms, wake_key="sleep")
+        run = await running_run(world, engine, worker)
+        await positions(engine, worker, report(run))
+        other = await world.start()
+        await positions(other, worker, report(run, first_no=2))
+        await world.advance(1_000)
+        steps = RecordSteps(namespace=NAMESPACE, worker_id=worker, items=(report(run, first_no=3),))
+        due = ProcessDue(sighted_ms=10**9, amount=10)
+        (placed,), _ = await asyncio.gather(engine.submit(steps), engine.submit(due))
+        assert isinstance(placed, StepsPlaced)
+        assert await kinds(engine, sleeper.id) == [EntryKind.TIMER]
+
+
+def finish_of(worker: str, run: Task, kind: FinishKind) -> FinishTasks:
+    return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=(finish(run, kind),))

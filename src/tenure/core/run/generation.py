@@ -11,8 +11,7 @@ from tenure.core.task.record import TERMINAL, Task
 
 def begin_anew(task: Task, new_journal_id: str) -> Task:
     """Return a run whose attempt has failed with the journal of its next generation."""
-    if task.state in TERMINAL:
+    if task.state in TERMINAL or task.link is None:
         return task
-    assert task.link is not None
     begun = with_run(task, RunProgress(generation=run_of(task).generation + 1))
     return replace(begun, link=replace(task.link, journal_id=new_journal_id))

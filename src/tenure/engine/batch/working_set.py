@@ -76,8 +76,11 @@ class WorkingSet:
         return self._spared(key, decision) if decision.task.damaged else decision
 
     def append_entries(self, key: TaskKey, entries: Sequence[NewEntry]) -> None:
-        """Append entries of our own to the journal of a run, whose end was loaded."""
-        if entries:
+        """Append entries of our own to the journal of a run, whose end was loaded.
+
+        What an earlier version has stored as a run has no journal.
+        """
+        if entries and self.tasks[key].link is not None:
             placed, end = numbering.append(self.journals.ends[key], entries, at_ms=self.now_ms)
             self.journals.append(key, placed, end)
 

@@ -71,7 +71,7 @@ def _check_speaker(ws: WorkingSet, command: c.RecordSteps) -> None:
 
 def _record(ws: WorkingSet, key: TaskKey, item: c.StepReport, worker_id: str) -> c.StepAnswer:
     task = ws.tasks.get(key)
-    if task is None:
+    if task is None or _is_without_journal(task):
         return Rejection(_NOT_HERE, f"Task {key[1]} was not found.")
     event = task_event.StepsRecorded(attempt=item.attempt, worker_id=worker_id)
     # Not by ``ws.apply``: the row stays as it is, and the insert tells whether a copy was stale.
@@ -164,6 +164,11 @@ def _wish(command: c.CancelRun | c.ResumeRun | c.TerminateRun) -> TaskEvent:
 def _run(ws: WorkingSet, namespace: str, run_id: str) -> Task:
     """Return a run; an activity is none."""
     task = ws.tasks.get((namespace, run_id))
-    if task is None or task.kind is not TaskKind.WORKFLOW:
+    if task is None or task.kind is not TaskKind.WORKFLOW or _is_without_journal(task):
         raise not_found("Run", run_id)
     return task
+
+
+def _is_without_journal(task: Task) -> bool:
+    """Tell whether an earlier version, which knew no journals, has stored a task as a run."""
+    return task.kind is TaskKind.WORKFLOW and task.link is None

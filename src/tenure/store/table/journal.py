@@ -143,10 +143,20 @@ class JournalRows(RowSet[EntryKey, Entry]):
 
     ``of_runs`` are the runs whose ends are wanted, and ``reports`` what their holders report: of
     what was reported before the places are read. An end is remembered with the row of its run, and
-    counts only as long as that copy is used; a stale one meets a position that is taken.
+    counts only as long as that copy is used; a stale one meets a position that is taken. ``ends``
+    move with what is appended, and ``found_ends`` stay as they were.
     """
 
-    __slots__ = ("ends", "holders", "of_runs", "places", "remembered", "reports", "run_of")
+    __slots__ = (
+        "ends",
+        "found_ends",
+        "holders",
+        "of_runs",
+        "places",
+        "remembered",
+        "reports",
+        "run_of",
+    )
 
     table = Table(operator.attrgetter("journal_id", "pos"), is_locked=False)
 
@@ -157,6 +167,7 @@ class JournalRows(RowSet[EntryKey, Entry]):
         self.reports: list[StepRef] = []
         self.remembered: Mapping[TaskKey, JournalEnd] = {}
         self.ends: dict[TaskKey, JournalEnd] = {}
+        self.found_ends: dict[TaskKey, JournalEnd] = {}
         self.places: dict[tuple[str, int], dict[int, Place]] = {}
         self.holders: dict[EntryKey, Holder] = {}
         self.run_of: dict[EntryKey, TaskKey] = {}
@@ -179,6 +190,7 @@ class JournalRows(RowSet[EntryKey, Entry]):
         if unknown:
             for journal_id, end in (await read_ends(tx, unknown)).items():
                 self.ends[unknown[journal_id]] = end
+        self.found_ends = dict(self.ends)
         await self._load_places(tx)
 
     async def _load_places(self, tx: Tx) -> None:
@@ -211,20 +223,32 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 places[entry.no] = Place(entry.no, entry.pos, entry.at_ms)
         self.ends[key] = end
 
-    async def save(self, tx: Tx, rows: RowSets) -> None:
-        """Append the entries, in the order of their runs, so that no two batches wait crosswise."""
-        del rows
-        if not self.new:
-            return
+    async def save_reported(self, tx: Tx) -> None:
+        """Append what holders report, before this batch takes the runs away from them.
+
+        In the order of their runs, so that no two batches wait crosswise.
+        """
         held = [(self.new[each], holder) for each, holder in self.holders.items()]
         if held:
             held.sort(key=lambda each: (each[1].namespace, each[1].task_id, each[0].pos))
             await insert_entries(tx, held)
+
+    async def save(self, tx: Tx, rows: RowSets) -> None:
+        """Append what the server writes itself, to runs whose rows are locked or written by now."""
+        del rows
+        if not self.new:
+            return
         own = [
             (entry, self.run_of[key]) for key, entry in self.new.items() if key not in self.holders
         ]
         if own:
             await append_entries(tx, own)
+
+    def keep_taken(self, first: RowSet[EntryKey, Entry]) -> None:
+        """Keep the ends of runs whose timers have fired, which a second load does not look for."""
+        assert isinstance(first, JournalRows)
+        for key, end in first.found_ends.items():
+            self.ends.setdefault(key, end)
 
     async def pages(
         self, tx: Tx, runs: Sequence[tuple[Task, int]], *, bytes_max: int

@@ -239,7 +239,7 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Save tasks, split by whether they are finished."""
-        del rows
+        await rows.journals.save_reported(tx)
         if self.changed:
             finished, live = _split(self.changed)
             if finished:
