@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from tenure.core import limits
 from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
@@ -236,6 +237,20 @@ class TestRefusals:
         assert full.code == "journal_full"
         await signal(engine, run.id)
         assert len(await journal(engine, run.id)) == 3
+
+    async def test_a_journal_that_gets_large_is_told_once(
+        self, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tenure.core.journal.room.JOURNAL_ENTRIES_WARNING", 2)
+        worker = await world.worker(engine)
+        run = await held_run(world, engine, worker)
+        with capture_logs() as logs:
+            for no in range(1, 5):
+                await positions(engine, worker, report(run, first_no=no))
+            await world.finish(engine, worker, run, FinishKind.RELEASED)
+            await world.claim(engine, worker)
+        told = [each for each in logs if each["event"] == "run.journal_large"]
+        assert [(each["run_id"], each["entries"]) for each in told] == [(run.id, 2)]
 
     async def test_a_key_of_another_worker_records_nothing(
         self, world: World, engine: Engine

@@ -16,6 +16,7 @@ from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.clock import Clock
 from tenure.engine.run.journal_cache import JournalCache
+from tenure.engine.run.journal_log import note_large
 from tenure.engine.settings import Settings
 from tenure.store.transaction import Store
 
@@ -83,6 +84,7 @@ class BatchMemory:
             self.rows.saved(tasks, are_new=are_new)
         if ws.journals.ends:
             self.journals.saved(ws.journals.ends, self.rows.rows)
+            note_large(ws.journals)
 
     def forget(self, ids: Iterable[str]) -> None:
         """Forget rows by task id, and what is remembered beside them."""

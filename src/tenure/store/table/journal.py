@@ -284,10 +284,11 @@ class JournalRows(RowSet[EntryKey, Entry]):
             key, journal_id = (task.namespace, task.id), _journal_of(task)
             if key not in self.ends or self.ends[key].journal_id != journal_id:
                 unknown[journal_id] = key
-                self.ends[key] = JournalEnd(journal_id)
+                self.ends[key] = self.found_ends[key] = JournalEnd(journal_id)
         if unknown:
             for journal_id, end in (await read_ends(tx, unknown)).items():
-                self.ends[unknown[journal_id]] = end
+                key = unknown[journal_id]
+                self.ends[key] = self.found_ends[key] = end
 
 
 def _following(fresh: Iterable[Entry], entries: Sequence[Entry], after: int) -> list[Entry]:
