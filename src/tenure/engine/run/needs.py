@@ -42,5 +42,5 @@ def change_run(needs: RowSets, command: c.CancelRun | c.ResumeRun | c.TerminateR
 
 
 def signal_key(command: c.SignalRun) -> str:
-    """Return the idempotency key of a signal with an id; no user can give one that begins so."""
+    """Return the idempotency key of a signal with an id; nobody gives such a key by chance."""
     return f"\x01signal {command.run_id} {command.signal.signal_id}"
