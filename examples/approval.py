@@ -1,4 +1,4 @@
-"""Wait for a person: the activity hands its token on, and somebody completes it days later.
+"""Wait for a person: the activity passes its token on, and somebody completes it days later.
 
 Start a worker with ``tenure dev approval``; ``python approval.py ask 250`` prints the token and
 waits; ``python approval.py answer TOKEN yes`` completes the task from another terminal.

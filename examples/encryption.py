@@ -52,5 +52,5 @@ async def main(key: bytes) -> None:
 
 
 if __name__ == "__main__":
-    # Both sides get it from where you keep secrets; a new one each time is for this example.
+    # In production both sides read the key from a secret store; this example makes a new one.
     asyncio.run(main(AESGCM.generate_key(bit_length=256)))

@@ -1,7 +1,7 @@
 """Call an API that says when to come back: the error carries its own delay.
 
-A refusal with ``Retry-After`` is no reason to guess: ``next_retry_delay`` wins over the back-off
-of the retry policy, and the slot is free for other tasks meanwhile. Start a worker with
+The service says in ``Retry-After`` when to try again: ``next_retry_delay`` replaces the back-off of
+the retry policy, and the slot is free for other tasks until then. Start a worker with
 ``tenure dev rate_limit``, then ``python rate_limit.py``.
 """
 

@@ -25,6 +25,7 @@ ALLOWED_S: Final = {
     "chaos": 0.5,
     "cli": 0.5,
     "examples": 0.5,
+    "messages": 0.5,
     "sdk": 0.5,
     "security": 0.5,
     "store/test_batch_locks.py": 0.25,

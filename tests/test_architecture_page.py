@@ -46,7 +46,7 @@ def test_a_page_is_short(page: Path) -> None:
     assert len(page.read_text("utf-8").splitlines()) <= LINES_MAX
 
 
-@pytest.mark.parametrize("title", ["The way of a task", "The death of a worker"])
+@pytest.mark.parametrize("title", ["The path of a task", "When a worker is lost"])
 def test_a_way_through_the_code_passes_few_files(title: str) -> None:
     page = (ROOT / "docs/architecture/overview.md").read_text("utf-8")
     section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]

@@ -1,7 +1,7 @@
 """Tenure: durable tasks and workflows, with workers you can trust.
 
-Everything public of the SDK is here. It is loaded when it is first asked for: ``import tenure``
-alone costs nothing, and a client never loads the server.
+This module has every public name of the SDK. Each name is loaded with its first use, so
+``import tenure`` alone is cheap. A client never loads the server.
 """
 
 from __future__ import annotations
@@ -10,12 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tenure.core.task.record import TaskState
+    from tenure.core.task.retry import ErrorCategory
     from tenure.errors import TenureError
     from tenure.sdk.activity.context import Info, Stopped, StopReason
-    from tenure.sdk.activity.decorator import activity
-    from tenure.sdk.activity.definition import Activity, Call
-    from tenure.sdk.activity.option import RetryPolicy
-    from tenure.sdk.client import Client, Completion, Handle, TaskInfo
+    from tenure.sdk.activity.decorator import ActivityDecorator, activity
+    from tenure.sdk.activity.definition import Activity, AsyncActivity, Call, SyncActivity
+    from tenure.sdk.activity.option import ActivitySettings, OneCallSettings, RetryPolicy
+    from tenure.sdk.client import (
+        AttemptInfo,
+        Client,
+        Completion,
+        ExplainedReason,
+        Explanation,
+        Handle,
+        HeartbeatAnswer,
+        HeartbeatDetails,
+        OnProgress,
+        TaskInfo,
+        TaskProgress,
+    )
+    from tenure.sdk.duration import Duration
     from tenure.sdk.failure import (
         ApplicationError,
         CancelTimedOut,
@@ -32,27 +47,40 @@ if TYPE_CHECKING:
     from tenure.sdk.payload import Codec, Payload, PayloadError
     from tenure.sdk.sync_client import SyncClient, SyncCompletion, SyncHandle
     from tenure.sdk.transport.tls import TLS
-    from tenure.sdk.worker.worker import Worker
+    from tenure.sdk.worker.worker import Worker, WorkerOptions
 
 __version__ = "0.1.0"
 
 _HOME = {
     "TLS": "tenure.sdk.transport.tls",
     "Activity": "tenure.sdk.activity.definition",
+    "ActivityDecorator": "tenure.sdk.activity.decorator",
+    "ActivitySettings": "tenure.sdk.activity.option",
     "ApplicationError": "tenure.sdk.failure",
+    "AsyncActivity": "tenure.sdk.activity.definition",
+    "AttemptInfo": "tenure.sdk.client",
     "Call": "tenure.sdk.activity.definition",
     "CancelTimedOut": "tenure.sdk.failure",
     "Client": "tenure.sdk.client",
     "Codec": "tenure.sdk.payload",
     "Completion": "tenure.sdk.client",
+    "Duration": "tenure.sdk.duration",
+    "ErrorCategory": "tenure.core.task.retry",
+    "ExplainedReason": "tenure.sdk.client",
+    "Explanation": "tenure.sdk.client",
     "Handle": "tenure.sdk.client",
+    "HeartbeatAnswer": "tenure.sdk.client",
+    "HeartbeatDetails": "tenure.sdk.client",
     "Info": "tenure.sdk.activity.context",
+    "OnProgress": "tenure.sdk.client",
+    "OneCallSettings": "tenure.sdk.activity.option",
     "Payload": "tenure.sdk.payload",
     "PayloadError": "tenure.sdk.payload",
     "RemoteError": "tenure.sdk.failure",
     "RetryPolicy": "tenure.sdk.activity.option",
     "StopReason": "tenure.sdk.activity.context",
     "Stopped": "tenure.sdk.activity.context",
+    "SyncActivity": "tenure.sdk.activity.definition",
     "SyncClient": "tenure.sdk.sync_client",
     "SyncCompletion": "tenure.sdk.sync_client",
     "SyncHandle": "tenure.sdk.sync_client",
@@ -60,11 +88,14 @@ _HOME = {
     "TaskFailed": "tenure.sdk.failure",
     "TaskInfo": "tenure.sdk.client",
     "TaskPoisoned": "tenure.sdk.failure",
+    "TaskProgress": "tenure.sdk.client",
+    "TaskState": "tenure.core.task.record",
     "TaskTerminated": "tenure.sdk.failure",
     "TaskTimedOut": "tenure.sdk.failure",
     "TenureError": "tenure.errors",
     "Worker": "tenure.sdk.worker.worker",
     "WorkerEvicted": "tenure.sdk.failure",
+    "WorkerOptions": "tenure.sdk.worker.worker",
     "WorkerSuperseded": "tenure.sdk.failure",
     "WorkersLost": "tenure.sdk.failure",
     "activity": "tenure.sdk.activity.decorator",
@@ -73,20 +104,33 @@ _HOME = {
 __all__ = [
     "TLS",
     "Activity",
+    "ActivityDecorator",
+    "ActivitySettings",
     "ApplicationError",
+    "AsyncActivity",
+    "AttemptInfo",
     "Call",
     "CancelTimedOut",
     "Client",
     "Codec",
     "Completion",
+    "Duration",
+    "ErrorCategory",
+    "ExplainedReason",
+    "Explanation",
     "Handle",
+    "HeartbeatAnswer",
+    "HeartbeatDetails",
     "Info",
+    "OnProgress",
+    "OneCallSettings",
     "Payload",
     "PayloadError",
     "RemoteError",
     "RetryPolicy",
     "StopReason",
     "Stopped",
+    "SyncActivity",
     "SyncClient",
     "SyncCompletion",
     "SyncHandle",
@@ -94,22 +138,25 @@ __all__ = [
     "TaskFailed",
     "TaskInfo",
     "TaskPoisoned",
+    "TaskProgress",
+    "TaskState",
     "TaskTerminated",
     "TaskTimedOut",
     "TenureError",
     "Worker",
     "WorkerEvicted",
+    "WorkerOptions",
     "WorkerSuperseded",
     "WorkersLost",
     "activity",
 ]
 
 
-# Not for a type checker, which would take any name for a public one.
+# Hidden from type checkers: with this function they would accept any name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Load a public name from where it lives."""
+        """Load a public name from its module."""
         home = _HOME.get(name)
         if home is None:
             raise AttributeError(f"module 'tenure' has no attribute {name!r}")
@@ -119,5 +166,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    """Name what can be asked for."""
+    """Return the public names."""
     return sorted(set(globals()) | set(_HOME))

@@ -1,13 +1,15 @@
-"""Every error a caller can meet: one tree, one table.
+"""Every error that a caller can get: one tree, one table.
 
-Edges translate by `ERRORS` and by nothing else. A `Rejection` is the same refusal as a value: what
-`decide` returns, because a refusal of one command must not disturb the others of its batch.
+Edges translate only with `ERRORS`. A `Rejection` is the same refusal as a value: `decide` returns
+it, because the refusal of one command must not affect the others of its batch.
 """
 
 # The classes are named like their codes, and the table reads by column.
 # ruff: noqa: FBT003
 
-from typing import ClassVar
+import re
+from collections.abc import Callable
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -41,8 +43,14 @@ __all__ = [
     "WorkerDraining",
     "WorkerInactive",
     "WrongState",
+    "renamed",
     "wire_name",
 ]
+
+_NAME: Final = re.compile(r"[A-Za-z]\w*")
+_DURATION: Final = re.compile(r"(?<![\w.])[a-z]\w*(?:Ms|_ms)\b")
+# What comes behind these is the caller's own.
+_FREE_KEYS: Final = ("labels.", "resources.")
 
 
 class TenureError(Exception):
@@ -102,7 +110,7 @@ class TaskExpired(TenureError):
 
 
 class InvalidToken(TenureError):
-    """The task token is malformed, expired or for something else. Use that of this attempt."""
+    """The task token is malformed, expired or for something else. Use the token of this attempt."""
 
     code = "invalid_token"
 
@@ -120,7 +128,7 @@ class PermissionDenied(TenureError):
 
 
 class WrongState(TenureError):
-    """The call is not possible in the present state. Look at the state, then decide again."""
+    """The call is not possible in the present state. Check the state, then try again."""
 
     code = "wrong_state"
     field_names = ("state",)
@@ -164,7 +172,7 @@ class IdempotencyConflict(TenureError):
     """The idempotency key was used with other content. Use a new key or send the same content."""
 
     code = "idempotency_conflict"
-    field_names = ("task_id",)
+    field_names = ("task_id", "field")
 
 
 class AlreadyExists(TenureError):
@@ -213,7 +221,7 @@ class DeadlineExceeded(TenureError):
 
 
 class DataDamaged(TenureError):
-    """Stored data is not as it was written, and is not served. Restore it, or enqueue anew."""
+    """Stored data is damaged and is not returned. Restore it, or enqueue the task again."""
 
     code = "data_damaged"
     field_names = ("reason",)
@@ -268,7 +276,7 @@ ERRORS: dict[str, ErrorSpec] = {
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
-    """A refusal as a value, for its own caller alone."""
+    """A refusal as a value, for its own caller only."""
 
     code: str
     message: str = ""
@@ -278,7 +286,7 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
         assert self.code in ERRORS, self.code
 
     def to_error(self) -> TenureError:
-        """Return the exception that stands for this refusal; an empty message takes the default."""
+        """Return the exception for this refusal; an empty message becomes the default."""
         return ERRORS[self.code].exception(self.message, **self.fields)
 
 
@@ -286,3 +294,16 @@ def wire_name(field_name: str) -> str:
     """Return the camelCase name that a field has in JSON: `retry_after_ms` is `retryAfterMs`."""
     head, *tail = field_name.split("_")
     return head + "".join(part.capitalize() for part in tail)
+
+
+def renamed(message: str, field: str, rename: Callable[[str], str]) -> tuple[str, str]:
+    """Return a message and the field that it blames, in the words of an edge.
+
+    ``rename`` takes one name and leaves those of the edge as they are. In the message the field
+    stands at the beginning, behind a colon or behind "of"; durations are known by their ends.
+    """
+    path, dot, key = field.partition(".") if field.startswith(_FREE_KEYS) else (field, "", "")
+    name = _NAME.sub(lambda found: rename(found[0]), path) + dot + key
+    blamed = re.compile(rf"(^|: | of ){re.escape(field)}(?![\w-])")
+    told = blamed.sub(lambda found: found[1] + name, message, count=1)
+    return _DURATION.sub(lambda found: rename(found[0]), told), name

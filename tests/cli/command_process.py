@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -17,11 +17,18 @@ from tests.cli.server import CLI
 class CommandProcess:
     """``tenure`` with some arguments in a folder; both of its outputs are kept together."""
 
-    def __init__(self, folder: Path, *arguments: str, command: Sequence[str] = CLI) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        command: Sequence[str] = CLI,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        others = {key: value for key, value in os.environ.items() if not key.startswith("TENURE_")}
         self._process = subprocess.Popen(
             [*command, *arguments],
             cwd=folder,
-            env={key: value for key, value in os.environ.items() if not key.startswith("TENURE_")},
+            env={**others, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

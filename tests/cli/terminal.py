@@ -22,11 +22,13 @@ _CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """Runs ``tenure`` with some arguments on a terminal of 100 columns and 30 rows."""
+    """Runs ``tenure`` with some arguments on a terminal."""
 
-    def __init__(self, *arguments: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, *arguments: str, env: Mapping[str, str], columns: int = 100, rows: int = 30
+    ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._process = subprocess.Popen(
             [*CLI, *arguments],
             env={**os.environ, "TERM": "xterm", **env},
@@ -80,7 +82,22 @@ class Terminal:
             raise
         return len(self.said)
 
+    def press(self, keys: str) -> None:
+        """Send what a terminal sends for keys."""
+        os.write(self._master, keys.encode())
+
     def interrupt(self) -> int:
         """Press Ctrl-C and return how the command ended."""
         self._process.send_signal(signal.SIGINT)
-        return self._process.wait(WAIT_S)
+        return self.exit_code()
+
+    def exit_code(self) -> int:
+        """Wait until the command has ended and all that it wrote is read."""
+        code = self._process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
+        return code
+
+    @property
+    def modes(self) -> list[object]:
+        """Return the settings of the terminal: what is echoed, and when a key is handed on."""
+        return termios.tcgetattr(self._master)

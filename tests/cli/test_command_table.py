@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from typing import Final
@@ -15,8 +14,10 @@ from tenure.cli.main import PLACES
 from tenure.cli.main import tenure as root
 from tests.cli import reference
 from tests.cli.conftest import invoke
-from tests.cli.server import CLI
 
+CONNECTION: Final = {"--target", "--api-key", "--api-key-file", "--tls", "--tls-ca", "--http"}
+# Their --http is where they listen.
+LISTENING: Final = {"tenure server", "tenure dev"}
 COMMANDS: Final = dict(reference.commands())
 HEAVY: Final = ("grpc", "rich", "google", "msgspec", "apsw", "asyncio", "structlog", "starlette")
 # What Python and click load by themselves, with some room.
@@ -78,10 +79,41 @@ def test_the_commands_are_those_of_the_reference_page() -> None:
     assert reference.page() == reference.PAGE.read_text("utf-8")
 
 
-def test_a_command_that_does_not_exist_is_a_mistake_of_usage() -> None:
-    result = invoke("doctors")
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("doctors",), "doctor"),
+        (("taks", "ls"), "tasks"),
+        (("task",), "tasks"),
+        (("tasks", "list"), "ls"),
+        (("queues", "puase", "mail"), "pause"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_told_with_the_one_that_was_meant(
+    words: tuple[str, ...], meant: str
+) -> None:
+    result = invoke(*words)
     assert result.exit_code == 2
     assert "No such command" in result.stderr
+    assert f"Did you mean {meant}" in result.stderr
+
+
+def test_a_command_that_is_like_no_other_is_only_refused() -> None:
+    result = invoke("xyzzy")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: No such command 'xyzzy'.\n")
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_options_of_the_connection_are_in_a_section_of_their_own(path: str) -> None:
+    text = invoke(*path.split()[1:], "--help").output
+    own, _, shared = text.partition("\nConnection options:\n")
+    names = {name for each in COMMANDS[path].params for name in each.opts}
+    if path not in LISTENING:
+        for name in CONNECTION & names:
+            assert f"  {name} " in shared
+            assert f"  {name} " not in own
+    assert ("--target" in names) == bool(shared)
 
 
 @pytest.mark.parametrize("arguments", [("version",), ("--version",)])
@@ -97,16 +129,3 @@ def test_the_completion_says_how_to_install_it(shell: str) -> None:
     assert result.exit_code == 0
     assert f"tenure completion {shell}" in result.stdout
     assert f"_TENURE_COMPLETE={shell}_complete" in result.stdout
-
-
-def test_the_tab_key_finds_commands_and_values() -> None:
-    assert _completed("tenure wor", 1) == ["worker", "workers"]
-    assert _completed("tenure tasks ls --state RUN", 4) == ["running"]
-
-
-def _completed(words: str, position: int) -> list[str]:
-    asked = {"_TENURE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
-    ended = subprocess.run(
-        CLI, check=True, capture_output=True, text=True, env={**os.environ, **asked}
-    )
-    return [line.partition(",")[2] for line in ended.stdout.splitlines()]

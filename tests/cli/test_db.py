@@ -43,7 +43,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_a_new_store_is_migrated_once_and_is_sound(store_url: str) -> None:
     first = invoke("db", "migrate", "--store", store_url)
     assert first.exit_code == 0
-    assert "went from schema 0 to " in first.stdout
+    assert "is migrated from schema 0 to " in first.stdout
     again = invoke("db", "migrate", env={"TENURE_STORE": store_url})
     assert "is up to date" in again.stdout
     status = read(invoke("db", "status", "--store", store_url, "-o", "json"))
@@ -52,7 +52,7 @@ def test_a_new_store_is_migrated_once_and_is_sound(store_url: str) -> None:
     assert status["sizeBytes"] > 0
     shown = invoke("db", "status", "--store", store_url)
     assert "pending: nothing" in shown.stdout
-    assert invoke("db", "check", "--store", store_url).stdout.endswith(" is sound.\n")
+    assert invoke("db", "check", "--store", store_url).stdout.endswith(" is not damaged.\n")
     assert read(invoke("db", "check", "--store", store_url, "-o", "json"))["ok"] is True
     assert read(invoke("db", "migrate", "--store", store_url, "-o", "json")) == status
 
@@ -83,7 +83,7 @@ def test_a_store_is_looked_at_beside_a_running_server(tmp_path: Path) -> None:
         assert invoke("db", "check", "--store", url).exit_code == 0
         refused = invoke("db", "migrate", "--store", url)
     assert refused.exit_code == 4
-    assert "Another Tenure server works on tenure.db" in refused.stderr
+    assert "Another Tenure server uses tenure.db" in refused.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "check"])
@@ -205,7 +205,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     asyncio.run(_fill(url))
     with Terminal("db", "check", "--store", url, env={}) as terminal:
         terminal.until("rows checked")
-        terminal.until("is sound")
+        terminal.until("is not damaged")
 
 
 @pytest.mark.parametrize(

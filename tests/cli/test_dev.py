@@ -65,9 +65,9 @@ class Dev:
         arguments = ["--input", json.dumps(value), "--target", self.grpc, "-o", "json", *options]
         return str(read(invoke("tasks", "enqueue", type, *arguments))["taskId"])
 
-    def result(self, type: str, value: object) -> object:
+    def result(self, type: str, value: object, *options: str) -> object:
         """Enqueue a task, wait for its end and return its output."""
-        task_id = self.enqueue(type, value)
+        task_id = self.enqueue(type, value, *options)
         waited = invoke("tasks", "wait", task_id, "--timeout", "20s", "--target", self.grpc)
         assert waited.exit_code == 0, waited.output
         shown = invoke("tasks", "show", task_id, "--target", self.grpc, "-o", "json")
@@ -119,6 +119,31 @@ def test_a_change_of_another_file_brings_new_code_as_well(dev: Dev, folder: Path
     (folder / "part" / "words.py").write_text("WORD = 'Hi'\n")
     dev.process.until("words.py changed")
     dev.process.until(REGISTERED, count=2)
+
+
+def declare(folder: Path, queue: str) -> None:
+    """Declare the first activity of the module for a queue."""
+    module = folder / "tasks.py"
+    module.write_text(module.read_text().replace('"1m")', f'"1m", queue="{queue}")', 1))
+
+
+def test_every_queue_that_an_activity_is_declared_for_is_served(folder: Path) -> None:
+    declare(folder, "reports")
+    dev = Dev(folder, "tasks")
+    with dev.process:
+        assert field(dev.process.until(REGISTERED), "queue") == "default,reports"
+        assert dev.result("greet", {"name": "Ann"}, "--queue", "reports") == "Hello Ann"
+        assert dev.result("greet", {"name": "Bob"}) == "Hello Bob"
+        assert "warning" not in dev.process.said
+
+
+def test_a_declared_queue_that_is_not_served_is_a_warning(folder: Path) -> None:
+    declare(folder, "reports")
+    dev = Dev(folder, "tasks", "--queue", "default", "--queue", "mail")
+    with dev.process:
+        line = dev.process.until("No worker of this process serves queue reports")
+        assert "--queue default --queue mail --queue reports" in line
+        assert field(dev.process.until(REGISTERED), "queue") == "default,mail"
 
 
 def test_a_failing_activity_shows_its_traceback(dev: Dev) -> None:

@@ -56,7 +56,7 @@ def orphan(run: Run, folder: Path, namespace: str) -> str:
 def test_without_a_problem_the_exit_code_is_zero(run: Run, namespace: str) -> None:
     shown = run("doctor", "--namespace", namespace)
     assert shown.exit_code == 0, shown.output
-    assert shown.stdout.startswith("Nothing is wrong: ")
+    assert shown.stdout.startswith("No problems: ")
     every = run("doctor", "--namespace", namespace, "--all")
     assert every.exit_code == 0
     lines = every.stdout.splitlines()[:-1]
@@ -73,7 +73,7 @@ def test_a_problem_is_a_line_with_what_to_do_and_exit_code_seven(
     shown = run("doctor", "--namespace", namespace)
     assert shown.exit_code == 7
     (line,) = shown.stdout.splitlines()
-    assert line.startswith("PROBLEM orphaned_work: Tasks of type resize wait in queue default")
+    assert line.startswith("PROBLEM orphaned_work: Tasks of type resize have waited in ")
     assert line.endswith(f"tenure worker MODULE --queue default --namespace {namespace}/default")
     assert shown.stderr.startswith("1 problem, 0 warnings, ")
     run("tasks", "cancel", task_id, "--namespace", namespace)

@@ -12,12 +12,21 @@ import click
 import pytest
 
 from tenure import Client, SyncClient, Worker, activity
+from tenure.cli.command.worker_process import REGISTERED
 from tenure.sdk.transport.tls import resolve
+from tests.cli.command_process import CommandProcess
 from tests.cli.conftest import Run, invoke, read
+from tests.cli.reference import commands
 from tests.cli.server import ServerProcess
 from tests.polling import eventually
 
 ROOT: Final = Path(__file__).parents[2]
+APP: Final = """
+from tenure import activity
+
+@activity(start_to_close="1m")
+def nothing() -> None: ...
+"""
 PAGE: Final = ROOT / "docs/reference/environment.md"
 
 
@@ -59,7 +68,8 @@ async def test_the_namespace_of_the_environment_is_that_of_clients_workers_and_c
         second = await asyncio.to_thread(sync_client.enqueue, greet, "Bob")
     assert set(await asyncio.to_thread(listed, env)) == {first.task_id, second.task_id}
     async with Client(namespace="default") as other:
-        assert [each async for each in other.list(type="greet", limit=1)] == []
+        there = {each.task_id async for each in other.list(type="greet")}
+        assert not there & {first.task_id, second.task_id}
     await eventually(lambda: worker.is_registered)
     await worker.shutdown()
     await running
@@ -87,6 +97,18 @@ def test_a_key_in_the_file_of_the_environment_counts_for_commands_too(
     assert "cannot be read from" in missing.stderr
 
 
+def test_a_key_file_on_the_command_line_of_a_worker_wins_over_a_key_of_the_environment(
+    guarded: tuple[str, str], tmp_path: Path
+) -> None:
+    target, key = guarded
+    (tmp_path / "key").write_text(f"{key}\n")
+    (tmp_path / "app.py").write_text(APP)
+    env = {"TENURE_API_KEY": "tnr_aaaaaaaaaaaaaaaa_" + "a" * 43}
+    options = ("--target", target, "--api-key-file", "key")
+    with CommandProcess(tmp_path, "worker", "app", *options, env=env) as process:
+        process.until(REGISTERED)
+
+
 @pytest.mark.parametrize(
     "said", ["1", "true", "T", "yes", "y", "on", "0", "false", "f", "no", "N", "off", "soon"]
 )
@@ -110,3 +132,20 @@ def test_the_page_has_every_variable_that_is_read_and_no_other() -> None:
     for file in (ROOT / "src/tenure").rglob("*.py"):
         read_names |= set(re.findall(r"(?<![_A-Z])TENURE_[A-Z_]*[A-Z]\b", file.read_text("utf-8")))
     assert set(named) == read_names
+
+
+def test_the_page_names_the_options_and_the_commands_that_read_each_variable() -> None:
+    readers: dict[str, set[str]] = {}
+    options: dict[str, set[str]] = {}
+    for path, command in commands():
+        for each in command.params:
+            if isinstance(each.envvar, str):
+                readers.setdefault(each.envvar, set()).add(" ".join(path.split()[:2]))
+                options.setdefault(each.envvar, set()).add(each.opts[0])
+    shared, single = PAGE.read_text("utf-8").split("## Single commands")
+    for part, has_commands in ((shared, False), (single, True)):
+        for row in re.findall(r"^\| `TENURE_.*$", part, re.MULTILINE):
+            name = re.findall(r"TENURE_\w+", row)[0]
+            assert all(each in row for each in options[name]), row
+            if has_commands:
+                assert set(re.findall(r"tenure \w+", row)) == readers[name], row

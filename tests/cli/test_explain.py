@@ -18,7 +18,7 @@ def test_the_reasons_are_shown_in_their_order_with_what_to_do(run: Run, queue: s
     lines = shown.stdout.splitlines()
     assert lines[0] == f"Task {task_id} is PENDING."
     assert lines[2] == f"1. queue_paused: Queue {queue} is paused: nothing is handed out from it."
-    assert lines[3].strip() == f"Let it go on: tenure queues resume {queue}"
+    assert lines[3].strip() == f"Resume it: tenure queues resume {queue}"
     assert f"   queue: {queue}" in lines
     assert any(line.startswith("2. no_worker: ") for line in lines)
 

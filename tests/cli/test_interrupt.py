@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tests.cli.server import ServerProcess
+from tests.cli.terminal import Terminal
 
 
 def _ended(*, error: Exception | None, is_pressed: bool) -> int:
@@ -50,3 +52,23 @@ def test_whatever_follows_an_interrupt_is_an_interrupt(error: Exception | None) 
 def test_without_an_interrupt_an_error_stays_what_it_is() -> None:
     error = CliError("No.", exit_code=ExitCode.CONFLICT)
     assert _ended(error=error, is_pressed=False) == ExitCode.CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        (("top",), "live tasks"),
+        (("tasks", "tail"), "Waiting for changes"),
+        (("workers", "ls", "--watch"), "WORKER"),
+    ],
+)
+def test_what_runs_until_ctrl_c_ends_without_a_word(
+    server: ServerProcess, arguments: tuple[str, ...], first: str
+) -> None:
+    environment = {"TENURE_TARGET": server.grpc, "TENURE_HTTP": server.http}
+    with Terminal(*arguments, env=environment) as terminal:
+        place = terminal.until(first)
+        assert terminal.interrupt() == ExitCode.INTERRUPTED
+        said = terminal.said[place:]
+    for noise in ("Traceback", "Error", "Interrupted", "Aborted", "KeyboardInterrupt"):
+        assert noise not in said

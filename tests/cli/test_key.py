@@ -123,7 +123,7 @@ def test_a_store_that_a_server_uses_is_left_to_it(guarded: Guarded) -> None:
     url = f"sqlite:///{guarded.log.parent}/tenure.db"
     result = guarded.run("keys", "create", "--role", "admin", "--store", url)
     assert result.exit_code == 4
-    assert "leave --store out" in result.stderr
+    assert "use --target instead of --store" in result.stderr
 
 
 def test_without_a_key_commands_end_with_6(guarded: Guarded) -> None:

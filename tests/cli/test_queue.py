@@ -28,7 +28,7 @@ def test_a_queue_is_shown_with_its_tasks_by_type_and_state(run: Run, queue: str)
         for row in run("queues", "ls", "--all").stdout.splitlines()
         if row.startswith(f"{queue} ")
     ]
-    assert row.split() == [queue, "no", "none", "3", "0", "0", "0", "0", "0"]
+    assert row.split() == [queue, "ACTIVE", "none", "3", "0", "0", "0", "0", "0"]
     assert shown in read(run("queues", "ls", "--all", "-o", "json"))["queues"]
     lines = run("queues", "ls", "--all", "-o", "jsonl").stdout.splitlines()
     assert shown in [json.loads(line) for line in lines]
@@ -36,7 +36,7 @@ def test_a_queue_is_shown_with_its_tasks_by_type_and_state(run: Run, queue: str)
 
 def test_a_queue_is_paused_and_resumed(run: Run, queue: str) -> None:
     paused = run("queues", "pause", queue)
-    assert "held:      PAUSED" in paused.stdout
+    assert "state:     PAUSED" in paused.stdout
     assert "no live tasks" in paused.stdout
     assert read(run("queues", "resume", queue, "-o", "json"))["paused"] is False
 

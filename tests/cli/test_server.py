@@ -90,7 +90,7 @@ def test_a_second_server_on_one_file_is_refused(tmp_path: Path) -> None:
     with ServerProcess(url, tmp_path / "log"):
         result = invoke("server", "--store", url, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
     assert result.exit_code == 4
-    assert "Another Tenure server works on tenure.db" in result.stderr
+    assert "Another Tenure server uses tenure.db" in result.stderr
 
 
 @pytest.mark.parametrize("text", ["99ms", "16s", "-1s", "soon"])

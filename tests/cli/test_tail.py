@@ -12,6 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
+import pytest
+
+from tenure.cli.command import tail
 from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, invoke
 from tests.cli.server import CLI, ServerProcess
@@ -177,3 +181,20 @@ def test_without_a_server_it_ends_at_once(run: Run, server: ServerProcess) -> No
     assert run("tasks", "tail", "-o", "json").exit_code == 2
     refused = run("tasks", "tail", "--namespace", "nobody", "--http", server.http)
     assert refused.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (None, ["TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT", "NOTE"]),
+        (125, ["TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT", "NOTE"]),
+        (90, ["TIME", "TASK", "TYPE", "STATE", "NOTE"]),
+        (80, ["TIME", "TASK", "STATE", "NOTE"]),
+        (60, ["TIME", "TASK", "STATE"]),
+    ],
+)
+def test_a_narrow_terminal_leaves_columns_out(width: int | None, expected: list[str]) -> None:
+    header = ("TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT", "NOTE")
+    assert tail.line(header, width).split() == expected
+    cells = ("09:00:00", "t" * 36, "type" * 9, "queue", "RUNNING", "w" * 36, "1", "n" * 99)
+    assert width is None or len(click.unstyle(tail.line(cells, width))) <= width

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure import SyncClient
 from tests.bounds import WAIT_S
 from tests.cli.conftest import invoke, read
 from tests.cli.server import CLI, ServerProcess
@@ -38,6 +39,15 @@ def test_what_is_no_target_is_refused(text: str) -> None:
     assert invoke("tasks", "ls", "--target", text).exit_code == 2
 
 
+@pytest.mark.parametrize("text", ["http://127.0.0.1:7301", "host", ":7301", "127.0.0.1:7301,host"])
+def test_a_target_that_a_client_refuses_is_refused_by_commands_too(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        SyncClient(text)
+    result = invoke("tasks", "ls", "--target", text)
+    assert result.exit_code == 2
+    assert "HOST:PORT" in result.stderr
+
+
 def test_rates_and_changes_come_from_the_first_http_address_that_answers(
     server: ServerProcess,
 ) -> None:
@@ -59,7 +69,7 @@ def test_a_wait_goes_on_at_the_next_target(tmp_path: Path, queue: str) -> None:
         ) as waiting:
             assert waiting.stdout is not None
             assert waiting.stderr is not None
-            assert "no worker has taken it yet" in waiting.stderr.readline()
+            assert "waiting for a worker" in waiting.stderr.readline()
             first.kill()
             with (
                 ServerProcess(url, tmp_path / "second", grpc=place) as second,
@@ -75,5 +85,5 @@ def test_the_http_port_as_target_is_explained(
 ) -> None:
     result = invoke("tasks", "ls", "--target", server.http, *option)
     assert result.exit_code == 5
-    said = "does not speak TLS" if option else "Is it the HTTP port? That for clients is 7301."
+    said = "does not speak TLS" if option else "It may be the HTTP port. Use the gRPC port"
     assert said in result.stderr

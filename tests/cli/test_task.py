@@ -30,7 +30,7 @@ def test_an_enqueued_task_prints_nothing_but_its_id_to_stdout(run: Run, queue: s
     task_id = result.stdout.removesuffix("\n")
     assert result.exit_code == 0
     assert len(task_id) == 36
-    assert result.stderr == f"Follow it: tenure tasks wait {task_id}\n"
+    assert result.stderr == f"Wait for it: tenure tasks wait {task_id}\n"
     assert read(run("tasks", "show", task_id, "-o", "json"))["taskId"] == task_id
 
 
@@ -87,7 +87,7 @@ def test_the_same_key_again_is_the_same_task(run: Run, queue: str) -> None:
     first = enqueue(run, "mail", "--queue", queue, "--key", f"{queue}-key")
     again = run("tasks", "enqueue", "mail", "--queue", queue, "--key", f"{queue}-key")
     assert again.stdout.strip() == first
-    assert "there already" in again.stderr
+    assert "exists already" in again.stderr
     other = run("tasks", "enqueue", "post", "--queue", queue, "--key", f"{queue}-key", "-o", "json")
     assert other.exit_code == 4
     assert json.loads(other.stderr)["taskId"] == first
@@ -97,8 +97,8 @@ def test_the_same_key_again_is_the_same_task(run: Run, queue: str) -> None:
     ("arguments", "message"),
     [
         (("mail", "--input", "{bad"), "is not JSON"),
-        (("mail", "--input", "NaN"), "NaN is no number of JSON"),
-        (("mail", "--input", "[" * 100_000), "nests too deep"),
+        (("mail", "--input", "NaN"), "NaN is not a JSON number"),
+        (("mail", "--input", "[" * 100_000), "nested too deep"),
         (("mail", "--input", "@/does/not/exist"), "cannot read /does/not/exist"),
         (("mail", "--delay", "5"), "must be a duration"),
         (("mail", "--at", "noon"), "must be an instant"),
@@ -106,7 +106,7 @@ def test_the_same_key_again_is_the_same_task(run: Run, queue: str) -> None:
         (("mail", "--label", "zone"), "must be key=value"),
         (("mail", "--timeout", "5s"), "--timeout needs --wait"),
         (("mail", "--priority", "10"), "not in the range"),
-        (("two words",), "type must be"),
+        (("two words",), "type must have 1 to 255 characters"),
     ],
 )
 def test_bad_input_is_refused_as_a_mistake_of_usage(
@@ -125,7 +125,7 @@ def test_an_input_that_is_too_large_is_refused_before_it_is_sent(
     file.write_text('"' + "x" * 2 * 1024 * 1024 + '"')
     result = run("tasks", "enqueue", "mail", "--queue", queue, "--input", f"@{file}")
     assert result.exit_code == 2
-    assert "2,097,152 are allowed" in result.stderr
+    assert "the limit is 2,097,152" in result.stderr
 
 
 def test_a_list_is_filtered_and_paged(run: Run, queue: str) -> None:
@@ -159,7 +159,7 @@ def test_a_table_that_is_not_complete_says_how_to_go_on(run: Run, queue: str) ->
 def test_an_empty_list_is_told(run: Run, queue: str) -> None:
     result = run("tasks", "ls", "--queue", queue)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "There are no such tasks.\n"
+    assert result.stderr == "No tasks found.\n"
 
 
 def test_a_task_is_shown_with_its_attempts_and_nothing_can_disturb_the_terminal(
@@ -199,6 +199,22 @@ def test_a_task_is_held_and_goes_on(run: Run, queue: str) -> None:
     again = run("tasks", "resume", task_id)
     assert again.exit_code == 4
     assert "Next:" in again.stderr
+
+
+def test_a_requested_pause_of_a_held_task_is_shown(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue) as worker:
+        task_id = enqueue(run, "gate", "--queue", queue)
+        eventually_sync(
+            lambda: read(run("tasks", "show", task_id, "-o", "json"))["state"] == "RUNNING",
+            "the worker runs it",
+        )
+        assert "\npause: " not in run("tasks", "show", task_id).stdout
+        assert run("tasks", "pause", task_id).exit_code == 0
+        assert "\npause:     requested: " in run("tasks", "show", task_id).stdout
+        assert read(run("tasks", "show", task_id, "-o", "json"))["isPauseRequested"] is True
+        worker.gate.set()
 
 
 def test_a_terminated_task_has_failed_and_is_retried_as_a_new_one(run: Run, queue: str) -> None:
@@ -248,7 +264,7 @@ def test_another_namespace_sees_nothing(run: Run, queue: str) -> None:
     task_id = enqueue(run, "mail", "--queue", queue)
     name = f"other-{queue}"
     created = run("namespaces", "create", name)
-    assert created.stdout == f"Namespace {name}/default is there.\n"
+    assert created.stdout == f"Namespace {name}/default is ready.\n"
     assert run("tasks", "show", task_id, "--namespace", name).exit_code == 3
     assert run("namespaces", "create", name).exit_code == 4
     assert f"{name}/default" in run("namespaces", "ls").stdout.split()

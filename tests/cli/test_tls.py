@@ -50,7 +50,7 @@ def test_options_and_variables_name_the_files(authority: Authority, secure: Runn
     assert invoke("queues", "ls", env=environment).exit_code == 0
     refused = invoke("queues", "ls", "--no-tls", env=environment)
     assert refused.exit_code == 5
-    assert "If it speaks TLS, connect with --tls" in refused.stderr
+    assert "If the server uses TLS, connect with --tls" in refused.stderr
     assert invoke("queues", "ls", env={**environment, "TENURE_TLS": "0"}).exit_code == 5
 
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_trusted_ends_with_code_5_and_what_to_do(
     other = Authority(tmp_path, "other")
     cases = {
         "is not trusted": flags(other),
-        "It may want a certificate of yours": flags(authority),
+        "It may require a client certificate": flags(authority),
         "see --tls-cert and --tls-key": flags(authority, other.client("foreign")),
         "connect with --tls, or TENURE_TLS=1": [],
     }

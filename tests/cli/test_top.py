@@ -8,10 +8,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from rich.console import Console
-
+from tenure.cli.show.keyboard import names
 from tenure.cli.show.top_look import TopFrame, TopQueue, TopWorker, read_metrics
-from tenure.cli.show.top_screen import drawn
+from tenure.cli.show.top_screen import Body, moved, printed
 from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, invoke, read
 from tests.cli.server import CLI, ServerProcess
@@ -47,9 +46,11 @@ def test_one_look_shows_queues_workers_and_rates(
     (found,) = [each for each in frame["queues"] if each["name"] == queue]
     assert (found["pending"], found["running"], found["concurrencyMax"]) == (1, 1, 5)
     (row,) = [line.split() for line in shown.stdout.splitlines() if line.startswith(queue + " ")]
-    assert row[:6] == [queue, "1", "1", "0", "no", "5"]
+    assert row[:6] == [queue, "1", "1", "0", "ACTIVE", "5"]
+    assert f"{worker.worker_id[-8:]}  host:7 " in shown.stdout
     (mine,) = [each for each in frame["workers"] if each["workerId"] == worker.worker_id]
-    assert (mine["name"], mine["status"], mine["maxConcurrent"]) == ("host", "ONLINE", 2)
+    assert (mine["hostname"], mine["pid"], mine["maxConcurrent"]) == ("host", 7, 2)
+    assert (mine["status"], "name" in mine) == ("ONLINE", False)
     assert mine["leaseLeftMs"] > 0
     assert mine["heartbeatAgeMs"] >= 0
 
@@ -97,11 +98,13 @@ def test_a_terminal_shows_changes_and_a_server_that_goes_and_comes_back(tmp_path
             invoke("queues", "pause", "letters", env=environment)
             place = terminal.until("letters", "PAUSED", after=place)
             server.kill()
-            terminal.until("Looking again every 600 s.", after=place)
+            terminal.until("Refreshing every 600 s.", after=place)
             with ServerProcess(url, tmp_path / "log", grpc=server.grpc, http=server.http):
                 invoke("queues", "pause", "parcels", env=environment)
                 terminal.until("parcels", after=place)
-                eventually_sync(lambda: "Looking again" not in terminal.frame, "it listens again")
+                eventually_sync(
+                    lambda: "Refreshing every" not in terminal.frame, "it listens again"
+                )
                 assert terminal.interrupt() == 130
 
 
@@ -122,29 +125,90 @@ def test_rates_and_waiting_times_come_from_the_metrics() -> None:
     assert found.oldest_ms == {"mail": 1_500}
 
 
-def test_a_small_terminal_shows_as_much_as_fits() -> None:
-    queue = TopQueue(name="q", pending=1, running=0, others=0, paused=False, concurrency_max=0)
-    worker = TopWorker(
-        worker_id="w", queue="q", status="ONLINE", held_count=0, max_concurrent=1, lease_left_ms=500
-    )
-    frame = TopFrame(
+def _frame(count: int) -> TopFrame:
+    queues = [
+        TopQueue(name=f"q{n}", pending=1, running=0, others=0, paused=False, concurrency_max=0)
+        for n in range(count)
+    ]
+    workers = [
+        TopWorker(
+            worker_id=f"w{n}",
+            name=f"worker-{n}",
+            queue="q",
+            status="ONLINE",
+            held_count=0,
+            max_concurrent=1,
+            lease_left_ms=500,
+        )
+        for n in range(count)
+    ]
+    return TopFrame(
         target="t",
         namespace="n",
         at="now",
         live_count=0,
-        queues=[queue] * 20,
-        workers=[worker] * 20,
+        queues=queues,
+        workers=workers,
         has_more_workers=True,
     )
-    console = Console(width=100, force_terminal=False)
-    with console.capture() as captured:
-        console.print(drawn(frame, passed_ms=1_000, trouble="away\x1b[31m", rows=10))
-    text = captured.get()
-    assert "… and 15 more: tenure queues ls --all" in text
-    assert "… and more: tenure workers ls --all" in text
-    assert "over" in text
-    assert "\x1b" not in text
-    assert "per second: enqueued -" in text
+
+
+def _window(offset: int, rows: int) -> list[str]:
+    body = Body(_frame(20), passed_ms=1_000, width=80)
+    return [line.plain.split(" ")[0] for line in body.window(offset, rows)]
+
+
+def test_a_window_begins_with_the_header_of_its_table() -> None:
+    assert _window(0, 4) == ["QUEUE", "q0", "q1", "q2"]
+    assert _window(5, 3) == ["QUEUE", "q5", "q6"]
+    assert _window(20, 5) == ["QUEUE", "", "ID", "w0", "w1"]
+    assert _window(21, 3) == ["", "ID", "w0"]
+    assert _window(40, 9) == ["ID", "w18", "w19", "…"]
+    body = Body(_frame(20), passed_ms=1_000, width=80)
+    assert len(body) == 44
+    assert body.window(42, 2)[1].plain == "… and more: tenure workers ls --all"
+    assert " over " in body.window(30, 2)[1].plain
+
+
+def test_keys_move_the_window_and_never_beyond_its_ends() -> None:
+    assert [moved(key, 0, 10, 44) for key in ("up", "down", "end", "page down")] == [0, 1, 34, 8]
+    assert [moved(key, 34, 10, 44) for key in ("down", "page up", "home", "")] == [34, 26, 0, 34]
+    assert moved("", 34, 10, 20) == 10
+    assert moved("end", 0, 10, 5) == 0
+
+
+def test_keys_are_read_as_terminals_send_them() -> None:
+    sent = "\x1b[A\x1bOB\x1b[5~\x1b[6~\x1b[1~\x1b[F\x1b[3~xq"
+    expected = ["up", "down", "page up", "page down", "home", "end", "quit"]
+    assert list(names(sent)) == expected
+
+
+def test_on_80_by_24_the_keys_scroll_and_q_quits(tmp_path: Path) -> None:
+    with ServerProcess(f"sqlite:///{tmp_path}/tenure.db", tmp_path / "log") as server:
+        environment = {"TENURE_TARGET": server.grpc, "TENURE_HTTP": server.http}
+        for number in range(30):
+            invoke("queues", "pause", f"letters-{number:02}", env=environment)
+        with (
+            SmallWorker(server.grpc, "mail") as worker,
+            Terminal("top", "--interval", "10m", env=environment, columns=80, rows=24) as terminal,
+        ):
+            before = terminal.modes
+            place = terminal.until("letters-00", "q quit", "lines 1 to 20 of 34")
+            assert all(len(line.rstrip("\r")) <= 80 for line in terminal.frame.split("\n"))
+            terminal.press("\x1b[B")
+            place = terminal.until("lines 2 to 21 of 34", after=place)
+            terminal.press("\x1b[F")
+            place = terminal.until("lines 15 to 34 of 34", worker.worker_id[-8:], after=place)
+            terminal.press("\x1b[5~")
+            place = terminal.until("lines 1 to 20 of 34", after=place)
+            terminal.press("\x1b[6~")
+            place = terminal.until("lines 15 to 34 of 34", after=place)
+            terminal.press("\x1b[H")
+            place = terminal.until("lines 1 to 20 of 34", after=place)
+            terminal.press("q")
+            assert terminal.exit_code() == 0
+            assert "Traceback" not in terminal.said
+            assert terminal.modes == before
 
 
 def test_counts_that_stopped_have_a_plus() -> None:
@@ -167,10 +231,7 @@ def test_counts_that_stopped_have_a_plus() -> None:
         has_more_queues=True,
         workers=[],
     )
-    console = Console(width=100, force_terminal=False)
-    with console.capture() as captured:
-        console.print(drawn(frame))
-    text = captured.get()
+    text = "\n".join(line.plain for line in printed(frame))
     assert "live tasks 10,000+ " in text
     assert text.count("10,000+") == 2
     assert "0+" not in text.replace("10,000+", "")

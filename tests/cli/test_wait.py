@@ -132,10 +132,10 @@ def test_a_wait_that_times_out_says_where_the_task_stands_and_how_to_go_on(
     result = run("tasks", "enqueue", "echo", "--queue", queue, "--wait", "--timeout", "50ms")
     assert result.exit_code == 124
     assert "has not ended within 50ms" in result.stderr
-    assert "no worker has taken it yet" in result.stderr
+    assert "waiting for a worker" in result.stderr
     assert "Wait again: tenure tasks wait " in result.stderr
     assert f"no_worker: No worker serves queue {queue}" in result.stderr
-    assert "Ask why: tenure tasks explain " in result.stderr
+    assert "See why: tenure tasks explain " in result.stderr
 
 
 def test_a_wait_for_a_task_that_no_worker_takes_says_the_first_reason(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from typing import Any
 
@@ -14,6 +15,7 @@ from tenure.cli.show.view import ShownWorker
 from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, read
 from tests.cli.server import ServerProcess
+from tests.cli.terminal import Terminal
 from tests.cli.test_wait import start
 from tests.cli.worker import SmallWorker
 from tests.polling import eventually_sync
@@ -42,14 +44,53 @@ def test_a_list_says_who_is_there_and_whether_it_may_be_stopped(
         listed = run("workers", "ls", "--queue", queue)
         item = read(run("workers", "ls", "--queue", queue, "-o", "jsonl"))
     header, row = listed.stdout.splitlines()
-    columns = "WORKER NAME QUEUE STATUS HEALTH HOLDS LEASE STOP VERSION AGE"
+    columns = "WORKER NAME QUEUE STATUS HEALTH RUNNING LEASE STOP VERSION AGE"
     assert " ".join(header.split()) == columns
-    assert row.split()[:6] == [worker.worker_id, "host", queue, "ONLINE", "HEALTHY", "0/2"]
+    assert row.split()[:6] == [worker.worker_id, "host:7", queue, "ONLINE", "HEALTHY", "0/2"]
     assert "drain first" in row
     assert item["mayStop"] is False
     assert 0 < item["leaseLeftMs"] <= item["lease"]["durationMs"]
     assert item["labels"] == {"zone": "a"}
     assert "instanceKey" not in item
+
+
+def test_80_columns_show_short_ids_and_leave_out_what_matters_least(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    task_id = run("tasks", "enqueue", "nobody", "--queue", queue).stdout.strip()
+    environment = {"TENURE_TARGET": server.grpc}
+    with SmallWorker(server.grpc, queue) as worker:
+        arguments = ("workers", "ls", "--queue", queue)
+        with Terminal(*arguments, env=environment, columns=80) as terminal:
+            assert terminal.exit_code() == 0
+        said = [line.rstrip() for line in terminal.said.splitlines()]
+    header, row, hidden = said
+    assert header.split()[:6] == ["WORKER", "NAME", "QUEUE", "STATUS", "HEALTH", "RUNNING"]
+    assert "STOP" in header
+    assert row.startswith(f"{worker.worker_id[-8:]}  host:7  {queue}  ONLINE  HEALTHY  0/2")
+    assert re.fullmatch(r"Hidden columns: .*VERSION\. Use a wider terminal, or -o json\.", hidden)
+    with Terminal("tasks", "ls", "--queue", queue, env=environment, columns=80) as terminal:
+        assert terminal.exit_code() == 0
+    assert task_id in terminal.said
+    assert max(map(len, terminal.said.splitlines())) <= 80
+
+
+def test_a_worker_is_found_by_a_part_of_its_id(run: Run, server: ServerProcess, queue: str) -> None:
+    # Registered, but without a life of its own: it is evicted.
+    second = SmallWorker(server.grpc, queue)
+    with SmallWorker(server.grpc, queue) as first:
+        assert show(run, first.worker_id[-8:])["workerId"] == first.worker_id
+        # Ids begin with the time: both were made in the same minute, or in two.
+        shared = run("workers", "show", second.worker_id[:4])
+        assert shared.exit_code == 2
+        assert second.worker_id in shared.stderr or " …" in shared.stderr
+        missing = run("workers", "show", "ffff-ffff")
+        assert missing.exit_code == 3
+        assert "There is no worker with 'ffff-ffff' in its id." in missing.stderr
+        drained = run("workers", "drain", first.worker_id[-8:])
+        assert drained.stdout.strip() == first.worker_id
+        evicted = run("workers", "evict", second.worker_id[-8:], "--yes", "-o", "json")
+        assert read(evicted)["workerId"] == second.worker_id
 
 
 def test_a_list_is_filtered(run: Run, server: ServerProcess, queue: str) -> None:
@@ -75,7 +116,7 @@ def test_a_worker_is_shown_with_what_it_holds(run: Run, server: ServerProcess, q
         hold(run, worker, queue)
         shown = run("workers", "show", worker.worker_id)
     assert "status:     ONLINE" in shown.stdout
-    assert "holds:      1 of 2 tasks" in shown.stdout
+    assert "running:    1 of at most 2 tasks" in shown.stdout
     assert "types:      " in shown.stdout
     assert run("workers", "show", NOBODY).exit_code == 3
 
@@ -113,7 +154,7 @@ def test_draining_by_label_waits_until_all_have_left(
         )
         late = run("workers", "drain", "--label", f"group={queue}", "--wait", "--timeout", "50ms")
         assert late.exit_code == 124
-        assert "with 1 tasks" in late.stderr
+        assert "running 1 tasks" in late.stderr
         arguments = ("workers", "drain", "--version", f"{queue}-v1", "--wait", "-o", "json")
         with start(server, *arguments) as draining:
             first.gate.set()
@@ -155,7 +196,7 @@ def test_a_person_is_asked_before_an_eviction(run: Run, server: ServerProcess, q
             os.write(ours, answer)
             assert asking.wait(WAIT_S) == exit_code
             assert asking.stderr is not None
-            assert "It holds 0 tasks" in asking.stderr.read()
+            assert "Its 0 running tasks" in asking.stderr.read()
         os.close(ours)
         os.close(theirs)
     assert show(run, worker.worker_id)["endReason"] == "evicted"
@@ -167,7 +208,7 @@ def test_a_watched_list_is_redrawn_on_a_terminal(server: ServerProcess, queue: s
     with start(server, "workers", "ls", "--queue", queue, "--watch", stdout=theirs) as watching:
         os.close(theirs)
         seen = b""
-        while seen.count(worker.worker_id.encode()) < 2:
+        while seen.count(worker.worker_id[-8:].encode()) < 2:
             seen += os.read(ours, 4096)
         watching.send_signal(signal.SIGINT)
         assert watching.wait(WAIT_S) == 130

@@ -16,7 +16,8 @@ from typing import Any, Final
 import pytest
 
 import tenure
-from tenure.cli.command.worker_process import REGISTERED
+from tenure.cli.command.worker_process import REGISTERED, SETTINGS, worker
+from tenure.sdk.worker.worker import WorkerOptions
 from tests.cli.command_process import CommandProcess, field
 from tests.cli.conftest import Run, invoke, read
 from tests.cli.server import ServerProcess
@@ -173,7 +174,7 @@ def test_the_options_reach_the_server(start: Start, run: Run, queue: str) -> Non
     process = start(
         "app.tasks",
         *("--name", f"{queue}-one", "--version", "1.2", "--label", "zone=a", "--label", "team=b"),
-        *("--max-concurrent", "7", "--mode", "poll"),
+        *("--max-concurrent", "7", "--mode", "poll", "--lease", "40s", "--max-processes", "2"),
     )
     worker_id = field(process.until(REGISTERED), "id")
     shown = read(run("workers", "show", worker_id, "-o", "json"))
@@ -183,7 +184,108 @@ def test_the_options_reach_the_server(start: Start, run: Run, queue: str) -> Non
     assert shown["labels"] == {"zone": "a", "team": "b", "tenure.sdk": made_with}
     assert shown["maxConcurrent"] == 7
     assert shown["mode"] == "POLL"
+    assert shown["lease"]["durationMs"] == 40_000
     assert ran(run, queue, "greet", {"name": "Ann"}) == "Hello Ann"
+
+
+def test_every_queue_that_is_named_is_served(start: Start, run: Run, queue: str) -> None:
+    other = f"{queue}-other"
+    process = start("app.tasks", "--queue", other, "--name", f"{queue}-one")
+    line = process.until(REGISTERED)
+    assert field(line, "queue") == f"{queue},{other}"
+    ids = field(line, "id").split(",")
+    shown = [read(run("workers", "show", each, "-o", "json")) for each in ids]
+    assert [each["name"] for each in shown] == [f"{queue}-one@{queue}", f"{queue}-one@{other}"]
+    assert ran(run, queue, "greet", {"name": "Ann"}) == "Hello Ann"
+    assert ran(run, other, "greet", {"name": "Bob"}) == "Hello Bob"
+    process.send(signal.SIGTERM)
+    assert process.exit_code() == 0, process.said
+    for each in ids:
+        assert read(run("workers", "show", each, "-o", "json"))["status"] == "OFFLINE"
+
+
+def test_a_queue_that_is_named_twice_is_refused(start: Start, queue: str) -> None:
+    process = start("app.tasks", "--queue", queue)
+    assert process.exit_code() == 2, process.said
+    assert f"{queue!r} is there twice" in process.said
+
+
+def test_all_queues_are_those_that_the_activities_are_declared_for(
+    start: Start, run: Run, folder: Path, server: ServerProcess, queue: str
+) -> None:
+    (folder / "declared.py").write_text(TASKS.replace('"1m")', f'"1m", queue="{queue}")', 1))
+    process = start.plain("declared", "--target", server.grpc, "--all-queues")
+    assert field(process.until(REGISTERED), "queue") == ",".join(sorted(["default", queue]))
+    assert ran(run, queue, "greet", {"name": "Ann"}) == "Hello Ann"
+
+
+def test_a_queue_that_is_declared_and_not_served_is_a_warning(
+    start: Start, folder: Path, queue: str
+) -> None:
+    (folder / "declared.py").write_text(TASKS.replace('"1m")', '"1m", queue="nobody")', 1))
+    process = start("declared")
+    warning = process.until("No worker of this process serves queue nobody")
+    assert f"--queue {queue} --queue nobody" in warning
+
+
+def test_every_setting_of_a_worker_has_an_option() -> None:
+    names = {each.name for each in worker.params}
+    for setting in {"target"} | WorkerOptions.__annotations__.keys():
+        assert set(SETTINGS[setting]) <= names, f"give {setting} an option of tenure worker"
+
+
+CODEC: Final = """
+from tenure import Payload
+
+class Reversed:
+    def encode(self, payload):
+        return Payload(f"reversed:{payload.encoding}", payload.data[::-1])
+
+    def decode(self, payload):
+        if not payload.encoding.startswith("reversed:"):
+            return payload
+        return Payload(payload.encoding.removeprefix("reversed:"), payload.data[::-1])
+
+codec = Reversed()
+other = 3
+"""
+
+
+@pytest.mark.parametrize("name", ["codec", "Reversed"])
+def test_a_codec_is_named_like_a_module(
+    start: Start, run: Run, queue: str, folder: Path, name: str
+) -> None:
+    (folder / "secret.py").write_text(CODEC)
+    start("app.tasks", "--codec", f"secret:{name}").until(REGISTERED)
+    task_id = enqueue(run, queue, "greet", {"name": "Ann"})
+    assert run("tasks", "wait", task_id, "--timeout", "20s").exit_code == 0
+    shown = read(run("tasks", "show", task_id, "-o", "json"))
+    assert shown["outputEncoding"] == "reversed:json"
+
+
+@pytest.mark.parametrize(
+    ("codec", "part"),
+    [
+        ("secret", "Write package.module:name"),
+        ("secret:nothing", "has no 'nothing'"),
+        ("secret:other", "secret:other is no codec"),
+    ],
+)
+def test_what_is_no_codec_is_explained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, codec: str, part: str
+) -> None:
+    (folder / "secret.py").write_text(CODEC)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    result = invoke("worker", "app.tasks", "--codec", codec)
+    assert result.exit_code == 2, result.output
+    assert part in result.stderr
+
+
+def test_a_lease_that_no_server_gives_is_refused(start: Start) -> None:
+    process = start("app.tasks", "--lease", "1s")
+    assert process.exit_code() == 2
+    assert "lease must be between 10s and 10m, not 1s" in process.said
 
 
 @pytest.mark.parametrize(
@@ -336,7 +438,7 @@ def fresh(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
     [
         ("", 2, "has no activities"),
         ("activities = []", 2, "at least one activity"),
-        ("activities = [len]", 2, "is no activity"),
+        ("activities = [len]", 2, "is not an activity"),
         ("import nothing_of_this_name", 1, "No module named 'nothing_of_this_name'"),
         ("raise ValueError('no settings')", 1, "ValueError: no settings"),
         ("def", 1, "SyntaxError"),
@@ -386,8 +488,8 @@ def test_a_name_that_cannot_be_run_is_explained(
         ("no_module_of_this_name", "There is no module"),
         ("no_package_of_this_name.tasks", "There is no module"),
         ("app/tasks.py", "Name the module: app.tasks"),
-        ("app tasks", "names no module"),
-        ("app.tasks:a.b", "names no module"),
+        ("app tasks", "is not a module"),
+        ("app.tasks:a.b", "is not a module"),
     ],
 )
 def test_what_is_no_module_is_explained(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tenure.core.assignment import Hand, assign, order
+from tenure.core.assignment import Count, Hand, assign, order
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.task.crash_guard import Suspects
 from tenure.core.task.record import Task
@@ -50,6 +50,7 @@ def hand(number: int, credit: int = 10, **changes: Any) -> Hand:
         queue="default",
         types=MAIL,
         credit=credit,
+        window=changes.pop("window", max(credit, 1)),
     )
     return replace(made, **changes)
 
@@ -77,6 +78,62 @@ def test_the_longest_waiting_offer_is_served_first() -> None:
 
 def test_offers_are_served_in_turn() -> None:
     assert offers(assign(tasks(5), [hand(2), hand(1), hand(3)])) == [2, 1, 3, 2, 1]
+
+
+def test_the_largest_free_share_of_a_window_is_served_first() -> None:
+    hands = [
+        hand(1, credit=5, window=10),
+        hand(2, credit=3, window=4),
+        hand(3, credit=60, window=100),
+    ]
+    assert offers(assign(tasks(4), hands)) == [2, 3, 3, 3]
+
+
+def test_of_equal_shares_the_longest_waiting_is_served_first() -> None:
+    hands = [hand(1, credit=1, window=2), hand(2, credit=50, window=100)]
+    assert offers(assign(tasks(2), hands)) == [1, 2]
+    assert offers(assign(tasks(1), hands[::-1])) == [2]
+
+
+def test_a_large_window_gets_more_than_a_small_one() -> None:
+    shares = Counter(offers(assign(tasks(40), [hand(1, credit=10), hand(2, credit=30)])))
+    assert shares == {1: 10, 2: 30}
+    shares = Counter(offers(assign(tasks(20), [hand(1, credit=10), hand(2, credit=30)])))
+    assert shares == {1: 5, 2: 15}
+
+
+def test_all_offers_of_a_counted_receiver_share_its_slots() -> None:
+    hands = [hand(1, receiver_id="w"), hand(2, receiver_id="w"), hand(3, receiver_id="w")]
+    dealt = assign(tasks(9), hands, counts={"w": Count(free=4, slots=10)})
+    assert offers(dealt) == [1, 2, 3, 1]
+
+
+def test_an_offer_of_a_counted_receiver_gets_no_more_than_it_asks_for() -> None:
+    hands = [hand(1, credit=1, receiver_id="w"), hand(2, credit=2, receiver_id="w")]
+    both = frozenset({"mail", "sms"})
+    hands.append(hand(3, credit=1, receiver_id="w", types=both))
+    line = [task(0, type="sms"), *[task(number) for number in range(1, 9)]]
+    dealt = assign(line, hands, counts={"w": Count(free=9, slots=10)})
+    assert offers(dealt) == [3, 1, 2, 2]
+
+
+def test_an_offer_of_a_counted_receiver_without_room_leaves_a_task_to_another() -> None:
+    hands = [hand(1, receiver_id="w", room_bytes=10), hand(2, receiver_id="w", credit=1)]
+    line = [large(number, 1_000) for number in range(3)]
+    assert offers(assign(line, hands, counts={"w": Count(free=9, slots=10)})) == [2]
+
+
+def test_a_counted_receiver_without_a_free_slot_gets_nothing() -> None:
+    counts = {"worker-1": Count(free=0, slots=3), "worker-2": Count(free=-1, slots=3)}
+    assert offers(assign(tasks(3), [hand(1), hand(2), hand(3, credit=1)], counts=counts)) == [3]
+
+
+def test_the_share_of_a_poll_is_that_of_its_worker() -> None:
+    hands = [hand(1, credit=4), hand(2, credit=2)]
+    counts = {"worker-1": Count(free=4, slots=10), "worker-2": Count(free=9, slots=10)}
+    dealt = assign(tasks(3), hands, counts=counts)
+    assert offers(dealt) == [2, 2, 1]
+    assert counts["worker-2"] == Count(free=9, slots=10)
 
 
 def test_a_served_offer_goes_behind_all_others_in_every_line() -> None:
@@ -233,6 +290,20 @@ def test_equal_offers_get_equal_shares(count: int) -> None:
     dealt = assign(tasks(count), [hand(number, credit=100) for number in range(3)])
     shares = Counter(offers(dealt))
     assert max(shares.values()) - min(shares[number] for number in range(3)) <= 1
+
+
+@given(tables())
+def test_nobody_with_a_larger_free_share_is_passed_over(
+    table: tuple[list[Task], list[Hand], set[str]],
+) -> None:
+    waiting, hands, _ = table
+    plain = [replace(each, is_guarded=False, progress=fresh().progress) for each in waiting]
+    left = {each.offer_id: each.credit for each in hands}
+    for each, to in assign(plain, hands):
+        others = [other for other in hands if each.type in other.types and left[other.offer_id]]
+        largest = max(left[other.offer_id] / other.window for other in others)
+        assert left[to.offer_id] / to.window == largest
+        left[to.offer_id] -= 1
 
 
 # -- Payloads

@@ -46,6 +46,16 @@ def test_a_bad_name_is_refused_every_time(value: object) -> None:
     refused(lambda: check.name(value, "queue"), "queue")
 
 
+@pytest.mark.parametrize("value", ["a", "shop@queue-a", f"{'n' * 127}@{'q' * 127}"])
+def test_the_name_of_a_worker_may_have_its_queue_behind_it(value: str) -> None:
+    assert check.worker_name(value, "name") == value
+
+
+@pytest.mark.parametrize("value", [*BAD_NAMES, *NOT_STRINGS, "a@", "@a", "a@b@c", "a@" + "b" * 254])
+def test_a_bad_name_of_a_worker_is_refused(value: object) -> None:
+    refused(lambda: check.worker_name(value, "name"), "name")
+
+
 def test_more_names_than_are_remembered_are_still_checked_right() -> None:
     for number in range(limits.NAMES_REMEMBERED_MAX + 2):
         assert check.name(f"flood-{number}", "queue") == f"flood-{number}"

@@ -24,7 +24,7 @@ PROMISED: dict[str, tuple[str, int, tuple[str, ...]]] = {
     "out_of_order": ("ABORTED", 409, ("expectedNo",)),
     "too_early": ("FAILED_PRECONDITION", 409, ("retryAfterMs",)),
     "not_found": ("NOT_FOUND", 404, ()),
-    "idempotency_conflict": ("ALREADY_EXISTS", 409, ("taskId",)),
+    "idempotency_conflict": ("ALREADY_EXISTS", 409, ("taskId", "field")),
     "already_exists": ("ALREADY_EXISTS", 409, ()),
     "unimplemented": ("UNIMPLEMENTED", 501, ()),
     "invalid_argument": ("INVALID_ARGUMENT", 400, ("field",)),
@@ -101,3 +101,27 @@ def test_a_rejection_with_an_unknown_code_cannot_exist() -> None:
 )
 def test_wire_names_are_camel_case(field_name: str, expected: str) -> None:
     assert wire_name(field_name) == expected
+
+
+def shouted(name: str) -> str:
+    """Rename as an edge would do it."""
+    return name.upper()
+
+
+@pytest.mark.parametrize(
+    ("field", "message", "name", "told"),
+    [
+        ("taskId", "taskId must be good", "TASKID", "TASKID must be good"),
+        ("error.message", "error.message must be", "ERROR.MESSAGE", "ERROR.MESSAGE must be"),
+        ("tasks[2].queue", "tasks[2].queue must be", "TASKS[2].QUEUE", "TASKS[2].QUEUE must be"),
+        ("labels.a_ms", "labels.a_ms must be short", "LABELS.a_ms", "LABELS.a_ms must be short"),
+        ("types, pid", "What differs: types, pid.", "TYPES, PID", "What differs: TYPES, PID."),
+        ("queue", "with another value of queue.", "QUEUE", "with another value of QUEUE."),
+        ("aMs", "Give aMs or bMs, not types.", "AMS", "Give AMS or BMS, not types."),
+        ("name", "The name of names must be good", "NAME", "The name of names must be good"),
+    ],
+)
+def test_a_field_is_renamed_where_a_message_blames_it(
+    field: str, message: str, name: str, told: str
+) -> None:
+    assert errors.renamed(message, field, shouted) == (told, name)

@@ -31,7 +31,7 @@ def test_a_person_approves_one_request_and_declines_another(
         assert small.end() == ["True"]
         stage.run("approval.py", "answer", inbox(stage)["9000"], "no")
         assert large.process.wait() == 1
-        assert "failed and is not retried: the amount is too high" in large.lines[-1]
+        assert "failed and is not retried: Declined: the amount is too high" in large.lines[-1]
     assert [each.attempt for each in client.list(type="approve")] == [1, 1]
 
 

@@ -215,10 +215,9 @@ async def test_the_only_worker_is_deaf(fast: Rig) -> None:
         assert await handle.result() == "hello"
     assert seen.health == worker_pb2.WORKER_HEALTH_DEAF
     assert reason.message == (
-        "The one worker that could run it seems unwell: "
-        "1 deaf (it is alive and does not ask for work)."
+        "The only worker that could run it is unhealthy: 1 deaf (it is alive but requests no work)."
     )
-    assert reason.advice.startswith("Restart it, and look at its log for what it waits for.")
+    assert reason.advice.startswith("Restart it, and check its log for what it waits for.")
     assert reason.evidence["deaf"] == "1"
     assert reason.evidence["workers"] == "alice (0 of 2 slots in use)"
 
@@ -373,7 +372,7 @@ async def test_it_is_running(engine: TestEngine, client: Client) -> None:
         reason = await first(handle)
         assert reason.evidence["worker"] == worker.worker_id
     assert reason.code == "held"
-    assert reason.message.startswith("It is running: worker alice has had attempt 1 since ")
+    assert reason.message.startswith("It is running: worker alice got attempt 1 at ")
     assert reason.evidence["workerHealth"] == "healthy"
     assert "startToCloseAt" in reason.evidence
 

@@ -46,6 +46,29 @@ def test_a_caller_reads_type_message_category_causes_and_trace() -> None:
     assert caught.attempt == 3
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError("x"), "KeyError: 'x'"),
+        (ValueError("no such card"), "ValueError: no such card"),
+        (ApplicationError("the card is blocked", type="CardBlocked"), "CardBlocked: the card"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_a_failed_task_names_type_and_message_of_its_failure(error: Exception, said: str) -> None:
+    text = str(received(failure.to_wire(raised(error), CONVERTER)))
+    assert f"Task t failed and is not retried: {said}" in text
+    assert text.count(type(error).__name__) <= 1
+
+
+def test_a_timeout_is_said_once_by_its_python_name() -> None:
+    late = task_pb2.TaskError(message="The attempt took longer than its start-to-close timeout.")
+    text = str(received(late, "START_TO_CLOSE"))
+    assert text == "Task t took longer than start_to_close in its last attempt"
+    # Here the timeout is what happened in the last attempt, and not the reason.
+    assert late.message in str(received(late, "RETRIES_EXHAUSTED"))
+
+
 def test_an_application_error_says_how_it_is_to_be_taken() -> None:
     error = ApplicationError(
         "slow down",

@@ -84,7 +84,7 @@ async def test_a_worker_takes_a_new_key_from_its_file_and_keeps_its_tasks(
     # A poll that waits with the old key is told of its end, and asked for again.
     # gRPC itself may fail to read the end of a session; that is an outage of a moment.
     told = [each for each in caplog.messages if LOCAL_FAULT not in each]
-    assert mode == "poll" or not [each for each in told if "goes on trying" in each]
+    assert mode == "poll" or not [each for each in told if "tries again" in each]
     assert not [key for key in (old, new) if key.split("_", 2)[2] in caplog.text]
 
 
@@ -117,7 +117,7 @@ async def test_a_session_goes_on_with_the_old_key_while_the_new_one_is_refused(
     async with working(worker), Client(house.target, api_key=client_key) as client:
         assert await client.run(double, 1) == 2
         key_file(tmp_path, old[:-4] + "nope")
-        await eventually(lambda: "goes on with the old API key" in caplog.text)
+        await eventually(lambda: "the session keeps the old one" in caplog.text)
         assert await client.run(double, 2) == 4
         good = await house.make_key(Role.WORKER)
         key_file(tmp_path, good)
@@ -178,7 +178,7 @@ def test_a_file_without_a_key_changes_nothing(
     for _ in range(3):
         now_s[0] += 1.0
         assert sent(key) == "tnr_a_1"
-    assert caplog.text.count("The API key that was read before is used.") == 1
+    assert caplog.text.count("The previous API key is still used.") == 1
     assert not bad or bad not in caplog.text
     key_file(tmp_path, "tnr_b_2")
     now_s[0] += 1.0

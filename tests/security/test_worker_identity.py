@@ -48,7 +48,8 @@ async def test_weakness_a_worker_that_says_it_is_another_one(lobby: KeyedServer)
         if namespace == NAMESPACE:
             assert (await refused(call))[1].code == "not_found"
         else:
-            assert (await call).results[0].error.code == "not_found"
+            # In the words for a worker and a task that do not exist.
+            assert (await call).results[0].error.code == "worker_inactive"
     rows = await lobby.world.database.rows(f"SELECT state FROM tasks WHERE id = '{task.task_id}'")
     assert rows == [{"state": "running"}]
 
@@ -125,6 +126,6 @@ async def test_the_id_of_a_heartbeat_is_checked_before_it_is_remembered(embedded
         assert (status, found.code, found.field) == (
             "INVALID_ARGUMENT",
             "invalid_argument",
-            "workerId",
+            "worker_id",
         )
         assert len(allowance.beats) == 0

@@ -447,6 +447,13 @@ def _window_ignored(_original: Function) -> Function:
     return lambda self, _ending=0: self.window
 
 
+def _held_not_counted(_original: Function) -> Function:
+    async def changed(*_: Any) -> dict[str, Any]:
+        return {}
+
+    return changed
+
+
 def _only_hints(_original: Function) -> Function:
     def changed(self: Any, key: Any, mono_ms: int) -> bool:
         del mono_ms
@@ -581,6 +588,7 @@ def _list() -> list[Mutant]:
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),
         m("slot_leaked", WorkerNotifier, "forget_held", _slot_leaked, CALM),
         m("slots_ignored", Offer, "credit", _window_ignored, CALM),
+        m("held_not_counted", hand_out, "_count", _held_not_counted, LOSSY),
         m("other_servers_unheard", ClaimPositions, "has_backlog", _only_hints, CALM),
         m("fallback_lost", Engine, "look_for_work", _wake_lost, CALM),
         m("resend_inserted", SPECS, EnqueueTasks, _in_spec("needs", _resend_inserted), LOSSY),

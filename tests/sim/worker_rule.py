@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tenure.core.worker.lease import Beat, Lease
-from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.record import EndReason, Worker, WorkerStatus
 from tests.sim.trace import Violation, short
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ class WorkerRules:
         return worker
 
     def check_slots(self, worker: Worker, held_count: int) -> None:
-        """A session never holds more than its slots; a poll knows its own free slots."""
-        if worker.mode is WorkerMode.SESSION and held_count > worker.slots:
+        """A worker never holds more than its slots, however and wherever it asks for work."""
+        if held_count > worker.slots:
             message = f"worker {short(worker.id)} holds {held_count} of {worker.slots}"
             raise Violation(message, worker.id)
 

@@ -159,10 +159,10 @@ class _Loss:
     def _judge_late(self, name: str, lost: WorkerProcess, back_s: float) -> Result:
         refused = [line.text for line in lost.tail.of("refused")]
         count = len({line.worker_id for line in lost.tail.of("registered")})
-        is_right = refused == ["attempt_mismatch"] * self._size.tasks and count == 2
+        is_right = refused == ["worker_inactive"] * self._size.tasks and count == 2
         return Result(
             f"{name}: late results and a new incarnation",
-            f"{self._size.tasks} refused with attempt_mismatch, then registered again",
+            f"{self._size.tasks} refused with worker_inactive, then registered again",
             f"{len(refused)} refused with {', '.join(sorted(set(refused)))}, "
             f"{count} incarnations, back after {back_s:.2f} s",
             held=is_right,

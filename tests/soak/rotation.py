@@ -32,10 +32,10 @@ CERTIFICATE_S: Final = 1.0
 STREAMS_S: Final = 2.0
 # A heartbeat, by which a worker that polls and has nothing to say finds out.
 NEW_KEY_S: Final = 12.0
-_OUTAGE: Final = "goes on trying"
+_OUTAGE: Final = "tries again"
 # What a poll is told that waits with the old key; it is asked for again with the new one.
 _OLD_KEY: Final = "has expired or was revoked"
-_NEW_KEY: Final = "is registered with a new API key"
+_NEW_KEY: Final = "now uses a new API key"
 
 
 class Size(msgspec.Struct, frozen=True):

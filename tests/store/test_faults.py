@@ -257,7 +257,7 @@ async def test_a_body_that_awaits_something_else_than_its_transaction_is_a_mista
         await task_table.insert_tasks(tx, [pending(1)])
         await waiting  # type: ignore[misc]  # one of two awaitables
 
-    with pytest.raises(AssertionError, match="awaited something else"):
+    with pytest.raises(AssertionError, match="awaited something other"):
         await sqlite_store.transaction(body)
     await insert(sqlite_store, pending(2))
     assert await live(sqlite_store, 1, 2) == [pending(2)]
@@ -268,7 +268,7 @@ async def test_a_second_server_on_the_same_file_is_refused(
 ) -> None:
     await insert(sqlite_store, pending(1))
     second = SqliteStore(str(tmp_path / "tenure.db"), clock=lambda: NOW)
-    with pytest.raises(StoreInUseError, match=r"Another Tenure server works on tenure\.db"):
+    with pytest.raises(StoreInUseError, match=r"Another Tenure server uses tenure\.db"):
         await second.open()
     await second.close()
     await sqlite_store.close()
@@ -292,7 +292,7 @@ async def test_a_second_process_on_the_same_file_is_refused(
     command = [sys.executable, "-c", OPEN_IN_ANOTHER_PROCESS, str(tmp_path / "tenure.db")]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: ASYNC221 (the store is idle)
     assert ended.returncode == 1
-    assert "StoreInUseError: Another Tenure server works on tenure.db" in ended.stderr
+    assert "StoreInUseError: Another Tenure server uses tenure.db" in ended.stderr
 
 
 async def test_the_files_of_a_store_are_open_to_their_owner_alone(

@@ -152,10 +152,10 @@ async def expire(tx: Tx) -> list[Task]:
     return await task_table.load_held(tx, found, amount=10)
 
 
-async def write_alone(tx: Tx, name: str, row: tuple[object, ...]) -> int:
+async def write_alone(tx: Tx, name: str, row: tuple[object, ...], slots: int = 0) -> int:
     """Hand out by one statement, fenced by the worker; give how many tasks were written."""
     now_ms = await tx.now_ms()
-    fence = (0, lease(1).lease_ms, 0, now_ms - 1_000, now_ms + 1_000)
+    fence = (0, lease(1).lease_ms, 0, slots, now_ms - 1_000, now_ms + 1_000)
     return len(await tx.one(name, *row, *fence))
 
 
@@ -163,10 +163,20 @@ async def enqueue_alone(tx: Tx) -> int:
     return await write_alone(tx, "insert_alone", codec.task_inserted(held(1)))
 
 
-async def hand_out_alone(tx: Tx) -> int:
+async def hand_out_alone(tx: Tx, number: int = 1, slots: int = 0) -> int:
     """Hand out the first version of the task, as a server does that has looked at it."""
-    handed = codec.task_updated(dispatched_from(pending(1)))
-    return await write_alone(tx, "update_alone", handed)
+    handed = codec.task_updated(dispatched_from(pending(number)))
+    return await write_alone(tx, "update_alone", handed, slots)
+
+
+async def count_and_hand_out(tx: Tx) -> int:
+    """Hand out one task to a worker that holds none; give how many it held."""
+    (receiver,) = await worker_table.lock_receivers(tx, [worker_id(1)])
+    if not receiver.held_count:
+        claimed = await task_table.claim_tasks(tx, [demand(amount=1)])
+        await task_table.update_tasks(tx, [dispatched_from(task) for task in claimed])
+    assert receiver.held_count is not None
+    return receiver.held_count
 
 
 async def claim(tx: Tx) -> list[str]:
@@ -249,6 +259,42 @@ async def test_a_drain_waits_for_a_hand_out_and_finds_its_task(two: Two) -> None
     _, found = await two.overlap(hand_out(), drain, second_waits=True)
     assert isinstance(found, list)
     assert [task.id for task in found] == [task_id(1)]
+
+
+async def test_a_hand_out_that_counts_waits_for_another_and_counts_what_it_did(two: Two) -> None:
+    await insert(two.first, pending(1), pending(2))
+    await add_workers(two.first, [worker(1)], [lease(1)])
+    counts = await two.overlap(count_and_hand_out, count_and_hand_out, second_waits=True)
+    assert counts == (0, 1)
+    assert [task.state for task in await live(two.first, 1, 2)] == [
+        TaskState.DISPATCHED,
+        TaskState.PENDING,
+    ]
+
+
+async def test_a_hand_out_that_counts_waits_for_one_of_a_session(two: Two) -> None:
+    await insert(two.first, pending(1), pending(2))
+    await add_workers(two.first, [worker(1)], [lease(1)])
+    _, count = await two.overlap(hand_out(), count_and_hand_out, second_waits=True)
+    assert count == 1
+
+
+async def test_a_hand_out_by_one_statement_that_counts_does_not_wait_for_another(two: Two) -> None:
+    await insert(two.first, pending(1), pending(2))
+    await add_workers(two.first, [worker(1)], [lease(1)])
+    _, written = await two.overlap(
+        count_and_hand_out, lambda tx: hand_out_alone(tx, 2, slots=1), second_waits=False
+    )
+    assert written == 0
+
+
+@pytest.mark.parametrize(("slots", "written"), [(1, 0), (2, 1)])
+async def test_a_hand_out_by_one_statement_counts_what_the_worker_holds(
+    two: Two, slots: int, written: int
+) -> None:
+    await insert(two.first, held(1), pending(2))
+    await add_workers(two.first, [worker(1)], [lease(1)])
+    assert await two.first.transaction(lambda tx: hand_out_alone(tx, 2, slots)) == written
 
 
 async def test_a_hand_out_waits_for_a_drain_and_sees_it(two: Two) -> None:

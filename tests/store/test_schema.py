@@ -171,6 +171,15 @@ def test_what_is_no_name_of_a_schema_is_refused(name: str) -> None:
     assert refused.value.fields["field"] == "schema"
 
 
+@pytest.mark.parametrize("name", ["pg_catalog", "pg_mine", "information_schema"])
+def test_a_schema_of_postgresql_itself_is_refused(name: str) -> None:
+    with pytest.raises(
+        InvalidArgument, match=f"{name} is a schema of PostgreSQL itself"
+    ) as refused:
+        PostgresStore("postgresql://tenure@db/tenure", schema=name)
+    assert refused.value.fields["field"] == "schema"
+
+
 def test_a_file_has_no_schema() -> None:
     with pytest.raises(InvalidArgument, match="SQLite file has no schemas"):
         make_store("sqlite:///tenure.db", clock=lambda: 0, schema="tenure")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -86,7 +87,8 @@ def test_the_info_is_that_of_the_declaration() -> None:
     run_activity(look, attempt=3)
     (info,) = seen
     assert (info.attempt, info.failure_count, info.type, info.queue) == (3, 2, "look", "mail")
-    assert (info.start_to_close_ms, info.priority, info.labels) == (30_000, 2, {"team": "a"})
+    assert info.start_to_close == timedelta(seconds=30)
+    assert (info.priority, info.labels) == (2, {"team": "a"})
 
 
 def test_an_info_of_the_test_is_what_the_activity_sees() -> None:

@@ -39,7 +39,11 @@ class Diary:
         attempt = activity.info().attempt
         self.lines.append(f"attempt {attempt}")
         if attempt == 1:
-            await self.gate.wait()
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.lines.append(str(activity.stop_reason()))
+                raise
         return attempt
 
     @activity(start_to_close="1h")
@@ -180,6 +184,7 @@ async def test_a_timeout_ends_code_that_does_not_come_back(
         assert await handle.result() == 2
     attempts = await handle.attempts()
     assert [each.outcome for each in attempts] == ["timed_out", "succeeded"]
+    assert diary.lines == ["attempt 1", "timed_out", "attempt 2"]
 
 
 async def test_live_workers_keep_their_leases_over_any_time(

@@ -1,8 +1,8 @@
 """Logs of a server process: one line per event, for people on a terminal, as JSON for machines.
 
-Whatever is written passes ``redacted`` first. Known names of payloads and secrets are blanked,
-bytes and records are never shown, and of a foreign exception only its type and its place: its
-message may quote what somebody has sent.
+Every line passes ``redacted`` first. Known names of payloads and secrets are blanked, bytes and
+records are never shown, and of a foreign exception only its type and its place: its message may
+quote user input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tenure.api.guard.redaction import escaped, first_line, scrubbed, shown_trac
 from tenure.errors import InvalidArgument
 
 Format = Literal["auto", "text", "json"]
-# What these say below a warning is about themselves.
+# Their messages below a warning are only about themselves.
 _TALKATIVE: Final = ("asyncio", "asyncpg", "grpc", "uvicorn")
 
 
@@ -41,7 +41,7 @@ def configure_logging(
     root.setLevel(number)
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(number if number <= logging.DEBUG else logging.WARNING)
-    # A handler that fails would print the record with everything in it.
+    # A handler that fails would print the whole record.
     logging.raiseExceptions = False
     structlog.configure(
         processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -52,7 +52,7 @@ def configure_logging(
 
 
 def _shared() -> list[Processor]:
-    """Return what our events and those of libraries pass alike."""
+    """Return the processors for our events and those of libraries."""
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -78,7 +78,7 @@ def _formatter(*, is_json: bool, has_colors: bool) -> logging.Formatter:
 
 
 def redact(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    """Let nothing pass that may be a payload or a secret."""
+    """Remove everything that may be a payload or a secret."""
     del logger, name
     error = event.pop("exc_info", None)
     event.pop("stack_info", None)
@@ -89,7 +89,7 @@ def redact(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
 
 
 def _escape(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    """Let no value begin a line of its own or speak to the terminal; JSON does it by itself."""
+    """Escape line breaks and terminal commands; JSON does it by itself."""
     del logger, name
     return {
         key: escaped(value) if isinstance(value, str) and key != "exception" else value
@@ -98,7 +98,7 @@ def _escape(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
 
 
 def _cut_foreign(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    """Keep the first line of what a library says; behind it asyncio shows whole objects."""
+    """Keep the first line of a library's message; after it asyncio shows whole objects."""
     del logger, name
     event["event"] = scrubbed(first_line(str(event["event"])))
     return event

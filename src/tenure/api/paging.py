@@ -1,4 +1,4 @@
-"""The page that a request asks for, the same over gRPC and HTTP."""
+"""The requested page of a list, the same over gRPC and HTTP."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tenure.engine.read.query import PageRequest
 
 
 class PageParameters(Protocol):
-    """A message or a query with a page in it."""
+    """A message or a query with a page."""
 
     @property
     def page_size(self) -> int:
-        """How much is asked for at most; 0 leaves it to the server."""
+        """The largest number of items; 0 means the server's default."""
 
     @property
     def page_token(self) -> str:
-        """Where the page before has ended; empty for the first page."""
+        """Where the previous page ended; empty for the first page."""
 
 
 def requested_page(

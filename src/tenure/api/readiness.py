@@ -1,4 +1,4 @@
-"""Whether this server can do its work now: a recent signal, never a question that can hang."""
+"""Whether this server can work now: from recent commits, never by a call that can hang."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Final
 
 from tenure.engine.engine import Engine
 
-# Several probes of the heartbeat lane, so that a slow commit is no outage.
+# Several probes of the heartbeat lane, so that one slow commit is not an outage.
 _SILENCE_MS: Final = 2_000
 
 
 class Readiness:
-    """Looks at when the heartbeat lane committed last, and whether the work lane can store work.
+    """Checks when the heartbeat lane committed last, and whether the work lane can store work.
 
-    Probes and services do so even when a server is idle.
+    Probes and services do both even when a server is idle.
     """
 
     def __init__(self, engine: Engine) -> None:
-        """Look at ``engine``."""
+        """Check ``engine``."""
         self._engine = engine
         self.stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Be no longer ready, so that nobody sends new requests here."""
+        """Stop being ready, so that no new requests are sent here."""
         self.stopping.set()
 
     def problem(self) -> str | None:
-        """Return why the server cannot do its work, or ``None``."""
+        """Return why the server cannot work, or ``None``."""
         if self.stopping.is_set():
             return "shutting_down"
         judge_readiness = self._engine.judge_readiness

@@ -1,9 +1,10 @@
-"""A server process: the engine and its two edges, from the first bind to the last commit."""
+"""A server process: the engine and its two edges, from the start to the last commit."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from tenure.store.location import make_store
 from tenure.store.transaction import Store
 
 log = structlog.get_logger("tenure.api")
-# Of the time that a stopping server has, this share is for open calls; the rest is for commits.
+# The share of the stopping time for open calls; the rest is for commits.
 _GRACE_SHARE: Final = 0.25
 _BACKLOG: Final = 2_048
 # Connections that are accepted in one turn of the loop.
@@ -71,7 +72,7 @@ class Server:
         self.metrics.certificates = self._certificates
 
     async def start(self) -> None:
-        """Open the store, then listen: whoever can connect gets answers."""
+        """Open the store, then listen: every client that can connect gets answers."""
         sock = _listen(self.settings.http)
         try:
             await self.engine.start()
@@ -102,7 +103,7 @@ class Server:
         )
 
     async def stop(self) -> None:
-        """Stop taking requests, let open ones end, and commit what was accepted."""
+        """Accept no more requests, let open ones end, and commit what was accepted."""
         self.readiness.stop()
         grace_s = self.settings.shutdown_ms * _GRACE_SHARE / 1000
         self.engine.end_polls()
@@ -120,10 +121,10 @@ class Server:
 
 
 def _shared(sock: socket.socket) -> list[socket.socket]:
-    """Return several ways to one listening socket.
+    """Return several handles of one listening socket.
 
-    uvloop accepts one connection per turn of its loop from each; a busy server would let new
-    clients wait for seconds.
+    uvloop accepts one connection per turn of its loop from each; on a busy server new clients would
+    wait for seconds.
     """
     return [sock, *(sock.dup() for _ in range(_ACCEPTS - 1))]
 
@@ -133,7 +134,9 @@ def _listen(address: Address) -> socket.socket:
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except OSError as taken:
-        message = f"Cannot listen on {address} for HTTP: {taken.strerror or taken}."
+        # The text of the error itself repeats the address.
+        why = os.strerror(taken.errno) if taken.errno else str(taken)
+        message = f"Cannot listen on {address} for HTTP: {why}. Is another server running there?"
         raise InvalidArgument(message, field="http") from taken
 
 
@@ -146,8 +149,8 @@ def run_server(
     pooled: bool = False,
     on_started: Callable[[Server], None] | None = None,
 ) -> None:
-    """Run a server until SIGTERM or SIGINT; what it accepted is committed before this returns."""
-    # Records outlive a batch by the thousands; the default walks through them at each 700th.
+    """Run a server until SIGTERM or SIGINT; accepted work is committed before this returns."""
+    # Thousands of records outlive a batch; the default collects after each 700th.
     gc.set_threshold(20_000, 50, 100)
     clock = SystemClock()
     store = make_store(store_url, clock=clock.now_ms, schema=schema, pooled=pooled)

@@ -1,4 +1,4 @@
-"""How a server process is set up; validated once, then immutable."""
+"""The settings of a server process; validated once, then immutable."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Address(msgspec.Struct, frozen=True):
     port: int
 
     def __str__(self) -> str:
-        """Return it as it is written: an IPv6 host stands in brackets."""
+        """Return it as text: an IPv6 host is in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_loopback(self) -> bool:
-        """Tell whether only this machine can reach it."""
+        """Return whether only this machine can reach it."""
         return is_loopback(self.host)
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address always means this machine."""
+    """Return whether a name or an address always means this machine."""
     if host == "localhost":
         return True
     try:
@@ -55,7 +55,7 @@ def parse_host(text: str) -> str:
 
 
 def parse_address(text: str, field: str) -> Address:
-    """Read ``host:port``; an IPv6 host stands in brackets."""
+    """Read ``host:port``; an IPv6 host is in brackets."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit():
@@ -72,7 +72,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     http: Address = Address("127.0.0.1", 7300)
     grpc: Address = Address("127.0.0.1", 7301)
     body_bytes_max: int = limits.REQUEST_BYTES_MAX
-    # Rates of one namespace, and of one worker's heartbeats; 0 is no limit.
+    # Rates of one namespace, and of one worker's heartbeats; 0 means no limit.
     enqueues_per_s: int = limits.ENQUEUES_PER_S
     registrations_per_s: int = limits.REGISTRATIONS_PER_S
     lists_per_s: int = limits.LISTS_PER_S
@@ -83,12 +83,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     waits_max: int = limits.WAITS_MAX
     shutdown_ms: int = limits.SHUTDOWN_MS
     is_insecure: bool = False
-    # Names besides those of this machine that an open server answers for, without ports.
+    # More host names that an open server answers for, without ports.
     allow_hosts: tuple[str, ...] = ()
     tls: TlsFiles | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could never work."""
+        """Refuse values that could never work."""
         assert self.body_bytes_max > 0
         assert min(self.enqueues_per_s, self.registrations_per_s) >= 0
         assert min(self.lists_per_s, self.beats_per_s) >= 0

@@ -21,26 +21,26 @@ class Advice(NamedTuple):
 
 ADVICE: Final[dict[str, Advice]] = {
     "worker_inactive": Advice(
-        "The worker has ended or was never registered here.", "See who is there: tenure workers ls"
+        "The worker has stopped, or was never registered.", "List the workers: tenure workers ls"
     ),
     "token_mismatch": Advice(
-        "Another process speaks for the same worker.",
-        "Try again; if it stays, look at the worker: tenure workers ls",
+        "Another process uses the same worker id.",
+        "Try again. If it happens again, list the workers: tenure workers ls",
     ),
     "worker_draining": Advice(
-        "A draining worker finishes what it holds and gets nothing new.",
-        "See what it still holds: tenure workers show ID",
+        "A draining worker finishes its tasks and gets no new ones.",
+        "See how many tasks it still runs: tenure workers show ID",
     ),
     "attempt_mismatch": Advice(
-        "The attempt that was named has ended; another one may run.",
+        "This attempt has ended. A later one may be running.",
         "See the attempts: tenure tasks attempts ID",
     ),
     "task_already_terminal": Advice(
-        "A task that has ended never changes.",
+        "An ended task never changes.",
         "See how it ended: tenure tasks show ID. Run it again as a new task: tenure tasks retry ID",
     ),
     "task_expired": Advice(
-        "The attempt timed out or its worker was lost.",
+        "The attempt timed out, or its worker was lost.",
         "See the attempts: tenure tasks attempts ID",
     ),
     "invalid_token": Advice(
@@ -48,50 +48,48 @@ ADVICE: Final[dict[str, Advice]] = {
         "Complete the task by its id: tenure tasks complete ID --output JSON",
     ),
     "unauthenticated": Advice(
-        "The server wants an API key that it knows.",
-        "Give it with --api-key or TENURE_API_KEY; an admin makes one with tenure keys create. If "
-        "nobody has an admin key, make one in the store itself: tenure keys create --role admin "
+        "The server needs a valid API key.",
+        "Set TENURE_API_KEY or --api-key. An admin creates keys with tenure keys create. Without "
+        "an admin key, create one in the database: tenure keys create --role admin "
         "--store URL",
     ),
     "permission_denied": Advice(
-        "The role of your API key does not include this, or the server has no keys and does not "
-        "answer for the name that you call it by.",
-        "Ask an admin for a key with another role: tenure keys create --role ROLE. Or start the "
-        "server with that name: tenure server --allow-host NAME",
+        "The role of your API key does not allow this. Or the server has no keys and does not "
+        "answer for the host name that you used.",
+        "Ask an admin for a key with another role: tenure keys create --role ROLE. Or allow the "
+        "host name: tenure server --allow-host NAME",
     ),
     "wrong_state": Advice(
-        "The present state does not allow it.",
-        "Look at the state first: tenure tasks show ID, or tenure workers show ID",
+        "The current state does not allow it.",
+        "See the state: tenure tasks show ID, or tenure workers show ID",
     ),
     "not_found": Advice(
-        "It does not exist in this namespace, or it ended so long ago that it was removed.",
-        "Check the id and --namespace; the ls commands show what is there.",
+        "It does not exist in this namespace, or was removed some time after its end.",
+        "Check the id and --namespace. The ls commands list what exists.",
     ),
     "idempotency_conflict": Advice(
-        "A task with the same key and other content exists.",
-        "Use another --key, or send exactly the same task.",
+        "A task with the same key but other content exists.",
+        "Use another --key, or send the same task.",
     ),
-    "already_exists": Advice("The name is taken.", "Choose another name, or use what is there."),
+    "already_exists": Advice("The name is taken.", "Choose another name, or use the existing one."),
     "unimplemented": Advice(
-        "This server does not offer the call.", "Update the server; compare: tenure version"
+        "The server does not know this call.", "Update the server. Compare versions: tenure doctor"
     ),
     "invalid_argument": Advice(
         "The server refused a value.",
-        "Correct it and try again; --help shows the form of each option.",
+        "Correct it and try again. --help shows what each option accepts.",
     ),
     "payload_too_large": Advice(
-        "A database row is no place for files.",
-        "Store the data elsewhere and send a reference to it.",
+        "The payload is too large for the database.",
+        "Store the data elsewhere and send a reference.",
     ),
     "rate_limited": Advice(
-        "The server protects itself; nothing was accepted.", "Try again in a moment."
+        "The server is over a limit. Nothing was accepted.", "Try again in a moment."
     ),
-    "unsupported_media_type": Advice(
-        "The server does not read this kind of content.", "Send JSON."
-    ),
+    "unsupported_media_type": Advice("The server does not accept this content type.", "Send JSON."),
     "data_damaged": Advice(
-        "What was stored has changed on its disk or on the way there.",
-        "See what else is damaged: tenure db check; then restore a backup, or enqueue anew.",
+        "The stored data is damaged.",
+        "Find all damage: tenure db check. Then restore a backup, or enqueue the task again.",
     ),
     "journal_mismatch": Advice(
         "The code of the workflow has changed in a way that its run cannot follow.",
@@ -110,12 +108,12 @@ ADVICE: Final[dict[str, Advice]] = {
         "Report it again in a moment.",
     ),
     "deadline_exceeded": Advice(
-        "The answer took too long; whether the server acted is not known.",
-        "Look at the present state, then try again.",
+        "The answer took too long. The server may or may not have done it.",
+        "Check the current state, then try again.",
     ),
     "unavailable": Advice(
-        "The server is there but cannot answer now: its store is away, or it is stopping.",
-        "Try again in a moment; its log says more.",
+        "The server runs but cannot answer now: its database is away, or it is stopping.",
+        "Try again in a moment. The log of the server says more.",
     ),
 }
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import click
 
 from tenure.cli.exit_code import ExitCode
+from tenure.cli.help import CommandGroup
 
 
 class Place(NamedTuple):
@@ -28,24 +29,22 @@ PLACES: Final[dict[str, Place]] = {
         "tenure.cli.command.worker_process", "worker", "Run the activities of a module."
     ),
     "tasks": Place("tenure.cli.command.task", "tasks", "Enqueue, watch and change tasks."),
-    "workers": Place("tenure.cli.command.worker", "workers", "See workers; drain or evict them."),
-    "top": Place("tenure.cli.command.top", "top", "See queues and workers, live."),
-    "queues": Place("tenure.cli.command.queue", "queues", "See queues; pause or limit them."),
+    "workers": Place("tenure.cli.command.worker", "workers", "List, drain and evict workers."),
+    "top": Place("tenure.cli.command.top", "top", "Watch queues and workers live."),
+    "queues": Place("tenure.cli.command.queue", "queues", "List, pause and limit queues."),
     "namespaces": Place(
-        "tenure.cli.command.namespace", "namespaces", "See, create and disable namespaces."
+        "tenure.cli.command.namespace", "namespaces", "List, create and disable namespaces."
     ),
-    "keys": Place("tenure.cli.command.key", "keys", "Make, see and revoke API keys."),
-    "audit": Place("tenure.cli.command.audit", "audit", "See who administered what."),
-    "doctor": Place(
-        "tenure.cli.command.doctor", "doctor", "Find out what is wrong, and what to do."
-    ),
-    "db": Place("tenure.cli.command.db", "db", "Look after the database of a server."),
+    "keys": Place("tenure.cli.command.key", "keys", "Create, list and revoke API keys."),
+    "audit": Place("tenure.cli.command.audit", "audit", "List administrative actions."),
+    "doctor": Place("tenure.cli.command.doctor", "doctor", "Check the server and say what to fix."),
+    "db": Place("tenure.cli.command.db", "db", "Migrate and check the database."),
     "completion": Place(
-        "tenure.cli.command.completion", "completion", "Print a shell's completion."
+        "tenure.cli.command.completion", "completion", "Print a shell completion script."
     ),
     "version": Place("tenure.cli.command.version", "version", "Print the version."),
 }
-_HELP: Final = """Durable tasks and workflows, with workers you can trust.
+_HELP: Final = """Durable tasks and workflows.
 
 \b
 Start a server, enqueue a task and watch it:
@@ -60,7 +59,7 @@ state, 5 server or store unreachable, 6 not allowed, 7 doctor found problems,
 """
 
 
-class Root(click.Group):
+class Root(CommandGroup):
     """The group of all commands; it imports the module of the one that is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -69,7 +68,7 @@ class Root(click.Group):
         return list(PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command, or suggest nothing when there is none of that name."""
+        """Import a command."""
         del ctx
         place = PLACES.get(cmd_name)
         if place is None:

@@ -15,6 +15,7 @@ from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 
 if TYPE_CHECKING:
+    from tenure.sdk.payload import Codec
     from tenure.sdk.worker.worker import Worker
 
 _LISTED: Final = "activities"
@@ -37,7 +38,7 @@ def split(text: str) -> tuple[str, str]:
         raise _usage(f"{module} is a file.", f"Name the module: {guess}")
     parts = [*module.split("."), *([name] if name else [])]
     if not all(part.isidentifier() for part in parts):
-        raise _usage(f"{text!r} names no module.", "Write package.module, or package.module:name.")
+        raise _usage(f"{text!r} is not a module.", "Write package.module or package.module:name.")
     return module, name
 
 
@@ -64,17 +65,39 @@ def _named(module: ModuleType, name: str) -> Worker | list[object]:
     from tenure.sdk.activity.definition import Activity
     from tenure.sdk.worker.worker import Worker
 
-    try:
-        value = getattr(module, name)
-    except AttributeError:
-        known = ", ".join(sorted(each for each in vars(module) if not each.startswith("_")))
-        hint = f"It has: {known}" if known else "It is empty."
-        raise _usage(f"{module.__name__} has no {name!r}.", hint) from None
+    value = _attribute(module, name)
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
     if isinstance(value, Worker) or not callable(value) or isinstance(value, Activity):
         return value if isinstance(value, Worker) else [value]
     return _made(value, f"{module.__name__}:{name}")
+
+
+def load_codec(text: str) -> Codec:
+    """Import a module and return the codec that is named, or made by what is named."""
+    from tenure.sdk.payload import Codec
+
+    module_name, name = split(text)
+    if not name:
+        raise _usage(f"{text} names a module and no codec in it.", "Write package.module:name.")
+    value = _attribute(_imported(module_name, is_verbose=False), name)
+    if callable(value):
+        try:
+            value = value()
+        except Exception as error:
+            raise _failed(f"{text}() failed", error) from error
+    if not isinstance(value, Codec):
+        raise _usage(f"{text} is no codec.", "Give it the methods encode and decode.")
+    return value
+
+
+def _attribute(module: ModuleType, name: str) -> object:
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        known = ", ".join(sorted(each for each in vars(module) if not each.startswith("_")))
+        hint = f"It has: {known}" if known else "It is empty."
+        raise _usage(f"{module.__name__} has no {name!r}.", hint) from None
 
 
 def _made(make: Callable[[], object], where: str) -> Worker | list[object]:
@@ -117,8 +140,8 @@ def _imported(name: str, *, is_verbose: bool) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise CliError(
                 f"There is no module {name}.",
-                why=f"Looked in {Path.cwd()} and where Python finds its packages.",
-                hint="Start it in the folder that has the module, or set PYTHONPATH.",
+                why=f"Python looked in {Path.cwd()} and in its packages.",
+                hint="Start it in the folder of the module, or set PYTHONPATH.",
                 exit_code=ExitCode.USAGE,
             ) from None
         failure: BaseException = error
@@ -139,7 +162,7 @@ def _failed(what: str, error: BaseException) -> CliError:
     return CliError(
         f"{what}: {type(error).__name__}: {text}".rstrip(": "),
         why=f"Its code raised this{place}.",
-        hint="Correct it; -v shows the whole trace.",
+        hint="Correct it. -v shows the whole traceback.",
         exit_code=ExitCode.FAILED,
     )
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, TypedDict, TypeVar
 
 import click
 
+from tenure.cli.help import ConnectionOption
 from tenure.cli.show.text import parse_instant_ms
 from tenure.core.duration import parse_duration_ms
 from tenure.core.limits import PAYLOAD_BYTES_MAX
@@ -72,12 +73,12 @@ def json_payload(text: str) -> bytes:
     """Read JSON as it stands, from ``@file``, or from stdin when it is ``-``."""
     data = _payload_source(text)
     if len(data) > PAYLOAD_BYTES_MAX:
-        _refuse_json(f"has {len(data):,} bytes, and {PAYLOAD_BYTES_MAX:,} are allowed")
+        _refuse_json(f"has {len(data):,} bytes; the limit is {PAYLOAD_BYTES_MAX:,}")
     try:
         json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, ValueError) else "it nests too deep"
-        _refuse_json(f"is not JSON: {reason}. A text needs quotes of its own: '\"text\"'")
+        reason = str(error) if isinstance(error, ValueError) else "it is nested too deep"
+        _refuse_json(f"is not JSON: {reason}. Text needs double quotes: '\"text\"'")
     return data
 
 
@@ -94,7 +95,7 @@ def _payload_source(text: str) -> bytes:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _refuse_json(problem: str) -> NoReturn:
@@ -117,9 +118,11 @@ def wait_options(function: F) -> F:
         "timeout_ms",
         metavar="DURATION",
         type=duration_ms,
-        help="Stop waiting after this long, with exit code 124. Needs --wait.",
+        help="Stop waiting after this time, with exit code 124. Needs --wait.",
     )
-    wait = click.option("--wait", "is_waited", is_flag=True, help="Wait for the end, live.")
+    wait = click.option(
+        "--wait", "is_waited", is_flag=True, help="Wait for the end and show the progress."
+    )
     return wait(timeout(function))
 
 
@@ -139,9 +142,9 @@ class PageOptions(TypedDict):
 
 def page_options(function: F) -> F:
     """Add ``--limit``, ``--page-token`` and ``--all``."""
-    limit = option("--limit", type=click.IntRange(1), default=20, help="At most so many.")
-    token = click.option("--page-token", default="", help="Go on where an earlier list ended.")
-    everything = click.option("--all", "is_all", is_flag=True, help="All of them.")
+    limit = option("--limit", type=click.IntRange(1), default=20, help="Number of items to list.")
+    token = click.option("--page-token", default="", help="Continue an earlier list.")
+    everything = click.option("--all", "is_all", is_flag=True, help="List all items.")
     return limit(token(everything(function)))
 
 
@@ -171,8 +174,8 @@ def schema_option(function: F) -> F:
         metavar="NAME",
         envvar="TENURE_SCHEMA",
         default="",
-        help="The PostgreSQL schema of the tables; by default tenure, or the one of an earlier "
-        "installation in public.",
+        help="The PostgreSQL schema of the tables. [default: tenure, or public if an earlier "
+        "version created them there]",
     )(function)
 
 
@@ -183,7 +186,7 @@ def log_format_option(function: F) -> F:
         envvar="TENURE_LOG_FORMAT",
         type=click.Choice(["text", "json"]),
         default="text",
-        help="How events are written to stderr.",
+        help="Format of the log on stderr.",
     )(function)
 
 
@@ -191,11 +194,12 @@ def http_option(function: F) -> F:
     """Add ``--http``, for what the server tells over HTTP alone."""
     return option(
         "--http",
+        cls=ConnectionOption,
         envvar="TENURE_HTTP",
         default="",
         type=http_address,
         metavar="HOST:PORT,...",
-        help="The HTTP address of the server; by default port 7300 where --target is.",
+        help="The HTTP address of the server. [default: port 7300 on the host of --target]",
     )(function)
 
 
@@ -208,6 +212,8 @@ def target(text: str) -> str:
     """Check the address of a server, or of several with commas between."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts or [text]:
+        if "://" in part and not part.startswith(("dns:", "unix:", "ipv4:", "ipv6:")):
+            raise click.BadParameter(f"{part!r} is a URL: write HOST:PORT, such as 127.0.0.1:7301.")
         host, colon, port = part.rpartition(":")
         is_port = colon and host and port.isascii() and port.isdigit()
         if not part.startswith("unix:") and not is_port:

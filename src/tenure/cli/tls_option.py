@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tenure.cli.help import ConnectionOption
 from tenure.cli.parameter import option
 
 if TYPE_CHECKING:
@@ -20,13 +21,18 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @option(
         "--tls/--no-tls",
         "is_tls",
+        cls=ConnectionOption,
         envvar="TENURE_TLS",
         default=None,
-        help="Speak TLS; the authorities of this machine are trusted unless --tls-ca is given.",
+        help="Use TLS. Without --tls-ca the authorities of this machine are trusted.",
     )
-    @_file_option("--tls-ca", "TENURE_TLS_CA", "The authorities to trust, as PEM; speaks TLS.")
-    @_file_option("--tls-cert", "TENURE_TLS_CERT", "The certificate to show to the server, as PEM.")
-    @_file_option("--tls-key", "TENURE_TLS_KEY", "The private key of that certificate, as PEM.")
+    @_file_option(
+        "--tls-ca", "TENURE_TLS_CA", "PEM file of the authorities to trust. Turns TLS on."
+    )
+    @_file_option("--tls-cert", "TENURE_TLS_CERT", "PEM file of the client certificate.")
+    @_file_option(
+        "--tls-key", "TENURE_TLS_KEY", "PEM file of the private key of the client certificate."
+    )
     @functools.wraps(function)
     def command(
         *args: object,
@@ -36,18 +42,24 @@ def tls_options(function: Callable[..., Any]) -> Callable[..., Any]:
         tls_key: str,
         **arguments: object,
     ) -> object:
-        files = (tls_ca, tls_cert, tls_key)
-        # Whoever names a file wants TLS.
-        is_wanted = any(files) if is_tls is None else is_tls
-        return function(*args, tls=_settings(*files) if is_wanted else None, **arguments)
+        return function(*args, tls=tls_of(tls_ca, tls_cert, tls_key, is_tls=is_tls), **arguments)
 
     return command
+
+
+def tls_of(ca: str, certificate: str, key: str, *, is_tls: bool | None) -> TLS | None:
+    """Return the settings that the values of the options mean, or None for no TLS."""
+    # Whoever names a file wants TLS.
+    is_wanted = bool(ca or certificate or key) if is_tls is None else is_tls
+    return _settings(ca, certificate, key) if is_wanted else None
 
 
 def _file_option(
     name: str, variable: str, text: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return option(name, envvar=variable, default="", metavar="FILE", help=text)
+    return option(
+        name, cls=ConnectionOption, envvar=variable, default="", metavar="FILE", help=text
+    )
 
 
 def _settings(ca: str, certificate: str, key: str) -> TLS:

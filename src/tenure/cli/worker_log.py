@@ -14,13 +14,13 @@ from tenure.cli.show.text import clean
 
 Format = Literal["text", "json"]
 _COLOURS: Final = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red", "DEBUG": "cyan"}
-# What these say below a warning is about themselves.
+# Below warnings these log only about themselves.
 _TALKATIVE: Final = ("asyncio", "grpc")
 _STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
 
 class _TextFormatter(logging.Formatter):
-    """Time, level and text; nothing in the text can speak to the terminal or begin a line."""
+    """Time, level and text. The text cannot control the terminal or begin a new entry."""
 
     def __init__(self, *, has_colours: bool) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One object in one line, with the names that the server's events have."""
+    """One JSON object per line, with the field names of the server's logs."""
 
     def format(self, record: logging.LogRecord) -> str:
         more = {key: value for key, value in vars(record).items() if key not in _STANDARD}
@@ -58,7 +58,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def configure(form: Format = "text", *, is_quiet: bool = False, is_verbose: bool = False) -> None:
-    """Write logs to stderr, unless the module that was loaded has set up logs of its own."""
+    """Write logs to stderr, unless the loaded module has configured logging itself."""
     level = logging.DEBUG if is_verbose else logging.WARNING if is_quiet else logging.INFO
     root = logging.getLogger()
     if root.handlers:
@@ -80,5 +80,5 @@ def _instant(record: logging.LogRecord) -> str:
 
 
 def _trace_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Return the trace of a logged exception behind a line break; empty without one."""
+    """Return a line break and the traceback of a logged exception; empty without one."""
     return f"\n{formatter.formatException(record.exc_info)}" if record.exc_info else ""

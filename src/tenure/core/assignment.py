@@ -1,4 +1,4 @@
-"""Who gets which task: best priority, then run_at, then id, to the longest-waiting offer.
+"""Who gets which task: best priority, then run_at, then id, to the largest free share of a window.
 
 A receiver is whoever can be given an attempt: a worker, whether it has a lease or not.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import operator
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -19,7 +20,10 @@ from tenure.core.task.record import Task
 
 
 class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one offer may get in a round."""
+    """What one offer may get in a round: ``credit`` tasks, of a window that is partly in use.
+
+    One that is only to be checked has no credit.
+    """
 
     offer_id: int
     receiver_id: str
@@ -27,12 +31,24 @@ class Hand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: str
     types: frozenset[str]
     credit: int
+    window: int
     session_no: int = 0
+    # Whether what the receiver holds is counted under its lock: nobody knows it without.
+    is_counted: bool = False
+    # Of the worker of a session; whoever else has handed it work since has raised it.
+    worker_version: int = 0
     is_new: bool = False
     # The API key of a new poll, which has to be its worker's.
     speaker: str | None = None
     # How much of payloads it can take.
     room_bytes: int = STREAM_BYTES_MAX
+
+
+class Count(msgspec.Struct, gc=False):
+    """How much a receiver has free of its slots, when what it holds was counted."""
+
+    free: int
+    slots: int
 
 
 order = operator.attrgetter("priority", "run_at_ms", "id")
@@ -41,26 +57,32 @@ order = operator.attrgetter("priority", "run_at_ms", "id")
 
 _NO_SUSPECTS: Final = Suspects()
 
+_Place = tuple[float, int, int]
+"""Which share of a window is free, below zero; the turn since which it waits; who it is."""
+
 
 def assign(
     tasks: Iterable[Task],
     hands: Sequence[Hand],
     suspects: Mapping[str, Suspects] = MappingProxyType({}),
     *,
+    counts: Mapping[str, Count] = MappingProxyType({}),
     most: int | None = None,
     room_bytes: int = BATCH_BYTES_MAX,
 ) -> list[tuple[Task, Hand]]:
-    """Give each task, best first, to the longest-waiting offer whose receiver may take it.
+    """Give each task, best first, to the offer with the largest free share of its window.
 
-    All together have ``room_bytes`` for payloads; what does not fit waits for the next round.
+    Of equal shares the longest-waiting one: ``hands`` come in the order of their waiting, and one
+    that was served goes to the end. The window of a receiver whose attempts were counted is its
+    slots, which all its offers share. All together have ``room_bytes`` for payloads; what does not
+    fit waits for the next round.
 
-    ``hands`` come in the order of their waiting; one that was served goes to the end. A task that
-    a receiver did not get three times prefers another one. A suspect of the crash guard goes only
-    to a receiver whose ``suspects`` leave room for it; one that finds none keeps the receiver
-    with the fewest free of further suspects. At ``most`` so many are given: what cannot be given
-    does not use up a queue's limit.
+    A task that a receiver did not get three times prefers another one. A suspect of the crash guard
+    goes only to a receiver whose ``suspects`` leave room for it; one that finds none keeps the
+    receiver with the fewest free of further suspects. At ``most`` so many are given: what cannot be
+    given does not use up a queue's limit.
     """
-    return _Assignment(hands, suspects, room_bytes).run(tasks, most)
+    return _Assignment(hands, suspects, counts, room_bytes).run(tasks, most)
 
 
 def counted_bytes(task: Task) -> int:
@@ -68,11 +90,51 @@ def counted_bytes(task: Task) -> int:
     return min(task.payload_bytes, PAYLOAD_BYTES_MAX)
 
 
+class _Bidder:
+    """Who competes for a task: a receiver whose slots all its offers share, or one offer.
+
+    Of several offers ``lines`` has, by type, the indexes of the hands, the longest waiting first.
+    """
+
+    __slots__ = ("free", "index", "left", "lines", "place", "receiver_id", "window")
+
+    def __init__(self, index: int, hand: Hand, count: Count | None) -> None:
+        self.index = index
+        self.receiver_id = hand.receiver_id
+        self.left = hand.credit
+        self.free = hand.credit if count is None else count.free
+        self.window = hand.window if count is None else count.slots
+        self.lines: dict[str, deque[int]] | None = None
+        self.place: _Place | None = None
+
+    def stand(self, turn: int) -> None:
+        """Find its place: the larger its free share, the further ahead."""
+        has_credit = self.left > 0 and self.free > 0
+        self.place = (-self.free / self.window, turn, self.index) if has_credit else None
+
+    def add(self, index: int, hands: Sequence[Hand]) -> None:
+        """Take in one more offer of the same receiver."""
+        if self.lines is None:
+            self.lines = {}
+            self._wait(self.index, hands[self.index])
+        self._wait(index, hands[index])
+        self.left += hands[index].credit
+
+    def _wait(self, index: int, hand: Hand) -> None:
+        assert self.lines is not None
+        for task_type in hand.types if hand.credit > 0 else ():
+            self.lines.setdefault(task_type, deque()).append(index)
+
+
 class _Assignment:
     """What is left of the hands while a round goes on."""
 
     def __init__(
-        self, hands: Sequence[Hand], suspects: Mapping[str, Suspects], room_bytes: int
+        self,
+        hands: Sequence[Hand],
+        suspects: Mapping[str, Suspects],
+        counts: Mapping[str, Count],
+        room_bytes: int,
     ) -> None:
         self._hands = hands
         self._suspects = dict(suspects)
@@ -80,16 +142,38 @@ class _Assignment:
         self._credits = [hand.credit for hand in hands]
         self._rooms = [hand.room_bytes for hand in hands]
         self._room_bytes = room_bytes
-        self._turns = list(range(len(hands)))
-        # Per type the waiting hands as a heap of (turn, index); stale turns are put right late.
-        self._lines: dict[str, list[tuple[int, int]]] = {}
-        for index, hand in enumerate(hands):
-            for task_type in hand.types:
-                self._lines.setdefault(task_type, []).append((index, index))
+        self._turn = len(hands)
+        # The bidder of each hand.
+        self._bidders: list[_Bidder] = []
+        # Per type the places of those that bid, as a heap. Who is served moves back in every line:
+        # a place that is not the present one is put right when it has come to the front.
+        self._lines: dict[str, list[_Place]] = {}
+        self._line_up(counts)
+
+    def _line_up(self, counts: Mapping[str, Count]) -> None:
+        shared: dict[str, _Bidder] = {}
+        for index, hand in enumerate(self._hands):
+            bidder = shared.get(hand.receiver_id)
+            if bidder is not None:
+                bidder.add(index, self._hands)
+            else:
+                count = counts.get(hand.receiver_id)
+                bidder = _Bidder(index, hand, count)
+                if count is not None:
+                    shared[hand.receiver_id] = bidder
+            self._bidders.append(bidder)
+        for index, bidder in enumerate(self._bidders):
+            if bidder.index != index:
+                continue
+            bidder.stand(index)
+            if bidder.place is not None:
+                for task_type in bidder.lines or self._hands[index].types:
+                    self._lines.setdefault(task_type, []).append(bidder.place)
+        for line in self._lines.values():
+            heapq.heapify(line)
 
     def run(self, tasks: Iterable[Task], most: int | None) -> list[tuple[Task, Hand]]:
         given: list[tuple[Task, Hand]] = []
-        turn = len(self._hands)
         for task in sorted(tasks, key=order):
             size = counted_bytes(task)
             if size > self._room_bytes or (most is not None and len(given) >= most):
@@ -100,9 +184,12 @@ class _Assignment:
                 continue
             self._room_bytes -= size
             self._rooms[index] -= size
-            self._turns[index] = turn
             self._credits[index] -= 1
-            turn += 1
+            bidder = self._bidders[index]
+            bidder.left -= 1
+            bidder.free -= 1
+            bidder.stand(self._turn)
+            self._turn += 1
             hand = self._hands[index]
             if task.is_guarded:
                 held = self._suspects.get(hand.receiver_id, _NO_SUSPECTS)
@@ -111,33 +198,42 @@ class _Assignment:
         return given
 
     def _choose(self, task: Task, size: int) -> int | None:
-        """Return the longest-waiting fitting hand; an avoided one only if there is no other."""
+        """Return the first fitting hand; an avoided one only if there is no other."""
         line = self._lines.get(task.type)
         if line is None:
             return None
         first = self._first(line)
-        if first is None or self._fits(first, task, size):
-            return first
+        if first is None:
+            return None
+        if first.receiver_id != task.progress.avoid_worker_id:
+            index = self._fitting(first, task, size)
+            if index is not None:
+                return index
         return self._look_further(line, task, size)
 
-    def _fits(self, index: int, task: Task, size: int) -> bool:
-        is_avoided = self._hands[index].receiver_id == task.progress.avoid_worker_id
-        return not is_avoided and not self._is_closed(index, task, size)
+    def _look_further(self, line: list[_Place], task: Task, size: int) -> int | None:
+        """Pass those that do not fit; they keep their places."""
+        passed: list[_Place] = []
+        index = None
+        while index is None and (bidder := self._first(line)) is not None:
+            if bidder.receiver_id != task.progress.avoid_worker_id:
+                index = self._fitting(bidder, task, size)
+            if index is None:
+                passed.append(heapq.heappop(line))
+        for place in passed:
+            heapq.heappush(line, place)
+        if index is None:
+            index = self._avoided([self._bidders[number] for *_, number in passed], task, size)
+        return index
 
-    def _look_further(self, line: list[tuple[int, int]], task: Task, size: int) -> int | None:
-        """Pass hands that do not fit; they keep their places."""
-        passed: list[tuple[int, int]] = []
-        while (index := self._first(line)) is not None and not self._fits(index, task, size):
-            passed.append(heapq.heappop(line))
-        for entry in passed:
-            heapq.heappush(line, entry)
-        if index is not None:
-            return index
-        for _, avoided in passed:
-            if not self._is_closed(avoided, task, size):
-                return avoided
+    def _avoided(self, passed: Sequence[_Bidder], task: Task, size: int) -> int | None:
+        """Return a hand of the receiver that a task avoids: there is no other."""
+        for bidder in passed:
+            index = self._fitting(bidder, task, size)
+            if index is not None:
+                return index
         if task.is_guarded:
-            self._reserve(self._hands[each].receiver_id for _, each in passed)
+            self._reserve(bidder.receiver_id for bidder in passed)
         return None
 
     def _has_room(self, receiver_id: str, task: Task) -> bool:
@@ -152,20 +248,31 @@ class _Assignment:
             fewest = min(free, key=lambda each: self._suspects.get(each, _NO_SUSPECTS).count)
             self._reserved.add(fewest)
 
-    def _is_closed(self, index: int, task: Task, size: int) -> bool:
-        """Tell whether a hand has no room, for so many bytes or for one more suspect."""
-        if size > self._rooms[index]:
-            return True
-        return task.is_guarded and not self._has_room(self._hands[index].receiver_id, task)
+    def _fitting(self, bidder: _Bidder, task: Task, size: int) -> int | None:
+        """Return a hand that has room for so many bytes, if there is for one more suspect."""
+        if task.is_guarded and not self._has_room(bidder.receiver_id, task):
+            return None
+        if bidder.lines is None:
+            return bidder.index if size <= self._rooms[bidder.index] else None
+        waiting = bidder.lines[task.type]
+        for _ in range(len(waiting)):
+            index = waiting.popleft()
+            if self._credits[index] > 0:
+                waiting.append(index)
+                if size <= self._rooms[index]:
+                    return index
+        return None
 
-    def _first(self, line: list[tuple[int, int]]) -> int | None:
-        """Return the longest-waiting hand of a line that has credit left."""
+    def _first(self, line: list[_Place]) -> _Bidder | None:
+        """Return who has the largest free share of those that wait for a type."""
         while line:
-            turn, index = line[0]
-            if self._credits[index] <= 0:
+            first = line[0]
+            bidder = self._bidders[first[2]]
+            place = bidder.place
+            if place is first:
+                return bidder
+            if place is None:
                 heapq.heappop(line)
-            elif turn != self._turns[index]:
-                heapq.heapreplace(line, (self._turns[index], index))
             else:
-                return index
+                heapq.heapreplace(line, place)
         return None

@@ -1,7 +1,7 @@
-"""Hints: that something changed, never what it holds.
+"""Change hints: they say that something changed, but not its content.
 
-Whoever shows lists listens to hints and reads again what they name. A hint is small enough to be
-told to every server, and says nothing that a payload holds.
+A reader that shows lists waits for hints and then reads again what they name. A hint is small
+enough to be sent to every server, and contains nothing of a payload.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import msgspec
 
 from tenure.core.limits import EVENT_NUMBER_DIGITS_MAX
 
-# Stands for the queue of what is in none.
+# Used as the queue of things that are in no queue.
 _NO_QUEUE: Final = "-"
 _WORDS: Final = 6
 
 
 class EventKind(enum.StrEnum):
-    """What changed."""
+    """The kind of thing that changed."""
 
     TASK = "task"
     WORKER = "worker"
     QUEUE = "queue"
     NAMESPACE = "namespace"
-    # A running attempt says how far it is: its task has another version and is otherwise the same.
+    # A running attempt reported progress: its task has a new version and is otherwise the same.
     PROGRESS = "progress"
 
     # Enum's own hash is a Python function.
@@ -34,12 +34,12 @@ class EventKind(enum.StrEnum):
 
 
 ALL_KINDS: Final = frozenset(EventKind)
-# What somebody hears of who does not choose.
+# The kinds for a subscriber that does not choose.
 CHANGES: Final = ALL_KINDS - {EventKind.PROGRESS}
 
 
 class Hint(msgspec.Struct, frozen=True, gc=False):
-    """One thing that changed: which, to which version and state, and the queue that it is in."""
+    """One thing that changed: its id, its new version and state, and its queue."""
 
     kind: EventKind
     namespace: str
@@ -50,25 +50,25 @@ class Hint(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventFilter(msgspec.Struct, frozen=True, gc=False):
-    """Which hints somebody wants: of one namespace, of some kinds, perhaps of one queue."""
+    """The hints that a subscriber wants: one namespace, some kinds, optionally one queue."""
 
     namespace: str
     kinds: AbstractSet[EventKind] = ALL_KINDS
     queue: str = ""
 
     def takes(self, hint: Hint) -> bool:
-        """Tell whether a hint of this namespace is wanted."""
+        """Return whether a hint of this namespace is wanted."""
         return hint.kind in self.kinds and (not self.queue or hint.queue == self.queue)
 
 
 def text_of(hint: Hint) -> str:
-    """Return a hint as the words that servers tell each other; no name holds a space."""
+    """Return a hint as the words that servers send each other; names contain no spaces."""
     queue = hint.queue or _NO_QUEUE
     return f"{hint.kind.value} {hint.namespace} {hint.id} {hint.version} {hint.state} {queue}"
 
 
 def hint_of(text: str) -> Hint | None:
-    """Return the hint that was told, or None for what makes no sense here."""
+    """Return the received hint, or None if it cannot be read here."""
     words = text.split(" ")
     if len(words) != _WORDS or not all(words):
         return None
@@ -80,12 +80,12 @@ def hint_of(text: str) -> Hint | None:
 
 
 def position_text(server_id: str, seq: int) -> str:
-    """Return the id of an event: the server that gave it, and its number there."""
+    """Return the id of an event: the server that sent it, and its number there."""
     return f"{server_id}:{seq}"
 
 
 def position_of(text: str, server_id: str) -> int | None:
-    """Return the number in the id of an event, or None for one of another server or of nobody."""
+    """Return the number in the id of an event, or None if it is invalid or of another server."""
     server, _, number = text.rpartition(":")
     return int(number) if server == server_id and _is_number(number) else None
 

@@ -1,7 +1,7 @@
-"""Checks of input from outside: each returns the good value or names the bad field.
+"""Checks of input from outside: each returns the valid value or names the invalid field.
 
 A refusal says what is allowed and never repeats the value, which may be huge, secret or crafted for
-a log. Values are `object`, because JSON may hold anything where a string was asked for.
+a log. Values are `object`, because JSON may hold anything where a string is expected.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import NoReturn
 from tenure.core import limits
 from tenure.errors import InvalidArgument, PayloadTooLarge
 
-# "." and ".." would be taken for folders in the path of a URL.
+# A URL path would treat "." and ".." as folders.
 _NAME = re.compile(rf"(?!\.{{1,2}}\Z)[A-Za-z0-9._:-]{{1,{limits.NAME_LENGTH_MAX}}}")
 # What is left of a UUID when each digit becomes an "h"; twice as fast as a regular expression.
 _UUID_FORM = b"hhhhhhhh-hhhh-hhhh-hhhh-hhhhhhhhhhhh"
@@ -20,13 +20,13 @@ _UUID_BYTES = bytes(
     ord("h") if each in b"0123456789abcdef" else each if each in b"-" else ord("x")
     for each in range(256)
 )
-# Control, zero-width and direction characters: two labels that look alike must be alike.
+# Control, zero-width and direction characters: two labels that look equal must be equal.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 # Would change the prototype of the object that a browser reads labels into.
 _RESERVED_LABEL = "__proto__"
 
-# Each request repeats a few names; a known one costs a hash lookup. Only good ones are kept, so
-# that nobody can fill the memory with megabytes of bad ones.
+# Each request repeats a few names; a known one costs a hash lookup. Only valid ones are kept, so
+# that nobody can fill the memory with megabytes of invalid ones.
 _good_names: set[str] = set()
 _good_worker_ids: set[str] = set()
 _good_namespaces: dict[str, str] = {}
@@ -46,7 +46,18 @@ def name(value: object, field: str) -> str:
                 _good_names.clear()
             _good_names.add(value)
             return value
-    _refuse(field, f"must be 1 to {limits.NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ : -")
+    _refuse(field, f"must have 1 to {limits.NAME_LENGTH_MAX} characters of A-Z a-z 0-9 . _ : -")
+
+
+def worker_name(value: object, field: str) -> str:
+    """Check the name of a worker: a name, or ``name@queue`` of one that serves several queues."""
+    if not isinstance(value, str) or len(value) > limits.NAME_LENGTH_MAX:
+        _refuse(field, f"must be a text of at most {limits.NAME_LENGTH_MAX} characters")
+    own, at, queue = value.partition("@")
+    name(own, field)
+    if at:
+        name(queue, field)
+    return value
 
 
 def namespace(value: object, field: str = "namespace") -> str:
@@ -65,7 +76,7 @@ def namespace(value: object, field: str = "namespace") -> str:
 
 
 def task_id(value: object, field: str = "task_id") -> str:
-    """Check a task id: the text of a UUID in its one canonical form, lower case with hyphens."""
+    """Check a task id: the text of a UUID in its canonical form, lower case with hyphens."""
     if (
         isinstance(value, str)
         and value.isascii()
@@ -76,7 +87,7 @@ def task_id(value: object, field: str = "task_id") -> str:
 
 
 def worker_id(value: object, field: str = "workerId") -> str:
-    """Check a worker id, which has the form of a task id and comes again and again."""
+    """Check a worker id, which has the form of a task id and occurs in many calls."""
     if isinstance(value, str) and value in _good_worker_ids:
         return value
     checked = task_id(value, field)
@@ -97,10 +108,10 @@ def payload(data: object, field: str, *, bytes_max: int = limits.PAYLOAD_BYTES_M
 
 
 def text(value: object, field: str, *, bytes_max: int) -> str:
-    """Check free text: it can be stored by every database and written as UTF-8."""
+    """Check free text: every database can store it, and it can be written as UTF-8."""
     if not isinstance(value, str):
         _refuse(field, "must be a string")
-    # Characters are never more than bytes, so this spares the encoding of a huge string.
+    # There are never more characters than bytes, so a huge string need not be encoded.
     if len(value) > bytes_max:
         _refuse(field, f"must have at most {bytes_max} bytes")
     if "\0" in value:
@@ -108,14 +119,14 @@ def text(value: object, field: str, *, bytes_max: int) -> str:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        _refuse(field, "must be valid Unicode without lone surrogates")
+        _refuse(field, "must be valid Unicode without unpaired surrogates")
     if size > bytes_max:
         _refuse(field, f"must have at most {bytes_max} bytes")
     return value
 
 
 def labels(mapping: object, field: str = "labels") -> dict[str, str]:
-    """Check labels: few, with a name as key and short visible text as value."""
+    """Check labels: few entries, with a name as key and short visible text as value."""
     if not isinstance(mapping, Mapping):
         _refuse(field, "must be an object of strings")
     if len(mapping) > limits.LABELS_MAX:
@@ -137,7 +148,7 @@ def _label_value(key: str, value: object, field: str) -> str:
 
 
 def integer(value: object, field: str, minimum: int, maximum: int) -> int:
-    """Check a whole number; `True` and `1.0` are none."""
+    """Check a whole number; `True` and `1.0` are refused."""
     if isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum:
         return value
     _refuse(field, f"must be a whole number from {minimum} to {maximum}")

@@ -1,8 +1,8 @@
-"""Paging cursors: opaque to the caller, signed, and good only for the list they came from.
+"""Paging cursors: opaque to the caller, signed, and valid only for the list they came from.
 
 A cursor is version, signature and position. Namespace and query are signed but not contained, so a
-cursor of another tenant or of another filter does not verify. The position is readable to whoever
-decodes it: it must hold nothing that the caller may not see.
+cursor of another tenant or of another filter does not verify. Anyone can decode the position: it
+must contain nothing that the caller may not see.
 """
 
 import base64
@@ -41,7 +41,7 @@ def decode(key: bytes, token: str, *, namespace: str, query: str) -> str:
 
 def _sign(key: bytes, parts: tuple[bytes, ...]) -> bytes:
     assert key
-    # Lengths keep ("a", "bc") and ("ab", "c") apart.
+    # The lengths distinguish ("a", "bc") from ("ab", "c").
     body = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return hmac.digest(key, _VERSION + body, hashlib.sha256)[:_SIGNATURE_BYTES]
 
@@ -55,12 +55,12 @@ def _from_text(token: str) -> bytes:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except (binascii.Error, ValueError):  # ValueError: not ASCII.
         _refuse()
-    # The decoder skips foreign characters and spare bits; one cursor has exactly one text.
+    # The decoder ignores foreign characters and spare bits; one cursor has exactly one text.
     if _to_text(raw) != token:
         _refuse()
     return raw
 
 
 def _refuse() -> NoReturn:
-    message = "page_token is not valid for this list; start again with the first page"
+    message = "page_token is not valid for this list. Start again with the first page."
     raise InvalidArgument(message, field="page_token")

@@ -8,7 +8,7 @@ from tenure.core.limits import DURATION_MS_MAX
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
 _DURATION: Final = re.compile(rf"(?:{_PART.pattern})+")
-# What is left or gained when a number is rounded to a whole one.
+# The rounding error when a number becomes a whole one.
 _HALF_MS: Final = 0.5
 _TENTHS_BELOW_MS: Final = 10 * UNITS_MS["s"]
 _PAIRS: Final = (("d", "h"), ("h", "m"), ("m", "s"))
@@ -25,8 +25,8 @@ def parse_duration_ms(text: str, *, minimum: int = 1) -> int:
 
 
 def whole_ms(milliseconds: float, *, minimum: int = 1) -> int:
-    """Return whole milliseconds; raise ``ValueError`` for what is no duration, or below it."""
-    # Not a number compares false with everything, so it is refused as well.
+    """Return whole milliseconds; raise ``ValueError`` for an invalid or too short duration."""
+    # NaN compares false with everything, so it is refused too.
     if not minimum - _HALF_MS < milliseconds <= DURATION_MS_MAX:
         raise ValueError(f"must be between {minimum}ms and ten years")
     return round(milliseconds)

@@ -1,4 +1,4 @@
-"""What a list is narrowed to: small values, from which statement and cursor are made alike."""
+"""Filters of lists: small values, used for the statement and for the cursor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tenure.core.worker.record import WorkerStatus
 
 
 class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tasks are wanted; an empty field lets all pass."""
+    """Filter for tasks; an empty field matches everything."""
 
     queue: str = ""
     type: str = ""
     state: TaskState | None = None
 
     def checked(self) -> TaskFilter:
-        """Return itself, or name the bad field."""
+        """Return itself, or raise an error that names the invalid field."""
         for field, value in (("queue", self.queue), ("type", self.type)):
             if value:
                 check.name(value, field)
@@ -32,9 +32,9 @@ class RunFilter(TaskFilter, frozen=True, kw_only=True):
 
 
 class WorkerFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which workers are wanted; an empty field lets all pass, and every label has to match.
+    """Filter for workers; an empty field matches everything, and every label has to match.
 
-    An offline worker has no health, so none passes a filter on it.
+    An offline worker has no health, so a filter on health never matches it.
     """
 
     queue: str = ""
@@ -44,7 +44,7 @@ class WorkerFilter(msgspec.Struct, frozen=True, kw_only=True):
     health: Health | None = None
 
     def checked(self) -> WorkerFilter:
-        """Return itself, or name the bad field."""
+        """Return itself, or raise an error that names the invalid field."""
         if self.queue:
             check.name(self.queue, "queue")
         check.text(self.version, "version", bytes_max=limits.TEXT_BYTES_MAX)
@@ -59,5 +59,5 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def query_text(what: str, chosen: msgspec.Struct) -> str:
-    """Return a text that is the same for the same list and filter only: a cursor is bound to it."""
+    """Return a text that differs for every list and filter: a cursor is bound to it."""
     return f"{what} {_encode(chosen).decode()}"

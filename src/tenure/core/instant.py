@@ -1,6 +1,6 @@
 """Instants as they are written everywhere: RFC 3339 in UTC.
 
-Pure arithmetic: nothing in the core knows a clock or a calendar of the machine.
+Pure arithmetic: the core uses no clock and no calendar of the machine.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 _DAYS_PER_ERA: Final = 146_097
-"""Days of 400 years, after which the calendar repeats itself."""
-# From the first of March of the year 0, with which an era begins, to the first of January 1970.
+"""Days in 400 years, after which the calendar repeats."""
+# From the first of March of the year 0, when an era begins, to the first of January 1970.
 _EPOCH_DAYS: Final = 719_468
 
 
@@ -29,9 +29,9 @@ def instant_text(at_ms: int) -> str:
 
 
 def _date(days: int) -> tuple[int, int, int]:
-    """Return the year, month and day that begins so many days after the epoch.
+    """Return the year, month and day that begins this many days after the epoch.
 
-    Years are counted from March on, so that the day that leap years have is their last.
+    Years are counted from March on, so that the leap day is the last day of a year.
     """
     era, day_of_era = divmod(days + _EPOCH_DAYS, _DAYS_PER_ERA)
     leap_days = day_of_era // 1_460 - day_of_era // 36_524 + day_of_era // 146_096

@@ -1,4 +1,4 @@
-"""A queue: a named line of tasks inside a namespace, with its brakes."""
+"""A queue: a named line of tasks inside a namespace, with its pause and limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tenure.errors import Rejection
 
 
 class Queue(msgspec.Struct, frozen=True, gc=False):
-    """The settings of a queue. One that nobody changed has no row and no brakes."""
+    """The settings of a queue. A queue that was never changed has no row, no pause and no limit."""
 
     namespace: str
     name: str
@@ -17,17 +17,17 @@ class Queue(msgspec.Struct, frozen=True, gc=False):
     version: int = 0
 
     def __post_init__(self) -> None:
-        """Assert what holds for every queue."""
+        """Check the invariants of a queue."""
         assert self.concurrency_max >= 0
 
     @property
     def has_brakes(self) -> bool:
-        """Tell whether anything keeps tasks of this queue from being handed out."""
+        """Return whether a pause or a limit keeps tasks of this queue from being handed out."""
         return self.is_paused or self.concurrency_max > 0
 
 
 def free_slots(queue: Queue, *, held_count: int, wanted: int) -> int:
-    """Return how many of ``wanted`` tasks the queue lets out now."""
+    """Return how many of ``wanted`` tasks the queue may hand out now."""
     if queue.is_paused:
         return 0
     if queue.concurrency_max == 0:
@@ -44,6 +44,6 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
 
 
 def namespace_disabled(name: str) -> Rejection:
-    """Refuse new work and new workers in a namespace that was disabled."""
-    message = f"Namespace {name} is disabled. To go on, run: tenure namespaces enable {name}"
+    """Refuse new work and new workers in a disabled namespace."""
+    message = f"Namespace {name} is disabled. To enable it, run: tenure namespaces enable {name}"
     return Rejection("wrong_state", message, {"state": "disabled"})

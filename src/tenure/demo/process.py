@@ -26,7 +26,7 @@ class DemoStage:
         self._server: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        """Start the server and learn where it listens."""
+        """Start the server and read its addresses."""
         path = Path(self._folder.name)
         command = [sys.executable, "-m", "tenure.cli", "server"]
         command += ["--store", f"sqlite:///{path / 'tenure.db'}"]
@@ -48,7 +48,7 @@ class DemoStage:
         self.workers[name] = subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True)
 
     def kill_worker(self, name: str) -> None:
-        """End a worker as a power cut would."""
+        """Kill a worker without warning."""
         self.workers[name].kill()
         self.workers[name].wait()
 
@@ -58,7 +58,7 @@ class DemoStage:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End what still runs, and remove the folder."""
+        """End all processes, and remove the folder."""
         for process in (*self.workers.values(), self._server):
             if process is not None and process.poll() is None:
                 process.terminate()

@@ -1,4 +1,4 @@
-"""The worker of the demo: one activity, and what a worker of the SDK needs to be told."""
+"""The worker of the demo: one activity, and the settings of its worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOTS = 4
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How large an image has become."""
+    """The size of a resized image."""
 
     width: int
     height: int
@@ -23,13 +23,13 @@ class Size(msgspec.Struct, frozen=True):
 
 @activity(start_to_close="1m", queue=QUEUE)
 async def resize_image(image: int) -> Size:
-    """Look busy for a while."""
+    """Work for some time."""
     await asyncio.sleep(random.uniform(0.3, 0.9))  # noqa: S311 (it only looks busy)
     return Size(width=640, height=480 + image)
 
 
 def main() -> None:
-    """Work for the server that the arguments name: ``target name``."""
+    """Work for the server in the arguments: ``target name``."""
     target, name = sys.argv[1:]
     worker = Worker(
         target,
@@ -38,6 +38,7 @@ def main() -> None:
         activities=[resize_image],
         max_concurrent=SLOTS,
         name=name,
+        lease="10s",
         version="demo",
     )
     asyncio.run(worker.run())

@@ -1,4 +1,4 @@
-"""What the checks of commands share. Those of a noun stand in its room, in ``check.py``."""
+"""Checks that several commands share. Those of a noun are in its room, in ``check.py``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def check_namespace(value: str) -> None:
 
 
 def check_refs(namespace: str, worker_id: str | None, items: tuple[Any, ...]) -> None:
-    """Check a worker and the attempts that it speaks of, if it is named."""
+    """Check a worker, if one is named, and its attempts."""
     check_namespace(namespace)
     if worker_id is not None:
         checks.worker_id(worker_id)
     if len(items) > limits.HELD_SET_MAX:
-        message = f"items must be at most {limits.HELD_SET_MAX}"
+        message = f"items must have at most {limits.HELD_SET_MAX} entries"
         raise PayloadTooLarge(message, limit=limits.HELD_SET_MAX)
     for item in items:
         checks.task_id(item.task_id, "taskId")

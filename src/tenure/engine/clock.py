@@ -1,4 +1,4 @@
-"""Time, ids and chance: the only place of the server that reads a clock or draws a number."""
+"""Time, ids and randomness: the only place of the server that reads a clock or draws a number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import uuid_utils
 
 
 class Clock(Protocol):
-    """What the engine needs to know from outside; injected everywhere."""
+    """Clocks, ids and randomness for the engine; injected everywhere."""
 
     def now_ms(self) -> int:
-        """Return wall-clock time; the store's time where the store has none of its own."""
+        """Return wall-clock time; it is the store's time if the store has no clock."""
         ...
 
     def monotonic_ms(self) -> int:
@@ -30,7 +30,7 @@ class Clock(Protocol):
         ...
 
     def random_bytes(self, count: int) -> bytes:
-        """Return bytes that nobody can guess: what keys are made of."""
+        """Return bytes that cannot be guessed, for keys."""
         ...
 
 

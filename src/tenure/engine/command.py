@@ -1,8 +1,8 @@
-"""What all commands share. The commands of a noun stand in its room, in ``command.py``.
+"""What all commands share. The commands of a noun are in its room, in ``command.py``.
 
 A command is a small immutable value with one answer; ``Command[Answer]`` says which. The
 ``speaker`` of a worker's command is the API key that has to be the worker's own. ``None`` may
-speak for all: an administrator, the engine itself, or whoever was looked at before.
+act for every worker: an administrator, the engine itself, or a caller that was checked before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class Command(msgspec.Struct, Generic[Answer_co], frozen=True, gc=False):
-    """Something that the engine can be asked, and is answered by an ``Answer``."""
+    """A request to the engine, with an ``Answer``."""
 
 
 AnyCommand = Command[object]
@@ -32,7 +32,7 @@ class TaskRef(msgspec.Struct, frozen=True, gc=False):
 class WorkDone(msgspec.Struct, frozen=True, gc=False):
     """How many rows a service's command changed, and whether more may be left.
 
-    ``kept_count`` were looked at and stay as they are, for now.
+    ``kept_count`` were read and stay as they are, for now.
     """
 
     count: int

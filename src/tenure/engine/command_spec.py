@@ -1,4 +1,4 @@
-"""What the engine knows about a kind of command. Each room lists its own in ``spec.py``."""
+"""What the engine knows about a kind of command. Each room lists its own specs in ``spec.py``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ C = TypeVar("C", bound=AnyCommand)
 
 
 def _accept(_command: AnyCommand) -> None:
-    """Only the engine itself makes such a command."""
+    """Only the engine itself creates such a command."""
 
 
 def _load_nothing(_needs: RowSets, _command: AnyCommand) -> None:
-    """Claims have a plan of their own, and heartbeats their own lane."""
+    """Claims have their own plan, and heartbeats their own lane."""
 
 
 def _answer_elsewhere(_ws: WorkingSet, _command: AnyCommand) -> None:
@@ -34,13 +34,13 @@ class CommandSpec(msgspec.Struct, Generic[C], frozen=True):
     check: Callable[[C], None] = _accept
     needs: Callable[[RowSets, C], None] = _load_nothing
     handler: Callable[[WorkingSet, C], object] = _answer_elsewhere
-    # Its share of a batch: the tasks that it is about. And the bytes of its payloads.
+    # Its share of a batch: the number of its tasks. And the bytes of its payloads.
     weigh: Callable[[C], int] = lambda _: 1
     payload_bytes: Callable[[C], int] = lambda _: 0
     lane: LaneName = LaneName.WORK
-    # New work is refused first; a report is taken as long as there is any room.
+    # New work is refused first; a report is accepted while there is any room.
     is_new_work: bool = False
     # Somebody waits for what it delivers: the task, or its result.
     is_awaited: bool = False
-    # It may come down to one write if it is about one task.
+    # It may become one write if it has one task.
     can_be_single: bool = False

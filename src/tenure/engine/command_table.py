@@ -1,4 +1,4 @@
-"""Every command that the engine takes, found by its type. A new room adds its list here."""
+"""Every command of the engine, by its type. A new room adds its list here."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SPECS: Final[dict[type, CommandSpec[Any]]] = {each.kind: each for each in ALL_SP
 
 
 def weigh(command: AnyCommand) -> int:
-    """Return the tasks that a command is about, one if it names none."""
+    """Return the number of tasks of a command, one if it names none."""
     return SPECS[type(command)].weigh(command)
 
 
 def payload_bytes(command: AnyCommand) -> int:
-    """Return how large the payloads of a command are."""
+    """Return the size of the payloads of a command."""
     return SPECS[type(command)].payload_bytes(command)

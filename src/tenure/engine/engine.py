@@ -1,6 +1,6 @@
-"""The engine: takes commands, gives answers, and keeps the services running.
+"""The engine: runs commands, returns answers, and runs the services.
 
-``submit`` is the one way in. Memory here is only what can be had again from the store.
+``submit`` is the only entry. Memory here is only what can be read again from the store.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.key_use import write_last
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.engine.task.command import ClaimTasks, SignalCancels
 from tenure.engine.worker import command as c
 from tenure.engine.worker.heartbeat_lane import HeartbeatRun
@@ -46,10 +47,10 @@ from tenure.store.transaction import LaneName, Store
 
 log = structlog.get_logger("tenure.engine")
 RETRY_AFTER_MS = 500
-# A grace is looked at when it is over by the store's clock too.
+# A grace is checked when it has ended by the store's clock too.
 GRACE_MARGIN_MS = 10
 C = TypeVar("C")
-# A member of an enum costs more than a global name, and each command is asked for its lane.
+# A member of an enum costs more than a global name, and each command needs its lane.
 _HEARTBEAT: Final = LaneName.HEARTBEAT
 
 
@@ -66,9 +67,9 @@ class Engine:
         pause: Pause | None = None,
         services: Sequence[Job] | None = None,
     ) -> None:
-        """Prepare; ``start`` opens the store. ``pause`` is where a simulation slows things.
+        """Prepare; ``start`` opens the store. ``pause`` is where a simulation adds delays.
 
-        A test that runs the rounds of services itself names those (often none) that run by pace.
+        A test that runs the rounds of services itself names the services (often none) with a timer.
         """
         self.store = store
         self.clock = clock
@@ -85,7 +86,8 @@ class Engine:
         self._is_leaving = False
         self._secrets: Secrets | None = None
         self.acceptance = Acceptance()
-        self.access_cache = AccessCache(store, clock=clock, settings=self.settings)
+        self.outage = StoreOutage(clock, self.acceptance)
+        self.access_cache = AccessCache(store, self.outage, clock=clock, settings=self.settings)
         self._memory = BatchMemory(store, clock, self.settings, self.server_id, self.access_cache)
         self._lanes: list[asyncio.Task[None]] = []
         self._loops: list[asyncio.Task[None]] = []
@@ -96,16 +98,16 @@ class Engine:
         self.worker_keys = self._heartbeats.worker_keys
         work = self._work = self._lane(self._run_work, weigh, payload_bytes)
         self._beats = self._lane(self._heartbeats.run, lambda _: 1, lambda _: 0)
-        self._replicas = ReplicaHints(store)
+        self._replicas = ReplicaHints(store, self.outage)
         is_held = self._memory.rows.rows.__contains__
         self.results = ResultWatch(
-            store, self._replicas, clock=clock, settings=self.settings, is_held=is_held
+            store, self._replicas, self.outage, clock=clock, settings=self.settings, is_held=is_held
         )
         self.events = EventFeed(store, self._replicas, clock, self.settings, self.server_id)
         self._dispatch = Dispatch(
             clock, self.settings, submit=work.submit, kick=work.kick, replicas=self._replicas
         )
-        self._news = SessionNews(store, self._dispatch.notifier, self.settings)
+        self._news = SessionNews(store, self._dispatch.notifier, self.settings, self.outage)
         self._runner = BatchRunner(
             store,
             self._memory,
@@ -159,8 +161,9 @@ class Engine:
             await self.store.close()
             raise
         if self.store.is_shared:
-            # Somebody may listen at another server, which says so within a second.
+            # There may be subscribers at another server, which says so within a second.
             self._replicas.hear_event_want()
+        self._heartbeats.on_commit = self.outage.committed
         create = asyncio.get_running_loop().create_task
         self._lanes = [
             create(self._work.serve(), name="work lane"),
@@ -174,8 +177,8 @@ class Engine:
         ]
 
     async def stop(self) -> None:
-        """Finish what was accepted, then close the store."""
-        # Before anything else may run: no batch hands out to a poll that is about to end.
+        """Finish the accepted commands, then close the store."""
+        # Before anything else can run: no batch hands out to a poll that is about to end.
         self._dispatch.end_polls()
         for loop in self._loops:
             loop.cancel()
@@ -187,7 +190,7 @@ class Engine:
         self.events.close()
         self.access_cache.close()
         await write_last(self)
-        # Polls that were accepted and got nothing have begun to wait meanwhile.
+        # Accepted polls that got nothing have begun to wait meanwhile.
         self._dispatch.end_polls()
         await self._replicas.close()
         await self.store.close()
@@ -222,7 +225,7 @@ class Engine:
         unbound: tuple[TaskRef, ...] = (),
         held: tuple[TaskRef, ...] | None = None,
     ) -> tuple[c.Renewed, c.HeldAnswer]:
-        """Renew a lease, then apply what the heartbeat says of attempts; wait for both."""
+        """Renew a lease, then apply what the heartbeat reports about attempts; wait for both."""
         renewed = await self.submit(command)
         self._news.recount(command.worker_id, command.beat.active_count)
         if renewed.cancel:
@@ -241,19 +244,19 @@ class Engine:
         return renewed, await self.submit(report)
 
     def set_window(self, worker_id: str, window: int) -> None:
-        """Change how many attempts a session is willing to hold."""
+        """Change how many attempts a session accepts."""
         self._dispatch.set_window(worker_id, window)
 
     def has_room(self, worker_id: str) -> None:
-        """Go on with a session that had no room for payloads."""
+        """Continue with a session that had no room for payloads."""
         self._dispatch.has_room(worker_id)
 
     def end_session(self, worker_id: str, session_no: int) -> None:
-        """Remove the offer of a session that is over; a later one stays."""
+        """Remove the offer of a session that has ended; a later one stays."""
         self._dispatch.end_session(worker_id, session_no)
 
     def lose_session(self, namespace: str, worker_id: str, session_no: int) -> None:
-        """Note that the peer closed a session without a goodbye."""
+        """Note that the worker closed a session without a goodbye."""
         self.end_session(worker_id, session_no)
         lost_at_ms = self.clock.monotonic_ms()
         spared = self._sessions.closed(
@@ -268,7 +271,7 @@ class Engine:
             session_no=session_no,
             lost_at_mono_ms=lost_at_ms,
         )
-        # A heartbeat that came before the end is no sign of life after it: it is taken first.
+        # A heartbeat from before the end does not show that the worker lives: it is handled first.
         self._beats.follow(lambda: self._dispatch.post(self._sessions.with_token(close)))
 
     def give_back(self, tasks: Sequence[Task]) -> None:
@@ -278,17 +281,17 @@ class Engine:
     def end_polls(self) -> None:
         """Answer every waiting poll with nothing: the server is about to stop.
 
-        From here on it judges nobody: it refuses the calls and sessions of workers that are alive.
+        From here on it judges no worker: it refuses calls and sessions of workers that are alive.
         """
         self._is_leaving = True
         self._dispatch.end_polls()
 
     def on_finished(self, listener: Callable[[Task], None]) -> None:
-        """Let an edge hear of finished tasks, after they were committed."""
+        """Notify an edge of finished tasks, after they were committed."""
         self._listeners.append(listener)
 
     def _hear(self, payload: str) -> None:
-        """Take in what another server tells."""
+        """Take in a message of another server."""
         news = heard(payload)
         if news.is_result_wanted:
             self._replicas.hear_want()
@@ -304,34 +307,34 @@ class Engine:
 
     @property
     def secrets(self) -> Secrets:
-        """Return the keys that all servers of this database share; known once it has started."""
+        """Return the keys that all servers of this database share; available after the start."""
         assert self._secrets is not None
         return self._secrets
 
     @property
     def judge_readiness(self) -> JudgeReadiness | None:
-        """Return what this server knows about its own hearing."""
+        """Return since when this server can receive heartbeats."""
         return self._heartbeats.judge_readiness
 
     @property
     def sighted_ms(self) -> int:
-        """Return for how long this server has been able to hear its workers."""
+        """Return for how long this server has been able to receive heartbeats."""
         if self.judge_readiness is None or self._is_leaving:
             return 0
         return readiness_rules.sighted_ms(self.judge_readiness, mono_ms=self.clock.monotonic_ms())
 
     @property
     def worker_activity(self) -> WorkerActivity:
-        """Return when workers last could be given work by this server."""
+        """Return when workers could last get work from this server."""
         return self._dispatch.worker_activity
 
     def has_credit(self, worker_id: str) -> bool:
-        """Tell whether a worker has an open poll or credit at this server."""
+        """Return whether a worker has an open poll or credit at this server."""
         return self._dispatch.has_credit(worker_id)
 
     @property
     def occupancy(self) -> Occupancy:
-        """Return who and what waits in this engine now."""
+        """Return what waits in this engine now."""
         return Occupancy(
             work_command_count=len(self._work),
             heartbeat_command_count=len(self._beats),
@@ -345,7 +348,7 @@ class Engine:
         return len(self._work) + len(self._beats)
 
     def look_for_work(self) -> None:
-        """Let offers claim even if nobody told of work: the fallback poll."""
+        """Let offers claim even without a hint about work: the fallback poll."""
         self._dispatch.look_for_work()
 
     # -- The work lane -------------------------------------------------------------------------
@@ -362,9 +365,10 @@ class Engine:
         self._dispatch.let_polls_wait()
 
     def _lose(self, entries: Sequence[Entry[Any]], lost: Lost) -> None:
-        """Answer ``unavailable``: nobody knows what was committed, and repeating is safe."""
+        """Answer ``unavailable``: the result of the commit is unknown, and repeating is safe."""
         self._memory.doubt()
-        log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
+        if not self.outage.failed(lost):
+            log.warning("store.lost", reason=lost.reason, size=len(entries), error=str(lost))
         self.meter.lost(lost.reason)
         self.acceptance.lost(lost.reason)
         for _, future in entries:
@@ -372,14 +376,14 @@ class Engine:
                 future.set_exception(_unavailable(lost))
 
     async def _after_commit(self, entries: Sequence[WorkEntry], committed: batch.Committed) -> None:
-        """Phase 6, and only now: deliveries, answers, effects."""
+        """Phase 6, only after the commit: deliveries, answers, effects."""
         note_damage(committed.ws.damaged)
         self._remember(committed)
         self._dispatch.learn(committed)
-        # Workers first: whoever enqueued waits for them, and not they for the answer.
+        # Workers first: the enqueuing caller waits for them.
         self._dispatch.deliver(committed)
         if len(entries) == 1 and SPECS[type(entries[0][0])].is_awaited and not len(self._work):
-            # Nobody waits for this lane: what was delivered is written before the rest is done.
+            # Nobody waits for this lane: deliveries are written before the rest is done.
             await asyncio.sleep(0)
         for (command, future), answer in zip(entries, committed.answers, strict=True):
             if type(command) is c.OpenSession and isinstance(answer, c.SessionAnswer):
@@ -396,7 +400,7 @@ class Engine:
         self.meter.committed(committed)
 
     def _remember(self, committed: batch.Committed) -> None:
-        """Keep copies of what was written, and set the alarm for what is due first."""
+        """Keep copies of written rows, and set the alarm for the earliest timer."""
         ws = committed.ws
         self.acceptance.committed(ws)
         self._memory.learn(committed)

@@ -1,4 +1,4 @@
-"""A lane: takes everything that waits, up to a bounded batch, and runs it as one transaction.
+"""A lane: takes all waiting commands, up to a bounded batch, and runs them as one transaction.
 
 It never sleeps to grow a batch: a batch is what arrived while the previous one was committed.
 """
@@ -36,11 +36,11 @@ class Lane(Generic[C]):
     ) -> None:
         """Run batches with ``run``; it answers every future of its batch.
 
-        ``weigh`` tells how much of a batch a command takes, ``measure`` the bytes of its payloads.
+        ``weigh`` returns the share of a command in a batch, ``measure`` the bytes of its payloads.
         """
         self._run = run
         self._mono_ms = mono_ms
-        # (position in the queue of all times, instant): what stands there or later came after it.
+        # (total position in the queue, instant): entries at this position or later came after it.
         self._marks: deque[tuple[int, int]] = deque([(0, 0)])
         self._taken_count = 0
         self.waiting_since_mono_ms = 0
@@ -51,12 +51,12 @@ class Lane(Generic[C]):
         self._measure = measure
         self._waiting_bytes = 0
         self._waiting: deque[Entry[C]] = deque()
-        # The bytes of what waits, place by place: they are counted once.
+        # The payload bytes of each waiting command: they are counted once.
         self._sizes: deque[int] = deque()
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_running = False
-        # (position in the queue of all times, what is called when all before it was run).
+        # (total position in the queue, callback when all before it was run).
         self._followers: deque[tuple[int, Callable[[], object]]] = deque()
         self.is_closed = False
         self.has_extra_work: Callable[[], bool] = lambda: False
@@ -68,18 +68,18 @@ class Lane(Generic[C]):
     def submit(self, command: C, *, is_new_work: bool = False) -> asyncio.Future[Any]:
         """Queue a command; a full queue refuses before accepting, new work first."""
         if self.is_closed:
-            message = "The server is shutting down."
+            message = "The server is shutting down. Try again."
             raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
         size = self._measure(command)
         room_bytes = LANE_BYTES_MAX if is_new_work else 2 * LANE_BYTES_MAX
         if len(self._waiting) >= (self._new_work_max if is_new_work else self._queue_max) or (
             self._waiting_bytes + size > room_bytes
         ):
-            message = "The server has more requests than it can take. Try again shortly."
+            message = "The server has too many requests. Try again soon."
             raise RateLimited(message, retry_after_ms=RETRY_AFTER_MS)
         loop = self._loop
         if loop is None:
-            # Asked for once: each call costs a system call.
+            # Read once: each read is a system call.
             loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if not self._waiting:
@@ -95,7 +95,7 @@ class Lane(Generic[C]):
         self._marks.append((self._taken_count + len(self._waiting), self._mono_ms()))
 
     def follow(self, call: Callable[[], object]) -> None:
-        """Call back when everything that was submitted before has been run; now if nothing was."""
+        """Call back when everything that was submitted before has run; at once if nothing waits."""
         if not self._waiting and not self._is_running:
             call()
             return
@@ -106,7 +106,7 @@ class Lane(Generic[C]):
         self._wake.set()
 
     def close(self) -> None:
-        """Take nothing more; what waits is still run."""
+        """Accept nothing more; waiting commands still run."""
         self.is_closed = True
         self._wake.set()
 
@@ -123,7 +123,7 @@ class Lane(Generic[C]):
             try:
                 await self._run(batch)
             except Exception:
-                # A mistake of ours costs this batch, never the lane; repeating is safe.
+                # A bug of ours fails this batch, never the lane; repeating is safe.
                 log.exception("lane.failed", size=len(batch))
                 self._fail(batch)
             self._is_running = False
@@ -131,7 +131,7 @@ class Lane(Generic[C]):
                 self._followers.popleft()[1]()
 
     def _fail(self, batch: list[Entry[C]]) -> None:
-        message = "The server could not run the request. Try again."
+        message = "The server could not run the request because of an internal error. Try again."
         for _, future in batch:
             if not future.done():
                 error = Unavailable(message, reason="internal", retry_after_ms=RETRY_AFTER_MS)
@@ -149,7 +149,7 @@ class Lane(Generic[C]):
             entry = self._waiting.popleft()
             size = self._sizes.popleft()
             self._waiting_bytes -= size
-            # Large payloads take more of a batch than their number says.
+            # Large payloads take a larger share of a batch.
             weight += max(self._weigh(entry[0]), size * self._batch_max // WORK_BATCH_BYTES_MAX)
             batch.append(entry)
         self._taken_count += len(batch)
@@ -159,7 +159,7 @@ class Lane(Generic[C]):
 
 
 def resolve(future: asyncio.Future[object], answer: object) -> None:
-    """Give a caller its answer, which may be an error; one that has given up gets none."""
+    """Give a caller its answer, which may be an error; a caller that is gone gets none."""
     if future.done():
         return
     if isinstance(answer, TenureError):

@@ -1,6 +1,6 @@
-"""The seam through which an engine is measured: called per batch, never per command.
+"""The interface for measuring an engine: called per batch, never per command.
 
-What a batch did is added up once, after its commit, when nobody waits for it any more.
+The results of a batch are added up once, after its commit, when nobody waits for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tenure.errors import Rejection, TenureError
 from tenure.store.transaction import LaneName
 
 K = TypeVar("K")
-# From a hand-out that meets a waiting worker to a job of an hour; a value on a bound is below it.
+# From a hand-out to a waiting worker to a job of an hour; a value on a bound counts below it.
 LATENCY_BOUNDS_MS: Final = (
     *(1, 2, 5, 10, 25, 50, 100, 250, 500),
     *(1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 1_800_000, 3_600_000),
@@ -35,12 +35,12 @@ class Latencies:
         self.total_ms = 0
 
     def add(self, latencies: Iterable[int]) -> None:
-        """Count many. The store's clock may have gone back in between: less than nothing is 0."""
+        """Count many. After the store's clock was set back, negative values count as 0."""
         counts = self.counts
         total_ms = 0
         known_ms, slot = -1, 0
         for each in latencies:
-            # Neighbours in a batch were mostly made together, so their latency is the same.
+            # Neighbours in a batch were mostly created together, so their latency is the same.
             if each != known_ms:
                 known_ms, slot = each, bisect_left(LATENCY_BOUNDS_MS, each)
             counts[slot] += 1
@@ -50,7 +50,7 @@ class Latencies:
 
 
 class Occupancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Who and what waits in the memory of an engine now."""
+    """What waits in the memory of an engine now."""
 
     work_command_count: int
     heartbeat_command_count: int
@@ -59,14 +59,14 @@ class Occupancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Meter(Protocol):
-    """Who measures."""
+    """The receiver of measurements."""
 
     def now(self) -> float:
-        """Return seconds of a clock that only this meter understands."""
+        """Return seconds of a clock that only this meter uses."""
         ...
 
     def ran(self, lane: LaneName, size: int, began: float) -> None:
-        """Note a batch of ``size`` commands that began at ``now() == began`` and is over."""
+        """Note a batch of ``size`` commands that began at ``now() == began`` and has ended."""
         ...
 
     def committed(self, committed: Committed) -> None:
@@ -86,7 +86,7 @@ class NullMeter:
     """Measures nothing."""
 
     def now(self) -> float:
-        """Return a time that stands still."""
+        """Return a constant time."""
         return 0.0
 
     def ran(self, lane: LaneName, size: int, began: float) -> None:
@@ -106,7 +106,7 @@ NULL_METER: Final = NullMeter()
 
 
 class Tally:
-    """What all batches did, in numbers that only rise. Each batch adds to them, nothing is made."""
+    """The results of all batches, in numbers that only increase. Each batch adds to them."""
 
     def __init__(self) -> None:
         """Start with zeros."""
@@ -136,7 +136,7 @@ class Tally:
         self.handed_out_count += len(assigned)
         latencies = []
         for task, _ in assigned:
-            # One that kept its place in the line was ready later than its place says.
+            # A task that kept its place in the line became ready later than its place shows.
             ready_at_ms = task.progress.ready_at_ms
             run_at_ms = task.run_at_ms
             if run_at_ms > ready_at_ms:  # noqa: PLR1730 (max() costs three times as much)
@@ -180,7 +180,7 @@ def _was_live(task: Task | None) -> bool:
 
 
 def _add_each(counts: dict[K, int], keys: list[K]) -> None:
-    """Count keys, of which a batch has few different ones."""
+    """Count keys; a batch has few different ones."""
     if keys and keys.count(keys[0]) == len(keys):
         counts[keys[0]] = counts.get(keys[0], 0) + len(keys)
         return

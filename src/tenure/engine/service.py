@@ -1,4 +1,4 @@
-"""What all background services share: start, stop, pace, back-off and the alarm.
+"""What all background services share: start, stop, interval, back-off and the alarm.
 
 A service has ``run_once`` and no loop of its own. It is safe to run twice at the same time; an
 empty or failing round never stops the next.
@@ -24,7 +24,7 @@ log = structlog.get_logger("tenure.engine")
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What one round did, and whether more is waiting."""
+    """What one round did, and whether there is more to do."""
 
     count: int = 0
     has_more: bool = False
@@ -53,24 +53,24 @@ class Alarm:
         self._changed = asyncio.Event()
 
     def set(self, in_ms: int, mono_ms: int) -> None:
-        """Ring in ``in_ms`` too."""
+        """Add an instant in ``in_ms``."""
         at_mono_ms = mono_ms + max(0, in_ms)
         if not self._instants or at_mono_ms < self._instants[0]:
             self._changed.set()
         heapq.heappush(self._instants, at_mono_ms)
 
     def clear(self) -> None:
-        """Forget all instants: whoever looks now sees everything that is due."""
+        """Remove all instants: the round that starts now finds everything that is due."""
         self._instants.clear()
         self._changed.clear()
 
     def clear_past(self, mono_ms: int) -> None:
-        """Forget the instants until now."""
+        """Remove the instants until now."""
         while self._instants and self._instants[0] <= mono_ms:
             heapq.heappop(self._instants)
 
     async def wait(self, clock: Clock, most_ms: int) -> None:
-        """Wait for the next instant, at most ``most_ms``; one set meanwhile may be earlier."""
+        """Wait for the next instant, at most ``most_ms``; a new one may be earlier."""
         ends_at_mono_ms = clock.monotonic_ms() + most_ms
         while True:
             self._changed.clear()
@@ -88,7 +88,7 @@ class Alarm:
 
 
 class Service:
-    """Runs one job again and again."""
+    """Runs one job repeatedly."""
 
     def __init__(self, job: Job, engine: Engine) -> None:
         """Serve ``job`` for ``engine``."""
@@ -107,7 +107,8 @@ class Service:
         try:
             return await self._job.run_once(self._engine)
         except (TenureError, StoreError) as error:
-            log.warning("service.failed", service=self.name, error=str(error))
+            if not self._engine.outage.failed(error):
+                log.warning("service.failed", service=self.name, error=str(error))
         except Exception:
             log.exception("service.failed", service=self.name)
         return Report()

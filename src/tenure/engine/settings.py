@@ -1,4 +1,4 @@
-"""What an operator, a test or a benchmark may set; validated once, then immutable."""
+"""The settings for operators, tests and benchmarks; validated once, then immutable."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     vacuum_every_tasks: int = limits.VACUUM_EVERY_TASKS
     events_kept_max: int = limits.EVENTS_KEPT_MAX
     events_reset_ms: int = limits.EVENTS_RESET_MS
-    # The four measures below are switched off only by the benchmark that shows what they bring.
+    # Only the benchmark that measures the four settings below switches them off.
     direct_hand_out: bool = True
     cached_rows: bool = True
     own_vacuum: bool = True
     low_water_marks: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what could never work."""
+        """Refuse values that could never work."""
         assert 0 < self.lease_least_ms <= self.lease_most_ms
         assert self.work_batch_max > 0
         assert self.lane_queue_max >= self.work_batch_max

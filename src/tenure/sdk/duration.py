@@ -15,9 +15,9 @@ _DELAY_S_MIN: Final = 0.001
 
 
 def duration_ms(value: Duration, name: str = "", *, minimum: int = 1) -> int:
-    """Return milliseconds; raise ``ValueError`` for what is no duration of at least so many.
+    """Return milliseconds; raise ``ValueError`` for less than ``minimum`` and for other values.
 
-    With the ``name`` of a parameter the error begins with it.
+    The error begins with ``name``, the name of the parameter.
     """
     try:
         return _milliseconds(value, minimum)
@@ -26,10 +26,10 @@ def duration_ms(value: Duration, name: str = "", *, minimum: int = 1) -> int:
 
 
 def delay_ms(value: Duration, name: str = "") -> int:
-    """Return milliseconds; a computed delay until an instant that has passed is no delay."""
+    """Return milliseconds; a negative delay, until an instant that has passed, is 0."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, int | float) and seconds < _DELAY_S_MIN and type(seconds) is not bool:
-        # Any delay that was asked for is one: at once would be too early again.
+        # A delay of less than a millisecond is rounded up: 0 would start the task too early.
         return 1 if seconds > 0 else 0
     return duration_ms(value, name, minimum=0)
 

@@ -1,8 +1,8 @@
 """What can go wrong with a task, on both sides of the wire.
 
-Inside an activity ``ApplicationError`` says how a failure is to be taken; any other exception is a
-failure of user code that is retried. At the caller a task that did not succeed raises a subclass of
-``TaskFailed``, whose cause is the failure of the last attempt as a ``RemoteError``. The name of a
+An activity raises ``ApplicationError`` to say how a failure is handled; any other exception is a
+failure of user code and is retried. The caller of a task that failed gets ``TaskFailed`` or
+a subclass, whose cause is the failure of the last attempt as a ``RemoteError``. The name of a
 remote type is text: nothing is ever rebuilt by it.
 """
 
@@ -16,6 +16,7 @@ from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory
 from tenure.sdk.duration import Duration, delay_ms
 from tenure.sdk.payload import Converter, PayloadError, UserValue
+from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 from tenure.v1 import task_pb2, task_service_pb2
 
 _CATEGORIES: Final = {
@@ -45,7 +46,7 @@ class ApplicationError(Exception):
         next_retry_delay: Duration | None = None,
         category: ErrorCategory | str = ErrorCategory.USER_CODE,
     ) -> None:
-        """Describe the failure; a wrong delay or category is a ``ValueError`` here."""
+        """Describe the failure; raise ``ValueError`` for a wrong delay or category."""
         super().__init__(message)
         self.message = message
         self.details = details
@@ -69,8 +70,9 @@ class RemoteError(Exception):
         self.stack_trace = error.stack_trace
         self._details = error.details
         self._converter = converter
-        text = f"{self.type}: {self.message}" if self.type else self.message
-        super().__init__(text)
+        # An exception without a message has its type in place of one.
+        is_typed = self.type not in ("", self.message)
+        super().__init__(f"{self.type}: {self.message}" if is_typed else self.message)
         if self.stack_trace:
             self.add_note(f"In the worker:\n{self.stack_trace.rstrip()}")
 
@@ -88,7 +90,7 @@ class TaskFailed(Exception):
     """A task ended without success; ``reason`` says why, and the cause is the last failure."""
 
     def __init__(self, task_id: str, message: str, *, reason: str = "", attempt: int = 0) -> None:
-        """Say what became of a task."""
+        """Say how the task has ended."""
         super().__init__(message)
         self.task_id = task_id
         self.reason = reason
@@ -101,7 +103,10 @@ class TaskFailed(Exception):
 
 
 class TaskTimedOut(TaskFailed):
-    """One of the four timeouts ended the task."""
+    """One of the four timeouts ended the task; its last heartbeat says how far it was."""
+
+    progress: TaskProgress = TaskProgress()
+    heartbeat_details: HeartbeatDetails = HeartbeatDetails()
 
 
 class TaskCancelled(TaskFailed):
@@ -109,7 +114,7 @@ class TaskCancelled(TaskFailed):
 
 
 class CancelTimedOut(TaskFailed):
-    """The task was to be cancelled and did not give way within its grace period."""
+    """The task was cancelled, and its activity did not stop within the grace period."""
 
 
 class TaskTerminated(TaskFailed):
@@ -120,7 +125,7 @@ class StepFailed(TaskFailed):
     """A step of a workflow failed for good; ``key`` says which, and the cause is its failure."""
 
     def __init__(self, key: str, message: str) -> None:
-        """Say what became of a step."""
+        """Say how the step has ended."""
         super().__init__("", message)
         self.key = key
 
@@ -130,7 +135,7 @@ class WorkersLost(TaskFailed):
 
 
 class TaskPoisoned(TaskFailed):
-    """The task was alone with five workers in a row that died; it is not tried again."""
+    """Five workers in a row died while they ran this task alone; it is not tried again."""
 
 
 class WorkerSuperseded(Exception):
@@ -142,14 +147,20 @@ class WorkerEvicted(Exception):
 
 
 _BY_REASON: Final[dict[str, tuple[type[TaskFailed], str]]] = {
-    Reason.RETRIES_EXHAUSTED: (TaskFailed, "failed in each of its attempts"),
+    Reason.RETRIES_EXHAUSTED: (TaskFailed, "failed in its last attempt"),
     Reason.NON_RETRYABLE: (TaskFailed, "failed and is not retried"),
-    Reason.SCHEDULE_TO_START: (TaskTimedOut, "was not started in time (schedule_to_start)"),
-    Reason.SCHEDULE_TO_CLOSE: (TaskTimedOut, "did not end in time (schedule_to_close)"),
-    Reason.START_TO_CLOSE: (TaskTimedOut, "took too long in its last attempt (start_to_close)"),
-    Reason.HEARTBEAT_TIMEOUT: (TaskTimedOut, "did not heartbeat in time in its last attempt"),
-    Reason.CANCEL_TIMEOUT: (CancelTimedOut, "did not stop within its cancel grace period"),
-    Reason.POISONED: (TaskPoisoned, "was alone with each of five workers in a row that died"),
+    Reason.SCHEDULE_TO_START: (TaskTimedOut, "was not started within schedule_to_start"),
+    Reason.SCHEDULE_TO_CLOSE: (TaskTimedOut, "did not end within schedule_to_close"),
+    Reason.START_TO_CLOSE: (TaskTimedOut, "took longer than start_to_close in its last attempt"),
+    Reason.HEARTBEAT_TIMEOUT: (
+        TaskTimedOut,
+        "sent no heartbeat within heartbeat_timeout in its last attempt",
+    ),
+    Reason.CANCEL_TIMEOUT: (CancelTimedOut, "was cancelled and did not stop within cancel_grace"),
+    Reason.POISONED: (
+        TaskPoisoned,
+        "is not tried again: five workers in a row died while they ran it alone",
+    ),
     Reason.INTERRUPTIONS_EXHAUSTED: (WorkersLost, "lost its worker too often"),
     Reason.TERMINATED: (TaskTerminated, "was terminated by an operator"),
 }
@@ -164,16 +175,24 @@ def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> Ta
             what = f"{what}: {result.cancel_reason}"
     else:
         kind, what = _BY_REASON.get(result.failure_reason, (TaskFailed, "failed"))
-    error = result.error if result.HasField("error") else None
-    if error is not None and error.message:
-        what = f"{what}: {error.message}"
+    error = RemoteError(result.error, converter) if result.HasField("error") else None
+    # The server's own message about a timeout would repeat ``what``.
+    is_said = (
+        issubclass(kind, TaskTimedOut | CancelTimedOut) and error is not None and not error.type
+    )
+    if error is not None and error.message and not is_said:
+        what = f"{what}: {error}"
     failure = kind(
         result.task_id,
         f"Task {result.task_id} {what}",
         reason=result.failure_reason,
         attempt=result.attempt,
     )
-    failure.__cause__ = None if error is None else RemoteError(error, converter)
+    failure.__cause__ = error
+    if isinstance(failure, TaskTimedOut):
+        percent = result.progress_percent if result.HasField("progress_percent") else None
+        failure.progress = TaskProgress(percent, result.progress_message)
+        failure.heartbeat_details = HeartbeatDetails(result.heartbeat_details, converter)
     return failure
 
 
@@ -206,7 +225,7 @@ def to_wire(error: BaseException, converter: Converter) -> task_pb2.TaskError:
 
 
 def make_error(message: str, type: str, category: ErrorCategory) -> task_pb2.TaskError:
-    """Return a failure that no exception of user code stands behind."""
+    """Return a failure that was not raised by user code."""
     return task_pb2.TaskError(
         message=_cut(message, ERROR_MESSAGE_BYTES_MAX), type=type, category=_CATEGORIES[category]
     )
@@ -216,7 +235,7 @@ def _details(error: ApplicationError, converter: Converter) -> bytes:
     try:
         return converter.encode_details(error.details)
     except PayloadError as problem:
-        # The failure is worth more than what came with it.
+        # The failure matters more than its details.
         return converter.encode_details((f"The details cannot be shown. {problem}",))
 
 
@@ -237,7 +256,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _cut(text: str, bytes_max: int) -> str:
-    """Keep the end of a text that is too long: what happened last stands there."""
+    """Cut the beginning off a text that is too long; its end says what happened last."""
     # A lone surrogate cannot travel.
     data = text.encode("utf-8", "replace")
     if len(data) > bytes_max:

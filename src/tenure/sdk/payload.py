@@ -1,31 +1,35 @@
 """Values and bytes: JSON made by msgspec, bytes as they are, and never pickle.
 
-A codec stands between the two and the wire: it may encrypt or compress what was encoded, and
-names that in the encoding.
+A codec may encrypt or compress the encoded bytes before they are sent. It names that in the
+encoding.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final, Protocol, runtime_checkable
+from uuid import UUID
 
 import msgspec
 from msgspec import inspect
 
+from tenure.sdk.misfit import misfit, unsupported
+
 JSON: Final = "json"
 BYTES: Final = "bytes"
-# No JSON text has this byte, so what stands before it is the name of an encoding.
+# No JSON text contains this byte. What comes before it is the name of an encoding.
 _MARK: Final = b"\0"
 _NULL: Final = b"null"
 _WHAT_TRAVELS: Final = (
     "Use plain values, dataclasses, msgspec Structs, pydantic models or pathlib paths."
 )
-# How msgspec says where in a value something is wrong.
-_PLACE: Final = re.compile(r" - at `(?:key` in `)?\$\.?([^`]*)`$")
+_BYTES: Final = (bytes, bytearray, memoryview)
+_TEXT_IN_JSON: Final = (*_BYTES, datetime, date, time, timedelta, UUID, Decimal)
 
 
 class Payload(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +41,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class Codec(Protocol):
-    """What payloads go through on their way to the server and back; both sides need the same.
+    """Changes payloads before they are sent and after they arrive; both sides need the same codec.
 
     ``encode`` gets ``json`` or ``bytes`` and returns another encoding, such as ``aes:json``;
     ``decode`` undoes it, and returns what it does not know unchanged.
@@ -56,6 +60,10 @@ class PayloadError(ValueError):
     """A value cannot be encoded, or bytes cannot be decoded as the type that is wanted."""
 
 
+class UnsupportedValue(TypeError):
+    """A value of a type that cannot be made JSON; the message is the name of the type."""
+
+
 UserValue = Any
 """A value of a user, or a type that a user annotates with: only the user's code knows it."""
 
@@ -64,12 +72,12 @@ class Converter:
     """Encodes and decodes by type, through the codec if there is one."""
 
     def __init__(self, codec: Codec | None = None) -> None:
-        """Convert, and let ``codec`` have the last word on the bytes."""
+        """Convert with ``codec``, which sees the bytes last."""
         self._codec = codec
 
     def encode(self, value: object) -> Payload:
         """Return a value as it travels."""
-        if isinstance(value, bytes | bytearray | memoryview):
+        if isinstance(value, _BYTES):
             payload = Payload(BYTES, bytes(value))
         else:
             payload = Payload(JSON, encode_json(value))
@@ -80,11 +88,13 @@ class Converter:
         payload = self.open(payload)
         if payload.encoding == BYTES:
             if wanted not in (bytes, Any, object):
-                message = f"The payload is bytes, and {name_of(wanted)} is wanted."
+                message = f"The payload is bytes, but {name_of(wanted)} is expected."
                 raise PayloadError(message)
             return payload.data
         if payload.encoding not in (JSON, ""):
-            message = f"The encoding {payload.encoding!r} is not known here. Give the codec for it."
+            message = (
+                f"The encoding {payload.encoding!r} is unknown. Use the codec that made it: codec=…"
+            )
             raise PayloadError(message)
         return decode_json(payload.data, wanted)
 
@@ -125,10 +135,14 @@ class Converter:
     def decode_details(self, data: bytes, *wanted: UserValue) -> tuple[UserValue, ...]:
         """Return the values of ``encode_details``, each as its type; the rest as plain values."""
         payload = self.open_details(data)
-        values = self.decode(payload, list[msgspec.Raw])
+        try:
+            values = self.decode(payload, list[msgspec.Raw])
+        except PayloadError as error:
+            message = "The details are not a list in JSON, as heartbeats and errors record them."
+            raise PayloadError(message) from error
         types = [*wanted, *([Any] * (len(values) - len(wanted)))]
         if len(wanted) > len(values):
-            message = f"{len(values)} details were recorded, and {len(wanted)} are wanted."
+            message = f"There are {len(values)} details, but {len(wanted)} types were given."
             raise PayloadError(message)
         return tuple(decode_json(raw, each) for raw, each in zip(values, types, strict=True))
 
@@ -137,21 +151,43 @@ def encode_json(value: object) -> bytes:
     """Return a value as JSON: plain values, dataclasses, Structs, pydantic models, and more."""
     try:
         data = msgspec.json.encode(value, enc_hook=_encode_other)
-        # A null may be a float that JSON does not have; nothing is lost without a word.
+        # A null may have been NaN or infinity, which JSON does not have.
         if value is not None and _NULL in data:
             _refuse_odd_floats(msgspec.to_builtins(value, enc_hook=_encode_other))
+    except UnsupportedValue as error:
+        raise PayloadError(f"{error} cannot travel as JSON. {_WHAT_TRAVELS}") from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        message = f"A value of type {name_of(type(value))} cannot be made JSON: {error}"
+        message = f"A value of type {name_of(type(value))} cannot travel as JSON: {error}"
         raise PayloadError(message) from error
     return data
 
 
 def decode_json(data: bytes | msgspec.Raw, wanted: UserValue) -> UserValue:
-    """Return JSON as the wanted type; raise ``PayloadError`` with the path of what is wrong."""
+    """Return JSON as the wanted type; raise ``PayloadError`` with the place of what is wrong."""
     try:
         return msgspec.json.decode(data, type=wanted, dec_hook=_decode_other)
+    except msgspec.ValidationError as error:
+        found = misfit(str(error))
+        how = f", not {found.got}" if found.got and not found.place else f": {found}"
+        raise PayloadError(f"The value must be {name_of(wanted)}{how}") from error
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"The payload is not JSON for {name_of(wanted)}: {error}"
+        raise PayloadError(f"The payload is not JSON: {error}") from error
+
+
+def check_value(value: object, wanted: UserValue) -> None:
+    """Raise ``PayloadError`` for a value of another type whose JSON reads like the wanted one.
+
+    In JSON bytes, dates and the like are text, and so is every key.
+    """
+    try:
+        plain = msgspec.to_builtins(value, builtin_types=_TEXT_IN_JSON, enc_hook=_encode_other)
+    except TypeError:
+        # It has been made JSON, so it has some that was made before: a msgspec.Raw.
+        return
+    try:
+        msgspec.convert(plain, wanted, dec_hook=_decode_other)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"The value is no {name_of(wanted)}: {error}"
         raise PayloadError(message) from error
 
 
@@ -162,19 +198,11 @@ def why_not(kind: UserValue) -> str:
         msgspec.json.Decoder(kind, dec_hook=_decode_other)
         described = inspect.type_info(kind)
     except TypeError as error:
-        return f"{name_of(kind)} cannot be read from JSON: {error}"
+        return f"{name_of(kind)} cannot travel as JSON: {unsupported(str(error))}"
     for each in _custom_types(described):
         if each is not object and not _is_path(each) and not _is_pydantic(each):
             return f"{name_of(each)} cannot travel as JSON. {_WHAT_TRAVELS}"
     return ""
-
-
-def complaint(error: PayloadError) -> tuple[str, str]:
-    """Return where in the JSON something is wrong, such as ``order.id``, and what."""
-    text = str(error.__cause__)
-    place = _PLACE.search(text)
-    what = _PLACE.sub("", text).replace("`", "")
-    return place[1] if place else "", what[:1].lower() + what[1:]
 
 
 def name_of(kind: UserValue) -> str:
@@ -198,12 +226,12 @@ def _custom_types(described: inspect.Type) -> Iterator[UserValue]:
 
 
 def _refuse_odd_floats(value: object) -> None:
-    """Raise ``ValueError`` for a plain value that has a float in it which is no number of JSON."""
+    """Raise ``ValueError`` if a plain value contains NaN or infinity, which JSON does not have."""
     left = [value]
     while left:
         each = left.pop()
         if isinstance(each, float) and not math.isfinite(each):
-            raise ValueError(f"it has no number {each}; send None or a text instead")
+            raise ValueError(f"JSON has no number {each}; send None or a text instead")
         if isinstance(each, dict):
             left.extend(each.values())
         elif isinstance(each, list | tuple):
@@ -225,7 +253,12 @@ def _encode_other(value: UserValue) -> object:
         return value.model_dump(mode="json")
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"{name_of(type(value))} is not supported. {_WHAT_TRAVELS}")
+    if isinstance(value, str):
+        # A subclass of it: what that shows to people may be another text.
+        return str.__str__(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) else float(value)
+    raise UnsupportedValue(name_of(type(value)))
 
 
 def _decode_other(wanted: UserValue, value: object) -> object:
@@ -246,5 +279,9 @@ def _decode_model(wanted: UserValue, value: object) -> object:
     except sys.modules["pydantic"].ValidationError as error:
         # Its own text has an address for each problem, and quotes the value.
         problems = error.errors(include_url=False, include_input=False, include_context=False)
-        texts = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems]
+        texts = [": ".join(filter(None, (_place(each["loc"]), each["msg"]))) for each in problems]
         raise ValueError("; ".join(texts)) from None
+
+
+def _place(keys: tuple[object, ...]) -> str:
+    return ".".join(map(str, keys))

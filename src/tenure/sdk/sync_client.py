@@ -56,8 +56,9 @@ class SyncHandle(Generic[R_co]):
 
         A task that did not succeed raises ``TaskFailed`` or one of its subclasses, with the
         failure in the worker as the cause. After ``timeout`` a ``TimeoutError`` is raised and the
-        task goes on. Without one the wait lasts as long as the task, over restarts of the server.
-        ``on_progress`` is called whenever the activity has reported another progress.
+        task goes on. Without a timeout it waits as long as the task takes, also while the server
+        is restarted.
+        ``on_progress`` is called with each new progress of the activity.
         """
         inbox = CallInbox()
         return self._anchor.run(
@@ -68,7 +69,7 @@ class SyncHandle(Generic[R_co]):
         )
 
     def describe(self) -> TaskInfo:
-        """Return the task as it stands, with its payloads."""
+        """Return the present state of the task, with its payloads."""
         return self._anchor.run(lambda client: self._part._at(client).describe())
 
     def attempts(self) -> list[AttemptInfo]:
@@ -83,23 +84,23 @@ class SyncHandle(Generic[R_co]):
         return self._anchor.run(lambda client: self._part._at(client).explain())
 
     def cancel(self, reason: str = "") -> TaskState:
-        """Ask for the end of the task; return its state. A running one is told and gives way."""
+        """Cancel the task; return its state. A running activity is told, and stops by itself."""
         return self._anchor.run(lambda client: self._part._at(client).cancel(reason=reason))
 
     def pause(self) -> TaskState:
-        """Hold the task: it is not handed out until it is resumed; return its state."""
+        """Pause the task: no worker gets it until it is resumed; return its state."""
         return self._anchor.run(lambda client: self._part._at(client).pause())
 
     def resume(self) -> TaskState:
-        """Let a paused task go on; return its state."""
+        """Resume a paused task; return its state."""
         return self._anchor.run(lambda client: self._part._at(client).resume())
 
     def terminate(self) -> TaskState:
-        """End the task without asking its worker; return its state."""
+        """End the task at once, without waiting for its worker; return its state."""
         return self._anchor.run(lambda client: self._part._at(client).terminate())
 
     def retry(self) -> SyncHandle[R_co]:
-        """Make a new task from this one, which has ended; return its handle."""
+        """Enqueue a finished task again, as a new task; return the handle of that."""
         return SyncHandle(
             self._anchor, self._anchor.run(lambda client: self._part._at(client).retry())
         )
@@ -108,7 +109,7 @@ class SyncHandle(Generic[R_co]):
 class SyncCompletion:
     """Completes an attempt that its activity left with ``activity.complete_later()``.
 
-    Everything may be repeated: the same completion again gets the same answer, another one is
+    Calls can be repeated: the same completion gets the same answer again. A different one is
     refused with ``TaskAlreadyTerminal`` or ``AttemptMismatch``.
     """
 
@@ -129,13 +130,13 @@ class SyncCompletion:
         return self._anchor.run(lambda client: self._part._at(client).fail(error=error))
 
     def cancel(self) -> TaskState:
-        """Say that the attempt gave way to a cancellation; return the task's state."""
+        """Report that the attempt has stopped after a cancel; return the task's state."""
         return self._anchor.run(lambda client: self._part._at(client).cancel())
 
     def heartbeat(
         self, *details: object, percent: float | None = None, message: str | None = None
     ) -> HeartbeatAnswer:
-        """Tell that the attempt makes progress; the answer says whether it is to stop."""
+        """Report that the attempt makes progress; the answer says whether it has to stop."""
         return self._anchor.run(
             lambda client: self._part._at(client).heartbeat(
                 *details, percent=percent, message=message
@@ -150,8 +151,8 @@ class SyncClient:
     ...     handle = client.enqueue(charge, order)
     ...     receipt = handle.result()
 
-    It connects with its first call, and to the next of several targets when one fails. A call that
-    gets no answer is repeated until ``timeout``; repeating never enqueues twice.
+    It connects with its first call. If one of several targets fails, it connects to the next one.
+    A call without an answer is repeated until ``timeout``; this never enqueues a task twice.
     """
 
     def __init__(
@@ -164,15 +165,15 @@ class SyncClient:
         codec: Codec | None = None,
         timeout: Duration = "30s",
     ) -> None:
-        """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
+        """Set the server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
 
-        Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
-        ``namespace`` is that of TENURE_NAMESPACE unless it is given, or else ``default``.
-        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY, or in the
-        file TENURE_API_KEY_FILE. A ``Path`` is read again when it gets a new key.
+        The default target is TENURE_TARGET, or else ``127.0.0.1:7301``. The default namespace is
+        TENURE_NAMESPACE, or else ``default``.
+        ``api_key`` is for servers that require one. The default is TENURE_API_KEY, or the file
+        TENURE_API_KEY_FILE. A file, given as ``Path``, is read again when it changes.
         ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
-        certificate of this client. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and
-        _KEY say it.
+        certificate for this client. The default is TENURE_TLS with TENURE_TLS_CA, TENURE_TLS_CERT
+        and TENURE_TLS_KEY.
         """
         self._anchor = Anchor(
             target=target,
@@ -193,13 +194,13 @@ class SyncClient:
         return repr(self._anchor)
 
     def close(self) -> None:
-        """End the connection; what still waits fails. Closing twice is harmless."""
+        """Close the connection; calls that still wait fail. Closing twice is harmless."""
         self._anchor.close()
 
     def enqueue(
         self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> SyncHandle[R]:
-        """Enqueue one task; arguments that do not fit are a ``TypeError``, before it is sent."""
+        """Enqueue one task; arguments that do not fit raise ``TypeError`` before it is sent."""
         return SyncHandle(
             self._anchor, self._anchor.run(lambda client: client.enqueue(activity, *args, **kwargs))
         )
@@ -244,7 +245,7 @@ class SyncClient:
         result: Any = Any,
         **settings: Unpack[OneCallSettings],
     ) -> SyncHandle[Any]:
-        """Enqueue a task by the name of its activity, whose code need not be here.
+        """Enqueue a task by the name of its activity, without its code.
 
         >>> client.enqueue_named("charge", {"order": order}, start_to_close="30s")
         """
@@ -275,9 +276,9 @@ class SyncClient:
 
         >>> receipt = client.run(charge, order, timeout="1m")
 
-        ``timeout`` bounds the wait for the result: a ``TimeoutError`` is raised, and the task goes
-        on. Without one the wait lasts as long as the task. If the activity has a parameter of this
-        name, it is for the activity; use ``enqueue`` and ``Handle.result`` then.
+        After ``timeout`` the wait ends with a ``TimeoutError``, and the task goes on. Without a
+        timeout the wait lasts as long as the task. If the activity has a parameter ``timeout``, the
+        value is passed to it; use ``enqueue`` and ``Handle.result`` in this case.
         """
         return self._anchor.run(lambda client: client.run(activity, *args, **kwargs))
 
@@ -288,7 +289,7 @@ class SyncClient:
     def handle(self, task_id: str) -> SyncHandle[Any]: ...
 
     def handle(self, task_id: str, *, result: Any = Any) -> SyncHandle[Any]:
-        """Return a handle of a task that is known by its id; nothing is asked of the server."""
+        """Return a handle for the id of a task, without asking the server."""
         return SyncHandle(
             self._anchor,
             self._anchor.call(lambda client: client.handle(task_id=task_id, result=result)),
@@ -311,7 +312,7 @@ class SyncClient:
         type: str = "",
         limit: int | None = None,
     ) -> Iterator[TaskInfo]:
-        """Go through tasks, newest first, without their payloads; pages are asked for as needed.
+        """Iterate over tasks, newest first, without their payloads; pages are loaded as needed.
 
         >>> for info in client.list(state="pending", queue="mail"):
         ...     ...

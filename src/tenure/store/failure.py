@@ -1,11 +1,11 @@
-"""How a transaction can fail, told by what the caller should do next."""
+"""How a transaction can fail; each failure says what the caller should do next."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MISCONFIGURED: Final = "store_misconfigured"
-"""The reason of a loss that no waiting mends."""
+"""The reason of a loss that does not end by waiting."""
 
 
 class StoreError(Exception):
@@ -17,11 +17,11 @@ class Conflict(StoreError):
 
 
 class Blocked(Conflict):
-    """Somebody has kept a row for too long: run what does not need that row without the rest."""
+    """A row was locked for too long: run the commands that do not need this row separately."""
 
 
 class Refused(StoreError):
-    """The data do not fit the database: the same body would fail again."""
+    """The data does not fit the database: the same body would fail again."""
 
 
 class KeyTaken(Refused):
@@ -29,33 +29,33 @@ class KeyTaken(Refused):
 
 
 class RuleBroken(Refused):
-    """A constraint of the schema forbids what was decided: a mistake of ours, not of a caller."""
+    """A constraint of the schema is violated: a bug of Tenure, not a mistake of a caller."""
 
 
 class Lost(StoreError):
-    """The store is away. After COMMIT was sent nobody knows whether it happened."""
+    """The store is not available. After COMMIT was sent, its result is unknown."""
 
     def __init__(self, message: str, *, reason: str = "store_unreachable") -> None:
-        """Keep the reason that callers are told."""
+        """Keep the reason for the callers."""
         super().__init__(message)
         self.reason = reason
 
 
 class FenceLost(StoreError):
-    """A fenced write found that a row has moved on: what was decided rests on an old copy."""
+    """A fenced write found a changed row: the decision was based on an old copy."""
 
     def __init__(self, ids: frozenset[str]) -> None:
         """Keep the ids whose copies are stale."""
-        super().__init__(f"{len(ids)} rows were changed by somebody else")
+        super().__init__(f"{len(ids)} rows were changed by another transaction")
         self.ids = ids
 
 
 class SchemaError(StoreError):
-    """The database's schema does not fit this server."""
+    """The schema of the database does not match this server."""
 
 
 class StoreInUseError(StoreError):
-    """Another server works on the same SQLite file."""
+    """Another server uses the same SQLite file."""
 
 
 class StoreDamagedError(StoreError):

@@ -16,7 +16,7 @@ def make_store(
 ) -> Store:
     """Return the store that a URL names; ``pooled`` is behind a pooler in transaction mode.
 
-    An empty ``schema`` is the one that has the tables, in a new PostgreSQL database ``tenure``.
+    An empty ``schema`` means the one that has the tables; in a new PostgreSQL database ``tenure``.
 
     >>> make_store("sqlite:///tenure.db", clock=lambda: 0).dialect
     'sqlite'
@@ -26,8 +26,7 @@ def make_store(
         path = sqlite_path(url)
         if schema:
             raise InvalidArgument(
-                "A SQLite file has no schemas: leave --schema and TENURE_SCHEMA out.",
-                field="schema",
+                "A SQLite file has no schemas. Remove --schema and TENURE_SCHEMA.", field="schema"
             )
         from tenure.store.sqlite import SqliteStore  # noqa: PLC0415 (loads only what is used)
 
@@ -36,10 +35,10 @@ def make_store(
         try:
             from tenure.store.postgres import PostgresStore  # noqa: PLC0415 (an extra)
         except ImportError as missing:
-            message = "PostgreSQL needs the extra: pip install 'tenure[postgres]'."
-            raise InvalidArgument(message, field="store") from missing
+            message = "PostgreSQL needs an extra. Run: pip install 'tenure[postgres]'."
+            raise InvalidArgument(message) from missing
         return PostgresStore(url, schema=schema, pooled=pooled)
-    raise InvalidArgument(f"The store must be named like {_FORMS}.", field="store")
+    raise InvalidArgument(f"The store must be a URL like {_FORMS}.", field="store")
 
 
 def sqlite_path(url: str) -> str:
@@ -47,12 +46,12 @@ def sqlite_path(url: str) -> str:
     rest = url.removeprefix("sqlite://")
     path = unquote(rest.removeprefix("/"))
     if not rest.startswith("/") or not path or "?" in path or "\0" in path:
-        raise InvalidArgument(f"The store must be named like {_FORMS}.", field="store")
+        raise InvalidArgument(f"The store must be a URL like {_FORMS}.", field="store")
     return path
 
 
 def shown(url: str) -> str:
-    """Return a URL as it may be printed: without its password and its parameters."""
+    """Return a URL for printing: without its password and its parameters."""
     try:
         parts = urlsplit(url)
         if parts.scheme not in {"postgresql", "postgres"}:

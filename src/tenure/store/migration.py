@@ -1,7 +1,7 @@
 """The migration runner: numbered, forward only, with checksums.
 
 A migration is ``NNNN_name.sql`` with a header that says ``kind`` (expand or contract) and
-``breaking`` (yes or no). Old and new servers run side by side during a rollout; only a schema
+``breaking`` (yes or no). Old and new servers work together during a rollout; only a schema
 that is newer and breaking is refused.
 """
 
@@ -30,12 +30,12 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def checksum(self) -> str:
-        """Return what tells an edited file from the applied one."""
+        """Return the checksum of the file, which detects later edits."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What the database says about a step."""
+    """An applied step, as the database has it."""
 
     number: int
     name: str
@@ -59,7 +59,7 @@ def load(package: str) -> list[Migration]:
 
 
 def missing(known: Sequence[Migration], applied: Sequence[Applied]) -> list[Migration]:
-    """Return what is still to be applied, or raise when the database does not fit."""
+    """Return the steps still to apply, or raise when the database does not match."""
     by_number = {each.number: each for each in known}
     for step in applied:
         ours = by_number.get(step.number)
@@ -67,7 +67,7 @@ def missing(known: Sequence[Migration], applied: Sequence[Applied]) -> list[Migr
             if step.is_breaking:
                 message = (
                     f"The database has schema {step.number} ({step.name}), which this server does "
-                    "not know and cannot work with. Start a newer server."
+                    "not know. Start a newer server."
                 )
                 raise SchemaError(message)
         elif ours.checksum != step.checksum:

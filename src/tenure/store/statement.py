@@ -2,7 +2,7 @@
 
 A statement starts with ``-- name: verb_noun(parameter, ...)`` and uses ``:parameter``, which the
 loader turns into the database's numbered form. The order in the header is the order of a call.
-``:rows`` stands for whole rows of parameters, given as one value before those that rows share.
+``:rows`` means whole rows of parameters, given as one value before the shared parameters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StatementPart(msgspec.Struct, frozen=True):
 class Statement(msgspec.Struct, frozen=True):
     """A named statement. A database that cannot do it in one text has several parts.
 
-    ``takes_rows`` tells that it uses ``:rows``.
+    ``takes_rows`` says whether it uses ``:rows``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The seams between engine and database: a store, and a transaction in it."""
+"""The interfaces between engine and database: a store, and a transaction in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LaneName(enum.StrEnum):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a database stands: which system it is, and on which timeline. Empty for a file."""
+    """The position of a database: its system identifier and timeline. Empty for a file."""
 
     system_id: str = ""
     timeline: int = 0
@@ -47,7 +47,7 @@ class Tx(Protocol):
         ...
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
-        """Run a write for each row of parameters; return how many rows it found to write."""
+        """Run a write for each row of parameters; return how many rows it wrote."""
         ...
 
     async def now_ms(self) -> int:
@@ -65,17 +65,17 @@ class Store(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Tell whether other servers may work on the same database."""
+        """Return whether other servers may work on the same database."""
         ...
 
     @property
     def is_listening(self) -> bool:
-        """Tell whether what other replicas tell is heard, as far as this server knows."""
+        """Return whether messages of other replicas arrive, as far as this server knows."""
         ...
 
     @property
     def is_far(self) -> bool:
-        """Tell whether each statement is a way to another process and back."""
+        """Return whether each statement is a round trip to another process."""
         ...
 
     @property
@@ -96,15 +96,15 @@ class Store(Protocol):
         ...
 
     async def write(self, name: str, row: tuple[object, ...], *shared: object) -> bool:
-        """Run a write of one row, a transaction by itself; tell whether it found what to write."""
+        """Run a write of one row as its own transaction; return whether it wrote the row."""
         ...
 
     async def look(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
-        """Run a statement that reads, by itself: no lock of it lasts."""
+        """Run a statement that reads, without a transaction: it keeps no lock."""
         ...
 
     async def read(self, body: Body[T]) -> T:
-        """Run a body that only looks up a few rows, apart from the lanes and with a time limit."""
+        """Run a body that only looks up a few rows, outside the lanes and with a time limit."""
         ...
 
     async def scan(self, body: Body[T]) -> T:
@@ -119,13 +119,13 @@ class Store(Protocol):
         ...
 
     async def notify(self, *payloads: str) -> None:
-        """Tell the other replicas, apart from the lanes."""
+        """Notify the other replicas, separate from the lanes."""
         ...
 
     def listen(self, callback: Callable[[str], None]) -> None:
-        """Call back with what other replicas tell."""
+        """Call back with the messages of other replicas."""
         ...
 
     async def listen_again(self) -> None:
-        """Listen anew if the way over which replicas tell was lost."""
+        """Listen again if the connection for notifications was lost."""
         ...

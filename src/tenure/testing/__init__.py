@@ -3,12 +3,11 @@
 ``open_engine`` and ``open_sync_engine`` start a real server in this process; ``run_activity`` and
 ``ActivityEnvironment`` run one activity without any. The pytest plugin has them as fixtures.
 
-Rule: time is the test's. A server's clock stands still until it is moved. No other layer imports
-this package.
+Rule: only the test moves the clock of a server. No other layer imports this package.
 
 State: an engine or a clock belongs to the test that made it. None is shared or global.
 
-Failure: a wait for what can never come is an error, not a hang.
+Failure: waiting for something that can never happen is an error, not a hang.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from where it lives: an activity alone needs no server."""
+    """Load a public name with its first use: running one activity needs no server."""
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'tenure.testing' has no attribute {name!r}")

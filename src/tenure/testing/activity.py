@@ -1,11 +1,11 @@
-"""An activity alone: without a server and a worker, with a context that the test looks at.
+"""Runs one activity without a server and a worker, and records what it reports.
 
 >>> env = ActivityEnvironment(attempt=2, heartbeat_details=[40])
 >>> assert await env.run(import_rows, "big.csv") == 100
 >>> assert env.heartbeats[-1] == (100,)
 
-An async activity is awaited; any other is run in the calling thread, wherever a worker would run
-it. It gets its arguments as they are, and its exceptions reach the test as they are.
+An async activity is awaited; any other runs in the calling thread, also if a worker would use a
+process. It gets its arguments as they are, and its exceptions reach the test as they are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 from tenure.sdk.activity.context import ActivityContext, Info, StopReason, enter
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import Options
+from tenure.sdk.instant import timedelta_of
 from tenure.sdk.payload import Codec, Converter, UserValue
 from tenure.testing.interruption import Interruption
 
@@ -28,7 +29,7 @@ R = TypeVar("R")
 
 
 class Progress(NamedTuple):
-    """What an activity has said with ``activity.progress``."""
+    """What an activity has reported with ``activity.progress``."""
 
     percent: float | None
     message: str | None
@@ -38,8 +39,8 @@ class ActivityEnvironment:
     """Runs one activity, records what it reports, and can stop it.
 
     ``heartbeats`` are the details of each heartbeat, as plain values of JSON; ``progress`` is what
-    was said with ``activity.progress``. ``on_heartbeat`` is called after each of both, inside the
-    activity, and may stop it: ``ActivityEnvironment(on_heartbeat=lambda env: env.cancel())``.
+    was reported with ``activity.progress``. ``on_heartbeat`` is called after each of them, inside
+    the activity, and may stop it: ``ActivityEnvironment(on_heartbeat=lambda env: env.cancel())``.
     """
 
     def __init__(
@@ -263,7 +264,7 @@ def _is_async(activity: object) -> bool:
 
 
 def _info_of(activity: object, attempt: int) -> Info:
-    """Return what a worker would tell of a task of this activity."""
+    """Return the info that a worker would give a task of this activity."""
     name, options, token = getattr(activity, "__name__", "activity"), Options(), ""
     if isinstance(activity, Activity):
         name, options = activity.name, activity.options
@@ -276,13 +277,13 @@ def _info_of(activity: object, attempt: int) -> Info:
         queue=options.queue,
         namespace="default",
         worker_id="00000000-0000-7000-8000-000000000002",
-        maximum_attempts=options.retry.max_attempts,
+        max_attempts=options.retry.max_attempts,
         priority=options.priority,
         labels=dict(options.labels),
-        start_to_close_ms=options.start_to_close_ms,
-        schedule_to_close_ms=options.schedule_to_close_ms,
-        heartbeat_timeout_ms=options.heartbeat_timeout_ms,
-        cancel_grace_ms=options.cancel_grace_ms,
+        start_to_close=timedelta_of(options.start_to_close_ms),
+        schedule_to_close=timedelta_of(options.schedule_to_close_ms),
+        heartbeat_timeout=timedelta_of(options.heartbeat_timeout_ms),
+        cancel_grace=timedelta_of(options.cancel_grace_ms),
         task_token=token,
         user_key=options.idempotency_key,
     )

@@ -30,7 +30,7 @@ class ManualClock:
     def advance(self, ms: int) -> None:
         """Let time pass."""
         if ms < 0:
-            raise ValueError(f"time cannot pass by {ms} ms; use jump to set the clock back")
+            raise ValueError(f"time cannot pass by {ms} ms; use jump() to set the clock back")
         self._now_ms += ms
         self._monotonic_ms += ms
 

@@ -1,4 +1,4 @@
-"""A real server inside a test, with time in the hands of the test.
+"""A real server inside a test, with a clock that the test moves.
 
 >>> async with open_engine() as engine, engine.client() as client:
 ...     async with engine.worker([remind]):
@@ -41,14 +41,14 @@ _IDLE_SECONDS_MAX: Final = 2.0
 class TestEngine:
     """A server for one test. ``open_engine`` makes it, and the fixture ``tenure_engine``."""
 
-    # It is no class of tests, although its name begins like one.
+    # pytest must not collect it as a class of tests.
     __test__ = False
 
     def __init__(self, *, start_at: datetime | None = None, patience: Duration = PATIENCE) -> None:
         """Prepare; entering it starts the server.
 
-        Its time begins at ``start_at``, or about now. ``patience`` is how long, in real time,
-        running code is waited for before time goes on without it.
+        Its time begins at ``start_at``, by default about now. ``patience`` is how long, in real
+        time, the engine waits for running code before time goes on.
         """
         self._stage = Stage(start_at=start_at, patience=patience)
         self._clients: list[Client] = []
@@ -77,7 +77,7 @@ class TestEngine:
 
     @property
     def target(self) -> str:
-        """The gRPC address of the server, for whoever connects by other means."""
+        """The gRPC address of the server, for your own clients and workers."""
         return str(self._stage.address)
 
     # -- Time
@@ -98,7 +98,7 @@ class TestEngine:
     async def advance_until(self, result: Awaitable[T], *, most: Duration = "365d") -> T:
         """Let time pass until something is done, such as ``client.run(…)``; return its result.
 
-        Raises ``TimeoutError`` when it is not done and nothing more is due within ``most``. Time
+        Raises ``TimeoutError`` if it is not done and nothing more is due within ``most``. Time
         begins to pass when a request that is on its way has had a moment to arrive; where that
         matters, enqueue first, and wait for ``handle.result()``.
         """
@@ -127,7 +127,7 @@ class TestEngine:
         return client
 
     def connect(self, kind: Callable[..., T], **options: object) -> T:
-        """Make anything that takes the address of a server; its connection can be disturbed."""
+        """Make a client or worker whose connection can be disturbed by the test."""
         hush_grpc()
         line, address = self._stage.new_line()
         # The namespace that the environment names is one of another server.
@@ -169,7 +169,7 @@ class TestEngine:
     # -- Faults
 
     async def kill_worker(self, worker: Worker) -> None:
-        """Let a worker of this engine die as by ``kill -9``.
+        """Let a worker of this engine die, as with ``kill -9``.
 
         Its sockets close without a goodbye, and nothing that its code does arrives any more. The
         server notices, waits for the grace of three seconds, and gives its tasks to others: let
@@ -219,7 +219,7 @@ async def _until_registered(worker: Worker, running: asyncio.Future[None]) -> No
 
 
 async def _end(running: asyncio.Future[None]) -> None:
-    """Wait for the end of a worker; that the test has taken it out of service is no failure."""
+    """Wait for the end of a worker; it is not a failure if the test itself has ended it."""
     await asyncio.wait([running])
     with contextlib.suppress(WorkerEvicted, WorkerSuperseded):
         if not running.cancelled():

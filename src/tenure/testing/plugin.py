@@ -1,7 +1,7 @@
 """The pytest plugin: fixtures with a server for each test that asks for one.
 
-It is loaded in every test run of a project that has Tenure installed, used or not. So it imports
-nothing of Tenure before a fixture is asked for.
+pytest loads it in every project that has Tenure installed. So it imports nothing of Tenure until a
+fixture is used.
 """
 
 from __future__ import annotations

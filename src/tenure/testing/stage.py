@@ -1,4 +1,4 @@
-"""A server in a thread of its own, and the lines that lead to it: what both engines stand on."""
+"""A server in a thread of its own, and the connections to it; both engines use it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ T = TypeVar("T")
 _AHEAD_MS: Final = 60_000
 _START_SECONDS_MAX: Final = 30.0
 NOTHING_DUE: Final = (
-    "Nothing more is due, and what is waited for is not done. Is there a worker for it, and does "
-    "its code end?"
+    "Nothing more is due, and the call that you wait for is not done. Is there a worker for it, "
+    "and does its code end?"
 )
 _NOTICE_SECONDS_MAX: Final = 2.0
 _LOOK_SECONDS: Final = 0.002

@@ -27,7 +27,7 @@ T = TypeVar("T")
 class SyncTestEngine:
     """A server for one test without an event loop; workers run on one in a thread."""
 
-    # It is no class of tests, although its name ends like one.
+    # pytest must not collect it as a class of tests.
     __test__ = False
 
     def __init__(self, *, start_at: datetime | None = None, patience: Duration = PATIENCE) -> None:
@@ -55,7 +55,7 @@ class SyncTestEngine:
 
     @property
     def target(self) -> str:
-        """The gRPC address of the server, for whoever connects by other means."""
+        """The gRPC address of the server, for your own clients and workers."""
         return self._engine.target
 
     def now(self) -> datetime:
@@ -93,7 +93,7 @@ class SyncTestEngine:
         self._run(self._engine.create_namespace(name))
 
     def kill_worker(self, worker: Worker) -> None:
-        """Let a worker of this engine die as by ``kill -9``."""
+        """Let a worker of this engine die, as with ``kill -9``."""
         self._run(self._engine.kill_worker(worker))
 
     def lose_next_reply(self, peer: Worker | SyncClient) -> None:

@@ -120,7 +120,7 @@ class DrainWorkersRequest(google.protobuf.message.Message):
     version: builtins.str
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """At least one of both."""
+        """At least one of both is required."""
 
     @property
     def deadline(self) -> google.protobuf.duration_pb2.Duration: ...
@@ -202,7 +202,7 @@ class Queue(google.protobuf.message.Message):
     concurrency_max: builtins.int
     """0 = no limit"""
     is_count_exact: builtins.bool
-    """False when counting stopped: there are at least so many, perhaps of more types."""
+    """False when counting stopped: there are at least so many, maybe of more types."""
     @property
     def types(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TypeCount]:
         """Live tasks by type."""
@@ -288,7 +288,7 @@ class ListQueuesResponse(google.protobuf.message.Message):
     QUEUES_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """Empty on the last page; a page may be short and not be the last."""
+    """Empty on the last page; a page may be short although it is not the last."""
     @property
     def queues(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Queue]: ...
     def __init__(
@@ -338,7 +338,7 @@ Global___GetQueueResponse: typing_extensions.TypeAlias = GetQueueResponse
 
 @typing.final
 class SetQueueRequest(google.protobuf.message.Message):
-    """What is not set stays as it is."""
+    """Fields that are not set do not change."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -569,7 +569,7 @@ class ApiKey(google.protobuf.message.Message):
     last_used_at_ms: builtins.int
     """0 = never; exact to a minute"""
     created_by: builtins.str
-    """The key that made this one; empty when the server was open."""
+    """The key that created this one; empty when the server was open."""
     @property
     def namespaces(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """None means all."""
@@ -754,7 +754,7 @@ class AuditRecord(google.protobuf.message.Message):
     actor: builtins.str
     """The key; empty when the server was open."""
     action: builtins.str
-    """Such as key.create, namespace.disable, worker.evict."""
+    """For example key.create, namespace.disable, worker.evict."""
     namespace_id: builtins.str
     target: builtins.str
     detail: builtins.str
@@ -829,7 +829,7 @@ class DiagnoseRequest(google.protobuf.message.Message):
     namespace_id: builtins.str
     """Empty = all that the caller may see."""
     client_now_ms: builtins.int
-    """The caller's clock, to compare with; 0 = do not."""
+    """The caller's clock, for a comparison; 0 = no comparison."""
     def __init__(
         self,
         *,
@@ -896,7 +896,7 @@ class Finding(google.protobuf.message.Message):
     ADVICE_FIELD_NUMBER: builtins.int
     EVIDENCE_FIELD_NUMBER: builtins.int
     check: builtins.str
-    """Such as clock_skew, migrations, stuck_lease."""
+    """For example clock_skew, migrations, stuck_leases."""
     level: builtins.str
     """ok, warning or problem"""
     message: builtins.str

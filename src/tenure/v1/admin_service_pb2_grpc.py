@@ -122,7 +122,7 @@ class AdminServiceServicer(object):
     """
 
     def DrainWorker(self, request, context):
-        """The answer means: committed, no later hand-out.
+        """After the answer the drain is committed: no later hand-out happens.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -136,7 +136,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def EvictWorker(self, request, context):
-        """Takes a worker offline whatever it does; its tasks run elsewhere.
+        """Takes a worker offline at once; its tasks run elsewhere.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -179,7 +179,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetNamespace(self, request, context):
-        """Disables or enables a namespace: a disabled one takes no workers, no tasks and no polls.
+        """Disables or enables a namespace: a disabled one accepts no workers, no tasks and no polls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -205,21 +205,21 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RevokeApiKey(self, request, context):
-        """From the answer on nobody gets in with the key; streams that it opened end.
+        """After the answer the key is refused; streams that it opened end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAuditRecords(self, request, context):
-        """What was administered, by whom, newest first.
+        """Administrative changes and who made them, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Diagnose(self, request, context):
-        """What is wrong here, and what to do about it.
+        """Problems, and what to do about them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

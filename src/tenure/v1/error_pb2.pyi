@@ -18,7 +18,7 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class ErrorDetail(google.protobuf.message.Message):
-    """Travels in the details of a google.rpc.Status, and beside the items of a frame.
+    """Sent in the details of a google.rpc.Status, and with the items of a frame.
     Which fields are set depends on the code; the message says what happened and what to do.
     """
 
@@ -42,8 +42,8 @@ class ErrorDetail(google.protobuf.message.Message):
     code: builtins.str
     message: builtins.str
     reason: builtins.str
-    """worker_inactive, unavailable, data_damaged. Of a report on an attempt that is over
-    (attempt_mismatch, task_already_terminal, task_expired): its stop_reason, if that is known.
+    """worker_inactive, unavailable, data_damaged. For a report on an ended attempt
+    (attempt_mismatch, task_already_terminal, task_expired): its stop_reason, if it is known.
     """
     current_token: builtins.str
     """token_mismatch"""
@@ -55,7 +55,9 @@ class ErrorDetail(google.protobuf.message.Message):
     task_id: builtins.str
     """idempotency_conflict"""
     field: builtins.str
-    """invalid_argument"""
+    """invalid_argument; idempotency_conflict: the first field that differs; already_exists of an
+    instance key: the fields that differ, separated by commas
+    """
     limit: builtins.int
     """payload_too_large, journal_full"""
     retry_after_ms: builtins.int

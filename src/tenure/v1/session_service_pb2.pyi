@@ -42,8 +42,8 @@ Global___ReportKind: typing_extensions.TypeAlias = ReportKind
 
 @typing.final
 class ClientFrame(google.protobuf.message.Message):
-    """What a worker says. The first frame has the hello. Within a frame the parts count in the order
-    of their numbers: an attempt is started, then beats, then is finished.
+    """The frames of a worker. The first frame has the hello. The parts of a frame are handled in the
+    order of their numbers: an attempt is started, then sends heartbeats, then is finished.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -56,12 +56,12 @@ class ClientFrame(google.protobuf.message.Message):
     WINDOW_FIELD_NUMBER: builtins.int
     GOODBYE_FIELD_NUMBER: builtins.int
     window: builtins.int
-    """How many attempts the worker is willing to hold from now on."""
+    """How many attempts the worker accepts at once from now on."""
     @property
     def hello(self) -> Global___Hello: ...
     @property
     def started(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]:
-        """Attempts that the worker really holds: the confirmation of their delivery."""
+        """Attempts that the worker really holds: this confirms their delivery."""
 
     @property
     def task_beats(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskBeat]: ...
@@ -105,10 +105,10 @@ class Hello(google.protobuf.message.Message):
     """The worker's count of its streams: 1 for the first, one more for each."""
     window: builtins.int
     wants_tokens: builtins.bool
-    """Give each task with a token for asynchronous completion. Without it CreateTaskToken does."""
+    """Send each task with a token for asynchronous completion. Without it use CreateTaskToken."""
     @property
     def held(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]:
-        """Every attempt that it holds, also those whose completion was not acknowledged yet."""
+        """Every attempt that it holds, also those whose completion is not acknowledged yet."""
 
     def __init__(
         self,
@@ -193,8 +193,8 @@ Global___HeldSet: typing_extensions.TypeAlias = HeldSet
 
 @typing.final
 class Goodbye(google.protobuf.message.Message):
-    """The worker closes the stream on purpose: its end is no crash. With is_final it is done for good
-    and deregistered.
+    """The worker closes the stream on purpose: its end is not a crash. With is_final the worker is done
+    for good and deregistered.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -232,12 +232,12 @@ class ServerFrame(google.protobuf.message.Message):
 
     @property
     def stop(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]:
-        """Attempts that are not the worker's any more, each with its stop_reason."""
+        """Attempts that are no longer the worker's, each with its stop_reason."""
 
     @property
     def acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Ack]:
-        """Answers to finished items, to started and beating ones that were refused, and to those of
-        exclusive attempts. A few of them may wait some milliseconds for the next frame.
+        """Answers to finished items, to refused starts and heartbeats, and to those of exclusive attempts.
+        A few of them may wait some milliseconds for the next frame.
         """
 
     @property
@@ -286,9 +286,9 @@ class Welcome(google.protobuf.message.Message):
     session_no: builtins.int
     server_id: builtins.str
     window: builtins.int
-    """The window that was granted: never above max_concurrent."""
+    """The granted window: never above max_concurrent."""
     holds_exclusive: builtins.bool
-    """The server knows exclusive attempts and answers their start reports and heartbeats."""
+    """The server supports exclusive attempts and answers their start reports and heartbeats."""
     @property
     def stop(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]: ...
     @property
@@ -391,7 +391,7 @@ class Drain(google.protobuf.message.Message):
 
     DEADLINE_IN_MS_FIELD_NUMBER: builtins.int
     deadline_in_ms: builtins.int
-    """Until when the worker may finish what it holds; then it hands the rest back."""
+    """Until when the worker may finish its tasks; then it hands the rest back."""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SessionServiceStub(object):
-    """The session mode of a worker: one stream, frames with many items both ways.
+    """The session mode of a worker: one stream, frames with many items in both directions.
     """
 
     def __init__(self, channel):
@@ -43,7 +43,7 @@ class SessionServiceStub(object):
 
 
 class SessionServiceServicer(object):
-    """The session mode of a worker: one stream, frames with many items both ways.
+    """The session mode of a worker: one stream, frames with many items in both directions.
     """
 
     def Open(self, request_iterator, context):
@@ -69,7 +69,7 @@ def add_SessionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SessionService(object):
-    """The session mode of a worker: one stream, frames with many items both ways.
+    """The session mode of a worker: one stream, frames with many items in both directions.
     """
 
     @staticmethod

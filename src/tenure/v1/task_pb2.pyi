@@ -106,7 +106,7 @@ class _FinishKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     FINISH_KIND_FAILED: _FinishKind.ValueType  # 2
     FINISH_KIND_CANCELLED: _FinishKind.ValueType  # 3
     FINISH_KIND_RELEASED: _FinishKind.ValueType  # 4
-    """Handed back without having run to its end; costs nothing."""
+    """Handed back before its end; this does not count as a failure."""
     FINISH_KIND_DEFERRED: _FinishKind.ValueType  # 5
     """Will be completed asynchronously, by token or by id."""
     FINISH_KIND_YIELDED: _FinishKind.ValueType  # 6
@@ -121,7 +121,7 @@ FINISH_KIND_SUCCEEDED: FinishKind.ValueType  # 1
 FINISH_KIND_FAILED: FinishKind.ValueType  # 2
 FINISH_KIND_CANCELLED: FinishKind.ValueType  # 3
 FINISH_KIND_RELEASED: FinishKind.ValueType  # 4
-"""Handed back without having run to its end; costs nothing."""
+"""Handed back before its end; this does not count as a failure."""
 FINISH_KIND_DEFERRED: FinishKind.ValueType  # 5
 """Will be completed asynchronously, by token or by id."""
 FINISH_KIND_YIELDED: FinishKind.ValueType  # 6
@@ -144,12 +144,12 @@ class TaskRef(google.protobuf.message.Message):
     attempt: builtins.int
     exclusive: builtins.bool
     """Only in a start report: no other worker may run the task while this attempt may still run. Its
-    code starts after the answer that says so. If its worker is lost, the attempt is given away
-    when the lease is over, and a second or more after its other timeouts.
+    code starts after the answer that confirms it. If its worker is lost, the task is released when
+    the lease has ended, and a second or more after its other timeouts.
     """
     stop_reason: builtins.str
-    """Only in a stop, why the attempt is over: cancelled, terminated, completed (somebody else has
-    ended it by its id or token), timed_out, or lost_lease (the task was given to another worker).
+    """Only in a stop, why the attempt has ended: cancelled, terminated, completed (it was ended by its
+    id or token), timed_out, or lost_lease (the task was given to another worker).
     """
     def __init__(
         self,
@@ -236,7 +236,7 @@ class TaskOptions(google.protobuf.message.Message):
     cancel_grace_period_ms: builtins.int
     delivery_timeout_ms: builtins.int
     encoding: builtins.str
-    """Of the input; an output may have its own."""
+    """The encoding of the input; an output may have its own."""
     @property
     def retry(self) -> Global___RetryPolicy: ...
     @property
@@ -263,8 +263,8 @@ Global___TaskOptions: typing_extensions.TypeAlias = TaskOptions
 
 @typing.final
 class NewTask(google.protobuf.message.Message):
-    """A task as a client asks for it. The client makes the id (UUIDv7), so that a resend is the same
-    task; an empty one is made by the server.
+    """A task as a client requests it. The client creates the id (UUIDv7), so that a resend is the same
+    task; if it is empty, the server creates one.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -299,7 +299,7 @@ class NewTask(google.protobuf.message.Message):
     task_queue: builtins.str
     input: builtins.bytes
     priority: builtins.int
-    """0 first to 9 last; 5 when it is not set."""
+    """0 first to 9 last; the default is 5."""
     run_at_ms: builtins.int
     idempotency_key: builtins.str
     @property
@@ -342,7 +342,7 @@ class TaskError(google.protobuf.message.Message):
     type: builtins.str
     category: Global___ErrorCategory.ValueType
     retryable: builtins.bool
-    """Wins over category and type when it is set."""
+    """If set, it overrides category and type."""
     next_retry_delay_ms: builtins.int
     stack_trace: builtins.str
     details: builtins.bytes
@@ -368,7 +368,7 @@ Global___TaskError: typing_extensions.TypeAlias = TaskError
 
 @typing.final
 class Task(google.protobuf.message.Message):
-    """A task as it stands."""
+    """The present state of a task."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -422,6 +422,7 @@ class Task(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     DAMAGED_FIELD_NUMBER: builtins.int
+    IS_PAUSE_REQUESTED_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -453,7 +454,9 @@ class Task(google.protobuf.message.Message):
     retry_of: builtins.str
     version: builtins.int
     output_encoding: builtins.str
-    """How to read the output: the encoding of the input, unless its worker named another one."""
+    """The encoding of the output: that of the input, unless the worker named another one."""
+    is_pause_requested: builtins.bool
+    """The task will be paused when its attempt ends: a worker holds it, so its state is not PAUSED yet."""
     @property
     def options(self) -> Global___TaskOptions: ...
     @property
@@ -462,7 +465,7 @@ class Task(google.protobuf.message.Message):
     def error(self) -> Global___TaskError: ...
     @property
     def damaged(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Which stored parts are not as they were written, and so are left out: input, output, progress
+        """The stored parts that are damaged, and so are left out: input, output, progress
         (with heartbeat details and error), options, labels, state.
         """
 
@@ -503,26 +506,27 @@ class Task(google.protobuf.message.Message):
         version: builtins.int = ...,
         output_encoding: builtins.str = ...,
         damaged: collections.abc.Iterable[builtins.str] | None = ...,
+        is_pause_requested: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "error", b"error", "options", b"options", "progress_percent", b"progress_percent"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "damaged", b"damaged", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "damaged", b"damaged", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "is_pause_requested", b"is_pause_requested", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
 
 Global___Task: typing_extensions.TypeAlias = Task
 
 @typing.final
 class Attempt(google.protobuf.message.Message):
-    """One hand-out of a task; of the live one the end is not known."""
+    """One hand-out of a task; the end of a live one is not known."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    NUMBER_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
     WORKER_ID_FIELD_NUMBER: builtins.int
     HANDED_AT_MS_FIELD_NUMBER: builtins.int
     ENDED_AT_MS_FIELD_NUMBER: builtins.int
     OUTCOME_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
-    number: builtins.int
+    attempt: builtins.int
     worker_id: builtins.str
     handed_at_ms: builtins.int
     ended_at_ms: builtins.int
@@ -533,7 +537,7 @@ class Attempt(google.protobuf.message.Message):
     def __init__(
         self,
         *,
-        number: builtins.int = ...,
+        attempt: builtins.int = ...,
         worker_id: builtins.str = ...,
         handed_at_ms: builtins.int = ...,
         ended_at_ms: builtins.int = ...,
@@ -541,7 +545,7 @@ class Attempt(google.protobuf.message.Message):
         error: Global___TaskError | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["ended_at_ms", b"ended_at_ms", "error", b"error", "handed_at_ms", b"handed_at_ms", "number", b"number", "outcome", b"outcome", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "ended_at_ms", b"ended_at_ms", "error", b"error", "handed_at_ms", b"handed_at_ms", "outcome", b"outcome", "worker_id", b"worker_id"]) -> None: ...
 
 Global___Attempt: typing_extensions.TypeAlias = Attempt
 
@@ -602,10 +606,10 @@ class AssignedTask(google.protobuf.message.Message):
     heartbeat_interval_ms: builtins.int
     cancel_grace_period_ms: builtins.int
     deadline_at_ms: builtins.int
-    """When this attempt is over at the latest, 0 if nothing ends it."""
+    """When this attempt ends at the latest, 0 if it has no limit."""
     failure_count: builtins.int
     heartbeat_details: builtins.bytes
-    """What the last accepted heartbeat of an earlier attempt carried."""
+    """The details of the last accepted heartbeat of an earlier attempt."""
     created_at_ms: builtins.int
     handed_at_ms: builtins.int
     priority: builtins.int
@@ -613,7 +617,7 @@ class AssignedTask(google.protobuf.message.Message):
     parent_id: builtins.str
     idempotency_key: builtins.str
     task_token: builtins.str
-    """Credential for this attempt: asynchronous completion from anywhere."""
+    """The credential for this attempt: asynchronous completion from anywhere."""
     task_queue: builtins.str
     schedule_to_close_ms: builtins.int
     maximum_attempts: builtins.int
@@ -655,7 +659,7 @@ Global___AssignedTask: typing_extensions.TypeAlias = AssignedTask
 
 @typing.final
 class TaskBeat(google.protobuf.message.Message):
-    """A heartbeat of one attempt, with what the next attempt may resume from."""
+    """A heartbeat of one attempt, with details from which the next attempt may resume."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -716,7 +720,7 @@ class TaskFinish(google.protobuf.message.Message):
     wake_at_ms: builtins.int
     """The earliest timer of a run that yields."""
     output_encoding: builtins.str
-    """Of an output; empty means the encoding of the input."""
+    """The encoding of the output; empty means that of the input."""
     seen: builtins.int
     """The position up to which a run that yields has seen its journal."""
     wake_key: builtins.str

@@ -32,9 +32,7 @@ class EnqueueTasksRequest(google.protobuf.message.Message):
     is_resend: builtins.bool
     """The answer to an earlier request with these ids may have been lost."""
     independent: builtins.bool
-    """The tasks have nothing to do with each other: each has its own result. Otherwise they are
-    accepted all or none.
-    """
+    """The tasks are independent: each has its own result. Otherwise they are accepted all or none."""
     @property
     def tasks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.NewTask]: ...
     def __init__(
@@ -78,7 +76,7 @@ class EnqueueResult(google.protobuf.message.Message):
     is_new: builtins.bool
     @property
     def error(self) -> tenure.v1.error_pb2.ErrorDetail:
-        """Only of independent tasks."""
+        """Only for independent tasks."""
 
     def __init__(
         self,
@@ -170,11 +168,11 @@ class ListTasksResponse(google.protobuf.message.Message):
     TOTAL_COUNT_FIELD_NUMBER: builtins.int
     IS_TOTAL_EXACT_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """Empty on the last page; a page may be short, or have no task, and not be the last."""
+    """Empty on the last page; a page may be short or empty although it is not the last."""
     total_count: builtins.int
-    """When asked for; at most 10,000 are counted."""
+    """If requested; at most 10,000 are counted."""
     is_total_exact: builtins.bool
-    """Of a total_count: false when counting stopped, so that there are at least so many."""
+    """For total_count: false when counting stopped, so that there are at least so many."""
     @property
     def tasks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.Task]: ...
     def __init__(
@@ -325,7 +323,7 @@ class RetryTaskRequest(google.protobuf.message.Message):
     namespace_id: builtins.str
     task_id: builtins.str
     new_task_id: builtins.str
-    """Made by the client, so that a resend is the same; an empty one is made by the server."""
+    """Created by the client, so that a resend is the same; if empty, the server creates one."""
     def __init__(
         self,
         *,
@@ -418,7 +416,7 @@ class Reason(google.protobuf.message.Message):
     ADVICE_FIELD_NUMBER: builtins.int
     EVIDENCE_FIELD_NUMBER: builtins.int
     code: builtins.str
-    """Such as queue_paused, no_worker_for_type, backing_off."""
+    """For example queue_paused, no_worker_for_type, backing_off."""
     message: builtins.str
     advice: builtins.str
     @property
@@ -444,14 +442,14 @@ class WatchTasksRequest(google.protobuf.message.Message):
     REMOVE_FIELD_NUMBER: builtins.int
     ENQUEUES_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
-    """Of the first request; the others stay in it."""
+    """In the first request; the others keep it."""
     @property
     def add(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def remove(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def enqueues(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StreamedEnqueue]:
-        """Each is answered on its own, in any order."""
+        """Each is answered separately, in any order."""
 
     def __init__(
         self,
@@ -473,10 +471,10 @@ class StreamedEnqueue(google.protobuf.message.Message):
     REQUEST_FIELD_NUMBER: builtins.int
     WATCH_FIELD_NUMBER: builtins.int
     number: builtins.int
-    """Chosen by the client; the answer has the same."""
+    """Chosen by the client; the answer has the same number."""
     watch: builtins.bool
-    """Also watch the tasks that are accepted, from before the answer on. The answer to a single task
-    may wait a few milliseconds for its result.
+    """Also watch the accepted tasks, from before the answer on. The answer to a single task may wait a
+    few milliseconds for its result.
     """
     @property
     def request(self) -> Global___EnqueueTasksRequest: ...
@@ -504,7 +502,7 @@ class WatchTasksResponse(google.protobuf.message.Message):
 
     @property
     def answers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StreamedAnswer]:
-        """To be read before the results."""
+        """Read these before the results."""
 
     def __init__(
         self,
@@ -557,20 +555,27 @@ class TaskResult(google.protobuf.message.Message):
     FINISHED_AT_MS_FIELD_NUMBER: builtins.int
     CANCEL_REASON_FIELD_NUMBER: builtins.int
     REFUSAL_FIELD_NUMBER: builtins.int
+    PROGRESS_PERCENT_FIELD_NUMBER: builtins.int
+    PROGRESS_MESSAGE_FIELD_NUMBER: builtins.int
+    HEARTBEAT_DETAILS_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     state: tenure.v1.task_pb2.TaskState.ValueType
     output: builtins.bytes
     output_encoding: builtins.str
-    """How to read the output: the encoding of the input, unless its worker named another one."""
+    """The encoding of the output: that of the input, unless the worker named another one."""
     failure_reason: builtins.str
     attempt: builtins.int
     finished_at_ms: builtins.int
     cancel_reason: builtins.str
+    progress_percent: builtins.float
+    """For a task that timed out: the report of its last accepted heartbeat."""
+    progress_message: builtins.str
+    heartbeat_details: builtins.bytes
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     @property
     def refusal(self) -> tenure.v1.error_pb2.ErrorDetail:
-        """The id is not known here."""
+        """The id is unknown here."""
 
     def __init__(
         self,
@@ -585,9 +590,13 @@ class TaskResult(google.protobuf.message.Message):
         finished_at_ms: builtins.int = ...,
         cancel_reason: builtins.str = ...,
         refusal: tenure.v1.error_pb2.ErrorDetail | None = ...,
+        progress_percent: builtins.float | None = ...,
+        progress_message: builtins.str = ...,
+        heartbeat_details: builtins.bytes = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["error", b"error", "refusal", b"refusal"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "cancel_reason", b"cancel_reason", "error", b"error", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "output", b"output", "output_encoding", b"output_encoding", "refusal", b"refusal", "state", b"state", "task_id", b"task_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "error", b"error", "progress_percent", b"progress_percent", "refusal", b"refusal"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "error", b"error", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "heartbeat_details", b"heartbeat_details", "output", b"output", "output_encoding", b"output_encoding", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "refusal", b"refusal", "state", b"state", "task_id", b"task_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
 
 Global___TaskResult: typing_extensions.TypeAlias = TaskResult
 
@@ -720,7 +729,7 @@ class ReportResult(google.protobuf.message.Message):
     should_cancel: builtins.bool
     cancel_reason: builtins.str
     exclusive: builtins.bool
-    """The server holds the attempt as exclusive. A server that does not know the flag never says so."""
+    """The server holds the attempt as exclusive. A server without support for the flag never sets it."""
     @property
     def error(self) -> tenure.v1.error_pb2.ErrorDetail: ...
     def __init__(
@@ -788,7 +797,7 @@ class CompleteByTokenRequest(google.protobuf.message.Message):
     kind: tenure.v1.task_pb2.FinishKind.ValueType
     output: builtins.bytes
     output_encoding: builtins.str
-    """Of an output; empty means the encoding of the input."""
+    """The encoding of the output; empty means that of the input."""
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     def __init__(
@@ -820,11 +829,11 @@ class CompleteByIdRequest(google.protobuf.message.Message):
     namespace_id: builtins.str
     task_id: builtins.str
     attempt: builtins.int
-    """0 is the live attempt."""
+    """0 means the live attempt."""
     kind: tenure.v1.task_pb2.FinishKind.ValueType
     output: builtins.bytes
     output_encoding: builtins.str
-    """Of an output; empty means the encoding of the input."""
+    """The encoding of the output; empty means that of the input."""
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     def __init__(

@@ -187,23 +187,23 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RetryTask(self, request, context):
-        """Makes a new task from a finished one.
+        """Creates a new task from a finished one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainTask(self, request, context):
-        """Why a task is not running now, the most telling reason first.
+        """Why a task is not running now; the first reason is the one that counts now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchTasks(self, request_iterator, context):
-        """Results of tasks over one stream: each request adds ids or takes some away. After the last
-        request (half-close) the stream ends when every watched task has ended. Who may enqueue can do
-        so on the same stream, for less than a call each.
+        """Results of tasks over one stream: each request adds ids or removes some. After the last request
+        (half-close) the stream ends when every watched task has ended. A client that may enqueue can do
+        so on the same stream, which is cheaper than a call each.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -30,9 +30,9 @@ class _WorkerStatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     WORKER_STATUS_ONLINE: _WorkerStatus.ValueType  # 1
     """Accepting and processing work."""
     WORKER_STATUS_DRAINING: _WorkerStatus.ValueType  # 2
-    """Finishing what it holds, gets nothing new."""
+    """Finishing its tasks, gets nothing new."""
     WORKER_STATUS_OFFLINE: _WorkerStatus.ValueType  # 3
-    """Over for good; the reason says why."""
+    """Ended for good; the reason says why."""
 
 class WorkerStatus(_WorkerStatus, metaclass=_WorkerStatusEnumTypeWrapper): ...
 
@@ -40,9 +40,9 @@ WORKER_STATUS_UNSPECIFIED: WorkerStatus.ValueType  # 0
 WORKER_STATUS_ONLINE: WorkerStatus.ValueType  # 1
 """Accepting and processing work."""
 WORKER_STATUS_DRAINING: WorkerStatus.ValueType  # 2
-"""Finishing what it holds, gets nothing new."""
+"""Finishing its tasks, gets nothing new."""
 WORKER_STATUS_OFFLINE: WorkerStatus.ValueType  # 3
-"""Over for good; the reason says why."""
+"""Ended for good; the reason says why."""
 Global___WorkerStatus: typing_extensions.TypeAlias = WorkerStatus
 
 class _WorkerHealth:
@@ -60,7 +60,7 @@ class _WorkerHealthEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     WORKER_HEALTH_HEALTHY: _WorkerHealth.ValueType  # 6
 
 class WorkerHealth(_WorkerHealth, metaclass=_WorkerHealthEnumTypeWrapper):
-    """How a worker seems to be, beside its status; the first that holds."""
+    """The health of a worker, shown with its status; the first that applies."""
 
 WORKER_HEALTH_UNSPECIFIED: WorkerHealth.ValueType  # 0
 WORKER_HEALTH_SUSPECT: WorkerHealth.ValueType  # 1
@@ -145,6 +145,7 @@ class Worker(google.protobuf.message.Message):
     max_concurrent: builtins.int
     active_count: builtins.int
     total_completed: builtins.int
+    """From its last heartbeat, also when it is offline."""
     total_failed: builtins.int
     health: Global___WorkerHealth.ValueType
     mode: Global___WorkerMode.ValueType
@@ -156,11 +157,11 @@ class Worker(google.protobuf.message.Message):
     end_reason: builtins.str
     """deregistered, lease_expired, unreachable, superseded, evicted"""
     held_count: builtins.int
-    """Live attempts that the server knows it to hold; set for a single worker, not in lists."""
+    """The live attempts that it holds according to the server; set for a single worker, not in lists."""
     session_no: builtins.int
     @property
     def workflow_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Everything it can run: types of activities and of workflows."""
+        """All types that it can run, of activities and of workflows."""
 
     @property
     def registered_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...

@@ -90,8 +90,9 @@ class RegisterWorkerRequest(google.protobuf.message.Message):
     max_concurrent: builtins.int
     """0 means 100."""
     instance_key: builtins.str
-    """Random, one per incarnation: the same key again gives the same worker. An empty one is made
-    by the server, and then a repeated request registers a second worker.
+    """Random, one per incarnation: the same key and content again returns the same worker, other content
+    is already_exists. If it is empty, the server creates one, and a repeated request registers a
+    second worker.
     """
     name: builtins.str
     """Unique among the live workers of a namespace: a new one supersedes the old one."""
@@ -99,13 +100,13 @@ class RegisterWorkerRequest(google.protobuf.message.Message):
     """Unspecified means poll."""
     @property
     def workflow_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Everything the worker can run: types of activities and of workflows."""
+        """All types that the worker can run, of activities and of workflows."""
 
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
     def lease_duration(self) -> google.protobuf.duration_pb2.Duration:
-        """Unset leaves the choice to the server."""
+        """Unset means the server's default."""
 
     def __init__(
         self,
@@ -186,7 +187,7 @@ class WorkerHeartbeatRequest(google.protobuf.message.Message):
     token: builtins.str
     """From the last response; empty in the first heartbeat."""
     total_completed: builtins.int
-    """Since registration; they win over the deltas."""
+    """Since registration; they override the deltas."""
     total_failed: builtins.int
     loop_lag_ms: builtins.int
     stuck_count: builtins.int
@@ -256,7 +257,7 @@ class WorkerHeartbeatResponse(google.protobuf.message.Message):
     STOP_FIELD_NUMBER: builtins.int
     accepted: builtins.bool
     should_drain: builtins.bool
-    """Finish what is held, ask for no more, deregister."""
+    """Finish the held tasks, request no more, deregister."""
     token: builtins.str
     heartbeat_interval_ms: builtins.int
     @property
@@ -267,7 +268,7 @@ class WorkerHeartbeatResponse(google.protobuf.message.Message):
 
     @property
     def stop(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]:
-        """Attempts that are not the worker's any more, each with its stop_reason. Told once: after a lost
+        """Attempts that are no longer the worker's, each with its stop_reason. Sent once: after a lost
         answer the full held set brings them again.
         """
 
@@ -297,11 +298,13 @@ class DeregisterWorkerRequest(google.protobuf.message.Message):
     DRAIN_DEADLINE_FIELD_NUMBER: builtins.int
     worker_id: builtins.str
     drain: builtins.bool
-    """Finish what is held first: the worker goes on beating, and deregisters without drain later."""
+    """Finish the held tasks first: the worker keeps sending heartbeats, and deregisters without drain
+    later.
+    """
     namespace_id: builtins.str
     @property
     def drain_deadline(self) -> google.protobuf.duration_pb2.Duration:
-        """Of a drain; unset means 5 minutes."""
+        """For a drain; unset means 5 minutes."""
 
     def __init__(
         self,
@@ -378,7 +381,7 @@ class ListWorkersResponse(google.protobuf.message.Message):
     TOTAL_COUNT_FIELD_NUMBER: builtins.int
     IS_TOTAL_EXACT_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """Empty on the last page; a page may be short, or have no worker, and not be the last."""
+    """Empty on the last page; a page may be short or empty although it is not the last."""
     total_count: builtins.int
     is_total_exact: builtins.bool
     """False when counting stopped, so that there are at least so many."""
@@ -449,11 +452,11 @@ class PollActivityRequest(google.protobuf.message.Message):
     """0 means 1."""
     @property
     def supported_workflow_types(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Within the registered ones. Tasks of other types are not even looked at."""
+        """Among the registered types. Tasks of other types are not read."""
 
     @property
     def wait(self) -> google.protobuf.duration_pb2.Duration:
-        """How long to wait for the first task; unset means 60 s, which is the most."""
+        """How long to wait for the first task; unset means 60 s, the maximum."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class WorkflowServiceStub(object):
-    """Workers that poll, their registry, and runs of workflows. An empty namespace_id means "default".
+    """Workers that poll, the list of workers, and runs of workflows. An empty namespace_id means "default".
     """
 
     def __init__(self, channel):
@@ -134,7 +134,7 @@ class WorkflowServiceStub(object):
 
 
 class WorkflowServiceServicer(object):
-    """Workers that poll, their registry, and runs of workflows. An empty namespace_id means "default".
+    """Workers that poll, the list of workers, and runs of workflows. An empty namespace_id means "default".
     """
 
     def StartWorkflow(self, request, context):
@@ -195,7 +195,7 @@ class WorkflowServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListWorkers(self, request, context):
-        """The registry.
+        """The list of workers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -363,7 +363,7 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class WorkflowService(object):
-    """Workers that poll, their registry, and runs of workflows. An empty namespace_id means "default".
+    """Workers that poll, the list of workers, and runs of workflows. An empty namespace_id means "default".
     """
 
     @staticmethod

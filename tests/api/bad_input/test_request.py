@@ -30,10 +30,10 @@ def raw_call(stand: BothEdges, method: str = "EnqueueTasks", **options: Any) -> 
     return stand.wire.channel.unary_unary(f"/tenure.v1.TaskService/{method}", **options)
 
 
-def invalid(field: str) -> tuple[Refusal, Refusal]:
-    """Return how HTTP and gRPC refuse a field."""
+def invalid(field: str, proto_field: str = "") -> tuple[Refusal, Refusal]:
+    """Return how HTTP and gRPC refuse a field, each by its own name of it."""
     code = "invalid_argument"
-    return Refusal(400, code, field), Refusal("INVALID_ARGUMENT", code, field)
+    return Refusal(400, code, field), Refusal("INVALID_ARGUMENT", code, proto_field or field)
 
 
 async def test_a_body_or_a_message_over_four_mebibytes(stand: BothEdges) -> None:
@@ -156,7 +156,7 @@ TIMES = {
 async def test_a_timeout_that_is_negative_or_longer_than_ten_years(
     stand: BothEdges, field: str, value: int
 ) -> None:
-    http, rpc = invalid(field)
+    http, rpc = invalid(field, TIMES[field])
     assert await stand.http("POST", "/v1/tasks", json=enqueue(**{field: value})) == http
     options = task_pb2.TaskOptions(start_to_close_ms=1_000)
     setattr(options, TIMES[field], value)
@@ -170,7 +170,7 @@ async def test_integers_beyond_64_bits_and_zero_timeouts(stand: BothEdges) -> No
     # In protobuf 0 is what is not given, and more than 64 bits cannot be written.
     options = task_pb2.TaskOptions()
     refusal = await stand.grpc(stand.wire.enqueue(stand.wire.new(options=options)))
-    assert refusal == invalid("startToCloseMs")[1]
+    assert refusal == invalid("start_to_close_ms")[1]
 
 
 async def test_page_sizes_that_are_negative_and_a_clamp_for_those_that_are_large(
@@ -202,7 +202,7 @@ async def test_attempts_that_are_zero_or_negative(stand: BothEdges) -> None:
 
 async def test_a_lease_that_is_negative_and_a_clamp_for_one_that_is_long(stand: BothEdges) -> None:
     call = stand.wire.register(lease_duration=Duration(seconds=-1))
-    assert await stand.grpc(call) == invalid("leaseDuration")[1]
+    assert await stand.grpc(call) == invalid("lease_duration")[1]
     made = await stand.wire.register(lease_duration=Duration(seconds=315_576_000))
     assert made.lease_duration.seconds == limits.LEASE_MS_MAX // 1_000
 
@@ -227,8 +227,9 @@ async def test_a_wrong_content_type_and_an_unknown_field(stand: BothEdges) -> No
         headers = {"content-type": kind}
         refusal = await stand.http("POST", "/v1/tasks", content=data, headers=headers)
         assert refusal == Refusal(415, "unsupported_media_type")
-    refusal = await stand.http("POST", "/v1/tasks", json=enqueue(colour="red"))
-    assert refusal == invalid("colour")[0]
+    for unknown in ("colour", "start_to_close_ms"):
+        refusal = await stand.http("POST", "/v1/tasks", json=enqueue(**{unknown: "red"}))
+        assert refusal == invalid(unknown)[0]
 
 
 async def test_an_unknown_proto_field_is_ignored(stand: BothEdges) -> None:
@@ -247,9 +248,9 @@ BAD_IDS = ["x", UNKNOWN_ID.upper(), UNKNOWN_ID.replace("-", ""), "..", "01ARZ3ND
 async def test_malformed_ids_over_grpc(stand: BothEdges, bad: str) -> None:
     request = task_pb.GetTaskRequest(namespace_id=NAMESPACE, task_id=bad)
     refusal = await stand.grpc(stand.wire.tasks.GetTask(request))
-    assert refusal == invalid("taskId")[1]
+    assert refusal == invalid("task_id")[1]
     cancel = task_pb.CancelTaskRequest(namespace_id=NAMESPACE, task_id=bad)
-    assert await stand.grpc(stand.wire.tasks.CancelTask(cancel)) == invalid("taskId")[1]
+    assert await stand.grpc(stand.wire.tasks.CancelTask(cancel)) == invalid("task_id")[1]
     worker = workflow_pb.GetWorkerRequest(namespace_id=NAMESPACE, worker_id=bad)
     assert (await stand.grpc(stand.wire.workflows.GetWorker(worker)))[:2] == invalid("")[1][:2]
 
@@ -335,8 +336,8 @@ async def test_page_tokens_that_are_forged_or_of_another_query_or_namespace(
 async def test_workers_that_claim_to_be_more_than_is_allowed(stand: BothEdges) -> None:
     many = [f"t{number}" for number in range(limits.TYPES_PER_WORKER_MAX + 1)]
     for fields, field in (
-        ({"max_concurrent": limits.WORKER_SLOTS_MAX + 1}, "maxConcurrent"),
-        ({"workflow_types": many}, "types"),
+        ({"max_concurrent": limits.WORKER_SLOTS_MAX + 1}, "max_concurrent"),
+        ({"workflow_types": many}, "workflow_types"),
         ({"hostname": "x" * 1_025}, "hostname"),
         ({"mode": worker_pb2.WORKER_MODE_SERVED}, "mode"),
     ):

@@ -117,7 +117,7 @@ async def test_a_report_of_an_attempt_that_timed_out(stand: BothEdges) -> None:
 async def test_a_poll_while_draining_or_unregistered_or_without_types(stand: BothEdges) -> None:
     made = await stand.wire.register()
     refusal = await stand.grpc(stand.wire.polling(made.worker_id, supported_workflow_types=[]))
-    assert refusal == Refusal("INVALID_ARGUMENT", "invalid_argument", "types")
+    assert refusal == Refusal("INVALID_ARGUMENT", "invalid_argument", "supported_workflow_types")
     refusal = await stand.grpc(stand.wire.polling(UNKNOWN_ID))
     assert refusal == Refusal("FAILED_PRECONDITION", "worker_inactive")
     drain = admin_pb.DrainWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)

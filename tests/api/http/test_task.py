@@ -90,7 +90,7 @@ async def test_an_idempotency_key_stands_for_one_content(site: Site) -> None:
     assert (again.status_code, again.json()["taskId"]) == (200, task_id)
     other = {**TASK, "idempotencyKey": "order 7", "input": 1}
     refused = await site.refused("POST", "/v1/tasks", json=other)
-    assert refused == (409, "idempotency_conflict", {"taskId": task_id})
+    assert refused == (409, "idempotency_conflict", {"taskId": task_id, "field": "input"})
 
 
 async def test_a_batch_is_enqueued_all_or_none(site: Site) -> None:

@@ -88,11 +88,13 @@ async def test_workers_are_listed_by_queue_status_label_version_and_health(site:
 async def test_a_drained_worker_gets_nothing_more(site: Site) -> None:
     world, engine = site.world, site.engine
     worker_id = await world.worker(engine)
+    await world.beat(engine, worker_id, 1, total_completed=5, total_failed=1)
     drained = await site.call("POST", f"/v1/workers/{worker_id}/drain", json={"deadlineMs": 1_500})
-    assert drained["status"] == "DRAINING"
+    assert (drained["status"], drained["totalCompleted"]) == ("DRAINING", 5)
     assert drained["drainDeadlineAt"] == "2026-01-01T00:00:01.500Z"
     evicted = await site.call("POST", f"/v1/workers/{worker_id}/evict")
     assert (evicted["status"], evicted["endReason"]) == ("OFFLINE", "evicted")
+    assert (evicted["totalCompleted"], evicted["totalFailed"]) == (5, 1)
     assert await site.refused("POST", f"/v1/workers/{worker_id}/drain") == (
         409,
         "wrong_state",

@@ -29,4 +29,4 @@ async def test_a_namespace_that_is_not_there_is_not_found(wire: Wire) -> None:
 async def test_a_clock_that_is_none_is_refused(wire: Wire) -> None:
     request = pb.DiagnoseRequest(client_now_ms=-1)
     status, refusal = await refused(wire.admin.Diagnose(request))
-    assert (status, refusal.field) == ("INVALID_ARGUMENT", "clientNowMs")
+    assert (status, refusal.field) == ("INVALID_ARGUMENT", "client_now_ms")

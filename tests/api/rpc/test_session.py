@@ -150,9 +150,10 @@ async def test_a_beat_renews_the_lease_and_a_stale_one_is_told_the_token(wire: W
     await stream.send(beat=pb.WorkerBeat(token="1", total_completed=4, active_count=0))
     grant = await stream.until(lambda frame: frame.HasField("lease") and frame.lease)
     assert (grant.token, grant.lease_duration_ms) == ("2", 15_000)
-    await stream.send(beat=pb.WorkerBeat(token="1", total_completed=9))
-    grant = await stream.until(lambda frame: frame.HasField("lease") and frame.lease)
-    assert (grant.error.code, grant.error.current_token) == ("token_mismatch", "2")
+    for stale in ("1", "garbled"):
+        await stream.send(beat=pb.WorkerBeat(token=stale, total_completed=9))
+        grant = await stream.until(lambda frame: frame.HasField("lease") and frame.lease)
+        assert (grant.error.code, grant.error.current_token) == ("token_mismatch", "2")
     assert (await wire.worker(worker_id)).total_completed == 4
 
 
@@ -280,10 +281,10 @@ async def test_an_unknown_worker_cannot_open_a_session(wire: Wire) -> None:
     ("frame", "field"),
     [
         (pb.ClientFrame(), "hello"),
-        (pb.ClientFrame(hello=pb.Hello(worker_id="x")), "workerId"),
+        (pb.ClientFrame(hello=pb.Hello(worker_id="x")), "worker_id"),
         (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, window=-1)), "window"),
-        (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, session_no=-1)), "sessionNo"),
-        (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, namespace_id="a//b")), "namespace"),
+        (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, session_no=-1)), "session_no"),
+        (pb.ClientFrame(hello=pb.Hello(worker_id=UNKNOWN, namespace_id="a//b")), "namespace_id"),
     ],
 )
 async def test_a_bad_hello_is_refused(wire: Wire, frame: pb.ClientFrame, field: str) -> None:

@@ -146,7 +146,7 @@ async def test_an_enqueue_stays_in_the_namespace_of_its_stream(wire: Wire, world
     stream = await open_stream(wire, request(1, wire.new(), namespace_id=OTHER_NAMESPACE))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stream.read()
-    assert detail(caught.value).field == "namespaceId"
+    assert detail(caught.value).field == "namespace_id"
     assert await world.dump() == before
 
 

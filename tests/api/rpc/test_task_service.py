@@ -73,6 +73,7 @@ async def test_independent_tasks_are_answered_each_on_its_own(wire: Wire) -> Non
     request = pb.EnqueueTasksRequest(namespace_id=NAMESPACE, tasks=[other], independent=True)
     (second,) = (await wire.tasks.EnqueueTasks(request)).results
     assert (second.error.code, second.error.task_id) == ("idempotency_conflict", first[2].task_id)
+    assert second.error.field == "input"
 
 
 async def test_a_marked_resend_returns_the_task_of_the_first_call(wire: Wire, world: World) -> None:
@@ -127,6 +128,20 @@ async def test_a_pending_task_is_paused_resumed_cancelled_and_retried(wire: Wire
     status, refusal = await refused(wire.tasks.PauseTask(pb.PauseTaskRequest(**names)))
     assert (status, refusal.code) == ("FAILED_PRECONDITION", "wrong_state")
     assert refusal.state == "CANCELLED"
+
+
+async def test_a_requested_pause_of_a_held_task_is_shown_until_it_is_taken_back(wire: Wire) -> None:
+    (task_id,) = await wire.enqueue()
+    made = await wire.register()
+    await wire.poll(made.worker_id)
+    names: dict[str, Any] = {"namespace_id": NAMESPACE, "task_id": task_id}
+    answer = await wire.tasks.PauseTask(pb.PauseTaskRequest(**names))
+    assert state_name(answer.state) == "DISPATCHED"
+    assert (await wire.get(task_id)).is_pause_requested
+    (listed,) = (await wire.tasks.ListTasks(pb.ListTasksRequest(namespace_id=NAMESPACE))).tasks
+    assert listed.is_pause_requested
+    await wire.tasks.ResumeTask(pb.ResumeTaskRequest(**names))
+    assert not (await wire.get(task_id)).is_pause_requested
 
 
 async def test_a_terminated_task_fails_at_once(wire: Wire) -> None:
@@ -197,7 +212,7 @@ async def test_a_bad_encoding_of_an_output_is_refused_and_changes_nothing(
     ):
         status, refusal = await refused(call)
         assert (status, refusal.code) == ("INVALID_ARGUMENT", "invalid_argument")
-        assert refusal.field == "outputEncoding"
+        assert refusal.field == "output_encoding"
     assert await world.dump() == before
 
 
@@ -207,7 +222,7 @@ async def test_a_stream_of_results_stays_in_its_namespace(wire: Wire) -> None:
     await watch.write(pb.WatchTasksRequest(namespace_id=OTHER_NAMESPACE, add=[]))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await watch.read()
-    assert detail(caught.value).field == "namespaceId"
+    assert detail(caught.value).field == "namespace_id"
 
 
 async def test_a_stopping_server_ends_the_streams_of_results_at_once(wire: Wire) -> None:
@@ -341,16 +356,16 @@ async def test_a_completion_by_id_may_name_the_encoding_of_its_output(wire: Wire
     ("fields", "code", "field"),
     [
         ({"type": ""}, "invalid_argument", "type"),
-        ({"task_queue": "a b"}, "invalid_argument", "queue"),
-        ({"task_id": "../etc"}, "invalid_argument", "taskId"),
+        ({"task_queue": "a b"}, "invalid_argument", "task_queue"),
+        ({"task_id": "../etc"}, "invalid_argument", "task_id"),
         ({"priority": 10}, "invalid_argument", "priority"),
         ({"priority": -1}, "invalid_argument", "priority"),
-        ({"run_at_ms": -1}, "invalid_argument", "runAt"),
-        ({"run_at_ms": 2**63 - 1}, "invalid_argument", "runAt"),
+        ({"run_at_ms": -1}, "invalid_argument", "run_at_ms"),
+        ({"run_at_ms": 2**63 - 1}, "invalid_argument", "run_at_ms"),
         ({"labels": {"__proto__": "x"}}, "invalid_argument", "labels"),
         ({"labels": {"a": "\u202e"}}, "invalid_argument", "labels.a"),
-        ({"idempotency_key": "\0"}, "invalid_argument", "idempotencyKey"),
-        ({"options": task_pb2.TaskOptions()}, "invalid_argument", "startToCloseMs"),
+        ({"idempotency_key": "\0"}, "invalid_argument", "idempotency_key"),
+        ({"options": task_pb2.TaskOptions()}, "invalid_argument", "start_to_close_ms"),
         ({"options": task_pb2.TaskOptions(start_to_close_ms=-1)}, "invalid_argument", None),
         ({"options": task_pb2.TaskOptions(kind=99)}, "invalid_argument", "options.kind"),  # type: ignore[arg-type]
         (
@@ -361,7 +376,7 @@ async def test_a_completion_by_id_may_name_the_encoding_of_its_output(wire: Wire
                 )
             },
             "invalid_argument",
-            "retry.backoffCoefficient",
+            "retry.backoff_coefficient",
         ),
         ({"input": b"x" * (PAYLOAD_BYTES_MAX + 1)}, "payload_too_large", ""),
     ],
@@ -379,7 +394,7 @@ async def test_bad_input_gets_its_typed_error_and_changes_nothing(
 async def test_reports_of_nobody_and_of_nothing_are_refused(wire: Wire) -> None:
     worker = await wire.register()
     nobody = pb.FinishTasksRequest(items=[succeeded(task_pb2.TaskRef(task_id=UNKNOWN, attempt=1))])
-    assert (await refused(wire.tasks.FinishTasks(nobody)))[1].field == "workerId"
+    assert (await refused(wire.tasks.FinishTasks(nobody)))[1].field == "worker_id"
     nothing = pb.FinishTasksRequest(worker_id=worker.worker_id)
     assert (await refused(wire.tasks.FinishTasks(nothing)))[1].field == "items"
     odd = task_pb2.TaskFinish(task_id=UNKNOWN, attempt=1)

@@ -37,13 +37,13 @@ async def test_a_worker_may_ask_for_another_lease_within_the_limits(wire: Wire) 
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"workflow_types": []}, "types"),
-        ({"task_queue": ""}, "queue"),
-        ({"max_concurrent": -1}, "maxConcurrent"),
+        ({"workflow_types": []}, "workflow_types"),
+        ({"task_queue": ""}, "task_queue"),
+        ({"max_concurrent": -1}, "max_concurrent"),
         ({"mode": 99}, "mode"),
         ({"mode": worker_pb2.WORKER_MODE_SERVED}, "mode"),
-        ({"lease_duration": Duration(seconds=-1)}, "leaseDuration"),
-        ({"instance_key": "a b"}, "instanceKey"),
+        ({"lease_duration": Duration(seconds=-1)}, "lease_duration"),
+        ({"instance_key": "a b"}, "instance_key"),
         ({"name": "a/b"}, "name"),
         ({"pid": -1}, "pid"),
         ({"labels": {"a": "x" * 257}}, "labels.a"),
@@ -59,6 +59,17 @@ async def test_a_bad_registration_is_refused_and_changes_nothing(
     status, refusal = await refused(wire.workflows.RegisterWorker(request))
     assert (status, refusal.field) == ("INVALID_ARGUMENT", field)
     assert await world.dump() == before
+
+
+async def test_an_instance_key_with_other_content_is_refused(wire: Wire) -> None:
+    first = await wire.register(instance_key="one", max_concurrent=0, mode=0)
+    # Said or left out, the default is the same content.
+    again = await wire.register(
+        instance_key="one", max_concurrent=100, mode=worker_pb2.WORKER_MODE_POLL
+    )
+    assert again == first
+    status, refusal = await refused(wire.register(instance_key="one", version="2"))
+    assert (status, refusal.code, refusal.field) == ("ALREADY_EXISTS", "already_exists", "version")
 
 
 async def test_the_same_instance_key_gives_the_same_worker(wire: Wire) -> None:
@@ -101,11 +112,40 @@ async def test_a_stale_token_changes_nothing_and_is_told_the_current_one(wire: W
     assert (await wire.worker(made.worker_id)).total_completed == 9
 
 
+async def test_the_totals_of_a_worker_are_shown_after_its_end(wire: Wire) -> None:
+    made = await wire.register()
+    await wire.beat(made.worker_id, made.token, total_completed=10, total_failed=2)
+    await wire.workflows.DeregisterWorker(
+        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
+    )
+    shown = await wire.worker(made.worker_id)
+    assert (shown.end_reason, shown.total_completed, shown.total_failed) == ("deregistered", 10, 2)
+
+
 async def test_an_empty_token_is_that_of_the_first_heartbeat(wire: Wire) -> None:
     made = await wire.register()
     assert (await wire.beat(made.worker_id, "")).accepted
     assert (await refused(wire.beat(made.worker_id, "")))[1].code == "token_mismatch"
-    assert (await refused(wire.beat(made.worker_id, "x")))[1].field == "token"
+
+
+GARBLED = ["x", "-1", "2 ", "0", "٢", "9" * 18, "9" * 19, "x" * 100_000]
+
+
+@pytest.mark.parametrize("token", GARBLED)
+async def test_a_garbled_token_is_a_mismatch_and_is_told_the_current_one(
+    wire: Wire, token: str
+) -> None:
+    made = await wire.register()
+    first = await wire.beat(made.worker_id, made.token, total_completed=3)
+    status, refusal = await refused(wire.beat(made.worker_id, token, total_completed=9))
+    assert (status, refusal.code) == ("ABORTED", "token_mismatch")
+    assert refusal.current_token == first.token
+    assert (await wire.worker(made.worker_id)).total_completed == 3
+    await wire.workflows.DeregisterWorker(
+        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)
+    )
+    status, refusal = await refused(wire.beat(made.worker_id, token))
+    assert (refusal.code, refusal.reason) == ("worker_inactive", "deregistered")
 
 
 async def test_deltas_count_only_with_a_matching_token(wire: Wire) -> None:
@@ -216,10 +256,8 @@ async def test_a_long_poll_gets_a_task_that_is_enqueued_later(wire: Wire, engine
 async def test_a_wait_beyond_the_limit_is_refused(wire: Wire) -> None:
     made = await wire.register()
     too_long = Duration(seconds=LONG_POLL_MS // 1000 + 1)
-    assert (await refused(wire.poll(made.worker_id, wait=too_long)))[1].field == "waitMs"
-    assert (await refused(wire.poll(made.worker_id, wait=Duration(seconds=-1))))[
-        1
-    ].field == "waitMs"
+    assert (await refused(wire.poll(made.worker_id, wait=too_long)))[1].field == "wait"
+    assert (await refused(wire.poll(made.worker_id, wait=Duration(seconds=-1))))[1].field == "wait"
 
 
 async def test_a_draining_worker_gets_nothing_and_its_open_polls_return(
@@ -271,8 +309,10 @@ async def test_a_late_result_of_an_ended_attempt_is_refused(wire: Wire) -> None:
     (second,) = await wire.poll(other.worker_id, wait=Duration(seconds=20))
     assert second.attempt == 2
     (late,) = await wire.finish(made.worker_id, succeeded(task, b"late"))
-    assert late.error.code == "attempt_mismatch"
-    assert (late.error.expected_attempt, late.error.received_attempt) == (2, 1)
+    assert (late.error.code, late.error.reason) == ("worker_inactive", "evicted")
+    (stale,) = await wire.finish(other.worker_id, succeeded(task, b"stale"))
+    assert stale.error.code == "attempt_mismatch"
+    assert (stale.error.expected_attempt, stale.error.received_attempt) == (2, 1)
     (good,) = await wire.finish(other.worker_id, succeeded(second, b"good"))
     (again,) = await wire.finish(other.worker_id, succeeded(second, b"good"))
     assert state_name(good.state) == state_name(again.state) == "SUCCEEDED"
@@ -338,7 +378,7 @@ async def test_workers_are_listed_by_queue_status_label_and_version_with_real_co
     assert (dict(shown.labels), shown.max_concurrent) == (labels, 3)
     assert (shown.health, shown.held_count) == (worker_pb2.WORKER_HEALTH_HEALTHY, 0)
     bad = pb.ListWorkersRequest(namespace_id=NAMESPACE, filter_status="GONE")
-    assert (await refused(wire.workflows.ListWorkers(bad)))[1].field == "filterStatus"
+    assert (await refused(wire.workflows.ListWorkers(bad)))[1].field == "filter_status"
 
 
 async def test_workers_are_paged(wire: Wire) -> None:

@@ -38,7 +38,7 @@ def test_a_token_fits_its_limit_with_the_longest_names() -> None:
 
 
 def test_a_token_of_another_key_is_refused() -> None:
-    with pytest.raises(InvalidToken, match="not one of this server"):
+    with pytest.raises(InvalidToken, match="not from this server"):
         verify(task_tokens.sign(b"x" * 32, GOOD))
 
 

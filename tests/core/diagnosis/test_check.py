@@ -143,8 +143,8 @@ class TestStore:
         ("applied", "known", "level", "word"),
         [
             (["1", "2"], ["1", "2"], OK, "knows"),
-            (["1"], ["1", "2"], PROBLEM, "misses migrations of this server: 2"),
-            ([], ["1"], PROBLEM, "misses"),
+            (["1"], ["1", "2"], PROBLEM, "lacks migrations of this server: 2"),
+            ([], ["1"], PROBLEM, "lacks"),
             (["1", "2", "3"], ["1", "2"], WARNING, "of a newer server: 3"),
         ],
     )
@@ -215,7 +215,7 @@ class TestWorkers:
     def test_a_fleet_that_is_well(self) -> None:
         rows = [healths(Health.HEALTHY, 3), healths(Health.LATE, 1, status=WorkerStatus.DRAINING)]
         (found,) = fleet.check_health(rows)
-        assert (found.level, found.message) == (OK, "4 workers and none unwell.")
+        assert (found.level, found.message) == (OK, "4 workers, none unhealthy.")
 
     def test_some_that_are_unwell_are_a_warning_and_all_of_them_a_problem(self) -> None:
         rows = [
@@ -225,10 +225,10 @@ class TestWorkers:
         ]
         some, whole = fleet.check_health(rows)
         assert some.level is WARNING
-        assert some.message == "2 of 5 workers in acme/default seem unwell: 2 late."
+        assert some.message == "2 of 5 workers in acme/default are unhealthy: 2 late."
         assert some.advice.endswith("tenure workers ls --namespace acme/default")
         assert whole.level is PROBLEM
-        assert whole.message == "1 of 1 worker in default/default seems unwell: 1 stuck."
+        assert whole.message == "1 of 1 worker in default/default is unhealthy: 1 stuck."
         assert whole.advice.endswith("tenure workers ls")
 
     def test_an_sdk_of_another_release_is_a_warning(self) -> None:

@@ -200,14 +200,14 @@ class TestWorkers:
         reason = only(fresh(), crews=(crew(health=health),))
         assert reason.code == "workers_unhealthy"
         assert reason.message.startswith(
-            f"The one worker that could run it seems unwell: 1 {health}"
+            f"The only worker that could run it is unhealthy: 1 {health}"
         )
         assert reason.evidence[health] == "1"
 
     def test_the_advice_is_for_what_most_of_them_have(self) -> None:
         crews = (crew(health=Health.LATE, count=2), crew(health=Health.DEAF, count=5))
         reason = only(fresh(), crews=crews)
-        assert reason.message.startswith("The 7 workers that could run it seem unwell: 5 deaf")
+        assert reason.message.startswith("The 7 workers that could run it are unhealthy: 5 deaf")
         assert reason.advice.startswith("Restart it")
         assert (reason.evidence["late"], reason.evidence["deaf"]) == ("2", "5")
 
@@ -224,8 +224,8 @@ class TestLine:
     @pytest.mark.parametrize(
         ("count", "beginning"),
         [
-            (1, "1 task of this type stands"),
-            (37, "37 tasks of this type stand"),
+            (1, "1 task of this type is"),
+            (37, "37 tasks of this type are"),
             (AHEAD_COUNTED_MAX, f"At least {AHEAD_COUNTED_MAX} tasks"),
         ],
     )
@@ -382,7 +382,7 @@ class TestHeld:
         reason = only(running(), holder=self.HOLDER)
         assert reason.code == "held"
         assert reason.message == (
-            f"It is running: worker alice has had attempt 1 since {instant_text(T0)}."
+            f"It is running: worker alice got attempt 1 at {instant_text(T0)}."
         )
         assert reason.evidence == {
             "attempt": "1",
@@ -402,14 +402,14 @@ class TestHeld:
 
     def test_a_worker_that_is_unwell_is_named(self) -> None:
         reason = only(running(), holder=replace(self.HOLDER, health=Health.LATE))
-        assert reason.message.endswith("That worker seems to be late.")
+        assert reason.message.endswith("That worker is late.")
         assert f"tenure workers show {WORKER}" in reason.advice
 
     def test_exclusive_work_of_a_worker_that_is_gone_waits_for_the_end_of_its_lease(self) -> None:
         task = held_exclusively(until_ms=T0 + 15_000)
         reason = only(task, holder=Holder(WORKER, "alice", WorkerStatus.OFFLINE))
         at = instant_text(T0 + 15_650)
-        assert f"is held exclusively until {at}" in reason.message
+        assert f"is exclusive and held until {at}" in reason.message
         assert reason.evidence["heldUntil"] == at
 
     @pytest.mark.parametrize(
@@ -417,13 +417,13 @@ class TestHeld:
     )
     def test_a_worker_that_is_gone_gives_it_back(self, holder: Holder | None) -> None:
         reason = only(running(), holder=holder)
-        assert reason.message.endswith("That worker is gone; the task is put back within a moment.")
+        assert reason.message.endswith("That worker is gone; the task is put back in a moment.")
         assert "workerHealth" not in reason.evidence
 
     def test_a_worker_without_a_lease_in_this_look_is_not_judged(self) -> None:
         reason = only(running(), holder=replace(self.HOLDER, health=None, beat_at_ms=0))
         assert "workerHealth" not in reason.evidence
-        assert reason.advice.startswith("Follow it")
+        assert reason.advice.startswith("Wait for it")
 
     def test_a_wanted_pause_is_told(self) -> None:
         reason = only(after(running(), PauseRequested()), holder=self.HOLDER)
@@ -435,18 +435,18 @@ class TestCancelling:
     def test_a_worker_that_has_not_heard_of_it_yet(self) -> None:
         reason = only(cancelling(), holder=TestHeld.HOLDER)
         assert reason.code == "cancelling"
-        assert "worker alice has not heard of it yet. Reason: enough." in reason.message
+        assert "worker alice does not know of it yet. Reason: enough." in reason.message
         assert f"tenure tasks terminate {TASK_ID}" in reason.advice
 
     def test_a_worker_that_has_its_grace(self) -> None:
         task = after(running(), CancelRequested(reason=""))
         reason = only(after(task, CancelSignalled(attempt=1)), holder=TestHeld.HOLDER)
-        assert reason.message.endswith("worker alice has been asked to stop.")
+        assert reason.message.endswith("worker alice has been told to stop.")
         assert reason.evidence["cancelGraceEndsAt"] == instant_text(T0 + 30_000)
 
     def test_what_is_completed_from_outside_has_no_worker(self) -> None:
         reason = only(after(waiting_async(), CancelRequested(reason="")))
-        assert "whoever completes it from outside has been asked to stop" in reason.message
+        assert "the program that completes it has been told to stop" in reason.message
 
 
 class TestWaiting:

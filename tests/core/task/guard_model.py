@@ -156,6 +156,7 @@ class Queue:
                 queue="default",
                 types=frozenset({"mail"}),
                 credit=self._slots - len(machine.held),
+                window=self._slots,
             )
             for number, machine in enumerate(self.machines)
             if machine.worker_id

@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from tenure.core import limits
 from tenure.core.task import deadline, enqueue
-from tenure.core.task.enqueue import again, check_new, check_spec, content_digest, create
+from tenure.core.task.enqueue import (
+    again,
+    check_new,
+    check_spec,
+    content_digest,
+    create,
+    differing_fields,
+)
 from tenure.core.task.record import NO_PROGRESS, Line, Spec, TaskKind, TaskState
 from tenure.core.task.retry import RetryPolicy
 from tenure.errors import InvalidArgument, PayloadTooLarge
@@ -176,6 +183,32 @@ def test_the_order_of_labels_and_resources_is_no_content() -> None:
 )
 def test_other_content_has_another_digest(field: str, value: object) -> None:
     assert content_digest(new(**{**FULL, field: value})) != content_digest(new(**FULL))
+
+
+@pytest.mark.parametrize(
+    ("changed", "differing"),
+    [
+        ({}, []),
+        ({"input": b"[]"}, ["input"]),
+        ({"type": "sms", "input": b"[]"}, ["type", "input"]),
+        ({"type": "sms", "queue": "other"}, ["type", "queue"]),
+        ({"priority": 3, "labels": {"team": "b"}}, ["priority", "labels"]),
+        (
+            {"start_to_close_ms": 2_001, "cancel_grace_ms": 401},
+            ["startToCloseMs", "cancelGracePeriodMs"],
+        ),
+        ({"retry": RetryPolicy(maximum_attempts=4), "encoding": "x"}, ["retry", "encoding"]),
+        ({"run_at_ms": T0 + 9_999, "id": OTHER_ID}, []),
+    ],
+)
+def test_what_differs_from_the_first_request_is_named_without_its_input(
+    changed: dict[str, object], differing: list[str]
+) -> None:
+    first = new(**FULL)
+    stored = replace(create(first, namespace=NAMESPACE, now_ms=T0), input=None)
+    second = new(**{**FULL, **changed})
+    assert differing_fields(second, stored, content_digest(first)) == differing
+    assert differing_fields(second, replace(first, input=None), content_digest(first)) == differing
 
 
 def test_a_plain_request_is_ready_at_once() -> None:

@@ -86,6 +86,14 @@ def test_a_result_of_a_lost_worker_counts_while_its_attempt_is_held() -> None:
     assert done.state is TaskState.SUCCEEDED
 
 
+def test_what_a_lost_worker_defers_is_not_taken_from_whoever_completes_it() -> None:
+    held = held_exclusively(UNTIL_MS, LEASE_MS)
+    deferred = after(held, report(AttemptDeferred, held), RELEASE_MS - 1)
+    assert (deferred.state, deferred.worker_id) == (TaskState.WAITING, None)
+    waiting = due(deferred, RELEASE_MS).task
+    assert (waiting.state, waiting.attempt) == (TaskState.WAITING, 1)
+
+
 def test_a_held_attempt_that_is_to_be_cancelled_ends_with_the_lease() -> None:
     cancelling = after(held_exclusively(UNTIL_MS, LEASE_MS), CancelRequested())
     assert cancelling.state is TaskState.CANCELLING

@@ -22,6 +22,7 @@ from tenure.core.worker.decide import (
     decide,
     hand_out_refusal,
     inactive,
+    report_refusal,
     speaker_refusal,
 )
 from tenure.core.worker.record import EndReason, NewWorker, Worker, WorkerMode, WorkerStatus, create
@@ -178,6 +179,17 @@ def test_only_an_online_worker_gets_work() -> None:
     refusals = [hand_out_refusal(each, "worker-1") for each in (draining(), offline(), None)]
     codes = [refusal and refusal.code for refusal in refusals]
     assert codes == ["worker_draining", "worker_inactive", "worker_inactive"]
+
+
+def test_only_a_live_worker_of_the_namespace_may_report() -> None:
+    here = online().namespace
+    for worker in (online(), draining()):
+        assert report_refusal(worker, namespace=here, worker_id="worker-1") is None
+    ended = inactive("worker-1", EndReason.LEASE_EXPIRED)
+    assert report_refusal(offline(), namespace=here, worker_id="worker-1") == ended
+    unknown = inactive("worker-1", None)
+    assert report_refusal(online(), namespace="other/default", worker_id="worker-1") == unknown
+    assert report_refusal(None, namespace=here, worker_id="worker-1") == unknown
 
 
 def test_an_unknown_worker_is_inactive_for_an_unknown_reason() -> None:

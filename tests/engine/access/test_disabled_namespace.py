@@ -60,7 +60,7 @@ async def test_it_takes_no_workers_no_tasks_and_no_polls(
         assert error.fields == {"state": "disabled"}
         assert error.message == (
             f"Namespace {NAMESPACE} is disabled. "
-            f"To go on, run: tenure namespaces enable {NAMESPACE}"
+            f"To enable it, run: tenure namespaces enable {NAMESPACE}"
         )
 
 

@@ -89,8 +89,25 @@ async def test_the_end_of_a_task_is_one_statement(world: World, seat: Seat) -> N
 async def test_a_confirmation_is_one_statement(world: World, seat: Seat) -> None:
     task = await handed(world, seat)
     await world.confirm(seat.engine, seat.worker, task)
-    assert statements(world) == ["update_tasks"]
+    assert statements(world) == ["update_alone"]
     assert await world.state(task.id) is TaskState.RUNNING
+
+
+async def test_a_confirmation_alone_never_counts_for_a_worker_that_is_over(
+    world: World, seat: Seat
+) -> None:
+    task = await handed(world, seat)
+    # Another server has taken it offline, and has not put back yet what it held.
+    await world.database.execute(
+        "UPDATE workers SET status = 'offline', end_reason = 'evicted', release_pending = "
+        f"(1 = 1), ended_at_ms = {world.clock.now_ms()}, version = version + 1 "
+        f"WHERE id = '{seat.worker}'"
+    )
+    await world.database.execute(f"DELETE FROM leases WHERE worker_id = '{seat.worker}'")
+    (answer,) = await world.confirm(seat.engine, seat.worker, task)
+    assert isinstance(answer, Rejection)
+    assert answer.code == "worker_inactive"
+    assert await world.state(task.id) is TaskState.DISPATCHED
 
 
 async def crowd(world: World, engine: Engine, count: int, payload: bytes = b"") -> list[str]:
@@ -194,7 +211,7 @@ async def test_a_claim_by_a_worker_that_has_changed_is_decided_again(
     (task_id,) = await crowd(world, engine, 1)
     await world.database.execute("UPDATE workers SET version = version + 1")
     (task,) = await world.claim(engine, worker)
-    assert "share_workers" in statements(world)
+    assert "lock_receivers" in statements(world)
     assert task.id == task_id
     assert (await world.task(task_id)).worker_id == worker
 

@@ -156,14 +156,22 @@ class TestWhoMayClaim:
             await poll
         assert caught.value.fields == {"reason": "evicted"}
 
-    @pytest.mark.parametrize("asked", [{"types": TWO_TYPES}, {"queue": "other"}])
-    async def test_a_poll_for_what_the_worker_is_not_registered_for_is_refused(
-        self, world: World, engine: Engine, asked: dict[str, Any]
+    @pytest.mark.parametrize(
+        ("asked", "field"),
+        [
+            ({"types": TWO_TYPES}, "types"),
+            ({"queue": "other"}, "queue"),
+            ({"queue": "other", "types": TWO_TYPES}, "queue"),
+        ],
+    )
+    async def test_a_poll_for_what_the_worker_is_not_registered_for_blames_what_is_wrong(
+        self, world: World, engine: Engine, asked: dict[str, Any], field: str
     ) -> None:
         worker = await world.worker(engine, "mail")
         with pytest.raises(InvalidArgument) as caught:
             await world.claim(engine, worker, **asked)
-        assert caught.value.fields == {"field": "types"}
+        assert caught.value.fields == {"field": field}
+        assert caught.value.message.startswith(f"{field} must be ")
 
     async def test_a_refused_poll_leaves_its_neighbours_alone(
         self, world: World, engine: Engine

@@ -228,7 +228,11 @@ def feed_of(engine: Engine, kept_max: int) -> EventFeed:
     """Return a feed that keeps few hints."""
     settings = Settings(events_kept_max=kept_max)
     return EventFeed(
-        engine.store, ReplicaHints(engine.store), engine.clock, settings, engine.server_id
+        engine.store,
+        ReplicaHints(engine.store, engine.outage),
+        engine.clock,
+        settings,
+        engine.server_id,
     )
 
 

@@ -174,27 +174,48 @@ class TestIdempotencyKeys:
         assert len((await world.dump("tasks"))["tasks"]) == 1
 
     @pytest.mark.parametrize(
-        "other",
+        ("other", "field"),
         [
-            {"input": b"other"},
-            {"type": "sms"},
-            {"queue": "slow"},
-            {"priority": 1},
-            {"labels": {"a": "1"}},
-            {"spec": spec(heartbeat_timeout_ms=1_000)},
+            ({"input": b"other"}, "input"),
+            ({"type": "sms"}, "type"),
+            ({"queue": "slow"}, "queue"),
+            ({"priority": 1}, "priority"),
+            ({"labels": {"a": "1"}}, "labels"),
+            ({"spec": spec(heartbeat_timeout_ms=1_000)}, "heartbeatTimeoutMs"),
         ],
-        ids=lambda each: next(iter(each)),
+        ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
     )
-    async def test_the_same_key_with_other_content_is_a_conflict(
-        self, world: World, engine: Engine, other: dict[str, Any]
+    async def test_the_same_key_with_other_content_is_a_conflict_that_names_the_field(
+        self, world: World, engine: Engine, other: dict[str, Any], field: str
     ) -> None:
         first = world.new(idempotency_key="k")
         await world.enqueue(engine, first)
         before = await world.dump()
         with pytest.raises(IdempotencyConflict) as caught:
             await world.enqueue(engine, world.new(idempotency_key="k", **other))
-        assert caught.value.fields == {"task_id": first.id}
+        assert caught.value.fields == {"task_id": first.id, "field": field}
+        assert f"another value of {field}." in caught.value.message
+        assert "other'" not in caught.value.message
         assert await world.dump() == before
+
+    async def test_a_conflict_names_the_field_when_the_task_has_ended(
+        self, world: World, engine: Engine
+    ) -> None:
+        first = world.new(idempotency_key="k", input=b"1")
+        await world.enqueue(engine, first)
+        await engine.submit(c.CancelTask(namespace=NAMESPACE, task_id=first.id))
+        with pytest.raises(IdempotencyConflict) as caught:
+            await world.enqueue(engine, world.new(idempotency_key="k", input=b"2", priority=1))
+        assert caught.value.fields == {"task_id": first.id, "field": "priority"}
+        assert "other values of priority, input." in caught.value.message
+
+    async def test_a_conflict_inside_of_a_bulk_names_the_field(
+        self, world: World, engine: Engine
+    ) -> None:
+        first = world.new(idempotency_key="k", input=b"1")
+        with pytest.raises(IdempotencyConflict) as caught:
+            await world.enqueue(engine, first, world.new(idempotency_key="k", input=b"2"))
+        assert caught.value.fields == {"task_id": first.id, "field": "input"}
 
     async def test_a_key_belongs_to_its_namespace(self, world: World, engine: Engine) -> None:
         await world.enqueue(engine, world.new(idempotency_key="k", input=b"1"))

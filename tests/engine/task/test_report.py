@@ -76,13 +76,13 @@ class TestConfirm:
         answers = await engine.submit(command)
         assert codes(answers) == ["attempt_mismatch", "running", "not_found"]
 
-    async def test_another_namespace_does_not_find_the_task(
+    async def test_another_namespace_knows_neither_the_worker_nor_the_task(
         self, world: World, engine: Engine
     ) -> None:
         worker = await world.worker(engine)
         task = await world.held(engine, worker)
         command = ConfirmTasks(namespace=OTHER_NAMESPACE, worker_id=worker, items=(ref(task),))
-        assert codes(await engine.submit(command)) == ["not_found"]
+        assert codes(await engine.submit(command)) == ["worker_inactive"]
 
 
 class TestTaskHeartbeats:
@@ -260,7 +260,18 @@ class TestLateReports:
             "attempt_mismatch",
             {"expected_attempt": 1, "received_attempt": 1},
         )
+        assert answer.message == f"Task {task.id}: attempt 1 is held by another worker."
         assert await world.dump() == before
+
+    async def test_a_worker_that_deferred_its_attempt_is_told_who_completes_it(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        task = await world.running(engine, worker)
+        await world.finish(engine, worker, task, FinishKind.DEFERRED)
+        answer = refusal(await world.finish(engine, worker, task))
+        assert answer.code == "attempt_mismatch"
+        assert "is completed from outside" in answer.message
 
     @pytest.mark.parametrize("attempt", [1, 3])
     async def test_another_attempt_than_the_live_one_changes_nothing(
@@ -402,7 +413,7 @@ class TestLateReports:
         assert codes(answers) == ["succeeded"]
         await world.settle(engine)
         late = refusal(await world.finish(engine, worker, tasks[1]))
-        assert (late.code, late.fields["expected_attempt"]) == ("attempt_mismatch", 2)
+        assert (late.code, late.fields) == ("worker_inactive", {"reason": "evicted"})
 
 
 class TestAsynchronousCompletion:

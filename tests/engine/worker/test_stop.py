@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tenure.core.task.effect import StopCause
+from tenure.core.task.effect import StopCause, TellStop
 from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.engine.services.held_release import HeldRelease
+from tenure.engine.services.retention import Retention
 from tenure.engine.task.command import CancelTask, CompleteById, FinishKind, TerminateTask
 from tenure.engine.worker.command import EvictWorker, Renewed
+from tenure.errors import TokenMismatch
+from tenure.store.table.stop import insert_stops
 from tests.engine.world import NAMESPACE, World, finish, heartbeat, ref, spec, stop
 
 End = Callable[[World, Engine, Task], Awaitable[object]]
@@ -58,6 +61,32 @@ async def test_a_poll_worker_hears_with_its_next_heartbeat_what_somebody_else_ha
     # Once told, it is forgotten.
     assert (await beat(engine, worker, 2)).stop == ()
     assert await stop_rows(world) == 0
+
+
+@pytest.mark.parametrize("cause", ENDS)
+async def test_a_stop_whose_answer_was_lost_is_told_again_with_its_reason(
+    world: World, engine: Engine, cause: StopCause
+) -> None:
+    worker = await world.worker(engine)
+    task = await world.running(engine, worker, spec=spec(start_to_close_ms=5_000))
+    await ENDS[cause](world, engine, task)
+    await beat(engine, worker, 1)
+    with pytest.raises(TokenMismatch):
+        await beat(engine, worker, 1)
+    again = heartbeat(engine, worker, 2, wants_cancels=True)
+    _, answer = await engine.heartbeat(again, held=(ref(task),))
+    assert answer.stop == (stop(task, cause),)
+
+
+async def test_a_stop_survives_all_servers_and_is_told_by_any(world: World) -> None:
+    here, there = await world.start(), await world.start()
+    worker = await world.worker(here)
+    task = await world.running(here, worker)
+    await terminate(world, there, task)
+    await world.stop(here)
+    await world.stop(there)
+    later = await world.start()
+    assert (await beat(later, worker, 1)).stop == (stop(task, StopCause.TERMINATED),)
 
 
 async def test_a_poll_worker_hears_of_a_cancel_before_its_confirmation(
@@ -134,4 +163,20 @@ async def test_the_stops_of_a_worker_that_is_gone_are_deleted(world: World, engi
     await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
     await world.settle(engine)
     await world.round(HeldRelease(), engine)
+    assert await stop_rows(world) == 0
+
+
+async def test_stops_that_outlive_their_worker_are_deleted_with_its_row(
+    world: World, engine: Engine
+) -> None:
+    worker = await world.worker(engine)
+    task = await world.running(engine, worker)
+    await engine.submit(EvictWorker(namespace=NAMESPACE, worker_id=worker))
+    await world.round(HeldRelease(), engine)
+    # A server of the version before releases what a worker holds, and knows no stops.
+    left = TellStop(worker, stop(task, StopCause.TERMINATED))
+    await engine.store.transaction(lambda tx: insert_stops(tx, [left]))
+    await world.advance(engine.settings.offline_kept_ms + 1)
+    await Retention().run_once(engine)
+    assert (await world.dump("workers"))["workers"] == []
     assert await stop_rows(world) == 0

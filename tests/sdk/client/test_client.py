@@ -124,6 +124,15 @@ async def test_a_bulk_request_is_all_or_nothing(client: Client, stage: ServerSta
     assert await stage.task_count() == 1
 
 
+async def test_a_conflict_names_what_differs_as_python_names_it(client: Client) -> None:
+    await client.enqueue(double.with_options(idempotency_key="k"), 1)
+    with pytest.raises(IdempotencyConflict) as caught:
+        await client.enqueue(double.with_options(idempotency_key="k", start_to_close="77s"), 1)
+    assert "'k' was used for task" in str(caught.value)
+    assert "another value of start_to_close." in str(caught.value)
+    assert caught.value.fields["field"] == "start_to_close"
+
+
 async def test_large_payloads_are_spread_over_requests(client: Client, stage: ServerStage) -> None:
     data = b"x" * 1_500_000
     handles = await client.enqueue_many([echo.call(data) for _ in range(5)])
@@ -299,6 +308,7 @@ async def test_a_task_can_be_cancelled_paused_resumed_terminated_and_retried(
 
     held = await client.enqueue(double, 2)
     assert await held.pause() is TaskState.PAUSED
+    assert not (await held.describe()).is_pause_requested
     assert await held.resume() is TaskState.PENDING
     with pytest.raises(WrongState):
         await held.retry()
@@ -311,7 +321,7 @@ async def test_a_task_can_be_cancelled_paused_resumed_terminated_and_retried(
     async with RawWorker(stage.target):
         assert await again.result() == 4
     (attempt,) = await again.attempts()
-    assert (attempt.number, attempt.outcome) == (1, "succeeded")
+    assert (attempt.attempt, attempt.outcome) == (1, "succeeded")
 
 
 @pytest.mark.usefixtures("worker")
@@ -352,7 +362,7 @@ async def test_lists_go_through_all_pages_with_filters(client: Client) -> None:
     ]
     assert len([info async for info in client.list(limit=120, type="double")]) == 120
     assert [info async for info in client.list(state=TaskState.FAILED)] == []
-    with pytest.raises(ValueError, match="no state of a task"):
+    with pytest.raises(ValueError, match="not a state of a task"):
         [info async for info in client.list(state="lost")]
 
 
@@ -415,7 +425,7 @@ async def test_an_attempt_is_completed_from_outside_by_its_token(
         await client.completion(token="made up").cancel()
     with pytest.raises(ValueError, match="either the token"):
         client.completion()
-    with pytest.raises(ValueError, match="leave `attempt` out"):
+    with pytest.raises(ValueError, match="Leave attempt out"):
         client.completion(token="t", attempt=1)
 
 

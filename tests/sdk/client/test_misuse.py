@@ -18,9 +18,9 @@ def plain(number: int) -> int:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (plain, r"plain is no activity: decorate it with @activity"),
-        ("double", r"str is no activity"),
-        (double.call(1), r"give the activity and its arguments, enqueue\(double, …\)"),
+        (plain, r"plain is not an activity. Decorate the function with @activity"),
+        ("double", r"not a value of type str. .* do not call it"),
+        (double.call(1), "not a value of type Call. Give the activity and its arguments"),
     ],
     ids=["function", "name", "call"],
 )
@@ -37,7 +37,9 @@ async def test_what_is_no_activity_is_refused_with_what_to_do(
 async def test_many_takes_calls_and_says_how_they_are_written(
     client: Client, stage: ServerStage, given: Any
 ) -> None:
-    with pytest.raises(TypeError, match=r"is no call of an activity: write \[charge.call\(order\)"):
+    with pytest.raises(
+        TypeError, match=r"is not the call of an activity. Write \[charge.call\(order\)"
+    ):
         await client.enqueue_many([double.call(1), given])
     assert await stage.task_count() == 0
 

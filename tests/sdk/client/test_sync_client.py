@@ -18,6 +18,7 @@ import pytest
 
 from tenure import Client, Completion, Handle, SyncClient, SyncCompletion, SyncHandle, TaskCancelled
 from tenure.core.task.record import TaskState
+from tenure.errors import Unavailable
 from tenure.sdk.client import TaskProgress
 from tenure.sdk.transport.connection_thread import CallInbox
 from tests.bounds import LONG_WORK_S, WORK_S
@@ -50,6 +51,24 @@ async def test_it_enqueues_waits_lists_and_describes(stage: ServerStage) -> None
             assert client.enqueue_named("double", {"number": 2}, start_to_close=5).result() == 4
 
     await apart(work)
+
+
+def test_a_call_that_blocks_an_event_loop_is_a_warning_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = SyncClient("127.0.0.1:1", timeout="10ms")
+
+    async def block() -> None:
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                client.handle("00000000-0000-7000-8000-000000000001").describe()
+
+    with pytest.raises(Unavailable):
+        client.enqueue(double, 1)
+    assert "event loop" not in caplog.text
+    asyncio.run(block())
+    client.close()
+    assert caplog.text.count("A SyncClient is used in a thread that runs an event loop") == 1
 
 
 async def test_tasks_are_changed_and_completed(stage: ServerStage) -> None:

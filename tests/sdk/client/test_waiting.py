@@ -31,7 +31,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 async def test_a_run_has_a_timeout_and_its_task_goes_on(client: Client, holder: RawWorker) -> None:
     with pytest.raises(
-        TimeoutError, match=r"not ended within 0.2 s. It goes on.*explain"
+        TimeoutError, match=r"not ended within 0.2 s. The task goes on.*explain"
     ) as caught:
         await client.run(double, 1, timeout="200ms")
     (task_id,) = await holder.holds(1)
@@ -78,7 +78,7 @@ async def test_a_wait_for_a_task_that_no_worker_can_take_says_the_first_reason(
     await eventually(lambda: told(caplog))
     (line,) = told(caplog)
     assert caplog.records[-1].levelno == logging.WARNING
-    assert line.startswith(f"Task {handle.task_id} is waited for, and it does not run. no_worker: ")
+    assert line.startswith(f"Waiting for task {handle.task_id}, which does not run. no_worker: ")
     assert reason.message in line
     assert reason.advice in line
     for each in (*waits, running):

@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import json
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -420,8 +421,16 @@ async def test_info_shows_the_attempt_also_in_tasks_that_the_activity_makes() ->
         assert isinstance(info, Info)
         assert (info.task_id, info.attempt, info.failure_count) == (task.task_id, 3, 2)
         assert (info.namespace, info.queue, info.worker_id) == ("shop", "default", "worker-1")
-        assert (info.start_to_close_ms, info.heartbeat_timeout_ms) == (30_000, 9_000)
-        assert (info.deadline_at_ms, info.labels) == (90_000, {"team": "mail"})
+        assert (info.start_to_close, info.heartbeat_timeout) == (
+            timedelta(seconds=30),
+            timedelta(seconds=9),
+        )
+        assert (info.deadline_at, info.handed_at) == (
+            datetime(1970, 1, 1, 0, 1, 30, tzinfo=UTC),
+            datetime(1970, 1, 1, 0, 1, tzinfo=UTC),
+        )
+        assert (info.schedule_to_close, info.created_at) == (None, None)
+        assert info.labels == {"team": "mail"}
         assert info.idempotency_key == "order-7"
         assert info.attempt_key == f"{task.task_id}:3"
 

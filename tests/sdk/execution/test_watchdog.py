@@ -36,7 +36,7 @@ async def test_a_blocked_loop_is_reported_with_its_stack_and_its_end(
         await rig.run(block_the_loop)
         assert rig.reporter.lags[0] >= 1_000
         await eventually(lambda: rig.reporter.lags[-1] == 0)
-        await eventually(lambda: "goes on again" in caplog.text)
+        await eventually(lambda: "no longer blocked" in caplog.text)
         (record,) = [each for each in caplog.records if "is blocked" in each.message]
         assert "Running: block_the_loop" in record.message
         assert "block_until_it_was_noticed" in record.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.polling import eventually
 from tests.sdk.execution import whole_activities as on
 from tests.sdk.worker.rig import Rig, open_rig
 
+TWICE = RetryPolicy(initial_interval="10ms", max_attempts=2)
 LEAVE = threading.Event()
 SEEN: list[Any] = []
 
@@ -74,6 +76,15 @@ def leave_slowly() -> None:
             SEEN.append(("ends", number))
 
 
+@activity(start_to_close="1s", cancel_grace="2s", retry=TWICE)
+def hang() -> str:
+    """Wait in the first attempt where nothing can raise a stop."""
+    SEEN.append(time.time())
+    if activity.info().failure_count == 0:
+        LEAVE.wait(WAIT_S)
+    return "done"
+
+
 ALL = (
     *on.RESUME,
     *on.WAIT,
@@ -84,6 +95,7 @@ ALL = (
     approve,
     fall_silent,
     leave_slowly,
+    hang,
 )
 
 
@@ -167,7 +179,7 @@ async def test_two_attempts_of_one_task_never_run_side_by_side(
         handle = await client.enqueue(leave_slowly)
 
         async def is_handed_out_again() -> bool:
-            return (await rig.task(handle.task_id)).attempt == 2
+            return (await rig.task(handle.task_id)).attempt > 1
 
         await eventually(is_handed_out_again)
         # What is given to the same worker after the second attempt has run.
@@ -175,7 +187,22 @@ async def test_two_attempts_of_one_task_never_run_side_by_side(
         assert SEEN == [("begins", 1)]
         LEAVE.set()
         await handle.result(timeout="30s")
-        assert SEEN == [("begins", 1), ("ends", 1), ("begins", 2)]
+        # While it waited it was handed back before its own time was over.
+        begun, ended, (what, number) = SEEN
+        assert (begun, ended) == (("begins", 1), ("ends", 1))
+        assert (what, number > 1) == ("begins", True)
+
+
+@pytest.mark.parametrize("mode", ["session", "poll"])
+async def test_the_next_attempt_starts_once_the_one_that_does_not_stop_is_abandoned(
+    rig: Rig, client: Client, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(rig, mode=mode):
+        assert await client.run(hang, timeout="30s") == "done"
+        LEAVE.set()
+    (abandoned_at,) = [each.created for each in caplog.records if "abandoned" in each.message]
+    _, second_at = SEEN
+    assert abandoned_at <= second_at
 
 
 async def test_a_child_that_was_killed_is_tried_again_from_its_last_heartbeat(

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from tenure import ApplicationError, Client, RetryPolicy, TaskFailed, TaskTimedOut, activity
+from tenure import (
+    ApplicationError,
+    Client,
+    PayloadError,
+    RetryPolicy,
+    TaskFailed,
+    TaskTimedOut,
+    activity,
+)
 from tenure.core.task.record import TaskState
+from tenure.sdk.client import TaskProgress
 from tenure.testing import TestEngine
 from tests.sdk.guideline.scene import (
     hang,
@@ -30,7 +39,7 @@ class OrderInvalid(Exception):
 
 
 def test_an_activity_without_a_timeout_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(ValueError, match="greet: an activity needs start_to_close"):
+    with pytest.raises(ValueError, match="greet: a timeout is missing; set start_to_close"):
 
         @activity()
         def greet() -> None: ...
@@ -159,6 +168,54 @@ async def test_a_heartbeat_timeout_ends_an_attempt_that_says_nothing(
         assert await engine.advance_until(handle.result()) == 2
     assert await outcomes(handle) == ["timed_out", "succeeded"]
     assert (await lengths_s(handle))[0] == 20
+
+
+@pytest.mark.parametrize(
+    "timeouts",
+    [
+        {"start_to_close": "20s"},
+        {"schedule_to_close": "20s"},
+        {"start_to_close": "1h", "heartbeat_timeout": "20s"},
+    ],
+)
+async def test_who_waits_for_a_task_that_timed_out_learns_how_far_it_was(
+    engine: TestEngine, client: Client, timeouts: dict[str, Any]
+) -> None:
+    @activity(retry=ONCE, **timeouts)
+    async def convert() -> None:
+        activity.heartbeat()
+        await hang()
+
+    async with engine.worker([convert]):
+        handle = await client.enqueue(convert)
+        await until_state(handle, TaskState.RUNNING)
+        outside = client.completion(task_id=handle.task_id)
+        await outside.heartbeat(2, "page", percent=40, message="page 2")
+        with pytest.raises(TaskTimedOut) as caught:
+            await engine.advance_until(handle.result())
+    for told in (caught.value, await handle.describe()):
+        assert told.progress == TaskProgress(40.0, "page 2")
+        assert told.heartbeat_details
+        assert told.heartbeat_details.read(int, str) == (2, "page")
+        assert told.heartbeat_details.read() == (2, "page")
+
+
+async def test_a_task_that_timed_out_before_it_began_has_no_heartbeat_details(
+    engine: TestEngine, client: Client
+) -> None:
+    @activity(start_to_close="10s", schedule_to_start="2m")
+    async def notify() -> None: ...
+
+    handle = await client.enqueue(notify)
+    await engine.advance("2m")
+    with pytest.raises(TaskTimedOut) as caught:
+        await handle.result()
+    for told in (caught.value, await handle.describe()):
+        assert told.progress == TaskProgress()
+        assert not told.heartbeat_details
+        assert told.heartbeat_details.read() == ()
+        with pytest.raises(PayloadError):
+            told.heartbeat_details.read(int)
 
 
 async def test_a_heartbeat_timeout_of_a_third_finds_a_hang_in_a_third_of_the_time(

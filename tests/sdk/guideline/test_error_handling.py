@@ -68,7 +68,7 @@ async def test_a_non_retryable_error_fails_at_once(engine: TestEngine, client: C
     partner = Partner(ApplicationError("no such account", non_retryable=True))
     async with engine.worker([partner]):
         with pytest.raises(
-            TaskFailed, match="failed and is not retried: no such account"
+            TaskFailed, match="failed and is not retried: ApplicationError: no such account"
         ) as caught:
             await client.run(partner.call)
     assert (caught.value.reason, caught.value.attempt) == ("NON_RETRYABLE", 1)

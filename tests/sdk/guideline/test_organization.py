@@ -122,14 +122,14 @@ def test_the_name_of_the_method_is_the_name_of_the_activity() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ([PaymentActivities], TypeError, "is a class: register an instance"),
-        ([PaymentActivities.charge_card], TypeError, "is a method: register an instance"),
-        ([Gateway("")], TypeError, "is no activity"),
+        ([PaymentActivities], TypeError, "is a class. Register an instance"),
+        ([PaymentActivities.charge_card], TypeError, "is a method. Register an instance"),
+        ([Gateway("")], TypeError, "is not an activity"),
         ([], ValueError, "at least one activity"),
         (
             [PaymentActivities(Gateway("a")), PaymentActivities(Gateway("b"))],
             ValueError,
-            "two activities are named",
+            "Two activities are named",
         ),
     ],
     ids=["class", "unbound method", "no activities", "nothing", "twice"],

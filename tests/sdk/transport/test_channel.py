@@ -65,14 +65,32 @@ def test_what_is_no_target_is_refused(given: str) -> None:
 
 @pytest.mark.parametrize("code", ERRORS)
 def test_every_code_of_the_wire_becomes_its_exception(code: str) -> None:
-    error = refusal.translate(with_detail(code=code, message="what happened"), "host:1")
+    error = refusal.translate(with_detail(code=code, message="It happened."), "host:1")
     assert type(error) is ERRORS[code].exception
-    assert error.message == "what happened"
+    assert error.message.startswith("It happened.")
 
 
 def test_the_fields_of_a_detail_are_those_of_the_exception() -> None:
     detail = with_detail(code="idempotency_conflict", message="m", task_id="t")
     assert refusal.translate(detail, "host:1").fields == {"task_id": "t"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ("startToCloseMs must be a whole number", "start_to_close must be a whole number"),
+        ("start_to_close_ms must be", "start_to_close must be"),
+        ("retry.maximumAttempts must be", "retry.max_attempts must be"),
+        ("task_queue and taskQueue", "queue and queue"),
+        ("The key 'taskQueue' of taskId", "The key 'taskQueue' of task_id"),
+        ("Nothing of restartToCloseMs", "Nothing of restartToCloseMs"),
+    ],
+)
+def test_names_of_the_protocol_are_read_as_those_of_python(sent: str, read: str) -> None:
+    detail = with_detail(code="invalid_argument", message=sent, field="cancelGracePeriodMs")
+    error = refusal.translate(detail, "host:1")
+    assert error.message == read
+    assert error.fields == {"field": "cancel_grace"}
 
 
 def test_a_code_that_is_not_known_here_is_unavailable() -> None:

@@ -234,9 +234,10 @@ async def test_each_thing_that_can_be_wrong_is_said_with_what_to_do(
     message = await failure(server.target, trust(other))
     assert "is not trusted. Name the authority that has issued it, with tls=TLS(ca=...)" in message
     message = await failure(server.target, None)
-    assert "hung up at once. If it speaks TLS, connect with tls=True" in message
+    assert "closed the connection at once. Check the port" in message
+    assert "If the server uses TLS, connect with tls=True" in message
     message = await failure(f"localhost:{server.http_port}", trust(authority))
-    assert "does not speak gRPC. Is it the HTTP port?" in message
+    assert "does not speak gRPC. It may be the HTTP port." in message
 
 
 async def test_a_certificate_for_another_host_and_an_expired_one_are_not_accepted(
@@ -262,7 +263,7 @@ async def test_a_server_that_wants_a_certificate_of_the_client_is_named_as_such(
 ) -> None:
     with running(tmp_path, files_of(authority.server(), authority.file)) as server:
         message = await failure(server.target, trust(authority))
-        assert "It may want a certificate of yours" in message
+        assert "It may require a client certificate" in message
         foreign = Authority(tmp_path, "foreign").client("foreign")
         assert "not trust the one it got" in await failure(server.target, trust(authority, foreign))
 

@@ -209,11 +209,17 @@ class Rig:
         }
         return stubs[name](self.raw.channel)  # type: ignore[no-untyped-call]
 
-    async def enqueue(self, count: int = 1, input: bytes = b"", **options: Any) -> list[str]:  # noqa: A002
+    async def enqueue(
+        self,
+        count: int = 1,
+        input: bytes = b"",  # noqa: A002 (as on the wire)
+        queue: str = QUEUE,
+        **options: Any,
+    ) -> list[str]:
         wire = task_pb2.TaskOptions(**{"start_to_close_ms": 600_000, **options})
         request = task_pb.EnqueueTasksRequest(
             tasks=[
-                task_pb2.NewTask(type=TYPE, task_queue=QUEUE, options=wire, input=input)
+                task_pb2.NewTask(type=TYPE, task_queue=queue, options=wire, input=input)
                 for _ in range(count)
             ]
         )

@@ -135,15 +135,17 @@ class Session:
         refusal = error_pb2.ErrorDetail(code=code, **fields)
         await self.send(lease=pb.LeaseGrant(error=refusal))
 
-    async def give(self, *task_ids: str, attempt: int = 1) -> None:
+    async def give(self, *task_ids: str, attempt: int = 1, **fields: Any) -> None:
         await self.send(
-            tasks=[task_pb2.AssignedTask(task_id=each, attempt=attempt) for each in task_ids]
+            tasks=[
+                task_pb2.AssignedTask(task_id=each, attempt=attempt, **fields) for each in task_ids
+            ]
         )
 
-    async def ack(self, task_id: str, code: str = "", **fields: Any) -> None:
+    async def ack(self, task_id: str, code: str = "", *, attempt: int = 1, **fields: Any) -> None:
         refusal = error_pb2.ErrorDetail(code=code, **fields) if code else None
         kind = pb.REPORT_KIND_FINISHED
-        await self.send(acks=[pb.Ack(task_id=task_id, attempt=1, kind=kind, error=refusal)])
+        await self.send(acks=[pb.Ack(task_id=task_id, attempt=attempt, kind=kind, error=refusal)])
 
 
 @asynccontextmanager

@@ -148,7 +148,7 @@ async def test_work_goes_on_through_a_restart_of_the_server_and_is_reported_afte
     await (rig.stop_server() if how == "stopped" else rig.kill_server())
     executor.succeed(during)
     # The worker notices, and keeps both.
-    await eventually(lambda: any("goes on trying" in each for each in messages(caplog)))
+    await eventually(lambda: any("tries again" in each for each in messages(caplog)))
     await rig.start_server()
 
     await rig.until(during, "SUCCEEDED")
@@ -357,7 +357,7 @@ async def test_a_server_that_is_not_there_yet_is_waited_for_and_complained_about
 
     await eventually(lambda: connection.status().is_ready)
     said = messages(caplog)
-    assert sum("goes on trying" in each for each in said) == 1
+    assert sum("tries again" in each for each in said) == 1
     assert sum("answers again" in each for each in said) == 1
 
 

@@ -222,4 +222,4 @@ async def test_a_worker_that_holds_nothing_ends_although_no_server_answers(
     connection.shut_down()
 
     assert await rig.ended(connection) is None
-    assert any("without a goodbye" in each for each in messages(caplog))
+    assert any("ends without deregistering" in each for each in messages(caplog))

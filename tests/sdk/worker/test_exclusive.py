@@ -229,4 +229,4 @@ async def test_a_server_that_does_not_know_of_it_gets_no_question(
         await session.until(lambda each: each.finished)
         ack = pb.Ack(task_id="a", attempt=1, kind=pb.REPORT_KIND_FINISHED)
         await session.send(acks=[ack])
-    assert any("does not know exclusive activities" in each for each in messages(caplog))
+    assert any("too old for exclusive activities" in each for each in messages(caplog))

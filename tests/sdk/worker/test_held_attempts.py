@@ -182,6 +182,20 @@ def test_an_end_that_is_refused_for_good_is_forgotten(
     assert held_attempts.take_unbound() == []
 
 
+def test_an_end_is_forgotten_with_its_incarnation_and_kept_while_its_key_is_replaced(
+    held_attempts: HeldAttempts,
+) -> None:
+    run(held_attempts)
+    held_attempts.finish(end())
+    take(held_attempts)
+    other_key = ErrorDetail(code="worker_inactive", reason="other_key")
+    held_attempts.answered(("a", 1), other_key, 0)
+    assert len(take(held_attempts, 1.5).finished) == 1
+    over = ErrorDetail(code="worker_inactive", reason="lease_expired")
+    held_attempts.answered(("a", 1), over, 2)
+    assert len(held_attempts) == 0
+
+
 def test_an_end_that_the_server_finds_malformed_becomes_a_failure(
     held_attempts: HeldAttempts,
 ) -> None:

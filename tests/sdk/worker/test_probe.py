@@ -55,6 +55,7 @@ async def test_a_worker_is_alive_before_it_is_ready(rig: Rig) -> None:
         "active_count": 1,
         "health": "healthy",
         "is_ready": True,
+        "worker_ids": {"default": executor.worker_id},
     }
 
 

@@ -20,7 +20,7 @@ from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.v1 import error_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
-from tests.bounds import ANSWER_S
+from tests.bounds import ANSWER_S, WAIT_S
 from tests.polling import eventually
 from tests.sdk.worker.rig import QUEUE, TYPE, FakeExecutor, finish, messages
 from tests.sdk.worker.scripted import Script, Session, open_script
@@ -84,7 +84,7 @@ async def _drain(session: Session) -> None:
     while not session.over.is_set():
         frame = await session.read()
         for each in frame.finished:
-            await session.ack(each.task_id)
+            await session.ack(each.task_id, attempt=each.attempt)
         if frame.HasField("goodbye"):
             session.over.set()
 
@@ -213,6 +213,31 @@ async def test_only_the_highest_attempt_starts_when_the_lower_one_has_ended() ->
         assert attempts(executor) == [("a", 1), ("b", 1), ("a", 3)]
 
 
+async def test_a_waiting_attempt_is_given_up_for_a_higher_one_that_can_start_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nobody looks whether the lower one has ended.
+    monkeypatch.setattr(incarnation, "WATCH_CLOSELY_S", WAIT_S)
+    monkeypatch.setattr(incarnation, "WATCH_S", WAIT_S)
+    async with worker(interval_ms=BEATS) as (_, session, executor, _connection):
+        executor.keeps_stopped = True
+        await session.give("a")
+        await executor.has_started(1)
+        await session.give("a", attempt=2)
+        await session.give("b")
+        await executor.has_started(2)
+
+        del executor.running["a", 1]
+        await session.give("a", attempt=3)
+        await executor.has_started(3)
+        executor.succeed("a", attempt=3)
+        # With the lease what waits is looked at again.
+        await session.grant((await session.beat()).token)
+        await session.give("c")
+        await executor.has_started(4)
+        assert attempts(executor) == [("a", 1), ("b", 1), ("a", 3), ("c", 1)]
+
+
 async def test_an_attempt_that_waits_in_vain_for_a_lower_one_is_handed_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -228,6 +253,22 @@ async def test_an_attempt_that_waits_in_vain_for_a_lower_one_is_handed_back(
         (released,) = frame.finished
         assert (released.attempt, released.kind) == (2, task_pb2.FINISH_KIND_RELEASED)
         assert attempts(executor) == [("a", 1)]
+
+
+@pytest.mark.parametrize("limits", [{"start_to_close_ms": 800}, {"heartbeat_timeout_ms": 800}])
+async def test_an_attempt_that_waits_is_handed_back_before_its_own_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    monkeypatch.setattr(incarnation, "BLOCKED_S", WAIT_S)
+    async with worker() as (_, session, executor, _connection):
+        executor.keeps_stopped = True
+        await session.give("a")
+        await executor.has_started(1)
+
+        await session.give("a", attempt=2, **limits)
+
+        frame = await session.until(lambda each: each.finished)
+        assert [each.kind for each in frame.finished] == [task_pb2.FINISH_KIND_RELEASED]
 
 
 async def test_an_attempt_that_has_ended_is_never_started_again() -> None:

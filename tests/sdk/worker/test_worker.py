@@ -114,7 +114,7 @@ async def test_what_the_server_refuses_is_raised(rig: Rig) -> None:
 async def test_a_worker_runs_once(rig: Rig) -> None:
     worker, running = run(rig)
     await eventually(lambda: worker.is_registered)
-    with pytest.raises(RuntimeError, match="already"):
+    with pytest.raises(RuntimeError, match="can be run once"):
         await worker.run()
     await worker.shutdown()
     await running
@@ -143,7 +143,7 @@ async def test_a_worker_that_is_shut_down_before_it_runs_ends_at_once(rig: Rig) 
     ("fields", "message"),
     [
         ({"activities": []}, "at least one activity"),
-        ({"activities": [mail, other_mail]}, "two activities are named 'mail'"),
+        ({"activities": [mail, other_mail]}, "Two activities are named 'mail'"),
         ({"queue": "no spaces please"}, "queue"),
         ({"max_concurrent": 0}, "max_concurrent must be 1"),
         ({"max_concurrent": 10_001}, "max_concurrent must be 1"),
@@ -168,7 +168,7 @@ def test_bad_settings_are_refused(fields: dict[str, Any], message: str) -> None:
 
 
 def test_what_is_no_activity_is_refused() -> None:
-    with pytest.raises(TypeError, match="is no activity"):
+    with pytest.raises(TypeError, match="is not an activity"):
         Worker(activities=[len])
 
 
@@ -267,7 +267,7 @@ async def test_a_lease_that_the_server_does_not_grant_is_a_warning(
         await worker.shutdown()
         await running
     said = [each for each in messages(caplog) if "lease" in each]
-    assert said == ["This worker asked for a lease of 1m, and the server gives it 20s."]
+    assert said == ["This worker asked for a lease of 1m, but the server granted 20s."]
 
 
 async def test_a_process_that_stood_still_for_longer_than_its_lease_starts_afresh(

@@ -325,5 +325,5 @@ async def _look(client: Client, task_id: str, first: Read) -> Outcome:
         first,
         msgspec.structs.replace(second, state=str(task.state)),
         task.attempt,
-        tuple((each.number, each.outcome) for each in attempts),
+        tuple((each.attempt, each.outcome) for each in attempts),
     )

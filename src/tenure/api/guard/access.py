@@ -1,8 +1,8 @@
 """Who calls, and what they may do: one set of rules for gRPC and HTTP.
 
-A server whose store has never had a key is open: everybody is its administrator. From its first key
-on every call needs one, for ever. What the namespaces of a key leave out is not found, in the words
-for what does not exist. Long calls are guarded: they end when their key does.
+A server whose store has never had a key is open: every caller is an administrator. From its first
+key on every call needs one, for ever. What is outside the namespaces of a key is not found, with
+the same message as if it did not exist. Long calls are guarded: they end when their key ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = structlog.get_logger("tenure.access")
 
 OPEN: Final = Principal.open()
 PRINCIPAL: Final[ContextVar[Principal]] = ContextVar("principal", default=OPEN)
-"""Who makes the call that is being answered."""
+"""The caller of the present request."""
 _BEARER: Final = "bearer"
 
 
@@ -36,16 +36,16 @@ class KeyRefused(Unauthenticated):
     """The API key is not valid here: it is wrong, has expired or was revoked. Use another one."""
 
     def __init__(self, message: str = "", *, key_id: str = "") -> None:
-        """Keep which key it was for the log; the caller knows it anyway."""
+        """Keep the id of the key for the log; the caller knows it anyway."""
         super().__init__(message)
         self.key_id = key_id
 
 
 class ForeignNamespace(NotFound):
-    """A namespace that is not of the caller's key: for the caller it does not exist."""
+    """A namespace outside the caller's key: for the caller it does not exist."""
 
     def __init__(self, namespace: str) -> None:
-        """Say what is said of a namespace that nobody has created."""
+        """Use the message for a namespace that does not exist."""
         super().__init__(f"Namespace {namespace} was not found.")
         self.namespace = namespace
 
@@ -60,51 +60,55 @@ class ForeignPage(PermissionDenied):
 
 
 class Access:
-    """Lets the callers of one edge in, and ends their streams when their keys end."""
+    """Checks the callers of one edge, and ends their streams when their keys end."""
 
     def __init__(self, engine: Engine, refusals: RefusalLog | None = None) -> None:
-        """Know the keys that the engine knows."""
+        """Use the keys that the engine knows."""
         self._refusals = refusals or RefusalLog(engine.clock)
         self._engine = engine
+        self._outage = engine.outage
         self._access_cache = engine.access_cache
         self._guarded: dict[str, set[asyncio.Timeout]] = {}
         self._access_cache.on_change(self._end_streams)
 
     @property
     def is_open(self) -> bool:
-        """Tell whether there has never been a key: then nobody is asked for one."""
+        """Return whether there has never been a key: then no call needs one."""
         return not self._access_cache.has_keys
 
     def left_out(self, error: TenureError, address: str) -> int | None:
-        """Return how many of a stranger's refusals the log left out; None leaves this one out too.
+        """Return how many refusals without a valid key were not logged; None skips this one too.
 
-        Those whose key is good are all told of, and so are all mistakes at an open server.
+        Refusals with a valid key are all logged, and so are all refusals at an open server. What is
+        refused because the store is away is counted as a part of that outage.
         """
+        if self._outage.refused(error):
+            return None
         is_unknown = PRINCIPAL.get() is OPEN and not self.is_open
         if is_unknown or isinstance(error, ForeignPage):
             return self._refusals.take(address)
         return 0
 
     async def authenticate(self, authorization: str | None) -> Principal:
-        """Return who sends this header; on an open server it is not even looked at."""
+        """Return the principal for this header; on an open server the header is ignored."""
         if not self._access_cache.has_keys:
             return OPEN
         if not authorization:
-            raise KeyRefused("An API key is needed. Send it as Authorization: Bearer tnr_…")
+            raise KeyRefused("An API key is needed (header Authorization: Bearer tnr_…).")
         scheme, _, text = authorization.partition(" ")
         given = api_key.parse(text.strip()) if scheme.lower() == _BEARER else None
         if given is None:
             raise KeyRefused
         key_id = given.key_id
         key = self._access_cache.find(key_id) or await self._look_up(key_id)
-        # Also for a key that is not there, so that the time of an answer says nothing.
+        # Also for an unknown key, so that the time of an answer reveals nothing.
         if not api_key.matches(key, given) or key is None:
             raise KeyRefused(key_id=key_id)
         self._access_cache.used(key_id)
         return Principal.of(key)
 
     async def _look_up(self, key_id: str) -> api_key.ApiKey | None:
-        """Return a key that may have been made elsewhere just now."""
+        """Return a key that may have been created elsewhere just now."""
         try:
             async with asyncio.timeout(CALL_MS / 1000):
                 return await self._access_cache.look_up(key_id)
@@ -112,7 +116,7 @@ class Access:
             raise DeadlineExceeded from None
 
     async def confirm_open(self) -> None:
-        """Make sure that nobody administers a server that got its first key elsewhere just now."""
+        """Make sure that an open server has not got its first key elsewhere just now."""
         store = self._engine.store
         if not store.is_shared:
             return
@@ -123,7 +127,7 @@ class Access:
 
     @asynccontextmanager
     async def guard(self, principal: Principal) -> AsyncIterator[None]:
-        """Let something go on for as long as the key of its caller lives."""
+        """Let a call go on while the key of its caller is live."""
         key_id = principal.key_id
         # It may have ended while the request was read.
         if not self._is_live(key_id):
@@ -149,7 +153,7 @@ class Access:
         return self._access_cache.find(key_id) is not None
 
     def _end_streams(self) -> None:
-        """End what was opened with a key that lives no longer, or when the server was open."""
+        """End streams whose key has ended, or that were opened while the server was open."""
         now_s = asyncio.get_running_loop().time() if self._guarded else 0.0
         for key_id, guarded in self._guarded.items():
             if not self._is_live(key_id):
@@ -160,7 +164,7 @@ class Access:
 
 
 def check_action(principal: Principal, action: Action, *, is_whole: bool = False) -> None:
-    """Refuse what the role of a key does not allow, or what only a key of all namespaces may do."""
+    """Refuse what the role of a key does not allow, or what needs a key for all namespaces."""
     if not principal.may(action):
         message = (
             f"The role {principal.role} of API key {principal.key_id} does not allow this call. "
@@ -169,28 +173,28 @@ def check_action(principal: Principal, action: Action, *, is_whole: bool = False
         raise PermissionDenied(message)
     if is_whole and principal.namespaces:
         message = (
-            f"API key {principal.key_id} is for {', '.join(principal.namespaces)} alone, and this "
-            "call is about the whole server. Use a key of all namespaces."
+            f"API key {principal.key_id} is only for {', '.join(principal.namespaces)}, and this "
+            "call concerns the whole server. Use a key for all namespaces."
         )
         raise PermissionDenied(message)
 
 
 def speaker() -> str | None:
-    """Return the key that has to be the worker's own in a worker's call; ``None`` needs not be."""
+    """Return the key that must be the worker's own in a worker's call; ``None`` if any may be."""
     principal = PRINCIPAL.get()
     return None if principal.may(Action.ADMIN) else principal.key_id
 
 
 def check_namespace(principal: Principal, namespace: str) -> None:
-    """Refuse a namespace that is not the caller's, as if there were none of that name."""
+    """Refuse a namespace that is not the caller's, as if it did not exist."""
     if not principal.sees(namespace):
         raise ForeignNamespace(namespace)
 
 
 def note_refusal(error: TenureError, method: str, address: str = "", left_out: int = 0) -> None:
-    """Log a call that was denied, with who was denied what and nothing that is secret.
+    """Log a denied call, with caller and method and nothing that is secret.
 
-    Of strangers not every call is logged: ``left_out`` is how many more there were.
+    Calls without a valid key are not all logged: ``left_out`` is how many more there were.
     """
     key_id = PRINCIPAL.get().key_id
     if isinstance(error, ForeignNamespace):

@@ -1,12 +1,12 @@
-"""Whether new work is let in: early refusal when what was accepted begins to wait too long.
+"""Whether new work is accepted: early refusal when accepted work starts to wait too long.
 
-A queue that only grows helps nobody: those who wait in it give up, and those who report and beat
-wait behind them. So there is room for as much new work as the server does within a target time,
-which it finds out by itself; the rest is refused, before it is read where that is possible.
-Heartbeats, reports and completions are never refused here.
+A queue that only grows helps nobody: callers time out, and reports and heartbeats wait behind them.
+So the server accepts as much new work as it does within a target time, which it measures; the rest
+is refused, before it is read if possible. Heartbeats, reports and completions are never refused
+here.
 
-Work also waits where its number says nothing: in an event loop that is late. That is measured, and
-some is refused for it too.
+Work also waits where it cannot be counted: in a late event loop. That is measured, and some work is
+refused for it too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tenure.engine.clock import Clock
 from tenure.errors import RateLimited
 
 log = structlog.get_logger("tenure.api")
-MESSAGE: Final = "The server has more requests than it can take. Try again after the given time."
+MESSAGE: Final = "The server is overloaded. Try again after the given time."
 
 
 def overloaded() -> RateLimited:
@@ -34,7 +34,7 @@ def overloaded() -> RateLimited:
 
 
 class Room:
-    """How much new work may be open: grows while it is quick, and shrinks when it is not."""
+    """How much new work may be open: grows while it is fast, and shrinks when it is slow."""
 
     def __init__(self) -> None:
         """Start with room for a burst."""
@@ -48,17 +48,17 @@ class Room:
         self._open_max = max(self._open_max, open_count)
 
     def closed(self, took_ms: int) -> None:
-        """Note how long something took."""
+        """Note how long a request took."""
         self._took_ms += took_ms
         self._count += 1
 
     def adapt(self) -> None:
-        """Take what was noted since the last time for what comes next."""
+        """Adjust the limit by what was noted since the last time."""
         mean_ms = self._took_ms / max(1, self._count)
         if mean_ms > limits.OVERLOAD_WAIT_MS:
             self.size = max(limits.NEW_WORK_OPEN_MIN, self.size * ROOM_SHRINKS)
         elif not self._count and not self._open_max:
-            # Nothing is known of a server with nothing to do: it is the one it was at the start.
+            # Nothing is known about an idle server: it gets its start value again.
             self.size = max(self.size, min(limits.NEW_WORK_OPEN_START, self.size * ROOM_GROWS))
         elif mean_ms < limits.OVERLOAD_WAIT_MS / 2 and self._open_max > self.size / 2:
             self.size = min(limits.NEW_WORK_OPEN_MAX, self.size * ROOM_GROWS)
@@ -66,15 +66,15 @@ class Room:
 
 
 class Admission:
-    """Knows the new work that is open, and whether more of it is let in."""
+    """Counts the open new work, and decides whether more is accepted."""
 
     def __init__(self, clock: Clock) -> None:
-        """Start with nothing open and a loop that is on time."""
+        """Start with nothing open and a loop that is not late."""
         self._clock = clock
         self._open: OrderedDict[int, int] = OrderedDict()
         self._number = 0
         self._room = Room()
-        # Let in and not begun yet; whatever was let in before the last turn of the loop has begun.
+        # Accepted and not started yet; work from before the last turn of the loop has started.
         self._expected = 0
         self._let_in = 0
         self._asked = 0
@@ -91,13 +91,13 @@ class Admission:
 
     @property
     def is_expecting(self) -> bool:
-        """Tell whether there is a request that was let in and has not begun."""
+        """Return whether there is an accepted request that has not started."""
         return self._expected > 0
 
     def _wait_ms(self) -> int:
-        """Return how long what is here has waited, if there is a crowd.
+        """Return how long the open requests have waited, if there are many.
 
-        A few that wait were held up by something else, and refusing others would not help them.
+        If only a few wait, something else delays them, and refusing others would not help.
         """
         now_ms = self._clock.monotonic_ms()
         wait_ms = 0
@@ -110,7 +110,7 @@ class Admission:
         return wait_ms
 
     def _admitted_of(self) -> int:
-        """Return of how many requests one is let in; 0 is none."""
+        """Return of how many requests one is accepted; 0 means none."""
         wait_ms = self._wait_ms()
         is_full = len(self._open) + self._expected >= self._room.size
         if is_full or wait_ms > 4 * limits.OVERLOAD_WAIT_MS:
@@ -120,7 +120,7 @@ class Admission:
         return limits.OVERLOAD_ADMITTED_OF if wait_ms > limits.OVERLOAD_WAIT_MS else 1
 
     def refuses(self) -> bool:
-        """Tell whether a request with new work is to be refused now."""
+        """Return whether a request with new work has to be refused now."""
         self._asked += 1
         every = self._admitted_of()
         self._turn += 1
@@ -154,7 +154,7 @@ class Admission:
             now_ms = self._clock.monotonic_ms()
             self._lag_ms = now_ms - self._tick_due_ms
             self._asked_before, self._asked = self._asked, 0
-            # Some never begin: their client went away, or their key was refused.
+            # Some never start: their client disconnected, or their key was refused.
             self._expected, self._let_in = min(self._expected, self._let_in), 0
             self._room.adapt()
             if self.refused_count > said and now_ms - told_at_ms >= limits.OVERLOAD_LOG_MS:

@@ -1,4 +1,4 @@
-"""What a server has to know of its certificate: until when it is valid, and what key it is for."""
+"""The facts about a server's certificate: its expiry, and its kind of key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CURVES: Final = (ec.SECP256R1, ec.SECP384R1)
 
 
 class CertificateFacts(NamedTuple):
-    """What was read. gRPC cannot serve with every kind of key that the standard library knows."""
+    """The facts. gRPC does not support every kind of key of the standard library."""
 
     expires_at_s: int
     is_key_served: bool
@@ -23,7 +23,7 @@ def read_facts(pem: bytes) -> CertificateFacts:
     try:
         first = x509.load_pem_x509_certificates(pem)[0]
     except ValueError as error:
-        raise ValueError("there is no certificate in it that can be read") from error
+        raise ValueError("it contains no readable certificate") from error
     return CertificateFacts(int(first.not_valid_after_utc.timestamp()), _is_key_served(first))
 
 

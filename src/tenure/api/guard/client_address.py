@@ -1,4 +1,4 @@
-"""Where a call comes from: the address of its connection, without the port."""
+"""The address of a caller: that of its connection, without the port."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Watches whether there are file descriptors left, and says it once when there are none.
+"""Checks whether there are file descriptors left, and logs it once when there are none.
 
-Without one a server can accept no connection. uvloop and gRPC turn clients away in silence then,
-and asyncio writes a line for each; here one line says it, and the next comes after it was over.
+Without one a server can accept no connection. Then uvloop and gRPC refuse clients silently, and
+asyncio writes a line for each; here one line says it, and the next one when it is over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class DescriptorWatch:
-    """Knows whether descriptors have run out."""
+    """Knows whether there are no descriptors left."""
 
     def __init__(self) -> None:
         """Start with enough of them."""
@@ -29,7 +29,7 @@ class DescriptorWatch:
         self._good_looks = 0
 
     def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Take what the loop complains about; that it cannot accept is told in our own way."""
+        """Handle an exception of the loop; a failed accept is logged in our own way."""
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in _ERRNOS:
             self._note_none()
@@ -37,13 +37,13 @@ class DescriptorWatch:
             loop.default_exception_handler(context)
 
     async def serve(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await asyncio.sleep(DESCRIPTOR_LOOK_MS / 1_000)
             self.look()
 
     def look(self) -> None:
-        """Find out by taking one and giving it back."""
+        """Check by opening one and closing it again."""
         try:
             socket.socket().close()
         except OSError as error:
@@ -63,6 +63,6 @@ class DescriptorWatch:
         log.error(
             "server.out_of_descriptors",
             limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            message="No new connections are accepted until others close. Raise the limit of open "
-            "files: ulimit -n, or LimitNOFILE of systemd.",
+            message="The server accepts no new connections until others close. Increase the limit "
+            "of open files: ulimit -n, or LimitNOFILE of systemd.",
         )

@@ -1,7 +1,7 @@
-"""The start rule: what other machines can reach is served with keys, or with open eyes.
+"""The start rule: an address that other machines can reach needs keys or ``--insecure``.
 
-An open server does what everybody says. On an address of this machine alone that is convenient; on
-any other there has to be an admin key, so that no server is on a network by mistake.
+An open server obeys every caller. On a loopback address that is convenient; any other address needs
+an admin key, so that no open server is on a network by mistake.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = structlog.get_logger("tenure.api")
 
 
 def check_exposure(settings: ServerSettings, access_cache: AccessCache) -> str:
-    """Return a warning if everybody can do everything here, and refuse that if nobody wants it."""
+    """Return a warning if every caller can do everything; refuse that unless it is wanted."""
     exposed = settings.exposed
     if not exposed or access_cache.has_admin:
         return ""
@@ -24,14 +24,14 @@ def check_exposure(settings: ServerSettings, access_cache: AccessCache) -> str:
         field, address = exposed[0]
         message = (
             f"--{field} {address} can be reached from other machines, and the store has no live "
-            "admin key, so nobody would be asked for one. Make the first key with "
+            "admin key, so every caller could do everything. Create the first key with "
             "`tenure keys create --role admin --store URL`, listen on 127.0.0.1, or allow it with "
             "--insecure."
         )
         raise InvalidArgument(message, field=field)
     if access_cache.has_keys:
         return ""
-    warning = f"Everybody who can reach {_places(exposed)} can do everything: there are no keys."
+    warning = f"Everybody who can reach {_places(exposed)} can do everything: no API keys exist."
     log.warning("server.open_to_all", message=warning)
     return warning
 

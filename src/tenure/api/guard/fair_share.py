@@ -1,4 +1,4 @@
-"""Places that many clients share, of which none can take all."""
+"""Places that many clients share; no client can take all of them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final
 
 from tenure.core import limits
 
-# What one subscriber of a network gets at least; its addresses are all of one client.
+# The smallest network of one subscriber; all its addresses count as one client.
 _IPV6_PREFIX: Final = 64
 
 
 class SharedPlaces:
     """A bounded number of places, of which one client holds at most as many as are free.
 
-    Alone it may hold half of them. The more clients there are, the fewer each may hold, so that
-    there are some left for whoever comes next.
+    The first client may hold half of them. With more clients each may hold fewer, so that there are
+    always some left for the next one.
     """
 
     def __init__(self, most: int) -> None:
-        """Start with nobody."""
+        """Start without clients."""
         self._most = most
         self._held: Counter[str] = Counter()
         self.count = 0
 
     def has_room(self, client: str) -> bool:
-        """Tell whether a client may take one more place."""
+        """Return whether a client may take one more place."""
         return self._held[client] < limits.CLIENT_SHARE * (self._most - self.count)
 
     def take(self, client: str) -> None:
@@ -37,7 +37,7 @@ class SharedPlaces:
         self.count += 1
 
     def leave(self, client: str) -> None:
-        """Give a place back."""
+        """Release a place."""
         assert self._held[client] > 0
         self.count -= 1
         self._held[client] -= 1
@@ -47,7 +47,7 @@ class SharedPlaces:
 
 @functools.lru_cache(maxsize=limits.ADDRESSES_REMEMBERED_MAX)
 def client_of(host: str) -> str:
-    """Return what stands for the client at an address: of IPv6, its network."""
+    """Return the key of the client at an address: for IPv6, its network."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

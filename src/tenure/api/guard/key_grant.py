@@ -1,4 +1,4 @@
-"""The making of a key, as both edges ask for it; the engine decides who may make which."""
+"""The command that creates a key, for both edges; the engine decides who may create which."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenure.engine.access import command as c
 def creation(
     principal: Principal, *, name: str, role: Role, namespaces: Sequence[str], expires_in_ms: int
 ) -> c.CreateKey:
-    """Return the command that makes a key, of namespaces that are there for ``principal``."""
+    """Return the command that creates a key for namespaces that ``principal`` may use."""
     full = sorted({check.namespace(each, "namespaces") for each in namespaces})
     for each in full:
         check_namespace(principal, each)

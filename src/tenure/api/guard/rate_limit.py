@@ -1,6 +1,6 @@
-"""How much one namespace or one worker may ask for, so that it slows only itself.
+"""The rates of one namespace or one worker, so that it slows down only itself.
 
-Refused is before anything is accepted, and always with the time after which to ask again.
+A request is refused before anything is accepted, always with the time after which to repeat it.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from tenure.core import limits
 from tenure.engine.clock import Clock
 from tenure.errors import RateLimited
 
-# Buckets count thousandths, of which each millisecond brings as many as a second brings whole ones.
+# Buckets count thousandths: a rate per second in whole tokens is the same per ms in thousandths.
 _PARTS: Final = 1_000
 
 
 class RateLimit:
     """A bucket of tokens for each key: it holds ``burst`` and gains ``per_s`` each second.
 
-    What is larger than a bucket is let through when the bucket is full, and leaves a debt: a batch
-    of any allowed size is possible at some time, and costs its time afterwards.
+    A request larger than a bucket is accepted when the bucket is full, and leaves a debt: a batch
+    of any allowed size is possible at some time, and the next one has to wait longer.
     """
 
     def __init__(self, clock: Clock, *, what: str, per_s: int, burst: int = 0) -> None:
-        """Start with full buckets; 0 per second is no limit, and a burst of 0 is one second's."""
+        """Start with full buckets; 0 per second means no limit, a burst of 0 means one second's."""
         assert per_s >= 0
         self._clock = clock
         self._what = what
         self._per_s = per_s
         self._burst = (burst or per_s) * _PARTS
-        # Those that were used last are at the end. A bucket that is forgotten starts full, as most
-        # are after a second without use.
+        # The last used ones are at the end. A removed bucket starts full again, as most are after a
+        # second without use.
         self._buckets: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many buckets are remembered."""
+        """Return the number of buckets."""
         return len(self._buckets)
 
     def take(self, key: str, amount: int = 1) -> None:
@@ -63,7 +63,7 @@ class RateLimit:
 
 
 class Crowd:
-    """Lets a bounded number stay at a time, for each key; only those who are there are counted."""
+    """Limits how many may be inside at a time, for each key; only present ones are counted."""
 
     def __init__(self, what: str, *, most: int) -> None:
         """Start empty."""
@@ -73,15 +73,15 @@ class Crowd:
         self._counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """Return for how many keys somebody is there."""
+        """Return the number of keys with somebody inside."""
         return len(self._counts)
 
     @contextmanager
     def place(self, key: str) -> Iterator[None]:
-        """Stay inside for as long as the block runs, or be refused before it begins."""
+        """Be inside while the block runs, or be refused before it begins."""
         if self._counts[key] >= self._most:
             raise RateLimited(
-                f"There are {self._most} {self._what} already, which is the limit.",
+                f"There are already {self._most} {self._what}, which is the limit.",
                 retry_after_ms=limits.CROWD_RETRY_MS,
             )
         self._counts[key] += 1
@@ -94,10 +94,10 @@ class Crowd:
 
 
 class Allowance:
-    """Everything that one server allows its clients, over gRPC and HTTP together."""
+    """All limits of one server for its clients, over gRPC and HTTP together."""
 
     def __init__(self, clock: Clock, settings: ServerSettings | None = None) -> None:
-        """Allow what the settings say."""
+        """Use the limits of the settings."""
         made = settings or ServerSettings()
         self.enqueues = RateLimit(
             clock, what="tasks of one namespace are enqueued", per_s=made.enqueues_per_s

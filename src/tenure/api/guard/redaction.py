@@ -1,4 +1,4 @@
-"""What may be shown of a value in a log: an allow-list, because a leak cannot be taken back."""
+"""What may be shown of a value in a log: an allow-list, because a leak cannot be undone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SECRET_KEYS: Final = re.compile(
     r"|dsn)",
     re.IGNORECASE,
 )
-# A password in a URL, one in a list of settings, what follows the name of a scheme of HTTP, and
-# the secret of an API key wherever it stands.
+# A password in a URL, one in a list of settings, the text after the name of an HTTP scheme, and the
+# secret of an API key anywhere.
 _SECRET_TEXTS: Final = (
     (re.compile(r"(\w://[^\s/:@]*):\S*@"), r"\1:***@"),
     (
@@ -50,7 +50,7 @@ def shown_value(key: str, value: object, depth: int = 0) -> object:
         return shown_error(value)
     if depth < _DEPTH_MAX and isinstance(value, Mapping | list | tuple | set | frozenset):
         return _shown_items(key, value, depth + 1)
-    # Bytes are payloads, and the text of a record has its payload in it.
+    # Bytes are payloads, and the text of a record contains its payload.
     return f"[{type(value).__name__}]"
 
 
@@ -62,7 +62,7 @@ def _shown_items(key: str, value: Collection[object], depth: int) -> object:
 
 
 def scrubbed(text: str) -> str:
-    """Return a text without passwords of URLs and headers, and not longer than a log can bear."""
+    """Return a text without passwords of URLs and headers, shortened for a log."""
     for pattern, shown in _SECRET_TEXTS:
         text = pattern.sub(shown, text)
     return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "…"
@@ -74,7 +74,7 @@ def escaped(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return what stands before the first line break."""
+    """Return the text before the first line break."""
     return text.partition("\n")[0]
 
 

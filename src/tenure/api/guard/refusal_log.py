@@ -1,6 +1,6 @@
-"""Which refused strangers the log tells of: one a second of each address.
+"""Which refusals of callers without a valid key are logged: one a second for each address.
 
-Whoever has no key must not be able to fill a disk. Metrics count every call.
+Without a key nobody must be able to fill a disk. Metrics count every call.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Final
 from tenure.core.limits import REFUSAL_ADDRESSES_MAX, REFUSAL_LOG_MS
 from tenure.engine.clock import Clock
 
-# Stands for every address that there is no room for.
+# Used for every address that does not fit.
 _OTHERS: Final = ""
 
 
 class RefusalLog:
-    """Remembers whom the log told of last, and how many more there were."""
+    """Keeps which addresses were logged last, and how many more refusals there were."""
 
     def __init__(self, clock: Clock) -> None:
-        """Start with nobody."""
+        """Start without addresses."""
         self._clock = clock
         # When the last line was written, and how many were left out since; the oldest first.
         self._told: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many addresses are remembered."""
+        """Return the number of addresses."""
         return len(self._told)
 
     def take(self, address: str) -> int | None:
-        """Return how many of an address were left out before this one; None leaves it out too."""
+        """Return how many refusals of an address were not logged; None skips this one too."""
         now_ms = self._clock.monotonic_ms()
         if address not in self._told and not self._has_room(now_ms):
             address = _OTHERS
@@ -42,7 +42,7 @@ class RefusalLog:
         return left_out
 
     def _has_room(self, now_ms: int) -> bool:
-        """Forget the oldest while all places are taken, unless its second is not over."""
+        """Remove the oldest if all places are taken, unless its second has not ended."""
         while len(self._told) >= REFUSAL_ADDRESSES_MAX:
             oldest, (told_at_ms, _) = next(iter(self._told.items()))
             if now_ms - told_at_ms < REFUSAL_LOG_MS:

@@ -10,8 +10,8 @@ DEFAULT: Final = "default"
 
 
 def scope(value: str, field: str = "namespace") -> str:
-    """Return the namespace that a request means, as ``tenant/workspace``.
+    """Return the namespace of a request, as ``tenant/workspace``.
 
-    Nothing means ``default``, and a bare name ``x`` is ``x/default``.
+    An empty value means ``default``, and a bare name ``x`` is ``x/default``.
     """
     return check.namespace(value or DEFAULT, field)

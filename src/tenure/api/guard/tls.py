@@ -1,8 +1,8 @@
 """TLS of both edges: one certificate, read again when its files change, without a restart.
 
-Each connection is opened with what the files hold at that moment, so a replacement concerns the
-next connection at once and open ones not at all. Files that do not fit together are reported, and
-what was read before stays in use.
+Each connection is opened with the present content of the files, so a replacement affects new
+connections at once and open ones not at all. Files that do not match are reported, and the previous
+content stays in use.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return the files that there are."""
+        """Return the given files."""
         return tuple(filter(None, (self.certificate, self.key, self.client_ca)))
 
 
 def tls_files(certificate: str, key: str, client_ca: str) -> TlsFiles | None:
-    """Return what was asked for with the options of the server, or None for no TLS."""
+    """Return the TLS options of the server, or None for no TLS."""
     if not certificate and not key and not client_ca:
         return None
     if not certificate:
@@ -57,9 +57,9 @@ def tls_files(certificate: str, key: str, client_ca: str) -> TlsFiles | None:
 
 
 class Material:
-    """What the files held when they were read, and fitted together."""
+    """The content of the files, which was valid when it was read."""
 
-    # No record: whoever prints it must not print the key.
+    # Not a record: its repr would print the key.
     __slots__ = ("certificate", "client_ca", "context", "expires_at_ms", "key")
 
     def __init__(self, files: TlsFiles) -> None:
@@ -72,7 +72,7 @@ class Material:
 
 
 class Certificates:
-    """The present certificate; safe to ask from any thread, because gRPC asks from its own."""
+    """The present certificate; may be used from any thread, because gRPC uses its own."""
 
     def __init__(self, files: TlsFiles, now_ms: Callable[[], int]) -> None:
         """Read the files; ``InvalidArgument`` if nothing can be served with them."""
@@ -87,16 +87,16 @@ class Certificates:
 
     @property
     def expires_at_ms(self) -> int:
-        """The end of the present certificate."""
+        """The expiry of the present certificate."""
         return self._material.expires_at_ms
 
     @property
     def wants_client_certificates(self) -> bool:
-        """Tell whether whoever connects has to show a certificate."""
+        """Return whether clients have to present a certificate."""
         return bool(self._files.client_ca)
 
     def present(self) -> Material:
-        """Return what the next connection is opened with; files that have changed are read."""
+        """Return the content for the next connection; changed files are read."""
         seen = _stamp(self._files)
         if seen != self._seen:
             with self._lock:
@@ -113,7 +113,7 @@ class Certificates:
             self._seen, self._problem = seen, error.message
             return
         if _stamp(self._files) != seen:
-            # They were replaced while they were read: the next look finds what is true.
+            # They were replaced while they were read: the next check reads them again.
             return
         self._seen, self._problem, self._told_problem = seen, "", ""
         if _is_same(material, self._material):
@@ -122,20 +122,20 @@ class Certificates:
         log.info("tls.reloaded", certificate=self._files.certificate)
 
     async def watch(self) -> None:
-        """Look after the files until cancelled, also while nobody connects."""
+        """Check the files until cancelled, also while no client connects."""
         while True:
             try:
                 self.run_once()
             except Exception:
-                # What was read before stays in use, and the next look may see more.
-                log.exception("tls.look_failed")
+                # The previous content stays in use, and the next check may succeed.
+                log.exception("tls.check_failed")
             await asyncio.sleep(limits.TLS_LOOK_MS / 1_000)
 
     def run_once(self) -> None:
-        """Look once: report files that do not fit, and an end that is near.
+        """Check once: report files that do not match, and an expiry that is near.
 
-        Certificate and key are two files. One that is written a moment before the other is no
-        problem yet, so only what was so at the last look too is worth a warning.
+        Certificate and key are two files. One may be written a moment before the other, so only a
+        problem that the last check found too is logged.
         """
         self.present()
         is_settled, self._looked_at = self._looked_at == self._seen, self._seen
@@ -144,7 +144,7 @@ class Certificates:
             log.warning(
                 "tls.reload_failed",
                 error=self._problem,
-                advice="The certificate that was read before stays in use. Correct the files.",
+                advice="The previous certificate stays in use. Correct the files.",
             )
         self._remind()
 
@@ -161,7 +161,7 @@ class Certificates:
             "tls.certificate_expired" if left_ms <= 0 else "tls.certificate_expires",
             certificate=self._files.certificate,
             days_left=left_ms // limits.DAY_MS,
-            advice="Replace the files of certificate and key; the server need not be restarted.",
+            advice="Replace the files of certificate and key; no restart is needed.",
         )
 
     def http_context(self) -> ssl.SSLContext:
@@ -184,18 +184,18 @@ class Certificates:
 
         return grpc.dynamic_ssl_server_credentials(
             _configuration(given),
-            # None says that nothing has changed; the types of gRPC do not know it.
+            # None means that nothing has changed; the types of gRPC do not know it.
             cast("Callable[[], grpc.ServerCertificateConfiguration]", fetch),
             require_client_authentication=self.wants_client_certificates,
         )
 
 
 class _PresentContext(ssl.SSLContext):
-    """Stands for whatever context is the present one.
+    """Delegates to the present context.
 
-    A context cannot unlearn an authority, and it resumes sessions that it began with an older
-    certificate. So there is a new one for each replacement, and event loops, which keep the one
-    that a server was started with, come here for each connection.
+    An authority cannot be removed from a context, and a context resumes sessions that it began with
+    an older certificate. So there is a new one for each replacement. Event loops keep the context
+    that a server was started with, and this class gets the present one for each connection.
     """
 
     source: Certificates
@@ -212,7 +212,7 @@ def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
 
 
 def _stamp(files: TlsFiles) -> _Stamp:
-    """Return what changes whenever a file does: also when a link to it, or to its folder, moves."""
+    """Return a value that changes with a file: also when a link to it, or to its folder, moves."""
     return tuple(map(_stamp_of, files.paths))
 
 
@@ -242,7 +242,7 @@ def _read(path: str, field: str) -> bytes:
         message = f"The file {path} cannot be read: {error.strerror or type(error).__name__}."
         raise InvalidArgument(message, field=field) from None
     if len(data) > limits.TLS_FILE_BYTES_MAX:
-        message = f"The file {path} is larger than any certificate. Is it another file?"
+        message = f"The file {path} is too large for a certificate. Check the path."
         raise InvalidArgument(message, field=field)
     return data
 
@@ -250,8 +250,8 @@ def _read(path: str, field: str) -> bytes:
 def _check_private(path: str, mode: int) -> None:
     if os.name == "posix" and mode & _OTHERS:
         message = (
-            f"The private key {path} is open to everybody on this machine "
-            f"(mode {stat.S_IMODE(mode):04o}). Close it with: chmod 0600 {path} "
+            f"The private key {path} can be read by everybody on this machine "
+            f"(mode {stat.S_IMODE(mode):04o}). Restrict it with: chmod 0600 {path} "
             "(0640 if its group has to read it)."
         )
         raise InvalidArgument(message, field="tls-key")
@@ -267,7 +267,7 @@ def _expires_at_ms(certificate: bytes, path: str) -> int:
         raise InvalidArgument(message, field="tls-cert") from None
     if not facts.is_key_served:
         message = (
-            f"The certificate {path} is for a kind of key that gRPC cannot serve with. "
+            f"The certificate {path} has a kind of key that gRPC does not support. "
             "Use RSA, or ECDSA with P-256 or P-384."
         )
         raise InvalidArgument(message, field="tls-cert")
@@ -278,7 +278,7 @@ def _context(files: TlsFiles, client_ca: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # Whoever resumes a session shows no certificate.
+    # A client that resumes a session presents no certificate.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     try:
@@ -286,7 +286,7 @@ def _context(files: TlsFiles, client_ca: bytes) -> ssl.SSLContext:
     except ssl.SSLError as error:
         raise _unfit(files, error) from None
     except (OSError, ValueError) as error:
-        # It was there a moment ago, or wants a password.
+        # It was there a moment ago, or needs a password.
         message = f"The private key {files.key} cannot be used: {error}."
         raise InvalidArgument(message, field="tls-key") from None
     if files.client_ca:
@@ -295,12 +295,12 @@ def _context(files: TlsFiles, client_ca: bytes) -> ssl.SSLContext:
 
 
 def _refuse_password() -> NoReturn:
-    raise ValueError("it is encrypted, and a server has nobody to ask for its password")
+    raise ValueError("it is encrypted; a server cannot ask for a password")
 
 
 def _unfit(files: TlsFiles, error: ssl.SSLError) -> InvalidArgument:
-    """Return what is wrong with a pair whose certificate could be read."""
-    # There is none for text that is no PEM.
+    """Return what is wrong with a pair whose certificate is readable."""
+    # It is None for text that is not PEM.
     reason = cast("str | None", error.reason)
     if reason == "KEY_VALUES_MISMATCH":
         message = (
@@ -313,7 +313,7 @@ def _unfit(files: TlsFiles, error: ssl.SSLError) -> InvalidArgument:
         message = f"The private key {files.key} cannot be read. It has to be PEM, unencrypted."
         return InvalidArgument(message, field="tls-key")
     why = reason.replace("_", " ").lower()
-    message = f"The certificate {files.certificate} cannot be served: {why}. Issue another one."
+    message = f"The certificate {files.certificate} cannot be used: {why}. Issue another one."
     return InvalidArgument(message, field="tls-cert")
 
 
@@ -321,6 +321,6 @@ def _require_clients(context: ssl.SSLContext, client_ca: bytes, path: str) -> No
     try:
         context.load_verify_locations(cadata=client_ca.decode("ascii"))
     except (ssl.SSLError, ValueError):
-        message = f"The file {path} has no certificate of an authority in it. It has to be PEM."
+        message = f"The file {path} contains no certificate of an authority. It has to be PEM."
         raise InvalidArgument(message, field="tls-client-ca") from None
     context.verify_mode = ssl.CERT_REQUIRED

@@ -16,7 +16,7 @@ Duration = Annotated[int, Meta(ge=1, le=limits.DURATION_MS_MAX)]
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A body with fields of ours: one that is not known is refused."""
+    """A body; unknown fields are refused."""
 
 
 class EmptyBody(Body, frozen=True):
@@ -24,5 +24,5 @@ class EmptyBody(Body, frozen=True):
 
 
 def given_or(value: T | UnsetType, default: T) -> T:
-    """Return what the client gave, or else the default."""
+    """Return the client's value, or else the default."""
     return default if isinstance(value, UnsetType) else value

@@ -1,7 +1,7 @@
-"""``/docs``: the whole API on one page that needs nothing but itself, made on the server.
+"""``/docs``: the whole API on one page without external files, made on the server.
 
-There is no script on it, and its one style sheet is named by its hash, so that the policy sent with
-it can forbid everything else.
+It has no script, and its only style sheet is named by its hash, so that the policy sent with it can
+forbid everything else.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ HEADERS: Final = {
 }
 _INTRODUCTION: Final = """
 <h1>Tenure</h1><p class="q">HTTP API %s, as <a href="/openapi.json">OpenAPI</a>.</p>
-<p>Bodies are JSON in UTF-8; a field that is not known is refused. The namespace is the header
+<p>Bodies are JSON in UTF-8; unknown fields are refused. The namespace is the header
 <code>Tenure-Namespace</code> or the parameter <code>namespace</code>, else <code>default</code>.
-A server with API keys wants one as <code>Authorization: Bearer tnr_…</code>, but for
+A server with API keys needs <code>Authorization: Bearer tnr_…</code>, except for
 <code>/healthz</code> and <code>/readyz</code>.
-Instants are RFC 3339 in UTC, durations are milliseconds. Lists answer <code>nextPageToken</code>
-while there is more. Every answer has <code>X-Request-Id</code>, which the server's log knows.</p>
+Instants are RFC 3339 in UTC, durations are milliseconds. Lists return <code>nextPageToken</code>
+while there is more. Every answer has <code>X-Request-Id</code>, which is also in the server's
+log.</p>
 """
 
 
@@ -88,7 +89,7 @@ def _operation(operation: Operation, described: Schema) -> str:
         for each in described["parameters"]
     ]
     if "requestBody" in described:
-        needed = "" if operation.needs_body else ", may be left out"
+        needed = "" if operation.needs_body else ", optional"
         (content,) = described["requestBody"]["content"].values()
         rows.append(_row("body", f"{_type_text(content['schema'])}{needed}", ""))
     for status, response in described["responses"].items():
@@ -107,7 +108,7 @@ def _needed(operation: Operation) -> str:
     if operation.action is None:
         return "Needs no key."
     roles = [role for role in Role if allows(role, operation.action)]
-    whole = ", of all namespaces" if operation.is_whole else ""
+    whole = ", for all namespaces" if operation.is_whole else ""
     return f"Roles: {', '.join(roles)}{whole}."
 
 
@@ -140,7 +141,7 @@ def _errors() -> str:
     ]
     return (
         '<h2 id="errors">Errors</h2><p>An error is <code>{"error": code, "message": …}</code> with '
-        f"the fields in brackets beside it.</p><table>{''.join(rows)}</table>"
+        f"the fields in brackets.</p><table>{''.join(rows)}</table>"
     )
 
 

@@ -1,4 +1,4 @@
-"""``/openapi.json``, made from the table of operations and the types that read and write them."""
+"""``/openapi.json``, made from the table of operations and the types of requests and answers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tenure.api.http.view import ErrorView
 from tenure.errors import ERRORS, wire_name
 
 _REF: Final = "#/components/schemas/{name}"
-# Whoever needs a key may come without one, or with one of another role.
+# A call that needs a key may come without one, or with one of another role.
 _WITH_KEY: Final = ("unauthenticated", "permission_denied")
-# What any request can meet; with a body there are two more.
+# The errors of every request; with a body there are two more.
 _ALWAYS: Final = ("invalid_argument", "rate_limited", "unavailable", "deadline_exceeded")
 _WITH_BODY: Final = ("payload_too_large", "unsupported_media_type")
 _SCHEME: Final = "apiKey"
@@ -50,7 +50,7 @@ def document(operations: Sequence[Operation], version: str) -> Schema:
                 _SCHEME: {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key, tnr_…; a server that never had one needs none.",
+                    "description": "An API key, tnr_…; not needed if the server never had one.",
                 }
             },
         },
@@ -128,7 +128,7 @@ def by_status(operation: Operation) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for code in codes:
         found.setdefault(ERRORS[code].http_status, []).append(code)
-    # These two have statuses of their own: what is too large or too slow is the request itself.
+    # These two have statuses of their own: the request itself is too large or too slow.
     found[HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE] = ["payload_too_large"]
     if operation.body is not None:
         found[HTTPStatus.REQUEST_TIMEOUT] = ["deadline_exceeded"]
@@ -136,7 +136,7 @@ def by_status(operation: Operation) -> dict[int, list[str]]:
 
 
 def _error_schema() -> Schema:
-    """Return the schema of all errors: each code has fields of its own."""
+    """Return the schema of all errors: each code has its own fields."""
     names = sorted({name for spec in ERRORS.values() for name in spec.exception.field_names})
     return {
         "title": "ErrorView",

@@ -1,4 +1,4 @@
-"""What one operation of the API is: the row of the table that everything else is made from."""
+"""One operation of the API: the row of the table from which everything else is made."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ B = TypeVar("B")
 
 
 class Gate:
-    """Lets a bounded number of requests in at a time."""
+    """Accepts a limited number of requests at a time."""
 
     def __init__(self, most: int, what: str) -> None:
-        """Open for ``most`` at once."""
+        """Accept ``most`` at once."""
         self._most = most
         self._what = what
         self.count = 0
 
     def __enter__(self) -> None:
-        """Come in, or be refused before anything was done."""
+        """Enter, or be refused before anything was done."""
         if self.count >= self._most:
-            message = f"The server has {self.count} {self._what} already. Try again shortly."
+            message = f"The server already has {self.count} {self._what}. Try again soon."
             raise RateLimited(message, retry_after_ms=RETRY_AFTER_MS)
         self.count += 1
 
@@ -51,10 +51,10 @@ class Gate:
 
 
 class SharedGate:
-    """Lets a bounded number of requests in at a time, and leaves some room to other clients."""
+    """Accepts a limited number of requests at a time, and leaves some places to other clients."""
 
     def __init__(self, most: int, what: str) -> None:
-        """Open for ``most`` at once."""
+        """Accept ``most`` at once."""
         self._places = SharedPlaces(most)
         self._what = what
 
@@ -65,10 +65,10 @@ class SharedGate:
 
     @contextmanager
     def place(self, client: str) -> Iterator[None]:
-        """Stay inside for as long as the block runs, or be refused before anything was done."""
+        """Be inside while the block runs, or be refused before anything was done."""
         if not self._places.has_room(client):
             message = f"The server has {self.count} {self._what}, too many of them yours. "
-            raise RateLimited(f"{message}Try again shortly.", retry_after_ms=RETRY_AFTER_MS)
+            raise RateLimited(f"{message}Try again soon.", retry_after_ms=RETRY_AFTER_MS)
         self._places.take(client)
         try:
             yield
@@ -78,7 +78,7 @@ class SharedGate:
 
 @dataclass(frozen=True)
 class RequestContext:
-    """What all requests of a server share: the engine, what is known of it, and the gates."""
+    """What all requests of a server share: the engine, its state, and the limits."""
 
     engine: Engine
     readiness: Readiness
@@ -94,7 +94,7 @@ class RequestContext:
 
 @dataclass(frozen=True)
 class OperationCall(Generic[Q, B]):
-    """One request, read and checked as far as its types say."""
+    """One request, read and checked by its types."""
 
     context: RequestContext
     scope: Scope
@@ -111,7 +111,7 @@ class OperationCall(Generic[Q, B]):
 
     @property
     def caller(self) -> str:
-        """Return who shares a limit: everybody with the same key, or without one from one place."""
+        """Return who shares a limit: all callers with the same key, or else the same address."""
         return self.principal.key_id or http_address(self.scope)
 
 
@@ -126,7 +126,7 @@ Handler = Callable[[OperationCall[Any, Any]], Awaitable[Answer | Response]]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One method of one path: how it is read, what it does, and what it says about itself."""
+    """One method of one path: how it is read, what it does, and its documentation."""
 
     method: str
     path: str
@@ -134,27 +134,27 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     handle: Handler
     group: str
-    # What the role of a caller must allow; None lets everybody in, with a key or without.
+    # The action that the role of the caller must allow; None allows everybody, also without a key.
     action: Action | None = Action.ADMIN
-    # Only for keys of all namespaces.
+    # Only for keys for all namespaces.
     is_whole: bool = False
     query: type[NoQuery] = NoQuery
     body: type | None = None
     needs_body: bool = False
     answer: type | None = None
     status: int = 200
-    # It may find that what it shall make is there already: then the status is 200.
+    # The object may exist already: then the status is 200.
     may_find: bool = False
     media_type: str = JSON
     # What a stream sends.
     events: tuple[type, ...] = ()
     errors: tuple[str, ...] = ()
     is_built: bool = True
-    # A waiting request has a gate of its own, and ends when the key of its caller does.
+    # A waiting request has its own limit, and ends when the key of its caller ends.
     is_waiting: bool = False
-    # It asks how the server is, and has a gate of its own.
+    # It asks for the state of the server, and has its own limit.
     is_probe: bool = False
-    # It brings new work, which is refused when the server is late with what it has.
+    # It brings new work, which is refused when the server is overloaded.
     is_new_work: bool = False
     # It counts against the rate of lists.
     is_list: bool = False

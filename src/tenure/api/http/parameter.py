@@ -1,4 +1,4 @@
-"""What may stand behind the question mark of many paths."""
+"""The query parameters that many paths share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scoped(NoQuery, frozen=True):
 
     namespace: Annotated[
         str,
-        Meta(description="tenant/workspace, or a bare name; the header Tenure-Namespace as well"),
+        Meta(description="tenant/workspace, or a bare name; or use the header Tenure-Namespace"),
     ] = ""
 
 
@@ -58,7 +58,7 @@ def name_of(kind: type[enum.StrEnum], text: str) -> Meta:
 
 
 def chosen(kind: type[E], name: str, field: str) -> E | None:
-    """Return the value that a list is asked for by its name; an empty name means all."""
+    """Return the value with this name; an empty name means all."""
     known = {each.upper(): each for each in kind}
     if name and name not in known:
         message = f"{field} must be one of {', '.join(known)}"

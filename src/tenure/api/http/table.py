@@ -1,4 +1,4 @@
-"""The table of all operations, and finding the one that a request means."""
+"""The table of all operations, and the search for the operation of a request."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def get_docs(call: OperationCall[NoQuery, None]) -> Response:
 
 
 async def get_metrics(call: OperationCall[NoQuery, None]) -> Response:
-    """Answer with what was counted and sampled; nothing is read for it."""
+    """Answer with counters and the last sample; nothing is read for it."""
     return metrics_response(call.context.metrics, Request(call.scope))
 
 
@@ -117,11 +117,11 @@ class Table:
         ]
 
     def is_exempt(self, method: str, raw_path: bytes) -> bool:
-        """Tell whether a request needs no key: its path is exactly one of those, as it was sent."""
+        """Return whether a request needs no key: its path is exactly one of those."""
         return (method, raw_path) in self._exempt
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
-        """Return the operation and what stands for the names in its path."""
+        """Return the operation and the values of the names in its path."""
         methods, names = self._match(path)
         operation = methods.get("GET" if method == "HEAD" else method)
         if operation is None:
@@ -136,4 +136,4 @@ class Table:
             found = pattern.match(path)
             if found is not None:
                 return methods, found.groupdict()
-        raise NotFound("There is no such path. /docs lists those that there are.")
+        raise NotFound("This path does not exist. /docs lists all paths.")

@@ -1,4 +1,4 @@
-"""What all answers have in common: what is left out, instants, names, and pages."""
+"""What all answers have in common: omitted fields, instants, names, and pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenure.engine.read.query import Page
 
 T = TypeVar("T")
 Instant = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-_NEXT: Final = "Not there on the last page; a page may be short, or empty, and not the last"
+_NEXT: Final = "Missing on the last page; a page may be short or empty although it is not the last"
 NextPageToken = Annotated[str, Meta(description=_NEXT)] | UnsetType
 TotalCount = Annotated[int, Meta(description="Present when totalCount=true")] | UnsetType
 IsTotalExact = (
@@ -24,11 +24,11 @@ IsTotalExact = (
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An answer; what is not there is left out."""
+    """An answer; missing values are left out."""
 
 
 class ErrorView(View, frozen=True):
-    """Every error; the fields of its code stand beside the message."""
+    """Every error; the fields of its code are at the same level as the message."""
 
     error: str
     message: str
@@ -51,7 +51,7 @@ def instant(at_ms: int) -> str:
 
 
 def instant_or_unset(at_ms: int | None) -> str | UnsetType:
-    """Leave out an instant that has not come."""
+    """Leave out an instant that is not set."""
     return instant(at_ms) if at_ms else UNSET
 
 
@@ -61,12 +61,12 @@ def name_or_unset(value: enum.StrEnum | None) -> str | UnsetType:
 
 
 def or_unset(value: T | None) -> T | UnsetType:
-    """Leave out what is not there; 0 and False are there, an empty text is not."""
+    """Leave out a missing value; 0 and False are values, an empty text is not."""
     return UNSET if value is None or value == "" else value
 
 
 def page_fields(page: Page[Any]) -> dict[str, Any]:
-    """Return what every page says besides its items."""
+    """Return the fields of every page besides its items."""
     fields: dict[str, Any] = {"next_page_token": or_unset(page.next_page_token)}
     if page.total_count is not None:
         fields |= {"total_count": page.total_count, "is_total_exact": page.is_total_exact}

@@ -1,1 +1,1 @@
-"""The metrics of a server: plain numbers, counted as things happen, written out when asked for."""
+"""The metrics of a server: plain numbers, counted as things happen, written when requested."""

@@ -1,4 +1,4 @@
-"""The families of metrics, and how plain numbers become what prometheus-client writes out."""
+"""The families of metrics, and the conversion of numbers for prometheus-client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Labels = tuple[str, ...]
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A metric: its name with the unit, what it says, and the names of its labels."""
+    """A metric: its name with the unit, its help text, and the names of its labels."""
 
     name: str
     help: str
@@ -28,7 +28,7 @@ class Family(msgspec.Struct, frozen=True):
 
 
 class HistogramRow(msgspec.Struct, frozen=True):
-    """One histogram: the counts between its bounds, one more than those, and the sum of all."""
+    """One histogram: the counts between its bounds, one more than the bounds, and the sum."""
 
     labels: Labels
     bounds: Sequence[float]
@@ -39,36 +39,36 @@ class HistogramRow(msgspec.Struct, frozen=True):
 BUILD: Final = Family("tenure_build_info", "The version of this server.", ("version",))
 CERTIFICATE_EXPIRY: Final = Family(
     "tenure_tls_certificate_expiry_timestamp_seconds",
-    "The end of the certificate that new connections are opened with; absent without TLS.",
+    "When the certificate for new connections expires; absent without TLS.",
 )
 
 ENQUEUED: Final = Family("tenure_tasks_enqueued", "Tasks that were stored.")
 HANDED_OUT: Final = Family("tenure_tasks_handed_out", "Attempts that were given to workers.")
 FINISHED: Final = Family("tenure_tasks_finished", "Tasks that ended, by state.", ("state",))
 ENDED: Final = Family("tenure_attempts_ended", "Attempts that ended, by outcome.", ("outcome",))
-REJECTED: Final = Family("tenure_rejections", "Refusals of the engine, by code.", ("code",))
+REJECTED: Final = Family("tenure_rejections", "Requests that were refused, by code.", ("code",))
 LOST: Final = Family(
     "tenure_store_losses", "Batches that were answered with `unavailable`, by reason.", ("reason",)
 )
 
 REQUESTS: Final = Family(
     "tenure_requests",
-    "Requests to this server; the code is `ok` or that of the error.",
+    "Requests to this server; the code is `ok` or the error code.",
     ("edge", "method", "code"),
 )
 REQUEST_SECONDS: Final = Family(
     "tenure_request_duration_seconds",
-    "How long requests took, the waiting of long polls included.",
+    "How long requests took, including the waiting of long polls.",
     ("edge", "method"),
 )
 BATCH_SIZE: Final = Family("tenure_batch_size_commands", "Commands in a batch.", ("lane",))
 BATCH_SECONDS: Final = Family(
     "tenure_batch_duration_seconds",
-    "How long a batch took, with its commit and its repetitions.",
+    "How long a batch took, including its commit and its repetitions.",
     ("lane",),
 )
 START_LATENCY: Final = Family(
-    "tenure_task_start_latency_seconds", "From the instant a task was ready to its hand-out."
+    "tenure_task_start_latency_seconds", "From the time a task was ready to its hand-out."
 )
 ATTEMPT_DURATION: Final = Family(
     "tenure_attempt_duration_seconds",
@@ -129,7 +129,7 @@ def histogram(family: Family, rows: Sequence[HistogramRow]) -> Metric:
 
 
 def occupancy(now: Occupancy) -> Iterable[Metric]:
-    """Return who and what waits in an engine."""
+    """Return what waits in an engine."""
     yield gauge(SESSIONS, [((), now.session_count)])
     yield gauge(POLLS, [((), now.poll_count)])
     waiting = [(("work",), now.work_command_count), (("heartbeat",), now.heartbeat_command_count)]

@@ -1,7 +1,7 @@
-"""Metrics of one server: counted as plain numbers on the loop, written out when somebody scrapes.
+"""Metrics of one server: counted as plain numbers on the loop, written at a scrape.
 
-Counters and histograms come from the engine per batch and from the edges per request; what is in
-the store comes from the sampler. A scrape reads memory alone. The registry is this server's own.
+Counters and histograms come from the engine per batch and from the edges per request; values of the
+store come from the sampler. A scrape reads only memory. Each server has its own registry.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tenure.engine.meter import LATENCY_BOUNDS_MS, Latencies, Tally
 from tenure.engine.read.sample import Sample
 from tenure.store.transaction import LaneName
 
-# A batch is what arrived while the one before was committed.
+# A batch is what arrived while the previous one was committed.
 _SIZE_BOUNDS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500)
 _SECONDS_BOUNDS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1, 2.5, 5, 10, 30, 60),
 )
-# Those that run batches; services have a connection and no queue.
+# The lanes that run batches; services have a connection and no queue.
 _LANES: Final = (LaneName.WORK, LaneName.HEARTBEAT)
 _LATENCY_BOUNDS: Final = tuple(ms / 1000 for ms in LATENCY_BOUNDS_MS)
 
@@ -55,12 +55,12 @@ class Histogram:
         self._sum += value
 
     def row(self, *labels: str) -> exposition.HistogramRow:
-        """Return what is written out."""
+        """Return the values to write."""
         return exposition.HistogramRow(labels, self._bounds, self._counts, self._sum)
 
 
 class Metrics:
-    """Everything that is counted; the engine's meter, and where the edges note their requests."""
+    """All counters; the engine's meter, and where the edges note their requests."""
 
     def __init__(self, *, timer: Callable[[], float] = time.perf_counter) -> None:
         """Start with zeros."""
@@ -112,11 +112,11 @@ class Metrics:
     # -- What the sampler calls
 
     def watch(self, engine: Engine) -> None:
-        """Show also who waits in this engine, read from its memory at each scrape."""
+        """Also show what waits in this engine, read from its memory at each scrape."""
         self._engine = engine
 
     def sampled(self, sample: Sample) -> None:
-        """Show this until the next sample comes."""
+        """Show this sample until the next one."""
         self._sampled_at = self.now()
         self._labels.take(sample)
 
@@ -176,7 +176,7 @@ def _by_lane(histograms: Mapping[LaneName, Histogram]) -> list[exposition.Histog
 
 
 class _Scrape(Collector):
-    """What the registry asks; apart from ``Metrics``, which registers itself in its beginning."""
+    """The collector for the registry; ``Metrics`` itself would be registered too early."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -186,6 +186,6 @@ class _Scrape(Collector):
 
 
 def metrics_response(metrics: Metrics, request: Request) -> Response:
-    """Return all metrics in the format that the scraper asks for."""
+    """Return all metrics in the format that the scraper requests."""
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(metrics.registry), media_type=content_type)

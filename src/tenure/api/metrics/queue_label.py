@@ -1,4 +1,4 @@
-"""The last sample as gauges: a bounded number of queues by name, the rest as ``other``."""
+"""The last sample as gauges: a limited number of queues by name, the rest as ``other``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIVE: Final = tuple(state for state in TaskState if state not in TERMINAL)
 
 
 class QueueLabels:
-    """Queues keep their labels while they are empty, so that a depth of 0 can be seen."""
+    """Queues keep their labels while they are empty, so that a depth of 0 is visible."""
 
     def __init__(self, *, queues_max: int = METRIC_QUEUES_MAX) -> None:
         """Start without a sample."""
@@ -28,7 +28,7 @@ class QueueLabels:
         self._sample: Sample | None = None
 
     def take(self, sample: Sample) -> None:
-        """Name the queues of a new sample; an empty one gives up its labels for one that is not."""
+        """Name the queues of a new sample; an empty one loses its labels to one that is not."""
         self._sample = sample
         present = sample.depths.keys() | sample.oldest_waiting_ms.keys()
         new = sorted(present - self._named)

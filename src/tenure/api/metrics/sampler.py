@@ -1,4 +1,4 @@
-"""Reads what is in the store for the metrics, at its own pace and never for a scrape."""
+"""Reads values of the store for the metrics, at its own interval and never for a scrape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = structlog.get_logger("tenure.api")
 
 
 class Sampler:
-    """Takes samples while the server runs; while the store is away the last one stays."""
+    """Takes samples while the server runs; without a store the last one stays."""
 
     def __init__(self, engine: Engine, metrics: Metrics, *, interval_ms: int = SAMPLE_MS) -> None:
         """Sample the store of ``engine`` for ``metrics``."""
@@ -35,11 +35,11 @@ class Sampler:
             await asyncio.sleep(max(self._interval_s, took_s * SAMPLE_BUDGET))
 
     async def run_once(self) -> bool:
-        """Take one sample, and tell whether it could be taken."""
+        """Take one sample, and return whether it succeeded."""
         try:
             sample = await take_sample(self._engine.store, deaf=self._engine.deaf)
         except TenureError as error:
-            self._fail(error.message)
+            self._fail(error)
         except Exception:
             log.exception("sample.failed")
             self._is_failing = True
@@ -48,8 +48,8 @@ class Sampler:
             self._is_failing = False
         return not self._is_failing
 
-    def _fail(self, problem: str) -> None:
-        """Say once that the store is away; the age of the sample says it from then on."""
-        if not self._is_failing:
-            log.warning("sample.failed", error=problem)
+    def _fail(self, error: TenureError) -> None:
+        """Log once what is wrong; after that the age of the sample shows it."""
+        if not self._engine.outage.failed(error) and not self._is_failing:
+            log.warning("sample.failed", error=error.message)
         self._is_failing = True

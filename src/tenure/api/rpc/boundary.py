@@ -1,6 +1,6 @@
-"""What stands around every gRPC call: its key, typed errors, deadlines, bad bytes, and counts.
+"""The wrapper of every gRPC call: its key, typed errors, deadlines, invalid bytes, and counts.
 
-The key comes first: of a call that is refused for it, no message is read.
+The key comes first: if it is refused, no message is read.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from tenure.api.rpc.message_reader import MessageReader, in_time
 from tenure.api.rpc.outcome import Count, log_refusal, outcome
 from tenure.api.rpc.overload_interceptor import OverloadInterceptor
 from tenure.api.rpc.permission import MethodRule, Scope
-from tenure.api.rpc.table import NEW_WORK, OPEN_METHODS, RULES
+from tenure.api.rpc.table import NEW_WORK, OPEN_METHODS, REQUESTS, RULES
 from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.core.limits import CALL_MS, LONG_POLL_MS
 from tenure.errors import InvalidArgument, TenureError, Unimplemented
 
 _HEADER: Final = "authorization"
-# Browsers set them, and no client of gRPC does.
+# Browsers set them; gRPC clients do not.
 _PAGE_HEADERS: Final = frozenset({"origin", "sec-fetch-site"})
 # A poll that gets nothing answers by itself at its deadline.
 _SECONDS: Final = {"PollActivity": (LONG_POLL_MS + CALL_MS) / 1000}
 
 
 class _ScopedMessage(Protocol):
-    """A request that says which namespace it is about, itself or in its hello."""
+    """A request that names its namespace, directly or in its hello."""
 
     namespace_id: str
     hello: _ScopedMessage
 
 
 class _BadMessage:
-    """Stands for a message that could not be read; the call is refused in its own words."""
+    """Replaces a message that could not be read; the call is refused with a typed error."""
 
 
 def _safe(read: Callable[[bytes], object]) -> Callable[[bytes], Any]:
@@ -68,7 +68,7 @@ class Boundary(grpc.aio.ServerInterceptor):
     """Wraps each handler once, when its method is first called."""
 
     def __init__(self, count: Count, access: Access, overload: OverloadInterceptor) -> None:
-        """Report each call to ``count``, and let in whom ``access`` lets in."""
+        """Report each call to ``count``, and accept the callers that ``access`` accepts."""
         self._count = count
         self._access = access
         self._overload = overload
@@ -88,7 +88,7 @@ class Boundary(grpc.aio.ServerInterceptor):
             return known
         handler = await continuation(handler_call_details)
         if handler is None or not (path in RULES or path in OPEN_METHODS):
-            # Whoever has no key does not learn which methods there are.
+            # A caller without a key does not learn which methods exist.
             return None if self._access.is_open else self._unknown
         self._wrapped[path] = wrapped = self._wrap(handler, path)
         return wrapped
@@ -100,7 +100,7 @@ class Boundary(grpc.aio.ServerInterceptor):
         if rule is None and not is_ours:
             return self._health(handler)
         if handler.unary_unary is not None:
-            # As bytes, and by a method that looks like a stream: else gRPC reads the message first.
+            # As bytes, and as a streaming method: otherwise gRPC reads the message first.
             unary = self._unary(handler, path, rule)
             return grpc.stream_unary_rpc_method_handler(unary, None, write)
         assert handler.stream_stream is not None
@@ -149,7 +149,7 @@ class Boundary(grpc.aio.ServerInterceptor):
         return call
 
     def _health(self, handler: Handler) -> Handler:
-        """Return a handler of the health service, whose message is read as every other."""
+        """Return a handler of the health service, whose message is read like every other."""
         handle: Any = handler.unary_unary or handler.unary_stream
         assert handler.request_deserializer is not None
         parse = handler.request_deserializer
@@ -182,7 +182,7 @@ class Boundary(grpc.aio.ServerInterceptor):
         return call
 
     async def _admit(self, context: Context, rule: MethodRule) -> Principal:
-        """Return who calls, if they may do such a thing at all."""
+        """Return the caller, if its role allows this kind of call."""
         if self._access.is_open:
             _check_page(context)
             if rule.action is Action.ADMIN:
@@ -208,7 +208,8 @@ class Boundary(grpc.aio.ServerInterceptor):
         answered = await outcome(answer, method, self._count)
         if isinstance(answered, TenureError):
             self._note(answered, context, method)
-            return await context.abort_with_status(error.status(answered))
+            status = error.status(answered, REQUESTS.get(method))
+            return await context.abort_with_status(status)
         return answered
 
     def _note(self, failure: TenureError, context: Context, method: str) -> None:
@@ -219,7 +220,7 @@ class Boundary(grpc.aio.ServerInterceptor):
 
 
 def _authorization(context: Context) -> str | None:
-    """Return the header that says who calls; two of them would say two things."""
+    """Return the header with the key; two of them are refused."""
     found = [value for name, value in context.invocation_metadata() or () if name == _HEADER]
     if len(found) > 1:
         raise KeyRefused("The header authorization must be sent once.")
@@ -227,10 +228,10 @@ def _authorization(context: Context) -> str | None:
 
 
 def _check_page(context: Context) -> None:
-    """Refuse web pages: with TLS some browsers send what gRPC takes for a call."""
+    """Refuse web pages: with TLS some browsers send requests that gRPC accepts as calls."""
     for name, _ in context.invocation_metadata() or ():
         if name in _PAGE_HEADERS:
-            message = "This server has no API keys, so it takes no gRPC calls from web pages."
+            message = "This server has no API keys, so it refuses gRPC calls from web pages."
             raise ForeignPage(message, reason="foreign_origin")
 
 
@@ -246,7 +247,7 @@ def _check_scope(principal: Principal, rule: MethodRule, request: _ScopedMessage
 async def _checked(
     requests: AsyncIterator[Any], principal: Principal, rule: MethodRule
 ) -> AsyncIterator[object]:
-    """Give the messages of a stream; the first says what the stream is about."""
+    """Yield the messages of a stream; the first names its namespace."""
     first = await in_time(anext(requests, None))
     if first is None:
         return
@@ -275,4 +276,4 @@ async def _fail(problem: Exception) -> NoReturn:
 
 
 def _unreadable() -> InvalidArgument:
-    return InvalidArgument("The message is not valid protobuf of this method", field="request")
+    return InvalidArgument("The message is not valid protobuf for this method", field="request")

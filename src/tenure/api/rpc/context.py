@@ -1,4 +1,4 @@
-"""The types of gRPC that stand in many signatures. Only their stubs have parameters."""
+"""Types of gRPC for signatures. Only their stubs have parameters."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import grpc
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-# What is called with the request, or the requests, and the context.
+# A function that is called with the request, or the requests, and the context.
 Behavior: TypeAlias = Callable[[Any, Any], Any]

@@ -1,9 +1,9 @@
-"""Reads the message of a call: in bounded time, and of strangers only a few at a time.
+"""Reads the message of a call: within a time limit, and only a few without a key at a time.
 
-What nobody wants to read stays below a small window. But as soon as a message is wanted, gRPC takes
-in as much as its client has announced, and tells nobody how much there is so far. So it is the
-number of messages that is bounded: those of strangers wait for a place, each address in its turn,
-and one that comes slowly loses its place when others wait.
+Data of unread calls stays below a small window. But as soon as a message is read, gRPC buffers as
+much as its client has announced, and does not say how much has arrived. So the number of messages
+is limited: those of callers without a key wait for a place, the addresses take turns, and a slow
+message loses its place when others wait.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class StrangerMessages:
         """Start with none."""
         self.count = 0
         self._waiting = SharedPlaces(limits.STRANGER_CALLS_MAX)
-        # Those who waited longest for their turn come first.
+        # Addresses that waited longest come first.
         self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        # Until when each message that is being read may keep its place if others want it.
+        # Until when each message that is being read may keep its place if others wait.
         self._kept_until_s: dict[asyncio.Timeout, float] = {}
 
     @property
@@ -61,21 +61,21 @@ class StrangerMessages:
         except TimeoutError:
             if not patience.expired():
                 raise
-            raise _crowded("The message came too slowly, and others wait to be read.") from None
+            raise _crowded("The message arrived too slowly, and other calls wait.") from None
         finally:
             del self._kept_until_s[patience]
             self._leave()
 
     def _hurry(self) -> None:
-        """Let those that are being read make room for those that wait."""
+        """Let slow messages make room for waiting calls."""
         for patience, kept_until_s in self._kept_until_s.items():
             if patience.when() is None:
                 patience.reschedule(kept_until_s)
 
     async def _wait(self, client: str) -> None:
-        """Wait until a place was passed on to this call."""
+        """Wait until a place is passed on to this call."""
         if not self._waiting.has_room(client):
-            raise _crowded("Too many calls without an API key wait to be read.")
+            raise _crowded("Too many calls without an API key wait.")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.take(client)
         self._lines.setdefault(client, deque()).append(turn)
@@ -96,7 +96,7 @@ class StrangerMessages:
             turn = line.popleft()
             if line:
                 self._lines[client] = line
-            # Those who went away stand in line until it is their turn.
+            # Calls that were closed stay in line until their turn.
             if not turn.done():
                 turn.set_result(None)
                 return
@@ -111,7 +111,7 @@ class MessageReader:
         self.strangers = StrangerMessages()
 
     async def read(self, context: Context, principal: Principal) -> bytes:
-        """Return the one message of a call, as it was sent."""
+        """Return the single message of a call, as it was sent."""
         if principal.key_id:
             return await in_time(_receive(context))
         return await in_time(self._read_of_stranger(context))
@@ -122,7 +122,7 @@ class MessageReader:
 
 
 async def in_time(reading: Awaitable[T]) -> T:
-    """Wait for a message, as long as one may take to arrive."""
+    """Wait for a message, within the time limit."""
     with suppress(TimeoutError):
         async with asyncio.timeout(limits.MESSAGE_MS / 1_000):
             return await reading

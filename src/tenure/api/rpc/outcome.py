@@ -1,4 +1,4 @@
-"""What a call came to: its answer, or the typed error that its caller is told."""
+"""The result of a call: its answer, or the typed error for its caller."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import grpc
 import structlog
 
 from tenure.api.guard.access import note_refusal
+from tenure.engine.store_outage import is_outage
 from tenure.errors import DeadlineExceeded, TenureError, Unavailable
 
 log = structlog.get_logger("tenure.api")
@@ -23,7 +24,7 @@ Answer = TypeVar("Answer")
 async def outcome(
     answer: Callable[[], Awaitable[Answer]], method: str, count: Count
 ) -> Answer | TenureError:
-    """Wait for an answer, and count what becomes of it."""
+    """Wait for an answer, and count the result."""
     started = time.perf_counter()
     code = "cancelled"
     failure: TenureError
@@ -39,11 +40,11 @@ async def outcome(
         failure = DeadlineExceeded()
         code = failure.code
     except grpc.aio.InternalError:
-        # Something could not be written: the peer is gone, and nobody is left to answer.
+        # Something could not be written: the client is gone, and there is nobody to answer.
         raise asyncio.CancelledError from None
     except Exception:
         log.exception("rpc.failed", method=method)
-        message = "The server failed to answer. Try again; its log says why."
+        message = "The server failed to answer. See its log for the reason. Try again."
         failure = Unavailable(message, reason="internal", retry_after_ms=1_000)
         code = failure.code
     else:
@@ -55,6 +56,10 @@ async def outcome(
 
 
 def log_refusal(failure: TenureError, method: str, address: str = "", left_out: int = 0) -> None:
-    """Say that a call was refused; of strangers ``left_out`` more were."""
+    """Log a refused call; ``left_out`` more without a valid key were not logged."""
+    if is_outage(failure):
+        # The log has the outage; each of its refusals would hide it.
+        log.debug("rpc.refused", method=method, code=failure.code)
+        return
     log.info("rpc.refused", method=method, code=failure.code)
     note_refusal(failure, method, address, left_out)

@@ -1,7 +1,7 @@
-"""Who stands before every gRPC call with new work, and turns it away when the server is late.
+"""Checks every gRPC call with new work, and refuses it when the server is overloaded.
 
-A call that is turned away is not even read: its answer was made before it came. One that was read
-is parsed when it is its turn.
+A refused call is not read: its answer exists already. A call that was read is parsed when it is its
+turn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class OverloadInterceptor(grpc.aio.ServerInterceptor):
     """The outermost interceptor."""
 
     def __init__(self, admission: Admission, count: Count, clock: Clock) -> None:
-        """Ask ``admission`` about new work, and report to ``count`` what it turns away."""
+        """Ask ``admission`` about new work, and report refused calls to ``count``."""
         self._admission = admission
         self._count = count
         self._refusal = error.status(overloaded())
@@ -49,7 +49,7 @@ class OverloadInterceptor(grpc.aio.ServerInterceptor):
         return await continuation(handler_call_details)
 
     async def _turn_away(self, requests: AsyncIterator[object], context: Context) -> object:
-        """Refuse without reading what was sent."""
+        """Refuse without reading the message."""
         del requests
         return await context.abort_with_status(self._refusal)
 

@@ -1,4 +1,4 @@
-"""What a gRPC method can need of its caller."""
+"""The permission that a gRPC method needs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tenure.core.access.permission import Action
 
 
 class Scope(enum.Enum):
-    """Where a request says which namespace it is about."""
+    """Where a request names its namespace."""
 
     NAMESPACE_ID = "namespace_id"
     # Empty means all that the caller may see.
     OPTIONAL = "optional"
     HELLO = "hello"
-    # It belongs to no namespace, or its handler looks at the names in it.
+    # It belongs to no namespace, or its handler checks the names in it.
     NONE = "none"
 
 
 class MethodRule(NamedTuple):
-    """What a caller must be allowed to do."""
+    """The permission that a caller must have."""
 
     action: Action
     scope: Scope = Scope.NAMESPACE_ID
-    # Only for keys of all namespaces.
+    # Only for keys for all namespaces.
     is_whole: bool = False

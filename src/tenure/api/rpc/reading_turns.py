@@ -1,8 +1,8 @@
-"""Where calls with new work wait before they are read, so that others can come and be told.
+"""Where calls with new work wait before they are read, so that other calls can be refused.
 
-gRPC takes one call in two turns of its loop, and there is no telling how many wait for that. When
-turns are long, because each reads a hundred tasks, calls pile up there unseen: they are neither
-accepted nor refused. So in a crowd reading pauses now and then, for as long as calls keep coming.
+gRPC accepts one call in two turns of its loop, and does not say how many wait. When turns are long,
+because each reads a hundred tasks, calls wait inside gRPC: they are neither accepted nor refused.
+So under load reading pauses at intervals, for as long as calls keep arriving.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from tenure.engine.clock import Clock
 
 
 class ReadingTurns:
-    """Lets calls through in the order in which they came, those excepted that waited too long."""
+    """Lets calls pass in the order of their arrival, except those that waited too long."""
 
     def __init__(self, clock: Clock) -> None:
-        """Start with nobody."""
+        """Start without calls."""
         self._clock = clock
         self._lock = asyncio.Lock()
         self._arrived_count = 0
         self._paused_at_ms = clock.monotonic_ms()
 
     def arrived(self) -> None:
-        """Note that a call came."""
+        """Note that a call arrived."""
         self._arrived_count += 1
 
     async def is_passed(self) -> bool:
-        """Wait until it is this call's turn; tell whether it came soon enough to be of use."""
+        """Wait until it is this call's turn; return whether that was soon enough."""
         came_at_ms = self._clock.monotonic_ms()
         async with self._lock:
             if self._clock.monotonic_ms() - self._paused_at_ms >= limits.READING_MS:
@@ -36,7 +36,7 @@ class ReadingTurns:
         return self._clock.monotonic_ms() - came_at_ms <= limits.OVERLOAD_WAIT_MS
 
     async def _pause(self) -> None:
-        """Wait until calls have stopped coming; shorter naps would miss those on their way."""
+        """Wait until no more calls arrive; shorter sleeps would miss those on their way."""
         ends_at_ms = self._clock.monotonic_ms() + limits.READING_PAUSE_MS
         quiet_count = 0
         while quiet_count < limits.QUIET_NAPS and self._clock.monotonic_ms() < ends_at_ms:

@@ -32,7 +32,7 @@ _UNCOMPRESSED: Final = 1
 
 
 class RpcServer:
-    """Listens, serves, tells how it is, and stops with open streams in bounded time."""
+    """Listens, serves, reports its health, and stops with open streams in bounded time."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class RpcServer:
             options=[
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
-                # Two servers on one port would share its connections without saying so.
+                # Two servers on one port would share its connections without notice.
                 ("grpc.so_reuseport", 0),
-                # Workers may ping as often as their proxies want it.
+                # Workers may ping as often as their proxies need it.
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.max_concurrent_streams", limits.CONNECTION_STREAMS_MAX),
-                # What nobody reads yet must stay small; it does not grow with the line either.
+                # Unread data must stay small; it does not grow with the bandwidth either.
                 ("grpc.http2.lookahead_bytes", limits.STREAM_WINDOW_BYTES),
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.server.max_pending_requests_hard_limit", limits.PENDING_CALLS_MAX),
-                # None: a compressed message is unpacked whole before its size is looked at.
+                # None: a compressed message is unpacked completely before its size is checked.
                 ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
                 ("grpc.server_handshake_timeout_ms", limits.TLS_HANDSHAKE_MS),
             ],
@@ -86,7 +86,7 @@ class RpcServer:
         return sum(len(each) for each in self._services if isinstance(each, SessionService))
 
     async def start(self, certificates: Certificates | None = None) -> Address:
-        """Listen, and return where."""
+        """Listen, and return the address."""
         wanted = self._settings.grpc
         try:
             if certificates is None:
@@ -96,14 +96,14 @@ class RpcServer:
                 self._credentials = certificates.rpc_credentials()
                 port = self._server.add_secure_port(str(wanted), self._credentials)
         except RuntimeError as taken:
-            message = f"Cannot listen on {wanted} for gRPC. Is another server running there?"
+            message = f"Cannot listen on {wanted} for gRPC. Another server may be running there."
             raise InvalidArgument(message, field="grpc") from taken
         await self._server.start()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
         return Address(wanted.host, port)
 
     async def _watch(self) -> None:
-        """Keep the standard health service true."""
+        """Keep the standard health service up to date."""
         serving = health_pb2.HealthCheckResponse.SERVING
         told = None
         while True:
@@ -117,7 +117,7 @@ class RpcServer:
             await asyncio.sleep(_HEALTH_SECONDS)
 
     async def stop(self, grace_s: float) -> None:
-        """Close sessions, let calls end, and cancel what is left after the grace."""
+        """Close sessions, let calls end, and cancel the rest after the grace."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What a service brings with it: how it is made, and what each of its methods needs."""
+"""The parts of a service: how it is made, and what each of its methods needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EngineService:
     """Translates, submits one command or asks one query, and translates back."""
 
     def __init__(self, shared: ServiceDependencies) -> None:
-        """Speak for an engine, within what is allowed."""
+        """Use an engine, with these limits."""
         self._engine = shared.engine
         self._allowance = shared.allowance
 
@@ -39,18 +39,18 @@ class EngineService:
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """One row of the table of services; methods are named with blanks between."""
+    """One row of the table of services; the names of methods are separated by spaces."""
 
     descriptor: ServiceDescriptor
     make: Callable[[ServiceDependencies], EngineService]
-    # As it is generated, without types.
+    # The generated function, without types.
     add_to_server: Callable[[Any, Any], None]
     rules: dict[MethodRule, str] = field(default_factory=dict)
     # They need no key.
     open_methods: str = ""
-    # They bring new work, which is refused when the server is late with what it has.
+    # They bring new work, which is refused when the server is overloaded.
     new_work: str = ""
 
     def paths(self, methods: str) -> Iterator[str]:
-        """Return methods as a call names them."""
+        """Return the full names of methods, as in a call."""
         return (f"/{self.descriptor.full_name}/{name}" for name in methods.split())

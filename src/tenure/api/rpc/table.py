@@ -1,6 +1,6 @@
-"""The table of all services, and what each method needs: the boundary goes by nothing else.
+"""The table of all services, and what each method needs; the boundary uses only this table.
 
-A method that is not in it is refused to everybody, and a test says that none is missing.
+A method that is not in it is refused for everybody; a test checks that none is missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tenure.api.rpc.permission import MethodRule, Scope
 from tenure.api.rpc.service import admin_service, session_service, task_service, workflow_service
 from tenure.core.access.permission import Action
 
-# In this order they are closed: workers first.
+# They are closed in this order: workers first.
 SERVICES: Final = (
     session_service.SPEC,
     workflow_service.SPEC,
@@ -40,4 +40,8 @@ OPEN_METHODS: Final = frozenset(
 # With the names by which they are counted.
 NEW_WORK: Final = {
     path: path.rpartition("/")[2] for each in SERVICES for path in each.paths(each.new_work)
+}
+# What a method is asked with; errors name its fields. Methods have names of their own.
+REQUESTS: Final = {
+    method.name: method.input_type for each in SERVICES for method in each.descriptor.methods
 }

@@ -1,4 +1,4 @@
-"""The one way of an enqueue from a request to the engine and back, for calls and for streams."""
+"""The path of an enqueue from a request to the engine and back, for calls and for streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TaskEnqueue:
     """Turns a request into the engine's command, and its answer into the response."""
 
     def __init__(self, engine: Engine, enqueues: RateLimit) -> None:
-        """Enqueue at ``engine`` what ``enqueues`` allows."""
+        """Enqueue at ``engine`` within the limits of ``enqueues``."""
         self._engine = engine
         self._enqueues = enqueues
         self._specs = task_view.SpecReader()
@@ -28,7 +28,7 @@ class TaskEnqueue:
     async def answer(
         self, namespace: str, request: pb.EnqueueTasksRequest
     ) -> pb.EnqueueTasksResponse:
-        """Store tasks: all or none, or each on its own."""
+        """Store tasks: all or none, or each separately."""
         enqueue = self._enqueue_each if request.independent else self._enqueue
         results = await enqueue(namespace, request.tasks, is_resend=request.is_resend)
         return pb.EnqueueTasksResponse(results=results)
@@ -51,8 +51,8 @@ class TaskEnqueue:
     ) -> list[pb.EnqueueResult]:
         """Enqueue calls that a client has combined.
 
-        Together they are one command, which is cheap. Only if that is refused is each tried
-        alone, so that every one gets its own answer.
+        Together they are one command, which is cheap. Only if that is refused, each is tried
+        separately, so that every one gets its own answer.
         """
         if not messages:
             raise InvalidArgument("tasks must not be empty", field="tasks")

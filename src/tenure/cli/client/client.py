@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenure.cli.client.access_client import AccessClient
-from tenure.cli.client.connection import ServerConnection
+from tenure.cli.client.connection import CALL_SECONDS_MAX, ServerConnection
 from tenure.cli.client.queue_client import QueueClient
 from tenure.cli.client.rpc_failure import NOT_CONNECTED
 from tenure.cli.client.task_client import TaskClient
@@ -21,9 +21,15 @@ class ServerClient(ServerConnection):
     """Everything that commands ask a server, in one namespace."""
 
     def __init__(
-        self, targets: Sequence[str], namespace: str, *, api_key: str = "", tls: TLS | None = None
+        self,
+        targets: Sequence[str],
+        namespace: str,
+        *,
+        api_key: str | None = "",
+        tls: TLS | None = None,
+        call_seconds: float = CALL_SECONDS_MAX,
     ) -> None:
-        super().__init__(targets, namespace, api_key=api_key, tls=tls)
+        super().__init__(targets, namespace, api_key=api_key, tls=tls, call_seconds=call_seconds)
         self.tasks = TaskClient(self)
         self.workers = WorkerClient(self)
         self.queues = QueueClient(self)

@@ -28,9 +28,16 @@ class ServerConnection:
     """One channel to a server, or to one of several, in one namespace."""
 
     def __init__(
-        self, targets: Sequence[str], namespace: str, *, api_key: str = "", tls: TLS | None = None
+        self,
+        targets: Sequence[str],
+        namespace: str,
+        *,
+        api_key: str | None = "",
+        tls: TLS | None = None,
+        call_seconds: float = CALL_SECONDS_MAX,
     ) -> None:
         """Prepare the channel; it connects with the first call."""
+        self._call_seconds = call_seconds
         self.namespace = namespace
         self.clock = SystemClock()
         self.metadata = _metadata(api_key)
@@ -66,7 +73,7 @@ class ServerConnection:
     ) -> Response:
         """Call and return the answer, of whose type the generated stubs say nothing."""
         with self.failures():
-            answer = method(request, timeout=CALL_SECONDS_MAX, metadata=self.metadata)
+            answer = method(request, timeout=self._call_seconds, metadata=self.metadata)
         assert isinstance(answer, kind)
         return answer
 
@@ -79,12 +86,12 @@ class ServerConnection:
             raise failure_of(error, self.channel.place, is_tls=self._is_tls) from error
 
 
-def _metadata(api_key: str) -> tuple[tuple[str, str], ...] | None:
+def _metadata(api_key: str | None) -> tuple[tuple[str, str], ...] | None:
     """Return what says who calls, if anything is to."""
     try:
         key = find_api_key(api_key)
     except ValueError:
-        what = "The API key is none: it must be as the server gave it, tnr_, an id and a secret."
-        hint = "Look at --api-key or TENURE_API_KEY."
+        what = "The API key is not valid. It must look like tnr_ID_SECRET."
+        hint = "Check --api-key or TENURE_API_KEY."
         raise CliError(what, hint=hint, exit_code=ExitCode.USAGE) from None
     return (("authorization", f"Bearer {key}"),) if key else None

@@ -32,9 +32,9 @@ def show_drained(call: Invocation, ids: Sequence[str]) -> None:
     for worker_id in ids:
         call.output.say(worker_id)
     if ids:
-        call.output.note(f"{_count(ids)} draining. See what is left: tenure workers ls")
+        call.output.note(f"{_count(ids)} draining. Follow them: tenure workers ls --watch")
     else:
-        call.output.note("No active worker matches; nothing was drained.")
+        call.output.note("No active worker matches. Nothing was drained.")
 
 
 def _count(ids: Sequence[str]) -> str:
@@ -79,7 +79,7 @@ class DrainWait:
     def text(self) -> str:
         """Return what is left."""
         held = sum(worker.held_count for worker in self.left.values() if worker is not None)
-        return f"{_count(list(self.left))} still there, with {held} tasks"
+        return f"{_count(list(self.left))} still running {held} tasks"
 
 
 def wait_until_offline(call: Invocation, ids: Sequence[str], timeout_ms: int | None) -> None:
@@ -97,8 +97,8 @@ def wait_until_offline(call: Invocation, ids: Sequence[str], timeout_ms: int | N
             drain.look()
     except KeyboardInterrupt:
         raise CliError(
-            "Interrupted; the drain goes on.",
-            hint="See what is left: tenure workers ls --status DRAINING",
+            "Interrupted. The drain continues.",
+            hint="Follow it: tenure workers ls --status DRAINING",
             exit_code=ExitCode.INTERRUPTED,
         ) from None
     finally:
@@ -112,8 +112,8 @@ def wait_until_offline(call: Invocation, ids: Sequence[str], timeout_ms: int | N
 def _timed_out(drain: DrainWait, timeout_ms: int) -> CliError:
     return CliError(
         f"The drain has not ended within {duration_text(timeout_ms)}: {drain.text()}.",
-        why="Workers finish what they hold; at the drain deadline they hand the rest back.",
-        hint="It goes on. See what is left: tenure workers ls --status DRAINING",
+        why="Workers finish their tasks first. At the drain deadline unfinished tasks go back.",
+        hint="It continues. Follow it: tenure workers ls --status DRAINING",
         exit_code=ExitCode.TIMED_OUT,
     )
 

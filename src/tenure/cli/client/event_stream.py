@@ -142,7 +142,9 @@ def _refusal(status: int, body: bytes) -> CliError:
         fields: dict[str, Any] = dict(json.loads(body))
         code, message = str(fields.pop("error")), str(fields.pop("message"))
     except (ValueError, TypeError, KeyError):
-        return CliError(f"The HTTP address answered with {status}.", hint="Is it of Tenure?")
+        return CliError(
+            f"The HTTP address answered with {status}.", hint="Is it a Tenure server? Check --http."
+        )
     return refused(code, message, fields)
 
 
@@ -156,6 +158,7 @@ class EventStream:
         self._last_id = ""
         self._hints: dict[tuple[str, str], ReceivedHint] = {}
         self._is_reset = False
+        self._is_woken = False
         self._news = threading.Condition()
         self._stopped = threading.Event()
         self._connection: HTTPConnection | None = None
@@ -193,10 +196,18 @@ class EventStream:
     def take(self, seconds: float) -> StreamNews:
         """Return what is new, after at most so many seconds."""
         with self._news:
-            self._news.wait_for(lambda: self._hints or self._is_reset, max(seconds, 0.0))
+            self._news.wait_for(
+                lambda: self._hints or self._is_reset or self._is_woken, max(seconds, 0.0)
+            )
             found = StreamNews(list(self._hints.values()), self._is_reset)
-            self._hints, self._is_reset = {}, False
+            self._hints, self._is_reset, self._is_woken = {}, False, False
             return found
+
+    def wake(self) -> None:
+        """Let a wait for news end now, without any."""
+        with self._news:
+            self._is_woken = True
+            self._news.notify_all()
 
     def lose(self) -> None:
         """Say with the next look that what was taken last has not been read."""

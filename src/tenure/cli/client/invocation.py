@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tenure.cli.help import ConnectionOption
 from tenure.cli.interrupt import Interrupt
 from tenure.cli.parameter import option
 from tenure.cli.parameter import target as parse_target
@@ -55,7 +58,7 @@ class Invocation:
         try:
             return find_api_key(None)
         except ValueError as error:
-            hint = "Look at the file that TENURE_API_KEY_FILE names."
+            hint = "Check the file in TENURE_API_KEY_FILE."
             raise CliError(str(error), hint=hint, exit_code=ExitCode.USAGE) from None
 
     @functools.cached_property
@@ -68,7 +71,7 @@ class Invocation:
 
         if is_exposed(self.targets, self.api_key, self.tls):
             where = ", ".join(self.targets)
-            what = f"Warning: the API key goes to {where} without TLS. Use --tls."
+            what = f"Warning: the API key is sent to {where} without TLS. Use --tls."
             click.echo(what, err=True)
         return ServerClient(self.targets, self.namespace, api_key=self.api_key, tls=self.tls)
 
@@ -93,16 +96,18 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "form",
         type=click.Choice(_FORMATS),
         default="table",
-        help="A table for people, JSON, or one JSON object per line.",
+        help="Output format; jsonl is one JSON object per line.",
     )(function)
 
 
 namespace_option = option(
     "--namespace",
+    cls=ConnectionOption,
+    shell_complete=suggestion.namespaces,
     envvar="TENURE_NAMESPACE",
     default=DEFAULT_NAMESPACE,
     metavar="NAME",
-    help="The namespace, as NAME or TENANT/WORKSPACE.",
+    help="The namespace: NAME or TENANT/WORKSPACE.",
 )
 
 
@@ -146,17 +151,19 @@ def target_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--target`` and ``--api-key``, and the options of TLS, which arrive as ``tls``."""
     key = option(
         "--api-key",
+        cls=ConnectionOption,
         envvar="TENURE_API_KEY",
         metavar="KEY",
-        help="The API key, if the server asks for one; others see it in the list of processes.",
+        help="The API key. Prefer the variable: other users can see the command line.",
     )
     return option(
         "--target",
+        cls=ConnectionOption,
         envvar="TENURE_TARGET",
         default=DEFAULT_TARGET,
         type=parse_target,
         metavar="HOST:PORT,...",
-        help="The gRPC address of the server; of several the first that answers is used.",
+        help="The gRPC address of the server. Of several, the first that answers is used.",
     )(key(tls_options(function)))
 
 
@@ -165,19 +172,19 @@ def _run(function: Callable[..., None], call: Invocation, arguments: dict[str, A
         try:
             function(call, **arguments)
         except (Exception, KeyboardInterrupt) as error:
-            told = _told(error, is_interrupted=interrupt.has_struck)
-            if told is None:
-                raise
-            told.is_json = call.form != "table"
-            raise told from error.__cause__
+            is_interrupted = interrupt.has_struck or isinstance(error, KeyboardInterrupt)
+            is_told = isinstance(error, CliError) and error.end is ExitCode.INTERRUPTED
+            if is_interrupted and not is_told:
+                _end_line()
+                raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
+            if isinstance(error, CliError):
+                error.is_json = call.form != "table"
+            raise
         finally:
             call.close()
 
 
-def _told(error: BaseException, *, is_interrupted: bool) -> CliError | None:
-    """Return what the user is told of an error, or None for a mistake of ours."""
-    if isinstance(error, CliError) and (not is_interrupted or error.end is ExitCode.INTERRUPTED):
-        return error
-    if is_interrupted or isinstance(error, KeyboardInterrupt):
-        return CliError("Interrupted.", exit_code=ExitCode.INTERRUPTED)
-    return None
+def _end_line() -> None:
+    """Let the prompt of the shell begin a line: the terminal has written ^C into this one."""
+    if sys.stderr.isatty():
+        click.echo(err=True)

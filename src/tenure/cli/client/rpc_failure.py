@@ -55,14 +55,14 @@ def failure_of(error: grpc.RpcError, target: str, *, is_tls: bool = False) -> Cl
 
 
 def _unreachable(call: grpc.Call, target: str, *, is_tls: bool) -> CliError:
-    details = call.details() or "nobody answers"
+    details = call.details() or "no answer"
     # The end of gRPC's account is where it says what the system said.
     why = details.rpartition(": ")[2].strip(" ].") + "."
     if not is_unsent(call):
         return CliError(
             f"The connection to {target} broke.",
             why=why,
-            hint="Whether the server acted is not known. Look, then try again.",
+            hint="The server may or may not have done it. Check, then try again.",
             exit_code=ExitCode.UNREACHABLE,
             code="unavailable",
         )

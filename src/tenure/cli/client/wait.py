@@ -157,7 +157,7 @@ def _timed_out(client: ServerClient, tasks: Sequence[ShownTask], timeout_ms: int
     found = next(_explanations(client, tasks, set()), None)
     if found is not None:
         why = f"{why} {found.first}"
-        hint = f"Ask why: {found.command}. {hint}"
+        hint = f"See why: {found.command}. {hint}"
     return CliError(
         f"{what} not ended within {duration_text(timeout_ms)}.",
         why=why,
@@ -168,7 +168,7 @@ def _timed_out(client: ServerClient, tasks: Sequence[ShownTask], timeout_ms: int
 
 def _interrupted(tasks: Sequence[ShownTask]) -> CliError:
     return CliError(
-        "Interrupted; the tasks go on without you." if tasks else "Interrupted.",
+        "Interrupted. The tasks continue." if tasks else "Interrupted.",
         hint=_go_on(tasks) if tasks else "",
         exit_code=ExitCode.INTERRUPTED,
     )
@@ -180,7 +180,7 @@ def _named(tasks: Sequence[ShownTask]) -> str:
 
 def _standing(task: ShownTask) -> str:
     holder = f" on worker {task.worker_id}" if task.worker_id else ""
-    tried = f", attempt {task.attempt}" if task.attempt else ", and no worker has taken it yet"
+    tried = f", attempt {task.attempt}" if task.attempt else ", waiting for a worker"
     return f"{task.task_id} is {task.state.lower()}{tried}{holder}"
 
 
@@ -202,7 +202,7 @@ def show_result(output: Output, task: ShownTask) -> None:
     if text is not None:
         output.lines(text)
     elif is_output_lost(task):
-        output.note(f"Error: The stored output of task {task.task_id} is damaged: it is not shown.")
+        output.note(f"Error: The stored output of task {task.task_id} is damaged and not shown.")
     took = ""
     if task.finished_at is not None:
         took = f" after {age_text(task.created_at, parse_instant_ms(task.finished_at))}"

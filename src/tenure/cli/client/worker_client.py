@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Final
+
 from google.protobuf.duration_pb2 import Duration
 
 from tenure.cli.client.connection import ServerConnection
 from tenure.cli.client.request import DrainChoice, WorkerQuery
+from tenure.cli.exit_code import ExitCode
+from tenure.cli.failure import CliError, refused
 from tenure.cli.show import view
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.v1 import admin_service_pb2 as admin_pb
@@ -13,6 +19,13 @@ from tenure.v1 import worker_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.admin_service_pb2_grpc import AdminServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+
+_ID_LENGTH: Final = 36
+# Less of an id says nothing.
+_PART_OF_ID: Final = re.compile(r"[0-9a-f-]{4,35}")
+_IDS_NAMED_MAX: Final = 3
+# The workers that are looked through for a part of an id: the newest 10,000.
+_PAGES_MAX: Final = 100
 
 
 class WorkerClient:
@@ -32,6 +45,39 @@ class WorkerClient:
     def _worker(self, worker_id: str) -> worker_pb2.Worker:
         request = workflow_pb.GetWorkerRequest(namespace_id=self._namespace, worker_id=worker_id)
         return self._call(self._stub.GetWorker, request, workflow_pb.GetWorkerResponse).worker
+
+    def find_id(self, text: str) -> str:
+        """Return the id of the one worker whose id begins or ends with a text.
+
+        A whole id is returned as it is, and so is what is no part of one: the server says why.
+        """
+        if len(text) == _ID_LENGTH or not _PART_OF_ID.fullmatch(text):
+            return text
+        found = [each for each in self._ids() if each.startswith(text) or each.endswith(text)]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise refused("not_found", f"There is no worker with {text!r} in its id.", {})
+        some = ", ".join(found[:_IDS_NAMED_MAX])
+        raise CliError(
+            f"{len(found)} workers have {text!r} in their ids.",
+            why=f"It is the begin or the end of {some}{' …' * (len(found) > _IDS_NAMED_MAX)}",
+            hint="Give more of the id.",
+            exit_code=ExitCode.USAGE,
+        )
+
+    def _ids(self) -> Iterator[str]:
+        """Return the ids of the newest workers."""
+        token = ""
+        for _ in range(_PAGES_MAX):
+            request = workflow_pb.ListWorkersRequest(
+                namespace_id=self._namespace, page_size=PAGE_SIZE_MAX, page_token=token
+            )
+            answer = self._call(self._stub.ListWorkers, request, workflow_pb.ListWorkersResponse)
+            yield from (worker.worker_id for worker in answer.workers)
+            token = answer.next_page_token
+            if not token:
+                return
 
     def list_workers(self, query: WorkerQuery) -> tuple[list[view.ShownWorker], str]:
         """Return a page of workers and the token of the next one."""

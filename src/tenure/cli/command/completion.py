@@ -30,11 +30,11 @@ _INSTALL: Final = {
 }
 
 
-@click.command(short_help="Print a shell's completion.")
+@click.command(short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell, with how to install it.
+    """Print the completion script of a shell. Its first lines say how to install it.
 
     \b
     Examples:

@@ -13,6 +13,7 @@ import click
 from tenure.cli.client.invocation import output_option
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import examples, schema_option, store_option
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 _PROGRESS_SECONDS: Final = 0.2
 
 
-@click.group(short_help="Look after the database of a server.")
+@click.group(cls=CommandGroup, short_help="Migrate and check the database.")
 def db() -> None:
-    """Look after the database of a server; no server has to run."""
+    """Migrate and check the database of a server. No server has to run."""
 
 
 @contextlib.contextmanager
@@ -44,7 +45,7 @@ def _store_errors(form: str, url: str) -> Iterator[Output]:
 
 
 @db.command(
-    short_help="Bring the schema up to date.",
+    short_help="Update the schema of the database.",
     epilog=examples(
         "tenure db migrate --store sqlite:///tenure.db",
         "TENURE_STORE=postgresql://tenure@db/tenure tenure db migrate",
@@ -54,9 +55,9 @@ def _store_errors(form: str, url: str) -> Iterator[Output]:
 @schema_option
 @output_option
 def migrate(store_url: str, schema: str, form: str) -> None:
-    """Bring the schema up to date, and make the database if it is a new SQLite file.
+    """Update the schema of the database. A SQLite file that is missing is created.
 
-    A server does the same when it starts. Servers of the version before go on beside it.
+    A server does the same when it starts. Servers of the previous version keep running.
     """
     from tenure.cli.database import inspection
 
@@ -68,18 +69,18 @@ def migrate(store_url: str, schema: str, form: str) -> None:
         elif was == after.schema_version:
             output.say(f"{after.store} is up to date: schema {was}.")
         else:
-            output.say(f"{after.store} went from schema {was} to {after.schema_version}.")
+            output.say(f"{after.store} is migrated from schema {was} to {after.schema_version}.")
 
 
 @db.command(
-    short_help="Show how far the schema is.",
+    short_help="Show the version of the schema.",
     epilog=examples("tenure db status --store sqlite:///tenure.db -o json"),
 )
 @store_option
 @schema_option
 @output_option
 def status(store_url: str, schema: str, form: str) -> None:
-    """Show the schema, what is still to be applied, and the size; nothing is changed."""
+    """Show the version of the schema, pending migrations and the size. Nothing is changed."""
     from tenure.cli.database import inspection
 
     with _store_errors(form, store_url) as output:
@@ -104,18 +105,17 @@ def _facts(status: DatabaseStatus) -> Iterator[tuple[str, object]]:
 
 
 @db.command(
-    short_help="Check that the database is sound.",
+    short_help="Check the database for damage.",
     epilog=examples("tenure db check --store sqlite:///tenure.db"),
 )
 @store_option
 @schema_option
 @output_option
 def check(store_url: str, schema: str, form: str) -> None:
-    """Check the database, and compare every stored payload with its checksum.
+    """Check the database for damage, and compare every stored payload with its checksum.
 
-    Every page of a SQLite file is looked at; a PostgreSQL must be reachable and writable. It works
-    beside a running server. The exit code is 1 if something is wrong, and each damaged row is
-    named.
+    Every page of a SQLite file is checked; PostgreSQL must be reachable and writable. The server
+    may run meanwhile. If something is wrong, each damaged row is named and the exit code is 1.
     """
     from tenure.cli.database import inspection
     from tenure.cli.show.text import one_line
@@ -131,7 +131,7 @@ def check(store_url: str, schema: str, form: str) -> None:
             if not found.ok:
                 raise click.exceptions.Exit(ExitCode.FAILED)
         elif found.ok:
-            output.say(f"{found.store} is sound.")
+            output.say(f"{found.store} is not damaged.")
             _note_unverified(output, found)
         else:
             for problem in found.problems:
@@ -145,11 +145,11 @@ def check(store_url: str, schema: str, form: str) -> None:
 
 def _note_unverified(output: Output, found: Check) -> None:
     if not found.is_verified:
-        output.note("Payloads have no checksums before the schema is up to date: tenure db migrate")
+        output.note("Payloads have no checksums until the schema is updated: tenure db migrate")
     elif found.unverified_count:
         output.note(
             f"{found.unverified_count} of {found.row_count} rows have no checksum: an earlier "
-            "version has written them."
+            "version wrote them."
         )
 
 

@@ -9,6 +9,7 @@ import click
 
 from tenure.cli.client.invocation import Invocation, with_whole_server
 from tenure.cli.exit_code import ExitCode
+from tenure.cli.help import HelpCommand
 from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ _WIDTH: Final = max(map(len, _STYLES))
 
 
 @click.command(
-    short_help="Find out what is wrong, and what to do.",
+    cls=HelpCommand,
+    short_help="Check the server and say what to fix.",
     epilog=examples(
         "tenure doctor",
         "tenure doctor --all",
@@ -30,16 +32,16 @@ _WIDTH: Final = max(map(len, _STYLES))
     "--namespace",
     default="",
     metavar="NAME",
-    help="Only the workers and tasks of this namespace; otherwise all that the key may see.",
+    help="Only workers and tasks of this namespace. [default: all that the key may read]",
 )
-@click.option("--all", "is_all", is_flag=True, help="Also show the checks that found nothing.")
+@click.option("--all", "is_all", is_flag=True, help="Also show the checks that passed.")
 @with_whole_server
 def doctor(call: Invocation, *, namespace: str, is_all: bool) -> None:
-    """Look at the server, its store, its workers and this machine, and say what is wrong.
+    """Check the server, its database, its workers and this machine, and say what to fix.
 
-    Clocks, the store's speed, durability and room, migrations, versions, leases and timers that
-    nobody looks at, and work that no worker offers to do. The exit code is 7 if there is a
-    problem; a warning works today and may not tomorrow.
+    It checks clocks, the speed, durability and free space of the database, migrations, versions,
+    late leases and timers, and tasks that no worker can run. The exit code is 7 if there is a
+    problem. A warning is no problem yet, but may become one.
     """
     found = call.client.diagnose(namespace)
     if call.output.form == "jsonl":
@@ -69,8 +71,8 @@ def _summary(findings: Iterable[ShownFinding]) -> str:
     levels = [each.level for each in findings]
     problems, warnings = levels.count("problem"), levels.count("warning")
     if not problems and not warnings:
-        return f"Nothing is wrong: {len(levels)} checks."
+        return f"No problems: {len(levels)} checks passed."
     return (
         f"{problems} problem{'s' * (problems != 1)}, {warnings} warning{'s' * (warnings != 1)}, "
-        f"{len(levels) - problems - warnings} checks without."
+        f"{len(levels) - problems - warnings} checks passed."
     )

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import PageOptions, duration_ms, examples, page_options, schema_option
 
 if TYPE_CHECKING:
     from tenure.cli.client.access_client import KeyChoice
     from tenure.cli.show.access_view import ShownKey, ShownNewKey
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
 _ROLES: Final = ("admin", "client", "worker", "viewer")
 _EVERYWHERE: Final = "all"
-_KEY_ID: Final = click.argument("key_id", metavar="KEY-ID")
+_KEY_ID: Final = click.argument("key_id", metavar="KEY-ID", shell_complete=suggestion.key_ids)
 
 
 class _CreateOptions(TypedDict):
@@ -29,18 +31,18 @@ class _CreateOptions(TypedDict):
     expires_in_ms: int | None
 
 
-@click.group(short_help="Make, see and revoke API keys.")
+@click.group(cls=CommandGroup, short_help="Create, list and revoke API keys.")
 def keys() -> None:
-    """Make, see and revoke API keys.
+    """Create, list and revoke API keys.
 
-    A server is open until its store has its first key; from then on every call needs one. The first
-    key is an admin key for all namespaces. An admin may do everything, a client enqueues and
-    changes tasks, a worker runs them, and a viewer reads.
+    A server without keys is open to everybody. Once there is a key, every call needs one. The first
+    key must be an admin key for all namespaces. An admin may do everything, a client enqueues and
+    changes tasks, a worker runs tasks, and a viewer only reads.
     """
 
 
 @keys.command(
-    short_help="Make an API key and print it.",
+    short_help="Create an API key and print it.",
     epilog=examples(
         "(umask 077; tenure keys create --role admin --store sqlite:///tenure.db > admin.key)",
         "tenure keys create --role worker --name mail --namespace acme --expires 90d",
@@ -48,33 +50,33 @@ def keys() -> None:
     ),
 )
 @click.option("--role", type=click.Choice(_ROLES), required=True, help="What the key may do.")
-@click.option("--name", default="", help="What it is for, shown in lists; else its role.")
+@click.option("--name", default="", help="A name for lists. [default: the role]")
 @click.option(
     "--namespace",
     "namespaces",
     multiple=True,
     metavar="NAME",
-    help="A namespace that the key is for; may be repeated. Without any it is for all.",
+    help="A namespace that the key may use. Repeatable. [default: all]",
 )
 @click.option(
     "--expires",
     "expires_in_ms",
     metavar="DURATION",
     type=duration_ms,
-    help="When it ends by itself, such as 90d; else never.",
+    help="When the key expires, such as 90d. [default: never]",
 )
 @click.option(
     "--store",
     "store_url",
     metavar="URL",
-    help="Make it in this store, without a server: that is how the first key is made.",
+    help="Create the key in this database, without a server. Use it for the first key.",
 )
 @schema_option
 @with_whole_server
 def create(
     call: Invocation, *, store_url: str | None, schema: str, **options: Unpack[_CreateOptions]
 ) -> None:
-    """Make an API key; nothing but the key goes to stdout. It is never shown again."""
+    """Create an API key and print it to stdout. It is never shown again."""
     choice: KeyChoice = {
         "role": options["role"],
         "name": options["name"] or options["role"],
@@ -87,12 +89,12 @@ def create(
         return
     call.output.say(made.key)
     call.output.note(f"This is the {made.role} key {made.key_id} for {_places(made)}.")
-    call.output.note("Keep it now: it is not stored and never shown again.")
+    call.output.note("Save it now: it is not stored and never shown again.")
     call.output.note("Send it with TENURE_API_KEY, or as Authorization: Bearer.")
     if store_url is None and made.created_by is None:
         call.output.note(
             "This is the first key of the server. From now on every call needs a key: workers and "
-            "clients too. Make theirs with this one."
+            "clients too. Create their keys with this one."
         )
 
 
@@ -109,16 +111,18 @@ def _places(key: ShownKey) -> str:
 
 
 def _columns() -> Sequence[Column[ShownKey]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     return (
         Column("KEY ID", lambda key: key.key_id),
-        Column("NAME", lambda key: key.name),
-        Column("ROLE", lambda key: key.role),
+        Column("NAME", lambda key: key.name, rank=1, is_text=True),
+        Column("ROLE", lambda key: key.role, rank=2),
         Column("STATE", lambda key: key.state),
-        Column("NAMESPACES", lambda key: ", ".join(key.namespaces) or _EVERYWHERE),
-        Column("EXPIRES", lambda key: key.expires_at),
-        Column("LAST USED", lambda key: key.last_used_at),
+        Column(
+            "NAMESPACES", lambda key: ", ".join(key.namespaces) or _EVERYWHERE, rank=3, is_text=True
+        ),
+        Column("EXPIRES", lambda key: key.expires_at, rank=5),
+        Column("LAST USED", lambda key: key.last_used_at, rank=4),
     )
 
 
@@ -128,7 +132,7 @@ def _columns() -> Sequence[Column[ShownKey]]:
 @page_options
 @with_whole_server
 def list_(call: Invocation, **options: Unpack[PageOptions]) -> None:
-    """List the keys that you may administer, newest first, ended ones too."""
+    """List the keys that you may administer, newest first, with revoked and expired ones."""
     from tenure.cli.show import listing
 
     found = listing.Listing("keys", "tenure keys ls", call.client.access.list_keys)
@@ -139,7 +143,7 @@ def list_(call: Invocation, **options: Unpack[PageOptions]) -> None:
 @_KEY_ID
 @with_whole_server
 def show(call: Invocation, *, key_id: str) -> None:
-    """Show a key: what it is for, when it ends, and when it was used last."""
+    """Show a key: its role and namespaces, when it expires, and when it was last used."""
     key = call.client.access.get_key(key_id)
     if call.output.is_table:
         call.output.facts(_facts(key))
@@ -166,7 +170,7 @@ def _facts(key: ShownKey) -> Iterator[tuple[str, object]]:
 @_KEY_ID
 @with_whole_server
 def revoke(call: Invocation, *, key_id: str) -> None:
-    """Revoke a key for good: nobody gets in with it any more, and streams that it opened end."""
+    """Revoke a key. Calls with it are refused from now on, and its open streams end."""
     key = call.client.access.revoke_key(key_id)
     if call.output.is_table:
         call.output.say(f"Key {key.key_id} ({key.name}) was revoked at {key.revoked_at}.")

@@ -7,35 +7,37 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import PageOptions, examples
 
 if TYPE_CHECKING:
     from tenure.cli.show.access_view import ShownNamespace
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
-_NAME: Final = click.argument("name", metavar="NAME")
+_NAME: Final = click.argument("name", metavar="NAME", shell_complete=suggestion.namespaces)
 
 
-@click.group(short_help="See, create and disable namespaces.")
+@click.group(cls=CommandGroup, short_help="List, create and disable namespaces.")
 def namespaces() -> None:
-    """See, create and disable namespaces, which keep the work of teams apart."""
+    """List, create and disable namespaces. Each has its own tasks, workers and queues."""
 
 
 def _columns() -> Sequence[Column[ShownNamespace]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     return (
-        Column("NAMESPACE", lambda namespace: namespace.name),
+        Column("NAMESPACE", lambda namespace: namespace.name, is_text=True),
         Column("STATE", lambda namespace: namespace.state),
-        Column("CREATED", lambda namespace: namespace.created_at),
+        Column("CREATED", lambda namespace: namespace.created_at, rank=1),
     )
 
 
 @namespaces.command("ls", short_help="List namespaces.", epilog=examples("tenure namespaces ls"))
 @with_whole_server
 def list_(call: Invocation) -> None:
-    """List the namespaces that you may see."""
+    """List the namespaces that your key may read."""
     from tenure.cli.show import listing
 
     found = listing.Listing(
@@ -51,7 +53,7 @@ def list_(call: Invocation) -> None:
 @_NAME
 @with_whole_server
 def show(call: Invocation, *, name: str) -> None:
-    """Show a namespace: NAME, which means NAME/default, or TENANT/WORKSPACE."""
+    """Show a namespace. NAME is TENANT/WORKSPACE; acme is short for acme/default."""
     found = call.client.access.get_namespace(name)
     if call.output.is_table:
         call.output.facts(
@@ -68,36 +70,35 @@ def show(call: Invocation, *, name: str) -> None:
 @_NAME
 @with_whole_server
 def create(call: Invocation, *, name: str) -> None:
-    """Create a namespace: NAME, which means NAME/default, or TENANT/WORKSPACE."""
+    """Create a namespace. NAME is TENANT/WORKSPACE; acme is short for acme/default."""
     made = call.client.access.create_namespace(name)
     if call.output.is_table:
-        call.output.say(f"Namespace {made} is there.")
+        call.output.say(f"Namespace {made} is ready.")
         call.output.note(f"Use it with --namespace {name}, or TENURE_NAMESPACE={name}.")
     else:
         call.output.write({"name": made})
 
 
 @namespaces.command(
-    short_help="Take no more work in a namespace.",
-    epilog=examples("tenure namespaces disable acme"),
+    short_help="Stop all work in a namespace.", epilog=examples("tenure namespaces disable acme")
 )
 @_NAME
 @with_whole_server
 def disable(call: Invocation, *, name: str) -> None:
-    """Disable a namespace: it takes no workers, no tasks and no polls.
+    """Disable a namespace: it accepts no new tasks and no workers.
 
-    What its workers hold they may finish, and everything can still be read.
+    Running tasks may finish, and everything can still be read.
     """
     _set(call, name, is_disabled=True)
 
 
 @namespaces.command(
-    short_help="Let a disabled namespace go on.", epilog=examples("tenure namespaces enable acme")
+    short_help="Enable a disabled namespace.", epilog=examples("tenure namespaces enable acme")
 )
 @_NAME
 @with_whole_server
 def enable(call: Invocation, *, name: str) -> None:
-    """Enable a namespace that was disabled: its tasks are handed out again."""
+    """Enable a disabled namespace: its tasks are handed out again."""
     _set(call, name, is_disabled=False)
 
 

@@ -8,32 +8,39 @@ from typing import TYPE_CHECKING, Final
 import click
 from typing_extensions import Unpack
 
-from tenure.cli import parameter
+from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import examples
 
 if TYPE_CHECKING:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
     from tenure.cli.show.view import ShownQueue
 
-_NAME: Final = click.argument("name", metavar="NAME")
+# The counts, the most important first.
+_RANKS: Final = ("PENDING", "RUNNING", "DISPATCHED", "PAUSED", "CANCELLING", "WAITING")
+_NAME: Final = click.argument("name", metavar="NAME", shell_complete=suggestion.queues)
 
 
-@click.group(short_help="See queues; pause or limit them.")
+@click.group(cls=CommandGroup, short_help="List, pause and limit queues.")
 def queues() -> None:
-    """See queues with their live tasks; pause or limit them."""
+    """List queues with their live tasks. Pause or limit them."""
 
 
 def _columns() -> Sequence[Column[ShownQueue]]:
-    from tenure.cli.show.output import Column
+    from tenure.cli.show.table import Column
 
     def count(state: str) -> Column[ShownQueue]:
-        return Column(state, lambda queue: _count_text(queue, queue.counts.get(state, 0)))
+        return Column(
+            state,
+            lambda queue: _count_text(queue, queue.counts.get(state, 0)),
+            rank=_RANKS.index(state) + 1,
+        )
 
     return (
-        Column("QUEUE", lambda queue: queue.name),
-        Column("HELD", lambda queue: "PAUSED" if queue.paused else "no"),
-        Column("LIMIT", lambda queue: queue.concurrency_max or parameter.NO_LIMIT),
+        Column("QUEUE", lambda queue: queue.name, is_text=True),
+        Column("STATE", lambda queue: queue.state),
+        Column("LIMIT", lambda queue: queue.concurrency_max or parameter.NO_LIMIT, rank=3),
         *map(count, parameter.LIVE_STATES),
     )
 
@@ -47,9 +54,10 @@ def _count_text(queue: ShownQueue, count: int) -> str:
 @parameter.page_options
 @with_server
 def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
-    """List the queues that have settings or live tasks, with the number of tasks by state.
+    """List queues that have settings or live tasks, with the number of tasks in each state.
 
-    Of a queue 10,000 tasks are counted; 10000+ means at least so many.
+    STATE is PAUSED if no tasks are handed out. Counting stops at 10,000 tasks per queue: 10000+
+    means at least that many.
     """
     from tenure.cli.show import listing
 
@@ -61,7 +69,7 @@ def list_(call: Invocation, **page: Unpack[parameter.PageOptions]) -> None:
 @_NAME
 @with_server
 def show(call: Invocation, *, name: str) -> None:
-    """Show a queue: its brakes, and its live tasks by type and state."""
+    """Show a queue: its settings, and its live tasks by type and state."""
     _show(call, call.client.queues.get_queue(name))
 
 
@@ -74,7 +82,7 @@ def _show(call: Invocation, queue: ShownQueue) -> None:
 
 def _facts(queue: ShownQueue) -> Iterator[tuple[str, object]]:
     yield "queue", queue.name
-    yield "held", "PAUSED" if queue.paused else "no"
+    yield "state", queue.state
     yield "limit", queue.concurrency_max or parameter.NO_LIMIT
     for name, counts in {"all types": queue.counts, **queue.types}.items():
         shown = [
@@ -85,19 +93,24 @@ def _facts(queue: ShownQueue) -> Iterator[tuple[str, object]]:
         yield name, ", ".join(shown) or "no live tasks"
 
 
-@queues.command(short_help="Hand out nothing more.", epilog=examples("tenure queues pause images"))
+@queues.command(
+    short_help="Stop handing out tasks of a queue.", epilog=examples("tenure queues pause images")
+)
 @_NAME
 @with_server
 def pause(call: Invocation, *, name: str) -> None:
-    """Hand out no more tasks of a queue; what runs goes on."""
+    """Stop handing out tasks of a queue. Running tasks continue."""
     _show(call, call.client.queues.set_queue(name, is_paused=True))
 
 
-@queues.command(short_help="Hand out again.", epilog=examples("tenure queues resume images"))
+@queues.command(
+    short_help="Hand out tasks of a paused queue again.",
+    epilog=examples("tenure queues resume images"),
+)
 @_NAME
 @with_server
 def resume(call: Invocation, *, name: str) -> None:
-    """Hand out the tasks of a paused queue again."""
+    """Hand out tasks of a paused queue again."""
     _show(call, call.client.queues.set_queue(name, is_paused=False))
 
 
@@ -109,5 +122,5 @@ def resume(call: Invocation, *, name: str) -> None:
 @click.argument("concurrency_max", metavar="N|none", type=parameter.concurrency)
 @with_server
 def limit(call: Invocation, *, name: str, concurrency_max: int) -> None:
-    """Let at most N tasks of a queue run at once; none takes the limit away."""
+    """Let at most N tasks of a queue run at once. `none` removes the limit."""
     _show(call, call.client.queues.set_queue(name, concurrency_max=concurrency_max))

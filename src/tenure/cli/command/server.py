@@ -79,21 +79,21 @@ def _session_grace_ms(text: str) -> int:
     envvar="TENURE_HTTP",
     default="127.0.0.1:7300",
     metavar="HOST:PORT",
-    help="Where to listen for HTTP; port 0 takes a free one.",
+    help="Address to listen on for HTTP. Port 0 picks a free one.",
 )
 @option(
     "--grpc",
     envvar="TENURE_GRPC",
     default=DEFAULT_TARGET,
     metavar="HOST:PORT",
-    help="Where to listen for gRPC; port 0 takes a free one.",
+    help="Address to listen on for gRPC. Port 0 picks a free one.",
 )
 @option(
     "--insecure",
     "is_insecure",
     envvar="TENURE_INSECURE",
     is_flag=True,
-    help="Listen on addresses that other machines can reach, although there is no admin key.",
+    help="Allow an address that other machines can reach without an admin key.",
 )
 @option(
     "--allow-host",
@@ -101,29 +101,29 @@ def _session_grace_ms(text: str) -> int:
     envvar="TENURE_ALLOW_HOST",
     multiple=True,
     metavar="NAME",
-    help="A name that clients use for this server; may be repeated. Without keys HTTP is answered "
-    "only for its own address, localhost, and these.",
+    help="A host name that clients use for this server. Repeatable. Without keys HTTP requests "
+    "are answered only for its own address, localhost and these names.",
 )
 @option(
     "--tls-cert",
     envvar="TENURE_SERVER_TLS_CERT",
     default="",
     metavar="FILE",
-    help="Serve with TLS: the certificate with its chain, as PEM. Read again when it changes.",
+    help="PEM file of the certificate and its chain. Turns TLS on. Reloaded when it changes.",
 )
 @option(
     "--tls-key",
     envvar="TENURE_SERVER_TLS_KEY",
     default="",
     metavar="FILE",
-    help="The private key of the certificate, as PEM.",
+    help="PEM file of the private key.",
 )
 @option(
     "--tls-client-ca",
     envvar="TENURE_SERVER_TLS_CLIENT_CA",
     default="",
     metavar="FILE",
-    help="Let in only clients with a certificate of these authorities, as PEM.",
+    help="PEM file of authorities. Only clients with a certificate of theirs are let in.",
 )
 @option(
     "--enqueue-rate",
@@ -131,7 +131,7 @@ def _session_grace_ms(text: str) -> int:
     type=click.IntRange(0),
     default=ENQUEUES_PER_S,
     metavar="PER_SECOND",
-    help="Tasks that one namespace may enqueue; 0 is no limit.",
+    help="Tasks that one namespace may enqueue per second. 0 is no limit.",
 )
 @option(
     "--register-rate",
@@ -139,7 +139,7 @@ def _session_grace_ms(text: str) -> int:
     type=click.IntRange(0),
     default=REGISTRATIONS_PER_S,
     metavar="PER_SECOND",
-    help="Workers that one namespace may register; 0 is no limit.",
+    help="Workers that one namespace may register per second. 0 is no limit.",
 )
 @option(
     "--list-rate",
@@ -147,7 +147,7 @@ def _session_grace_ms(text: str) -> int:
     type=click.IntRange(0),
     default=LISTS_PER_S,
     metavar="PER_SECOND",
-    help="Pages of lists that one namespace may ask for; 0 is no limit.",
+    help="Pages of lists that one namespace may read per second. 0 is no limit.",
 )
 @option(
     "--session-grace",
@@ -156,15 +156,14 @@ def _session_grace_ms(text: str) -> int:
     type=_session_grace_ms,
     default="3s",
     metavar="DURATION",
-    help="How long a worker whose connection broke may take to come back, before its tasks are "
-    "handed out again.",
+    help="How long a worker may take to reconnect before its tasks are handed out again.",
 )
 @option(
     "--pooled",
     "is_pooled",
     envvar="TENURE_POOLED",
     is_flag=True,
-    help="PostgreSQL is behind a pooler in transaction mode, such as pgbouncer.",
+    help="PostgreSQL is behind a pooler in transaction mode, such as PgBouncer.",
 )
 @log_format_option
 @option(
@@ -172,7 +171,7 @@ def _session_grace_ms(text: str) -> int:
     envvar="TENURE_LOG_LEVEL",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
-    help="Which events are written.",
+    help="Lowest level that is logged.",
 )
 @click.option(
     "--setting",
@@ -184,9 +183,9 @@ def _session_grace_ms(text: str) -> int:
 def server(store_url: str, **options: Unpack[_Options]) -> None:
     """Start a server and run it until SIGTERM or Ctrl-C.
 
-    A SQLite file belongs to one server; any number of them share a PostgreSQL database. The schema
-    is brought up to date first. When it is told to stop, it finishes what it has accepted and ends
-    with exit code 0.
+    A SQLite file is for one server. Any number of servers can share a PostgreSQL database. The
+    schema is updated first. When it is told to stop, the server finishes what it has accepted and
+    exits with code 0.
     """
     # gRPC's C core would write its own account of a port that is taken.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -13,9 +14,9 @@ from tenure.cli.client.event_stream import EventStream, HttpEdge, ReceivedHint
 from tenure.cli.client.request import TaskSelection
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
-from tenure.cli.show.output import STYLES
+from tenure.cli.show.table import STYLES
 from tenure.cli.show.task_table import note
-from tenure.cli.show.text import instant_text, one_line
+from tenure.cli.show.text import cut, instant_text, one_line, short_id
 from tenure.cli.show.view import Shown, ShownTask
 from tenure.engine.clock import SystemClock
 
@@ -29,7 +30,11 @@ _LISTED_MAX: Final = 500
 _READ_MAX: Final = 500
 _KNOWN_MAX: Final = 20_000
 _HEADER: Final = ("TIME", "TASK", "TYPE", "QUEUE", "STATE", "WORKER", "ATTEMPT", "NOTE")
-_WIDTHS: Final = (8, 36, 16, 12, 10, 36, 7, 0)
+_WIDTHS: Final = (8, 36, 16, 12, 10, 36, 7, 12)
+_GAP: Final = "  "
+_WORKER: Final = _HEADER.index("WORKER")
+# What a narrow terminal leaves out, the first one first.
+_LEFT_OUT: Final = ("ATTEMPT", "QUEUE", "WORKER", "TYPE", "NOTE")
 
 
 class ChangeView(Shown, frozen=True, kw_only=True):
@@ -71,7 +76,7 @@ class Tail:
         """Show tasks that changed; of too many the newest."""
         left_out = len(hints) - _READ_MAX
         if left_out > 0:
-            self._call.output.note(f"{left_out} more changes, too many to show.")
+            self._call.output.note(f"{left_out} more changes were left out.")
         for hint in hints[-_READ_MAX:]:
             if self._chosen.state in ("", hint.state) and self._is_new(hint.id, hint.version):
                 self._read(hint.id)
@@ -139,17 +144,48 @@ class Tail:
             return
         at = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().strftime("%H:%M:%S")
         cells = (at, task.task_id, task.type, task.queue, task.state, task.worker_id or "-")
-        click.echo(line((*cells, str(task.attempt or "-"), note(task, now_ms))))
+        width = terminal_width()
+        click.echo(line((*cells, str(task.attempt or "-"), note(task, now_ms)), width))
 
 
-def line(cells: Iterable[str]) -> str:
-    """Return one line; what is longer than its column pushes the rest."""
-    padded = []
-    for cell, width in zip(cells, _WIDTHS, strict=True):
-        text = one_line(cell).ljust(width)
+def terminal_width() -> int | None:
+    """Return the width of the terminal, or None when the lines go elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def line(cells: Sequence[str], terminal: int | None = None) -> str:
+    """Return one line, with as many columns as the terminal has room for.
+
+    Without a terminal nothing is left out; what is longer than its column pushes the rest.
+    """
+    widths = list(_WIDTHS)
+    left_out: set[str] = set()
+    if terminal is not None:
+        widths[_WORKER] = len(short_id(" " * widths[_WORKER]))
+        left_out = _left_out(widths, terminal)
+    padded: list[str] = []
+    used = 0
+    for name, cell, width in zip(_HEADER, cells, widths, strict=True):
+        if name in left_out:
+            continue
+        text = one_line(short_id(cell) if name == "WORKER" and terminal is not None else cell)
+        if terminal is not None:
+            text = cut(text, terminal - used if name == _HEADER[-1] else width)
         style = STYLES.get(cell)
-        padded.append(click.style(text, fg=style) if style else text)
-    return "  ".join(padded).rstrip()
+        padded.append(click.style(text.ljust(width), fg=style) if style else text.ljust(width))
+        used += width + len(_GAP)
+    return _GAP.join(padded).rstrip()
+
+
+def _left_out(widths: Sequence[int], terminal: int) -> set[str]:
+    needed = sum(widths) + len(_GAP) * (len(widths) - 1)
+    found: set[str] = set()
+    for name in _LEFT_OUT:
+        if needed <= terminal:
+            break
+        found.add(name)
+        needed -= widths[_HEADER.index(name)] + len(_GAP)
+    return found
 
 
 def follow(call: Invocation, edge: HttpEdge, chosen: TaskSelection) -> NoReturn:
@@ -162,8 +198,8 @@ def follow(call: Invocation, edge: HttpEdge, chosen: TaskSelection) -> NoReturn:
         stream.wait_connected()
         tail.remember()
         if call.output.is_table:
-            click.echo(click.style(line(_HEADER), bold=True))
-            call.output.note("Waiting for changes; Ctrl-C ends it.")
+            click.echo(click.style(line(_HEADER, terminal_width()), bold=True))
+            call.output.note("Waiting for changes. Press Ctrl-C to stop.")
         was_away = False
         while True:
             trouble = _look(tail, stream)

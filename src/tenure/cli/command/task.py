@@ -6,33 +6,38 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from tenure.cli import parameter
+from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import CompletionRequest, EnqueueOptions, TaskSelection
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
 
 if TYPE_CHECKING:
     from tenure.cli.show.view import ShownTask
 
 _START_TO_CLOSE_MS: Final = 5 * 60_000
-_TASK_ID: Final = click.argument("task_id", metavar="ID")
+_TASK_ID: Final = click.argument("task_id", metavar="ID", shell_complete=suggestion.task_ids)
 
 
-@click.group(short_help="Enqueue, watch and change tasks.")
+@click.group(cls=CommandGroup, short_help="Enqueue, watch and change tasks.")
 def tasks() -> None:
     """Enqueue, watch and change tasks."""
 
 
 def _timeout_options(function: parameter.F) -> parameter.F:
     for name, field, help_text in (
-        ("--cancel-grace", "cancel_grace_ms", "Time for clean-up after a cancel; 30s by default."),
-        ("--heartbeat-timeout", "heartbeat_timeout_ms", "Longest silence of a running attempt."),
-        ("--schedule-to-start", "schedule_to_start_ms", "Longest wait for a worker."),
+        ("--cancel-grace", "cancel_grace_ms", "Time to clean up after a cancel. [default: 30s]"),
+        (
+            "--heartbeat-timeout",
+            "heartbeat_timeout_ms",
+            "Longest time between heartbeats of an attempt.",
+        ),
+        ("--schedule-to-start", "schedule_to_start_ms", "Longest time until a worker starts it."),
         ("--schedule-to-close", "schedule_to_close_ms", "Longest time for all attempts together."),
         (
             "--start-to-close",
             "start_to_close_ms",
-            "Longest time of one attempt; 5m when --schedule-to-close is not given either.",
+            "Longest time of one attempt. [default: 5m, unless --schedule-to-close is given]",
         ),
     ):
         option = click.option(
@@ -52,33 +57,39 @@ def _timeout_options(function: parameter.F) -> parameter.F:
     ),
 )
 @click.argument("type_name", metavar="TYPE")
-@option("--queue", default="default", help="The queue.")
+@option(
+    "--queue", default="default", shell_complete=suggestion.queues, help="The queue of the task."
+)
 @click.option(
     "--input",
     metavar="JSON|@FILE|-",
     type=parameter.json_payload,
-    help="The input, from the command line, a file, or stdin.",
+    help="The input: JSON, @file, or - for stdin.",
 )
-@click.option("--priority", type=click.IntRange(0, 9), help="0 first to 9 last; 5 by default.")
+@click.option("--priority", type=click.IntRange(0, 9), help="0 (first) to 9 (last). [default: 5]")
 @click.option(
-    "--delay", "delay_ms", metavar="DURATION", type=parameter.delay_ms, help="Start later."
+    "--delay",
+    "delay_ms",
+    metavar="DURATION",
+    type=parameter.delay_ms,
+    help="Start after this time.",
 )
 @click.option(
     "--at",
     "at_ms",
     metavar="INSTANT",
     type=parameter.instant_ms,
-    help="Start at an instant, such as 2030-01-31T09:00:00Z.",
+    help="Start at this time, such as 2030-01-31T09:00:00Z.",
 )
 @_timeout_options
 @click.option(
     "--max-attempts",
     type=click.IntRange(0, 2**31 - 1),
     default=0,
-    help="How often it may be tried; 0, the default, has no limit.",
+    help="Highest number of attempts. 0, the default, is no limit.",
 )
-@click.option("--key", default="", help="Idempotency key: the same key again is the same task.")
-@label_option("A label; may be repeated.")
+@click.option("--key", default="", help="Idempotency key: the same key again gives the same task.")
+@label_option("A label of the task. Repeatable.")
 @wait_options
 @with_server
 def enqueue(
@@ -91,8 +102,8 @@ def enqueue(
 ) -> None:
     """Enqueue a task of a TYPE and print its id.
 
-    With --wait the task is followed to its end and its output is printed; the exit code is then 1
-    if it failed or was cancelled, and 124 if --timeout passed first.
+    With --wait the command waits for the task and prints its output. The exit code is then 1 if
+    the task failed or was cancelled, and 124 after --timeout.
     """
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     if options["delay_ms"] is not None and options["at_ms"]:
@@ -105,8 +116,8 @@ def enqueue(
     elif call.output.is_table:
         call.output.say(task.task_id)
         if not task.is_new:
-            call.output.note("A task with this key was there already; nothing was added.")
-        call.output.note(f"Follow it: tenure tasks wait {task.task_id}")
+            call.output.note("A task with this key exists already; nothing was added.")
+        call.output.note(f"Wait for it: tenure tasks wait {task.task_id}")
     else:
         call.output.write(task)
 
@@ -132,12 +143,14 @@ def _wait(
         "tenure tasks ls --all -o jsonl | jq -r .taskId",
     ),
 )
-@click.option("--queue", default="", help="Only of this queue.")
-@click.option("--type", "type_name", default="", help="Only of this type.")
+@click.option(
+    "--queue", default="", shell_complete=suggestion.queues, help="Only tasks of this queue."
+)
+@click.option("--type", "type_name", default="", help="Only tasks of this type.")
 @click.option(
     "--state",
     type=click.Choice(parameter.TASK_STATES, case_sensitive=False),
-    help="Only in this state.",
+    help="Only tasks in this state.",
 )
 @parameter.page_options
 @with_server
@@ -170,8 +183,10 @@ def list_(
         "tenure tasks tail -o jsonl | jq -r .taskId",
     ),
 )
-@click.option("--queue", default="", help="Only of this queue.")
-@click.option("--type", "type_name", default="", help="Only of this type.")
+@click.option(
+    "--queue", default="", shell_complete=suggestion.queues, help="Only tasks of this queue."
+)
+@click.option("--type", "type_name", default="", help="Only tasks of this type.")
 @click.option(
     "--state",
     type=click.Choice(parameter.TASK_STATES, case_sensitive=False),
@@ -180,17 +195,17 @@ def list_(
 @parameter.http_option
 @with_server
 def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, http: str) -> None:
-    """Follow the changes of tasks from now on, one line each, until Ctrl-C.
+    """Print a line for each change of a task from now on, until Ctrl-C.
 
-    The last column has the progress of a running task. With --state progress is no line of its own.
-    A task that changes faster than it can be read is shown as it is then. After a break everything
-    that changed meanwhile is shown once, as far as it is among the newest 500 tasks.
+    NOTE has the progress of a running task. New progress is a line too, unless --state is given. A
+    task that changes several times within a moment may be printed once. After a lost connection
+    each task that has changed is printed once, if it is among the newest 500.
     """
     from tenure.cli.client import event_stream
     from tenure.cli.command import tail as following
 
     if call.form == "json":
-        raise click.UsageError("-o json would never end; -o jsonl prints one change per line.")
+        raise click.UsageError("Use -o jsonl, which prints one change per line.")
     chosen = TaskSelection(queue=queue, type=type_name, state=state or "")
     following.follow(call, event_stream.HttpEdge(call, http), chosen)
 
@@ -202,7 +217,7 @@ def tail(call: Invocation, *, queue: str, type_name: str, state: str | None, htt
 @_TASK_ID
 @with_server
 def show(call: Invocation, *, task_id: str) -> None:
-    """Show a task: where it stands, why, its payloads and its attempts."""
+    """Show a task: its state, payloads and attempts."""
     from tenure.cli.show import task_table
 
     task = call.client.tasks.get_task(task_id)
@@ -229,7 +244,7 @@ def show(call: Invocation, *, task_id: str) -> None:
 def explain(call: Invocation, *, task_id: str) -> None:
     """Say why a task is not running now, and what to do about it.
 
-    The first reason alone keeps it from running; the others are what it will meet next.
+    The first reason is what keeps it from running now. The others come next.
     """
     from tenure.cli.show import explain as explanation
 
@@ -243,7 +258,7 @@ def explain(call: Invocation, *, task_id: str) -> None:
 @_TASK_ID
 @with_server
 def attempts(call: Invocation, *, task_id: str) -> None:
-    """List the attempts of a task: who held it, how long, and how each ended."""
+    """List the attempts of a task: the worker, the time and the outcome of each."""
     from tenure.cli.show import task_table
 
     found = call.client.tasks.list_attempts(task_id)
@@ -261,7 +276,9 @@ def attempts(call: Invocation, *, task_id: str) -> None:
     epilog=examples("tenure tasks cancel ID --reason 'wrong input' --wait"),
 )
 @_TASK_ID
-@click.option("--reason", default="", help="Why; the worker and the task's history get it.")
+@click.option(
+    "--reason", default="", help="The reason, for the worker and the history of the task."
+)
 @wait_options
 @with_server
 def cancel(
@@ -269,8 +286,8 @@ def cancel(
 ) -> None:
     """Cancel a task.
 
-    One that waits is cancelled at once; one that runs is told and has its grace period for
-    clean-up. With --wait the exit code is 0 if it was cancelled or succeeded before, else 1.
+    A pending task is cancelled at once. A running task is told to stop, and has --cancel-grace to
+    clean up. With --wait the exit code is 0 if the task is cancelled or has succeeded, else 1.
     """
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     state = call.client.tasks.cancel_task(task_id, reason)
@@ -287,22 +304,22 @@ def _show_state(call: Invocation, task_id: str, state: str) -> None:
         call.output.write({"taskId": task_id, "state": state})
 
 
-@tasks.command(short_help="Hold a task.", epilog=examples("tenure tasks pause ID"))
+@tasks.command(short_help="Pause a task.", epilog=examples("tenure tasks pause ID"))
 @_TASK_ID
 @with_server
 def pause(call: Invocation, *, task_id: str) -> None:
-    """Hold a task until it is resumed; one that runs is held when its attempt ends."""
+    """Pause a task until it is resumed. A running task is paused when its attempt ends."""
     state = call.client.tasks.pause_task(task_id)
     _show_state(call, task_id, state)
     if state != "PAUSED":
-        call.output.note("It will be held when its present attempt ends.")
+        call.output.note("It will be paused when its current attempt ends.")
 
 
-@tasks.command(short_help="Let a held task go on.", epilog=examples("tenure tasks resume ID"))
+@tasks.command(short_help="Resume a paused task.", epilog=examples("tenure tasks resume ID"))
 @_TASK_ID
 @with_server
 def resume(call: Invocation, *, task_id: str) -> None:
-    """Let a paused task go on."""
+    """Resume a paused task."""
     _show_state(call, task_id, call.client.tasks.resume_task(task_id))
 
 
@@ -312,29 +329,29 @@ def resume(call: Invocation, *, task_id: str) -> None:
 @_TASK_ID
 @with_server
 def terminate(call: Invocation, *, task_id: str) -> None:
-    """End a task at once, as failed, without asking its worker.
+    """End a task at once as FAILED.
 
-    The worker is told to stop, but nobody waits for its clean-up. Prefer cancel.
+    The worker is told to stop, but gets no time to clean up. Prefer cancel.
     """
     _show_state(call, task_id, call.client.tasks.terminate_task(task_id))
 
 
 @tasks.command(
-    short_help="Run an ended task again as a new one.",
+    short_help="Run an ended task again as a new task.",
     epilog=examples("tenure tasks retry ID", "tenure tasks retry ID --wait --timeout 5m"),
 )
 @_TASK_ID
 @wait_options
 @with_server
 def retry(call: Invocation, *, task_id: str, is_waited: bool, timeout_ms: int | None) -> None:
-    """Make a new task from one that has ended and print its id."""
+    """Enqueue an ended task again as a new task, and print the new id."""
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     new_id = call.client.tasks.retry_task(task_id)
     if is_waited:
         _wait(call, new_id, timeout_ms)
     elif call.output.is_table:
         call.output.say(new_id)
-        call.output.note(f"Follow it: tenure tasks wait {new_id}")
+        call.output.note(f"Wait for it: tenure tasks wait {new_id}")
     else:
         call.output.write({"taskId": new_id, "retryOf": task_id})
 
@@ -344,17 +361,19 @@ def retry(call: Invocation, *, task_id: str, is_waited: bool, timeout_ms: int | 
     short_help="Wait for tasks to end.",
     epilog=examples("tenure tasks wait ID --timeout 5m", "tenure tasks wait ID1 ID2 ID3 -o jsonl"),
 )
-@click.argument("task_ids", metavar="ID...", nargs=-1, required=True)
+@click.argument(
+    "task_ids", metavar="ID...", nargs=-1, required=True, shell_complete=suggestion.task_ids
+)
 @click.option(
     "--timeout",
     "timeout_ms",
     metavar="DURATION",
     type=parameter.duration_ms,
-    help="Stop waiting after this long, with exit code 124.",
+    help="Stop waiting after this time, with exit code 124.",
 )
 @with_server
 def wait_(call: Invocation, *, task_ids: tuple[str, ...], timeout_ms: int | None) -> None:
-    """Wait until every task has ended, with live progress, and print the results.
+    """Wait until all tasks have ended, show their progress, and print the results.
 
     The exit code is 0 if all succeeded and 1 if one failed or was cancelled.
     """
@@ -378,17 +397,19 @@ def wait_(call: Invocation, *, task_ids: tuple[str, ...], timeout_ms: int | None
     "--output",
     metavar="JSON|@FILE|-",
     type=parameter.json_payload,
-    help="It succeeded, with this output.",
+    help="The task succeeded with this output.",
 )
-@click.option("--error", "error_message", metavar="MESSAGE", help="It failed, with this message.")
+@click.option(
+    "--error", "error_message", metavar="MESSAGE", help="The task failed with this message."
+)
 @click.option("--error-type", default="", help="The type of the error.")
 @click.option("--final", "is_final", is_flag=True, help="Do not retry after this error.")
 @click.option(
-    "--attempt", type=click.IntRange(1), help="Only if this attempt is live; any, by default."
+    "--attempt", type=click.IntRange(1), help="Only if this attempt is live. [default: any]"
 )
 @with_server
 def complete(call: Invocation, *, task_id: str, **completion: Unpack[CompletionRequest]) -> None:
-    """Complete a task whose worker has left its end to somebody else."""
+    """Complete a task whose activity has left its result to somebody else."""
     is_failed = completion["error_message"] is not None
     if is_failed == (completion["output"] is not None):
         raise click.UsageError("Give --output or --error.")

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
-from tenure.cli import parameter
+from tenure.cli import parameter, suggestion
 from tenure.cli.client.invocation import Invocation, with_server
 from tenure.cli.client.request import DrainChoice, WorkerQuery
+from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import check_wait, examples, label_option
 
 if TYPE_CHECKING:
     from tenure.cli.show.view import ShownWorker
 
-_WORKER_ID: Final = click.argument("worker_id", metavar="ID")
+_WORKER_ID: Final = click.argument("worker_id", metavar="ID", shell_complete=suggestion.worker_ids)
 
 
 class _Filter(TypedDict):
@@ -27,9 +28,9 @@ class _Filter(TypedDict):
     version: str
 
 
-@click.group(short_help="See workers; drain or evict them.")
+@click.group(cls=CommandGroup, short_help="List, drain and evict workers.")
 def workers() -> None:
-    """See who is alive and what each one holds; drain or evict workers."""
+    """List workers with their health and load. Drain or evict them."""
 
 
 @workers.command(
@@ -41,16 +42,18 @@ def workers() -> None:
         "tenure workers ls --queue images --watch",
     ),
 )
-@click.option("--queue", default="", help="Only of this queue.")
+@click.option(
+    "--queue", default="", shell_complete=suggestion.queues, help="Only workers of this queue."
+)
 @click.option(
     "--status",
     type=click.Choice(parameter.WORKER_STATUSES, case_sensitive=False),
-    help="Only with this status.",
+    help="Only workers with this status.",
 )
-@label_option("Only with this label; may be repeated, and all must match.")
-@click.option("--version", default="", help="Only of this version.")
+@label_option("Only workers with this label. Repeatable; all must match.")
+@click.option("--version", default="", help="Only workers of this version.")
 @parameter.page_options
-@click.option("--watch", "is_watched", is_flag=True, help="Show it again whenever it changes.")
+@click.option("--watch", "is_watched", is_flag=True, help="Keep the list up to date until Ctrl-C.")
 @with_server
 def list_(
     call: Invocation,
@@ -61,10 +64,11 @@ def list_(
     is_watched: bool,
     **chosen: Unpack[_Filter],
 ) -> None:
-    """List workers: status, health, what each holds, its lease, and whether it may be stopped.
+    """List workers with their status, health and load.
 
-    STOP says "yes" when the worker can be stopped now and no work is interrupted. Otherwise it
-    says what is in the way: an online worker has to be drained first.
+    RUNNING is the number of tasks of a worker and its limit. LEASE is the time until the worker
+    counts as lost, unless it sends a heartbeat. STOP is "yes" if the worker can be stopped without
+    interrupting a task. Otherwise STOP says what to do first.
     """
     from tenure.cli.show import listing, worker_table
 
@@ -96,7 +100,8 @@ def list_(
 @_WORKER_ID
 @with_server
 def show(call: Invocation, *, worker_id: str) -> None:
-    """Show a worker: its identity, lease and health, and how much it holds."""
+    """Show a worker: its lease, health, load and settings. ID may be a part of the id."""
+    worker_id = call.client.workers.find_id(worker_id)
     _show(call, call.client.workers.get_worker(worker_id))
 
 
@@ -110,38 +115,40 @@ def _show(call: Invocation, worker: ShownWorker) -> None:
 
 
 @workers.command(
-    short_help="Let workers finish and leave.",
+    short_help="Let workers finish their tasks and stop.",
     epilog=examples(
         "tenure workers drain 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10 --wait",
         "tenure workers drain --version 1.4.2 --deadline 10m --wait --timeout 15m",
         "tenure workers drain --label zone=a",
     ),
 )
-@click.argument("worker_id", metavar="[ID]", required=False)
-@label_option("All with this label; may be repeated, and all must match.")
-@click.option("--version", default="", help="All of this version.")
+@click.argument("worker_id", metavar="[ID]", required=False, shell_complete=suggestion.worker_ids)
+@label_option("Drain workers with this label. Repeatable; all must match.")
+@click.option("--version", default="", help="Drain workers of this version.")
 @click.option(
     "--deadline",
     "deadline_ms",
     metavar="DURATION",
     type=parameter.duration_ms,
-    help="When a worker hands back what it has not finished; 5m by default.",
+    help="After this time unfinished tasks go back to the queue. [default: 5m]",
 )
 @parameter.wait_options
 @with_server
 def drain(
     call: Invocation, *, is_waited: bool, timeout_ms: int | None, **choice: Unpack[DrainChoice]
 ) -> None:
-    """Drain one worker, or all that match labels and version.
+    """Drain one worker, or all workers that match labels and version.
 
-    When this command ends, none of them gets anything new. They finish what they hold and leave;
-    with --wait the command stays until they have left, and shows what is left.
+    A draining worker gets no new tasks. It finishes its running tasks and stops. With --wait the
+    command waits until all of them have stopped.
     """
     from tenure.cli.client import drain as draining
 
     check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
     if (choice["worker_id"] is not None) == bool(choice["labels"] or choice["version"]):
-        raise click.UsageError("Name one worker by its ID, or several with --label or --version.")
+        raise click.UsageError("Give the ID of one worker, or --label or --version for several.")
+    if choice["worker_id"] is not None:
+        choice["worker_id"] = call.client.workers.find_id(choice["worker_id"])
     ids = call.client.workers.drain(choice)
     if is_waited:
         draining.wait_until_offline(call, ids, timeout_ms)
@@ -154,20 +161,19 @@ def drain(
     epilog=examples("tenure workers evict ID", "tenure workers evict ID --yes"),
 )
 @_WORKER_ID
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @with_server
 def evict(call: Invocation, *, worker_id: str, is_sure: bool) -> None:
-    """Take a worker offline at once, whatever it does.
+    """Take a worker offline at once.
 
-    Its tasks are handed to others and may run twice for a moment; its results are refused from
-    now on. Prefer drain for a worker that is well.
+    Its tasks start again on other workers, and may run twice for a short time. Its results are
+    refused from now on. Use drain for a healthy worker.
     """
+    worker_id = call.client.workers.find_id(worker_id)
     if not is_sure:
         if not sys.stdin.isatty():
-            raise click.UsageError(
-                "Evicting interrupts work. Say --yes to do it without a question."
-            )
+            raise click.UsageError("Evict interrupts running tasks. Add --yes to confirm.")
         worker = call.client.workers.get_worker(worker_id)
-        held = f"It holds {worker.held_count} tasks, which will start again elsewhere."
+        held = f"Its {worker.held_count} running tasks will start again on other workers."
         click.confirm(f"Evict worker {worker_id}? {held}", abort=True, err=True)
     _show(call, call.client.workers.evict_worker(worker_id))

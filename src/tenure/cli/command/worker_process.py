@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 from click.core import ParameterSource
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import namespace_option, target_option
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError, refused
+from tenure.cli.help import ConnectionOption, HelpCommand
 from tenure.cli.parameter import duration_ms, examples, label_option, log_format_option, option
 
 if TYPE_CHECKING:
@@ -22,39 +24,44 @@ if TYPE_CHECKING:
 
 REGISTERED: Final = "Tenure worker is registered:"
 _LOOK_SECONDS: Final = 0.02
-# What is set where a worker is made in code cannot be set here.
-_IN_CODE: Final = (
-    "target",
-    "queue",
-    "namespace",
-    "max_concurrent",
-    "name",
-    "version",
-    "labels",
-    "mode",
-    "health",
-    "drain_deadline_ms",
-    "api_key",
-    "api_key_file",
-    "is_tls",
-    "tls_ca",
-    "tls_cert",
-    "tls_key",
-)
+# Each setting of ``Worker``, with the parameters that set it here. They are refused for a worker
+# that is made in code.
+SETTINGS: Final[dict[str, tuple[str, ...]]] = {
+    "target": ("target",),
+    "queue": ("queues",),
+    "queues": ("queues", "is_all_queues"),
+    "max_concurrent": ("max_concurrent",),
+    "max_processes": ("max_processes",),
+    "namespace": ("namespace",),
+    "version": ("version",),
+    "labels": ("labels",),
+    "name": ("name",),
+    "mode": ("mode",),
+    "lease": ("lease_ms",),
+    "drain_deadline": ("drain_deadline_ms",),
+    "health": ("health",),
+    "codec": ("codec",),
+    "api_key": ("api_key", "api_key_file"),
+    "tls": ("is_tls", "tls_ca", "tls_cert", "tls_key"),
+}
 
 
 class _Options(TypedDict):
-    """What a worker is told."""
+    """The options of the command."""
 
-    queue: str
+    queues: tuple[str, ...]
+    is_all_queues: bool
     namespace: str
     target: str
     max_concurrent: int
+    max_processes: int | None
     name: str
     version: str
     labels: tuple[tuple[str, str], ...]
     mode: str
+    lease_ms: int | None
     health: str | None
+    codec: str | None
     drain_deadline_ms: int
     wait_ms: int
     log_format: Format
@@ -66,44 +73,82 @@ class _Options(TypedDict):
 
 
 @click.command(
+    cls=HelpCommand,
     short_help="Run the activities of a module.",
     epilog=examples(
         "tenure worker app.tasks",
-        "tenure worker app.tasks --queue mail --max-concurrent 20 --label zone=a",
+        "tenure worker app.tasks --queue mail --queue reports --max-concurrent 20",
         "tenure worker app.main:worker",
         "tenure worker app.tasks --health 0.0.0.0:7310 --drain-deadline 10m",
     ),
 )
-@click.argument("module", metavar="MODULE")
-@option("--queue", default="default", help="Whose tasks are run.")
+@click.argument("module", metavar="MODULE", shell_complete=suggestion.modules)
+@option(
+    "--queue",
+    "queues",
+    default=("default",),
+    multiple=True,
+    help="A queue whose tasks are run; may be repeated.",
+)
+@click.option(
+    "--all-queues",
+    "is_all_queues",
+    is_flag=True,
+    help="Run the tasks of every queue that the activities are declared for, and of default.",
+)
 @namespace_option
 @target_option
 @option(
     "--api-key-file",
+    cls=ConnectionOption,
     envvar="TENURE_API_KEY_FILE",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="A file with the API key; another key that is written into it is used from then on.",
+    help="A file with the API key. It is read again when it changes.",
 )
 @option(
-    "--max-concurrent", type=click.IntRange(1), default=100, help="How many tasks run at a time."
+    "--max-concurrent",
+    type=click.IntRange(1),
+    default=100,
+    help="How many tasks run at a time, of all queues together.",
 )
 @click.option(
-    "--name", default="", help="A name that is unique: a new worker replaces the one that has it."
+    "--max-processes",
+    type=click.IntRange(1),
+    help="How many processes run activities with executor=process; by default one per processor.",
 )
-@click.option("--version", default="", help="The version of your code, shown and drained by.")
+@click.option(
+    "--name", default="", help="A unique name. A new worker replaces the one that has it."
+)
+@click.option(
+    "--version",
+    default="",
+    help="The version of your code, shown in lists. Workers can be drained by it.",
+)
 @label_option("A label of this worker; may be repeated.")
 @option(
     "--mode",
     type=click.Choice(["session", "poll"]),
     default="session",
-    help="One stream, or calls that wait for tasks.",
+    help="One stream, or long polls.",
+)
+@click.option(
+    "--lease",
+    "lease_ms",
+    metavar="DURATION",
+    type=duration_ms,
+    help="How long the server waits for a heartbeat before others get the tasks; 10s to 10m.",
 )
 @option(
     "--health",
     envvar="TENURE_WORKER_HEALTH",
     metavar="HOST:PORT",
-    help="Where probes find /livez and /readyz.",
+    help="Where to answer probes: /livez and /readyz.",
+)
+@click.option(
+    "--codec",
+    metavar="MODULE:NAME",
+    help="The codec of payloads: an object, or a class or function that makes it.",
 )
 @option(
     "--drain-deadline",
@@ -111,7 +156,7 @@ class _Options(TypedDict):
     metavar="DURATION",
     type=duration_ms,
     default="5m",
-    help="How long running tasks may take after the worker was told to stop.",
+    help="How long running tasks may take after a signal to stop.",
 )
 @option(
     "--wait",
@@ -123,7 +168,9 @@ class _Options(TypedDict):
 )
 @log_format_option
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Log everything, with traces.")
+@click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Log everything, with tracebacks."
+)
 @click.pass_context
 def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None:
     """Run the activities of MODULE until SIGTERM or Ctrl-C.
@@ -132,14 +179,17 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
     in it. package.module:name is a worker, an activity, a list of them, or a function that makes
     one.
 
-    The first signal drains: nothing new is taken, running tasks may end, and the exit code is 0.
-    The second one hands back what is left.
+    The first signal drains: the worker takes no new tasks, finishes the running ones, and exits
+    with code 0. The second signal hands back the tasks that still run.
     """
-    # gRPC's C core would write its own account of every failed connection.
+    # Without this, gRPC writes its own lines about each failed connection.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tenure.cli import module as source
     from tenure.cli.worker_log import configure
 
+    if _is_given(ctx, "api_key_file") and not _is_given(ctx, "api_key"):
+        # What is said here wins over a key of the environment.
+        options["api_key"] = ""
     source.add_folder()
     source.split(module)
     found = source.load(module, is_verbose=options["is_verbose"])
@@ -151,20 +201,25 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
 
 
 def _made(module: str, activities: list[object], options: _Options) -> Worker:
+    from tenure.cli import module as source
     from tenure.sdk.worker.worker import Worker
 
+    codec, lease_ms = options["codec"], options["lease_ms"]
     try:
         return Worker(
             options["target"],
             activities=activities,
-            queue=options["queue"],
+            queues=_queues(activities, options),
             namespace=options["namespace"],
             max_concurrent=options["max_concurrent"],
+            max_processes=options["max_processes"],
             name=options["name"],
             version=options["version"],
             labels=dict(options["labels"]),
             mode="poll" if options["mode"] == "poll" else "session",
+            lease=None if lease_ms is None else lease_ms / 1_000,
             health=options["health"],
+            codec=None if codec is None else source.load_codec(codec),
             drain_deadline=options["drain_deadline_ms"] / 1_000,
             api_key=options["api_key"] or options["api_key_file"] or "",
             tls=options["tls"] or False,
@@ -174,11 +229,25 @@ def _made(module: str, activities: list[object], options: _Options) -> Worker:
         raise CliError(what.replace("..", "."), exit_code=ExitCode.USAGE) from error
 
 
+def _is_given(ctx: click.Context, name: str) -> bool:
+    """Return whether an option was given on the command line, not by the environment."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _queues(activities: list[object], options: _Options) -> list[str]:
+    from tenure.sdk.worker.served_queue import declared_queues
+
+    named = list(options["queues"])
+    if not options["is_all_queues"]:
+        return named
+    return [*named, *(each for each in declared_queues(activities) if each not in named)]
+
+
 def _refuse_options(ctx: click.Context, module: str) -> None:
-    """Refuse what was said here of a worker that was made in code: it would not count."""
+    """Refuse settings for a worker that is made in code, because they would have no effect."""
+    in_code = {name for names in SETTINGS.values() for name in names}
     for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(str(parameter.name))
-        if parameter.name in _IN_CODE and source is ParameterSource.COMMANDLINE:
+        if parameter.name in in_code and _is_given(ctx, str(parameter.name)):
             raise CliError(
                 f"The worker of {module} is made in code, so {parameter.opts[-1]} has no effect.",
                 hint="Set it where the worker is made, or name a list of activities.",
@@ -205,7 +274,7 @@ def _run(worker: Worker, options: _Options) -> None:
 
 
 async def _serve(worker: Worker, wait_s: float, *, is_greeted: bool) -> None:
-    """Run the worker, and give up if no server takes it within the time."""
+    """Run the worker. Give up if it cannot register within the time."""
     import asyncio
 
     running = asyncio.ensure_future(worker.run())
@@ -222,12 +291,12 @@ async def _serve(worker: Worker, wait_s: float, *, is_greeted: bool) -> None:
 
 
 async def _greet(worker: Worker, wait_s: float, *, is_greeted: bool) -> bool:
-    """Say that the worker is registered; False if that takes too long. In JSON a log line does."""
+    """Print that the worker is registered; False if that takes too long. JSON logs have a line."""
     import asyncio
 
     try:
         async with asyncio.timeout(wait_s):
-            while not worker.is_registered:  # noqa: ASYNC110 (it rings no bell)
+            while not worker.is_registered:  # noqa: ASYNC110 (there is no event to wait for)
                 await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError:
         return False
@@ -239,7 +308,7 @@ async def _greet(worker: Worker, wait_s: float, *, is_greeted: bool) -> bool:
 
 def _greeting(worker: Worker) -> str:
     lines = [
-        f"{REGISTERED} id={worker.worker_id} queue={worker.queue}",
+        f"{REGISTERED} id={worker.worker_id} queue={','.join(worker.queues)}",
         f"  Server:      {worker.target}",
         f"  Activities:  {', '.join(worker.types)}",
     ]

@@ -28,8 +28,8 @@ def create(store_url: str, schema: str, choice: KeyChoice) -> access_view.ShownN
             raise
         if isinstance(error, StoreInUseError):
             failure.hint = (
-                "Ask that server for the key: leave --store out, and name it with --target. "
-                "If you have no admin key for it, stop the server first."
+                "Create the key at that server: use --target instead of --store. "
+                "Without an admin key for it, stop the server first."
             )
         raise failure from error
     shown = rpc_view.key(made.key)

@@ -91,8 +91,8 @@ class SqliteReader:
         if not Path(path).exists():
             raise CliError(
                 f"There is no database {path}.",
-                why="A server or `tenure db migrate` makes it.",
-                hint=f"Make it: tenure db migrate --store sqlite:///{path}",
+                why="A server, or tenure db migrate, creates it.",
+                hint=f"Create it: tenure db migrate --store sqlite:///{path}",
                 exit_code=ExitCode.NOT_FOUND,
             )
         self._statements = statement.load("tenure.store.sqlite.sql", mark="?")
@@ -250,10 +250,10 @@ async def _check(url: str, reader: DatabaseReader, tell: Callable[[int], None]) 
         try:
             found = await scan(reader.rows, tell)
         except apsw.CorruptError as error:
-            problems.append(f"not all payloads can be read: {error}")
+            problems.append(f"some payloads cannot be read: {error}")
     problems += found.problems
     if found.damaged_count > len(found.problems):
-        problems.append(f"and {found.damaged_count - len(found.problems)} damaged rows more")
+        problems.append(f"and {found.damaged_count - len(found.problems)} more damaged rows")
     return Check(
         store=location.shown(url),
         ok=not problems,

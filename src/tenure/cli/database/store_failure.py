@@ -85,7 +85,7 @@ def _of_postgres(error: Exception, where: str) -> CliError | None:
         return CliError(
             f"The role may not do this in {where}.",
             why=f"{error}.",
-            hint="Use a role that owns the schema, or let the owner of the database make it: "
+            hint="Use a role that owns the schema, or let the owner of the database create it: "
             "CREATE SCHEMA tenure AUTHORIZATION the_role;",
             exit_code=ExitCode.NOT_ALLOWED,
         )
@@ -96,7 +96,7 @@ def _of_postgres(error: Exception, where: str) -> CliError | None:
         return CliError(
             "The URL of the store cannot be used.",
             why=f"{type(error).__name__}.",
-            hint="Write it like postgresql://user@host:5432/database.",
+            hint="The form is postgresql://user@host:5432/database.",
             exit_code=ExitCode.USAGE,
         )
     return None

@@ -1,4 +1,4 @@
-"""A command of ours as a process of its own, for a command that looks after others."""
+"""A ``tenure`` command as a child process of another command."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import threading
 from typing import IO, Final
 
 _SET_DEATH_SIGNAL: Final = 1
-# Loaded here: between fork and exec there shall be nothing but a system call.
+# Loaded here: between fork and exec only a system call is safe.
 _LIBC: Final = ctypes.CDLL(None)
 
 
 class CommandProcess:
-    """One process: started with it, and ended by whoever made it."""
+    """One child process. Its creator has to close it."""
 
     def __init__(
         self, *arguments: str, is_read: bool = False, death_signal: signal.Signals = signal.SIGTERM
     ) -> None:
-        """Start ``tenure`` with arguments; what it writes goes where ours goes, or is read.
+        """Start ``tenure`` with arguments. Its output goes where ours goes, unless ``is_read``.
 
-        ``death_signal`` is what it gets when we are killed and cannot end it any more (on Linux).
+        ``death_signal`` is sent to it when this process dies without closing it (on Linux).
         """
         command = [sys.executable, "-m", "tenure.cli", *arguments]
-        # In a session of its own: Ctrl-C at the terminal reaches nobody but us, so that we can
-        # end one after the other.
+        # In a session of its own, so that Ctrl-C reaches only this process, which then ends its
+        # children one after the other.
         self._process: subprocess.Popen[str] = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -40,12 +40,12 @@ class CommandProcess:
 
     @property
     def output(self) -> IO[str]:
-        """What it writes, if it is read."""
+        """Its standard output, if ``is_read``."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     def ignore_output(self) -> None:
-        """Forget what else it writes; a full pipe would block it."""
+        """Read and drop the rest of its output. A full pipe would block it."""
         self._reader = threading.Thread(target=self._read_on, daemon=True)
         self._reader.start()
 
@@ -55,7 +55,7 @@ class CommandProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How it has ended, if it has."""
+        """Its exit code; None while it runs."""
         return self._process.poll()
 
     def terminate(self) -> None:
@@ -72,7 +72,7 @@ class CommandProcess:
         return True
 
     def close(self, seconds: float) -> None:
-        """End it, if need be without asking."""
+        """End it. If it takes longer than some seconds, kill it."""
         self.terminate()
         if not self.wait(seconds):
             self._process.kill()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from tenure.cli import suggestion
 from tenure.cli.client.invocation import DEFAULT_TARGET
 from tenure.cli.command.server import LISTENING
 from tenure.cli.exit_code import ExitCode
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
     from tenure.cli.dev.file_watch import Snapshot
 
 _LOOK_SECONDS: Final = 0.3
-# Beyond the deadline of its drain a worker reports what it hands back, and says goodbye.
+# After the drain deadline a worker still reports what it hands back, and deregisters.
 _GOODBYE_SECONDS: Final = 15.0
-# A worker takes two signals within half a second for one: the second has to wait.
+# A worker treats two signals within half a second as one, so the second has to wait.
 _ECHO_SECONDS: Final = 0.6
 _SERVER_SECONDS: Final = 15.0
 _KILL_AFTER: Final = 3
 
 
 class _Options(TypedDict):
-    """What is told besides the module."""
+    """The options of the command."""
 
     store: str | None
     schema: str
     http: str
     grpc: str
-    queue: str
+    queues: tuple[str, ...]
     drain_deadline_ms: int
     is_reloaded: bool
     log_format: str
@@ -53,11 +54,11 @@ class _Options(TypedDict):
         "tenure dev app.tasks", "tenure dev app.tasks --store sqlite:///dev.db", "tenure dev"
     ),
 )
-@click.argument("module", metavar="[MODULE]", required=False)
+@click.argument("module", metavar="[MODULE]", required=False, shell_complete=suggestion.modules)
 @click.option(
     "--store",
     metavar="URL",
-    help="Keep everything in this database, such as sqlite:///dev.db; unset, it is forgotten.",
+    help="Keep all data in this database, such as sqlite:///dev.db. By default it is removed.",
 )
 @click.option("--schema", metavar="NAME", default="", help="The schema in a PostgreSQL --store.")
 @option(
@@ -72,7 +73,13 @@ class _Options(TypedDict):
     metavar="HOST:PORT",
     help="Where to listen for gRPC; port 0 takes a free one.",
 )
-@option("--queue", default="default", help="Whose tasks are run.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    help="A queue whose tasks are run; may be repeated. By default every queue that the "
+    "activities are declared for, and default.",
+)
 @option(
     "--drain-deadline",
     "drain_deadline_ms",
@@ -94,8 +101,8 @@ def dev(module: str | None, **options: Unpack[_Options]) -> None:
     """Run a server, and the activities of MODULE, until Ctrl-C.
 
     The store is a file that is removed at the end, unless --store names one. When a Python file
-    changes, the worker finishes what it runs and a new one starts. Code that cannot be imported is
-    told, and tried again after the next change. Without MODULE there is only the server.
+    changes, the worker finishes its running tasks, and a new one starts. If the code cannot be
+    imported, the error is shown, and the next change is tried. Without MODULE only the server runs.
     """
     from tenure.cli import module as source
 
@@ -107,20 +114,20 @@ def dev(module: str | None, **options: Unpack[_Options]) -> None:
 
 
 class Stops:
-    """How often the user has asked for the end."""
+    """Counts the signals to stop."""
 
     def __init__(self) -> None:
-        """Start with never."""
+        """Start at zero."""
         self.count = 0
         self._asked = threading.Event()
 
     def ask(self, *_: object) -> None:
-        """Ask; in a signal handler."""
+        """Count a signal; called by the signal handler."""
         self.count += 1
         self._asked.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait; True as soon as the end has been asked for."""
+        """Wait; True as soon as a signal has come."""
         return self._asked.wait(seconds)
 
 
@@ -146,7 +153,7 @@ def _store(given: str | None) -> Iterator[str]:
 
 
 class DevSession:
-    """One run of the command: the server, the worker of the moment, and the files."""
+    """One run of the command: the server, the current worker, and the watched files."""
 
     def __init__(self, module: str | None, url: str, options: _Options, stops: Stops) -> None:
         """Prepare; ``run`` starts everything and ends it."""
@@ -159,7 +166,7 @@ class DevSession:
         self._is_told = False
 
     def run(self) -> None:
-        """Run until the user asks for the end, or the server has ended."""
+        """Run until a signal comes, or the server has ended."""
         server = self._start_server()
         try:
             if self._module is not None:
@@ -179,9 +186,9 @@ class DevSession:
             "server",
             *("--store", self._url, "--schema", options["schema"]),
             *("--http", options["http"], "--grpc", options["grpc"]),
-            # Where it listens is read from its text.
+            # Its addresses are read from the text format.
             *("--log-level", level, "--log-format", "text"),
-            # Variables for other servers are not for this one.
+            # TLS variables of the environment are for other servers.
             *("--tls-cert", "", "--tls-key", "", "--tls-client-ca", ""),
             is_read=True,
         )
@@ -190,11 +197,11 @@ class DevSession:
                 said = dict(each.split("=", 1) for each in line.split() if "=" in each)
                 self._grpc = said["grpc"]
                 self._say(said["http"])
-                # Its other lines are for whoever starts it alone.
+                # Its other lines are for people who start a server alone.
                 server.ignore_output()
                 return server
         server.close(_SERVER_SECONDS)
-        # It has said why itself.
+        # The server has printed the reason.
         raise click.exceptions.Exit(server.exit_code or ExitCode.FAILED)
 
     def _say(self, http: str) -> None:
@@ -224,16 +231,16 @@ class DevSession:
         self._worker = CommandProcess(
             "worker",
             self._module,
-            *("--target", self._grpc, "--no-tls", "--queue", options["queue"]),
+            *("--target", self._grpc, "--no-tls", *_queue_options(options["queues"])),
             *("--drain-deadline", f"{options['drain_deadline_ms']}ms"),
             *("--log-format", options["log_format"]),
             *flags,
-            # Nobody would wait for its drain, and the server ends at the same time.
+            # Nobody would wait for its drain, and the server dies at the same time.
             death_signal=signal.SIGKILL,
         )
 
     def _end_worker(self) -> None:
-        """Drain the worker; asked for the end again, it hands back, and then it is killed."""
+        """Drain the worker. The next signal lets it hand back, and one more kills it."""
         worker, self._worker = self._worker, None
         if worker is None:
             return
@@ -266,7 +273,7 @@ class DevSession:
                 seen = self._reload_if_changed(root, seen)
 
     def _tell_end(self) -> None:
-        """Say once that the worker has ended by itself."""
+        """Print once that the worker has ended by itself."""
         code = None if self._worker is None else self._worker.exit_code
         if code is not None and not self._is_told:
             self._is_told = True
@@ -293,6 +300,12 @@ class DevSession:
         if not self._stops.count:
             self._start_worker()
         return now
+
+
+def _queue_options(queues: tuple[str, ...]) -> list[str]:
+    if not queues:
+        return ["--all-queues"]
+    return [part for queue in queues for part in ("--queue", queue)]
 
 
 def _shown(url: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-# A folder with more is no program that somebody edits.
+# A folder with more files is not a program that somebody edits.
 FILES_MAX: Final = 10_000
 FOLDERS_MAX: Final = 2_000
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -20,9 +20,9 @@ Snapshot = dict[str, tuple[int, int]]
 
 
 def root_of(module: str) -> Path:
-    """Return the folder in which a module, or the package that it belongs to, lies.
+    """Return the folder that contains a module, or its top-level package.
 
-    Nothing is imported: a module that cannot be imported yet is watched, too.
+    Nothing is imported, so a broken module is watched as well.
     """
     top = module.partition(".")[0]
     here = str(Path.cwd())
@@ -39,7 +39,7 @@ def root_of(module: str) -> Path:
 
 
 def take(root: Path) -> Snapshot:
-    """Look at every Python file below a folder, but for environments and hidden folders."""
+    """Return all Python files below a folder, except in environments and hidden folders."""
     found: Snapshot = {}
     for path in _files(root):
         try:

@@ -53,8 +53,8 @@ def diagnosis(answer: admin_service_pb2.DiagnoseResponse) -> ShownDiagnosis:
 def _versions(server: str, client: str) -> ShownFinding:
     evidence = {"clientVersion": client, "serverVersion": server}
     if server.split(".")[:2] == client.split(".")[:2]:
-        message = "This program and the server are of the same release."
+        message = "Command line and server have the same version."
         return ShownFinding("client_version", "ok", message, "", evidence)
-    message = f"This program is {client}, the server is {server}."
-    advice = "They work together during an upgrade. Finish it: upgrade what is older."
+    message = f"The command line has version {client}, the server {server}."
+    advice = "They work together during an upgrade. Upgrade the older one."
     return ShownFinding("client_version", "warning", message, advice, evidence)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from tenure.cli.parameter import PageOptions
-from tenure.cli.show.output import Column, Output
+from tenure.cli.show.output import Output
+from tenure.cli.show.table import Column
 from tenure.core.limits import PAGE_SIZE_MAX
 
 T = TypeVar("T")
@@ -68,6 +69,8 @@ def show(
     if items:
         output.table(columns(), items)
     else:
-        output.note(f"There are no such {listing.name}.")
+        output.note(f"No {listing.name} found.")
     if reader.token:
-        output.note(f"There are more: {listing.command} --page-token {reader.token}, or --all.")
+        output.note(
+            f"There are more. Next page: {listing.command} --page-token {reader.token}. All: --all."
+        )

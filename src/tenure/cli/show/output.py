@@ -7,63 +7,26 @@ gets nothing but results. Colour is used on a terminal only.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import IO, TYPE_CHECKING, Final, Generic, Literal, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
 import click
 import msgspec
 
-from tenure.cli.show.text import clean, escaped, escaped_json, one_line
+from tenure.cli.show.table import STYLES, UNLIMITED, Column, Layout
+from tenure.cli.show.text import clean, escaped, escaped_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 T = TypeVar("T")
 Format = Literal["table", "json", "jsonl"]
-NOTHING: Final = "-"
-# Without a terminal nothing is cut: whoever reads the file or the pipe wants all of it.
-_WIDE: Final = 100_000
-
-STYLES: Final = {
-    "SUCCEEDED": "green",
-    "FAILED": "red",
-    "CANCELLED": "yellow",
-    "CANCELLING": "yellow",
-    "RUNNING": "cyan",
-    "DISPATCHED": "cyan",
-    "PAUSED": "magenta",
-    "WAITING": "blue",
-    "ONLINE": "green",
-    "DRAINING": "yellow",
-    "OFFLINE": "dim",
-    "HEALTHY": "green",
-    "SUSPECT": "red",
-    "LATE": "red",
-    "BLOCKED": "red",
-    "DEAF": "yellow",
-    "STUCK": "yellow",
-}
 
 
 class Lines(str):
     """A fact that may have several lines; all others are shown in one."""
 
     __slots__ = ()
-
-
-class Column(Generic[T]):
-    """One column of a table; a whole one is never cut, because its values are copied."""
-
-    def __init__(self, header: str, cell: Callable[[T], object], *, is_whole: bool = False) -> None:
-        """Take the cells from ``cell``."""
-        self.header = header
-        self.is_whole = is_whole
-        self._cell = cell
-
-    def text(self, item: T) -> str:
-        """Return the cell of an item."""
-        value = self._cell(item)
-        return NOTHING if value is None or value == "" else one_line(str(value))
 
 
 class Output:
@@ -95,9 +58,14 @@ class Output:
         if self.is_table:
             click.echo(escaped(text), err=True)
 
-    def table(self, columns: Sequence[Column[T]], items: Iterable[T]) -> None:
-        """Write a table."""
-        click.echo(rendered(table(columns, items)), nl=False)
+    def table(self, columns: Sequence[Column[T]], items: Sequence[T]) -> None:
+        """Write a table, and name the columns that the terminal has no room for."""
+        made = console(sys.stdout)
+        layout = Layout(columns, items, made.width)
+        click.echo(rendered([layout.header, *map(layout.row, items)]), nl=False)
+        if layout.hidden:
+            hidden = ", ".join(layout.hidden)
+            self.note(f"Hidden columns: {hidden}. Use a wider terminal, or -o json.")
 
     def facts(self, facts: Iterable[tuple[str, object]]) -> None:
         """Write what is known of one thing, one fact per line; what is not there is left out."""
@@ -127,37 +95,18 @@ def encoded(item: object, *, indent: int) -> bytes:
     return escaped_json(made.decode()).encode()
 
 
-def table(columns: Sequence[Column[T]], items: Iterable[T]) -> RenderableType:
-    """Return a table without lines, which reads well and is easy to cut."""
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        made.add_column(
-            column.header,
-            no_wrap=True,
-            overflow="fold" if column.is_whole else "ellipsis",
-            min_width=36 if column.is_whole else None,
-        )
-    for item in items:
-        cells = [column.text(item) for column in columns]
-        made.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
-    return made
-
-
 def console(file: IO[str]) -> Console:
     """Return rich's console on a stream; nothing in a text is taken for markup."""
     from rich.console import Console
 
-    width = None if file.isatty() else _WIDE
+    width = None if file.isatty() else UNLIMITED
     return Console(file=file, markup=False, emoji=False, highlight=False, width=width)
 
 
-def rendered(content: RenderableType) -> str:
+def rendered(lines: Iterable[RenderableType]) -> str:
     """Return what stdout shows; written by click, which knows what to do with a closed pipe."""
     made = console(sys.stdout)
     with made.capture() as captured:
-        made.print(content)
-    # Cells are padded to the width of their column; nobody needs the spaces at the end.
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+        for line in lines:
+            made.print(line)
+    return captured.get()

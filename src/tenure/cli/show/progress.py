@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import click
 
-from tenure.cli.show.output import STYLES, Output, console
+from tenure.cli.show.output import Output, console
+from tenure.cli.show.table import STYLES
 from tenure.cli.show.task_table import note, progress_text
 from tenure.cli.show.text import duration_text, escaped, one_line, parse_instant_ms
 
@@ -58,7 +59,7 @@ def make_progress(output: Output, now_ms: int) -> ProgressDisplay:
 
 def _line(task: ShownTask, last: str) -> str:
     """Return where a task stands, in one line."""
-    parts = [f"attempt {task.attempt}" if task.attempt else "no worker has taken it yet"]
+    parts = [f"attempt {task.attempt}" if task.attempt else "waiting for a worker"]
     # The worker comes last: on a narrow terminal the end of the line is cut.
     parts += [last, f"worker {task.worker_id}" if task.worker_id else ""]
     return one_line(", ".join(part for part in parts if part))

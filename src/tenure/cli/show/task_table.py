@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from tenure.cli.show.output import Column, Lines, encoded
-from tenure.cli.show.text import age_text, duration_text, one_line, parse_instant_ms
+from tenure.cli.show.output import Lines, encoded
+from tenure.cli.show.table import Column
+from tenure.cli.show.text import age_text, duration_text, parse_instant_ms, short_id
 from tenure.cli.show.view import ShownAttempt, ShownTask
 
 
@@ -25,13 +26,13 @@ class WithAttempts(ShownTask, frozen=True, kw_only=True):
 def columns(now_ms: int) -> Sequence[Column[ShownTask]]:
     """Return the columns of a list of tasks."""
     return (
-        Column("TASK", lambda task: task.task_id, is_whole=True),
-        Column("TYPE", lambda task: task.type),
-        Column("QUEUE", lambda task: task.queue),
+        Column("TASK", lambda task: task.task_id),
+        Column("TYPE", lambda task: task.type, rank=1, is_text=True),
+        Column("QUEUE", lambda task: task.queue, rank=4, is_text=True),
         Column("STATE", lambda task: task.state),
-        Column("ATTEMPT", lambda task: task.attempt or ""),
-        Column("AGE", lambda task: age_text(task.created_at, now_ms)),
-        Column("NOTE", lambda task: note(task, now_ms)),
+        Column("ATTEMPT", lambda task: task.attempt or "", rank=5),
+        Column("AGE", lambda task: age_text(task.created_at, now_ms), rank=3),
+        Column("NOTE", lambda task: note(task, now_ms), rank=2, is_text=True),
     )
 
 
@@ -42,6 +43,8 @@ def note(task: ShownTask, now_ms: int) -> str:
         return f"{task.failure_reason}{message}"
     if task.cancel_reason:
         return task.cancel_reason
+    if task.is_pause_requested:
+        return "paused when its attempt ends"
     starts_in_ms = parse_instant_ms(task.run_at) - now_ms
     if task.state == "PENDING" and starts_in_ms > 0:
         return f"starts in {duration_text(starts_in_ms)}"
@@ -60,6 +63,10 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
     yield "state", task.state
     yield "waits", why
     yield "reason", task.failure_reason or task.cancel_reason
+    yield (
+        "pause",
+        "requested: it is paused when its attempt ends" if task.is_pause_requested else "",
+    )
     if task.error is not None:
         kind = f"{task.error.type}: " if task.error.type else ""
         yield "error", f"{kind}{task.error.message} ({task.error.category})"
@@ -131,10 +138,20 @@ def attempt_columns(now_ms: int) -> Sequence[Column[ShownAttempt]]:
     return (
         Column("ATTEMPT", lambda attempt: attempt.attempt),
         Column("OUTCOME", lambda attempt: attempt.outcome or "live"),
-        Column("WORKER", lambda attempt: attempt.worker_id, is_whole=True),
-        Column("STARTED", lambda attempt: f"{age_text(attempt.handed_at, now_ms)} ago"),
-        Column("TOOK", lambda attempt: _took(attempt, now_ms)),
-        Column("ERROR", lambda attempt: one_line(attempt.error.message) if attempt.error else ""),
+        Column(
+            "WORKER",
+            lambda attempt: attempt.worker_id,
+            rank=2,
+            short=lambda attempt: short_id(attempt.worker_id or ""),
+        ),
+        Column("STARTED", lambda attempt: f"{age_text(attempt.handed_at, now_ms)} ago", rank=4),
+        Column("TOOK", lambda attempt: _took(attempt, now_ms), rank=3),
+        Column(
+            "ERROR",
+            lambda attempt: attempt.error.message if attempt.error else "",
+            rank=1,
+            is_text=True,
+        ),
     )
 
 

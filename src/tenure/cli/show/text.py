@@ -13,12 +13,14 @@ from tenure.core.limits import INSTANT_MS_MAX
 __all__ = [
     "age_text",
     "clean",
+    "cut",
     "duration_text",
     "escaped",
     "escaped_json",
     "instant_text",
     "one_line",
     "parse_instant_ms",
+    "short_id",
     "size_text",
 ]
 
@@ -29,6 +31,7 @@ _UNSAFE: Final = re.compile(
 )
 
 
+_SHORT_ID_LENGTH: Final = 8
 _BREAKING: Final = re.compile(rf"[\n\t]|{_UNSAFE.pattern}")
 
 
@@ -53,6 +56,11 @@ def one_line(text: str) -> str:
     return clean(" ".join(text.split()))
 
 
+def cut(text: str, length: int) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
 def parse_instant_ms(text: str) -> int:
     """Read an RFC 3339 instant with its zone; raise ``ValueError`` for anything else."""
     example = "2030-01-31T09:00:00Z"
@@ -73,6 +81,11 @@ def age_text(instant: str | None, now_ms: int) -> str:
     if not instant:
         return "-"
     return duration_text(max(now_ms - parse_instant_ms(instant), 0))
+
+
+def short_id(full_id: str) -> str:
+    """Return the end of an id; ids begin with the time, so those of one minute begin alike."""
+    return full_id[-_SHORT_ID_LENGTH:]
 
 
 def size_text(count: int) -> str:

@@ -12,7 +12,7 @@ from tenure.cli.client.event_stream import HttpEdge
 from tenure.cli.client.request import WorkerQuery
 from tenure.cli.failure import CliError
 from tenure.cli.show.text import instant_text, parse_instant_ms
-from tenure.cli.show.view import Shown, ShownQueue, ShownWorker
+from tenure.cli.show.view import Shown, ShownQueue, ShownWorker, queue_state
 from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
 
@@ -32,7 +32,7 @@ _WANTED: Final = (*_COUNTERS, _OLDEST, _BUILD)
 
 
 class TopQueue(Shown, frozen=True, kw_only=True):
-    """A queue: what waits, what runs, and its brakes."""
+    """A queue: what waits, what runs, and its settings."""
 
     name: str
     pending: int
@@ -43,12 +43,19 @@ class TopQueue(Shown, frozen=True, kw_only=True):
     concurrency_max: int
     oldest_waiting_ms: int | None = None
 
+    @property
+    def state(self) -> str:
+        """Whether its tasks are handed out."""
+        return queue_state(is_paused=self.paused)
+
 
 class TopWorker(Shown, frozen=True, kw_only=True):
     """A worker: whether it is alive, and what it holds."""
 
     worker_id: str
     name: str | None = None
+    hostname: str | None = None
+    pid: int | None = None
     queue: str
     status: str
     health: str | None = None
@@ -199,7 +206,9 @@ def _worker(worker: ShownWorker, now_ms: int) -> TopWorker:
     beat = worker.lease.last_heartbeat_at if worker.lease else None
     return TopWorker(
         worker_id=worker.worker_id,
-        name=worker.name or worker.hostname,
+        name=worker.name,
+        hostname=worker.hostname,
+        pid=worker.pid,
         queue=worker.queue,
         status=worker.status,
         health=worker.health,

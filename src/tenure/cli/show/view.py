@@ -76,6 +76,7 @@ class ShownTask(Shown, frozen=True, kw_only=True):
     progress_message: str | None = None
     cancel_requested_at: str | None = None
     cancel_reason: str | None = None
+    is_pause_requested: bool | None = None
     labels: dict[str, str]
     encoding: str
     schedule_to_start_ms: int | None = None
@@ -135,7 +136,7 @@ class ShownLease(Shown, frozen=True):
 
 
 class ShownWorker(Shown, frozen=True, kw_only=True):
-    """A worker; lease, health and counters are there while it is active."""
+    """A worker; lease and health are there while it is active, totals also when it is offline."""
 
     worker_id: str
     namespace: str
@@ -164,7 +165,7 @@ class ShownWorker(Shown, frozen=True, kw_only=True):
 
 
 class ShownQueue(Shown, frozen=True):
-    """A queue: its brakes, and its live tasks by state and by type and state."""
+    """A queue: its settings, and its live tasks by state and by type and state."""
 
     name: str
     paused: bool
@@ -172,6 +173,16 @@ class ShownQueue(Shown, frozen=True):
     counts: dict[str, int]
     types: dict[str, dict[str, int]]
     is_count_exact: bool
+
+    @property
+    def state(self) -> str:
+        """Whether its tasks are handed out, in the words of the events."""
+        return queue_state(is_paused=self.paused)
+
+
+def queue_state(*, is_paused: bool) -> str:
+    """Return the state of a queue."""
+    return "PAUSED" if is_paused else "ACTIVE"
 
 
 def copied(kind: type[Shown], message: Message) -> dict[str, Any]:
@@ -275,7 +286,6 @@ def attempt(message: task_pb2.Attempt) -> ShownAttempt:
     """Show one hand-out of a task."""
     fields = {
         **copied(ShownAttempt, message),
-        "attempt": message.number,
         "outcome": message.outcome.upper() or None,
         "error": _failure(message.error, _JSON) if message.HasField("error") else None,
     }

@@ -11,14 +11,16 @@ import msgspec
 
 from tenure.cli.parameter import PageOptions
 from tenure.cli.show import listing
-from tenure.cli.show.output import Column, console, table
+from tenure.cli.show.output import console
+from tenure.cli.show.table import Column, lines
 from tenure.cli.show.task_table import labels_text
-from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
+from tenure.cli.show.text import age_text, duration_text, parse_instant_ms, short_id
 from tenure.cli.show.view import ShownWorker
 
 if TYPE_CHECKING:
     from tenure.cli.client.invocation import Invocation
     from tenure.cli.show.listing import Listing
+    from tenure.cli.show.top_look import TopWorker
 
 _WATCH_SECONDS: Final = 1.0
 
@@ -26,17 +28,27 @@ _WATCH_SECONDS: Final = 1.0
 def columns(now_ms: int) -> Sequence[Column[ShownWorker]]:
     """Return the columns of a list of workers."""
     return (
-        Column("WORKER", lambda worker: worker.worker_id, is_whole=True),
-        Column("NAME", lambda worker: worker.name or worker.hostname),
-        Column("QUEUE", lambda worker: worker.queue),
+        Column(
+            "WORKER",
+            lambda worker: worker.worker_id,
+            short=lambda worker: short_id(worker.worker_id),
+        ),
+        Column("NAME", name_text, rank=1, is_text=True),
+        Column("QUEUE", lambda worker: worker.queue, rank=5, is_text=True),
         Column("STATUS", lambda worker: worker.status),
-        Column("HEALTH", lambda worker: worker.health or worker.end_reason),
-        Column("HOLDS", lambda worker: f"{worker.held_count}/{worker.max_concurrent}"),
-        Column("LEASE", lease_text),
-        Column("STOP", stop_text),
-        Column("VERSION", lambda worker: worker.version),
-        Column("AGE", lambda worker: age_text(worker.registered_at, now_ms)),
+        Column("HEALTH", lambda worker: worker.health or worker.end_reason, rank=4),
+        Column("RUNNING", lambda worker: f"{worker.held_count}/{worker.max_concurrent}", rank=2),
+        Column("LEASE", lease_text, rank=7),
+        Column("STOP", stop_text, rank=3),
+        Column("VERSION", lambda worker: worker.version, rank=8, is_text=True),
+        Column("AGE", lambda worker: age_text(worker.registered_at, now_ms), rank=6),
     )
+
+
+def name_text(worker: ShownWorker | TopWorker) -> str:
+    """Return the name of a worker; one without a name is known by its host and process."""
+    place = f"{worker.hostname or ''}:{worker.pid}" if worker.pid else worker.hostname
+    return worker.name or place or ""
 
 
 def lease_text(worker: ShownWorker) -> str:
@@ -50,7 +62,7 @@ def stop_text(worker: ShownWorker) -> str:
     """Return whether a worker may be stopped now, or what is in the way."""
     if worker.may_stop:
         return "yes"
-    return "drain first" if worker.status == "ONLINE" else f"holds {worker.held_count}"
+    return "drain first" if worker.status == "ONLINE" else f"{worker.held_count} running"
 
 
 def facts(worker: ShownWorker, now_ms: int) -> Iterator[tuple[str, object]]:
@@ -61,7 +73,7 @@ def facts(worker: ShownWorker, now_ms: int) -> Iterator[tuple[str, object]]:
     yield "health", worker.health
     yield "reason", worker.end_reason
     yield "stop", stop_text(worker)
-    yield "holds", f"{worker.held_count} of {worker.max_concurrent} tasks"
+    yield "running", f"{worker.held_count} of at most {worker.max_concurrent} tasks"
     yield "lease left", lease_text(worker)
     if worker.lease is not None:
         yield "lease", duration_text(worker.lease.duration_ms)
@@ -112,10 +124,13 @@ def lasting(worker: ShownWorker) -> ShownWorker:
 
 
 def _watch_live(call: Invocation, shown: Listing[ShownWorker], options: PageOptions) -> None:
+    from rich.console import Group
     from rich.live import Live
 
-    with Live(console=console(sys.stdout), auto_refresh=False, screen=False) as live:
+    screen = console(sys.stdout)
+    with Live(console=screen, auto_refresh=False, screen=False) as live:
         while True:
             items = list(listing.read(shown, options))
-            live.update(table(columns(call.client.now_ms()), items), refresh=True)
+            made = lines(columns(call.client.now_ms()), items, screen.width)
+            live.update(Group(*made), refresh=True)
             time.sleep(_WATCH_SECONDS)

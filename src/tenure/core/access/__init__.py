@@ -1,4 +1,4 @@
 """Who may call and what they may do: keys, principals, permissions, task tokens, the audit log.
 
-Pure as all of the core: edges check, the engine stores.
+Pure like all of the core: edges check, the engine stores.
 """

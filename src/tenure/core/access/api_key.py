@@ -1,7 +1,8 @@
 """API keys: who may call this server, and for what.
 
 A key is ``tnr_<id>_<secret>``. Its id may be shown; its secret is random and shown once, when the
-key is made. Only a hash of it is kept: guessing 256 random bits needs no slow hash to be hopeless.
+key is created. Only a hash of it is stored: 256 random bits cannot be guessed, so a fast hash is
+safe.
 """
 
 import base64
@@ -19,12 +20,12 @@ SECRET_BYTES = 32
 _PREFIX = "tnr"
 _ID = re.compile(r"[a-z2-7]{16}")
 _TEXT = re.compile(rf"{_PREFIX}_({_ID.pattern})_([A-Za-z0-9_-]{{43}})")
-# What the secret of an unknown key is compared with, so that it takes as long as any other.
+# The secret of an unknown key is compared with this, so that the check takes the same time.
 _NO_DIGEST = bytes(hashlib.sha256().digest_size)
 
 
 class Role(enum.StrEnum):
-    """What the holder of a key is; ``core.permission`` says what each may do."""
+    """The role of a key; ``core.access.permission`` says what each may do."""
 
     ADMIN = "admin"
     CLIENT = "client"
@@ -33,9 +34,9 @@ class Role(enum.StrEnum):
 
 
 class ApiKey(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What is kept of a key. Without namespaces it is good for all of them.
+    """What is stored about a key. Without namespaces it is valid for all of them.
 
-    ``created_by`` is the id of the key that made it; it is empty if no key was needed for that.
+    ``created_by`` is the id of the key that created it; it is empty if no key was needed for that.
     """
 
     id: str
@@ -50,37 +51,37 @@ class ApiKey(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     last_used_at_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Assert what holds for every key."""
+        """Check the invariants of a key."""
         assert len(self.secret_digest) == len(_NO_DIGEST)
         assert list(self.namespaces) == sorted(set(self.namespaces))
 
     def __repr__(self) -> str:
-        """Show which key it is and nothing of its secret."""
+        """Show which key it is, without its secret."""
         return f"ApiKey({self.id})"
 
     def is_live(self, now_ms: int) -> bool:
-        """Tell whether the key is neither revoked nor expired."""
+        """Return whether the key is neither revoked nor expired."""
         if self.revoked_at_ms is not None:
             return False
         return self.expires_at_ms is None or now_ms < self.expires_at_ms
 
 
 class KeyText(msgspec.Struct, frozen=True, gc=False):
-    """A key as its holder has it: the id, and the secret that proves it."""
+    """A key as the caller sends it: the id, and the secret that proves it."""
 
     key_id: str
     secret: str
 
     def __repr__(self) -> str:
-        """Show nothing of the secret."""
+        """Show the key without its secret."""
         return f"KeyText({self.key_id})"
 
     def reveal(self) -> str:
-        """Return the whole key; it must not be printed or logged but where it was asked for."""
+        """Return the whole key. Print it only for the caller who created it, and never log it."""
         return f"{_PREFIX}_{self.key_id}_{self.secret}"
 
     def digest(self) -> bytes:
-        """Return what is kept of the secret."""
+        """Return the hash of the secret, which is stored."""
         return hashlib.sha256(self.secret.encode()).digest()
 
 
@@ -94,20 +95,20 @@ def make(*, id_bytes: bytes, secret_bytes: bytes) -> KeyText:
 
 
 def parse(text: str) -> KeyText | None:
-    """Return the parts of a key, or None for a text that is none."""
+    """Return the parts of a key, or None for a text that is not a key."""
     match = _TEXT.fullmatch(text)
     return None if match is None else KeyText(match[1], match[2])
 
 
 def matches(key: ApiKey | None, given: KeyText) -> bool:
-    """Tell whether a secret is that of the key; it takes the same time whatever is wrong."""
+    """Return whether a secret is that of the key; the time does not depend on what is wrong."""
     expected = _NO_DIGEST if key is None else key.secret_digest
     is_equal = hmac.compare_digest(given.digest(), expected)
     return is_equal and key is not None and key.id == given.key_id
 
 
 def check_id(value: object, field: str = "keyId") -> str:
-    """Check the id of a key. The refusal does not repeat it: it may be a whole key by mistake."""
+    """Check the id of a key. The refusal does not repeat it: somebody may have sent a whole key."""
     if isinstance(value, str) and _ID.fullmatch(value):
         return value
     message = f"{field} must be the 16 characters between {_PREFIX}_ and the secret of a key"

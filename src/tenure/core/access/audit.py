@@ -1,4 +1,4 @@
-"""The audit log: who administered what, and when. It says nothing that is secret."""
+"""The audit log: who changed what, and when. It contains no secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.core.limits import AUDIT_DETAIL_BYTES_MAX
 
 
 class AuditAction(enum.StrEnum):
-    """What was done."""
+    """The administrative action."""
 
     KEY_CREATE = "key.create"
     KEY_REVOKE = "key.revoke"
@@ -41,25 +41,25 @@ class AuditRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     detail: str = ""
 
     def __post_init__(self) -> None:
-        """Assert what holds for every record."""
+        """Check the invariants of a record."""
         assert self.target
         assert len(self.detail.encode()) <= AUDIT_DETAIL_BYTES_MAX
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that was changed; none if it is not just one."""
+        """Return the changed namespace; empty if the change concerns several or all."""
         return self.namespaces[0] if len(self.namespaces) == 1 else ""
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records are wanted; an empty field lets all pass."""
+    """Filter for records; an empty field matches everything."""
 
     namespace: str = ""
     action: str = ""
     actor: str = ""
 
     def checked(self) -> AuditFilter:
-        """Return itself with its namespace in full, or name the bad field."""
+        """Return itself with its full namespace, or raise an error that names the invalid field."""
         if self.action:
             check.name(self.action, "action")
         if self.actor:

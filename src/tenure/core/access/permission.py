@@ -9,9 +9,9 @@ from tenure.core.access.api_key import Role
 class Action(enum.StrEnum):
     """A kind of call.
 
-    ``SUBMIT`` is for those who want work done: enqueue, cancel, pause, resume, retry, terminate,
-    and complete or heartbeat by id. ``WORK`` is what workers say of themselves and of what they
-    hold. ``OPERATE`` is drain, evict and the brakes of queues. ``ADMIN`` is keys, namespaces, the
+    ``SUBMIT`` is for clients: enqueue, cancel, pause, resume, retry, terminate, and complete or
+    heartbeat by id. ``WORK`` is what workers report about themselves and their attempts.
+    ``OPERATE`` is drain, evict, and pause and limit of queues. ``ADMIN`` is keys, namespaces, the
     audit log and diagnosis.
     """
 
@@ -31,5 +31,5 @@ PERMISSIONS: Final[dict[Role, frozenset[Action]]] = {
 
 
 def allows(role: Role, action: Action) -> bool:
-    """Tell whether a role may do something."""
+    """Return whether a role may do something."""
     return action in PERMISSIONS[role]

@@ -1,4 +1,4 @@
-"""Principals: who calls, as far as the server has made sure of it."""
+"""Principals: the caller, as authenticated by the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenure.core.access.permission import Action
 
 
 class Principal(msgspec.Struct, frozen=True, gc=False):
-    """The holder of a key. Without namespaces it may see all of them."""
+    """The owner of a key. Without namespaces it has access to all of them."""
 
     key_id: str
     name: str
@@ -21,29 +21,29 @@ class Principal(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def open(cls) -> Principal:
-        """Return everybody: who calls a server that never had a key may do everything."""
+        """Return the principal of a server that never had a key: it may do everything."""
         return cls("", "", Role.ADMIN)
 
     @classmethod
     def of(cls, key: ApiKey) -> Principal:
-        """Return the holder of a key."""
+        """Return the principal of a key."""
         return cls(key.id, key.name, key.role, key.namespaces)
 
     @property
     def is_scoped(self) -> bool:
-        """Tell whether it is bound to some namespaces."""
+        """Return whether it is limited to some namespaces."""
         return bool(self.namespaces)
 
     def may(self, action: Action) -> bool:
-        """Tell whether its role allows something."""
+        """Return whether its role allows something."""
         return permission.allows(self.role, action)
 
     def sees(self, namespace: str) -> bool:
-        """Tell whether a namespace is there for it."""
+        """Return whether it has access to a namespace."""
         return not self.namespaces or namespace in self.namespaces
 
     def covers(self, namespaces: Collection[str]) -> bool:
-        """Tell whether a key with these namespaces is there for it; without any it is for all."""
+        """Return whether it has access to a key with these namespaces; none means all of them."""
         if not self.namespaces:
             return True
         return bool(namespaces) and all(each in self.namespaces for each in namespaces)

@@ -1,8 +1,8 @@
 """Task tokens: the credential for one attempt, signed with the key that all replicas share.
 
-A token is version, key number, signature and claims. It says for what it is good: which attempt of
-which task of which namespace, for which purpose and until when. Whoever holds it may do that and
-nothing else; the fence of the attempt still decides whether it is not too late.
+A token is version, key number, signature and claims. It names the attempt, the task, the namespace,
+the purpose, and when it expires. It allows that and nothing else; the fence of the attempt still
+decides whether the attempt is live.
 """
 
 import base64
@@ -30,7 +30,7 @@ class Purpose(enum.StrEnum):
 
 
 class Claims(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """What a token vouches for."""
+    """The claims of a token."""
 
     purpose: Purpose
     namespace: str
@@ -52,16 +52,16 @@ def sign(key: bytes, claims: Claims) -> str:
 
 
 def verify(key: bytes, token: str, *, purpose: Purpose, now_ms: int) -> Claims:
-    """Return the claims of a token that is ours, for this purpose and not over."""
+    """Return the claims of a token of this server that is for this purpose and not expired."""
     raw = _from_text(token)
     signature, body = raw[len(_HEAD) : _CLAIMS_AT], raw[_CLAIMS_AT:]
     expected = hmac.digest(key, _HEAD + body, hashlib.sha256)
     if not raw.startswith(_HEAD) or not hmac.compare_digest(signature, expected):
-        _refuse("is not one of this server")
+        _refuse("is not from this server")
     try:
         claims = _decode(body)
     except msgspec.MsgspecError:
-        _refuse("is of another version")
+        _refuse("has another version")
     if claims.purpose is not purpose:
         _refuse("is for another purpose")
     if claims.expires_at_ms <= now_ms:
@@ -79,4 +79,4 @@ def _from_text(token: str) -> bytes:
 
 
 def _refuse(problem: str) -> NoReturn:
-    raise InvalidToken(f"The task token {problem}. Use that of this attempt.")
+    raise InvalidToken(f"The task token {problem}. Use the token of this attempt.")

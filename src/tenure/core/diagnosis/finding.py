@@ -1,4 +1,4 @@
-"""Findings: what a look at a deployment found, and what to do about it."""
+"""Findings: a result of one check of a deployment, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Level(enum.StrEnum):
-    """How bad it is. A warning works today and may not tomorrow."""
+    """How serious it is. A warning works now, but may become a problem."""
 
     OK = "ok"
     WARNING = "warning"

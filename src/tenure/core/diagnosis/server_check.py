@@ -1,4 +1,4 @@
-"""What is wrong with a server and its store: one finding per check, from facts that were read."""
+"""Checks of a server and its store: one finding per check, from facts that were read."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from tenure.core.limits import (
 
 SQLITE: Final = "sqlite"
 _UNITS_MIN: Final = 10
-# What SQLite calls its levels of care: from FULL on every commit is on disk when it is answered.
+# SQLite's synchronous levels: from FULL on every commit is on disk when it is answered.
 _SYNCHRONOUS: Final = {"0": "OFF", "1": "NORMAL", "2": "FULL", "3": "EXTRA"}
 _ON_DISK: Final = frozenset({"2", "3"})
 _SAFE_COMMITS: Final = frozenset({"on", "local", "remote_write", "remote_apply"})
 
 
 class Latency(msgspec.Struct, frozen=True, gc=False):
-    """How long the store took for a read, and for a commit that is on disk."""
+    """How long the store took for a read, and for a commit to disk."""
 
     read_ms: int
     commit_ms: int
 
 
 class Disk(msgspec.Struct, frozen=True, gc=False):
-    """The room where a SQLite file lies."""
+    """The free space where a SQLite file is."""
 
     free_bytes: int
     total_bytes: int
@@ -48,7 +48,7 @@ class Disk(msgspec.Struct, frozen=True, gc=False):
 
 
 class ServerRow(msgspec.Struct, frozen=True, gc=False):
-    """A server that works, or worked, on the store, and how many leases it heard last."""
+    """A server that works, or worked, on the store, and how many leases it renewed last."""
 
     id: str
     started_at_ms: int
@@ -57,28 +57,26 @@ class ServerRow(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_clocks(*, store_ahead_ms: int) -> Finding:
-    """Compare the clock of the server with the store's, by which everything is timed."""
+    """Compare the clock of the server with the store's, which is used for everything."""
     evidence = {"storeAheadMs": str(store_ahead_ms)}
     level = _level(abs(store_ahead_ms), CLOCK_WARNING_MS, CLOCK_PROBLEM_MS)
     if level is Level.OK:
         return ok("clock_skew", "The clocks of server and store agree.", **evidence)
     side = "ahead of" if store_ahead_ms > 0 else "behind"
     message = f"The clock of the store is {_apart(store_ahead_ms)} {side} that of this server."
-    advice = "Let both machines keep their time by NTP (timedatectl, chronyc tracking)."
+    advice = "Synchronise both machines by NTP (timedatectl, chronyc tracking)."
     return Finding("clock_skew", level, message, advice, evidence)
 
 
 def check_client_clock(*, client_ahead_ms: int) -> Finding:
-    """Compare the clock of whoever asks with the server's."""
+    """Compare the clock of the caller with the server's."""
     evidence = {"clientAheadMs": str(client_ahead_ms)}
     level = _level(abs(client_ahead_ms), CLOCK_WARNING_MS, CLOCK_PROBLEM_MS)
     if level is Level.OK:
         return ok("client_clock", "The clocks of this machine and of the server agree.", **evidence)
     side = "ahead of" if client_ahead_ms > 0 else "behind"
     message = f"The clock of this machine is {_apart(client_ahead_ms)} {side} that of the server."
-    advice = (
-        "Let it keep its time by NTP: instants that it sends, such as --at, are off by so much."
-    )
+    advice = "Synchronise it by NTP: instants that it sends, such as --at, are wrong by this much."
     return Finding("client_clock", level, message, advice, evidence)
 
 
@@ -93,7 +91,7 @@ def _level(value: float, warning: float, problem: float) -> Level:
 
 
 def check_latency(latency: Latency) -> Finding:
-    """Judge how fast the store answers; a server that commits too slowly may judge nobody."""
+    """Judge how fast the store answers; a server that commits too slowly cannot judge leases."""
     evidence = {"readMs": str(latency.read_ms), "commitMs": str(latency.commit_ms)}
     slowest_ms = max(latency.read_ms, latency.commit_ms)
     level = _level(slowest_ms, LATENCY_WARNING_MS, LATENCY_PROBLEM_MS)
@@ -102,14 +100,14 @@ def check_latency(latency: Latency) -> Finding:
         return ok("store_latency", f"The store is fast enough: {told}.", **evidence)
     message = f"The store is slow: {told}."
     advice = (
-        "Look at the disk under the store and at what else uses it. A server whose commits take "
+        "Check the disk of the store and what else uses it. A server whose commits take "
         "a second does not end leases, so dead workers keep their tasks."
     )
     return Finding("store_latency", level, message, advice, evidence)
 
 
 def check_durability(dialect: str, settings: Mapping[str, str]) -> Finding:
-    """Judge whether what was accepted survives a crash of the store's machine."""
+    """Judge whether accepted work survives a crash of the store's machine."""
     return _sqlite_durability(settings) if dialect == SQLITE else _postgres_durability(settings)
 
 
@@ -119,11 +117,11 @@ def _sqlite_durability(settings: Mapping[str, str]) -> Finding:
     name = _SYNCHRONOUS.get(synchronous, synchronous)
     evidence = {"journalMode": mode, "synchronous": name}
     if mode == "memory":
-        message = "The store is in memory: everything is gone when the server ends."
+        message = "The store is in memory: everything is lost when the server ends."
         advice = "Name a file: tenure server --store sqlite:///tenure.db"
         return Finding("store_durability", Level.PROBLEM, message, advice, evidence)
     if synchronous not in _ON_DISK:
-        message = f"SQLite runs with synchronous={name}: a power cut loses what was accepted."
+        message = f"SQLite runs with synchronous={name}: a power failure loses accepted work."
         advice = "Run it with synchronous=FULL, the default of Tenure."
         return Finding("store_durability", Level.PROBLEM, message, advice, evidence)
     if mode != "wal":
@@ -143,14 +141,14 @@ def _postgres_durability(settings: Mapping[str, str]) -> Finding:
     if evidence["fsync"] == "off":
         wrong.append("fsync = off: a crash of its machine may destroy the database")
     if evidence["synchronousCommit"] not in _SAFE_COMMITS:
-        wrong.append("synchronous_commit = off: a crash loses what was accepted last")
+        wrong.append("synchronous_commit = off: a crash loses the last accepted work")
     if evidence["fullPageWrites"] == "off":
         wrong.append("full_page_writes = off: a crash may leave torn pages")
     if not wrong:
         message = "Every commit is on disk before it is answered."
         return ok("store_durability", message, **evidence)
-    advice = "Set what is named to on: ALTER SYSTEM SET … = on; SELECT pg_reload_conf();"
-    message = f"PostgreSQL does not keep what it commits: {'; '.join(wrong)}."
+    advice = "Set each of them to on: ALTER SYSTEM SET … = on; SELECT pg_reload_conf();"
+    message = f"PostgreSQL may lose committed work: {'; '.join(wrong)}."
     return Finding("store_durability", Level.PROBLEM, message, advice, evidence)
 
 
@@ -163,7 +161,7 @@ def _version(settings: Mapping[str, str]) -> Finding:
     number = int(settings["version"]) // 10_000
     if number >= POSTGRES_VERSION_MIN:
         return ok("store_version", f"PostgreSQL {number} is new enough.", version=str(number))
-    message = f"PostgreSQL {number} is older than {POSTGRES_VERSION_MIN}, the oldest that works."
+    message = f"PostgreSQL {number} is too old; Tenure needs {POSTGRES_VERSION_MIN} or newer."
     advice = "Upgrade the database."
     evidence = {"version": str(number)}
     return Finding("store_version", Level.PROBLEM, message, advice, evidence)
@@ -176,10 +174,10 @@ def _connections(settings: Mapping[str, str]) -> Finding:
     told = f"{used} of {most} connections are in use"
     level = _level(used / max(most, 1), CONNECTIONS_WARNING_SHARE, CONNECTIONS_PROBLEM_SHARE)
     if level is Level.OK:
-        return ok("store_connections", f"PostgreSQL has room: {told}.", **evidence)
-    message = f"PostgreSQL has little room: {told}."
+        return ok("store_connections", f"PostgreSQL has free connections: {told}.", **evidence)
+    message = f"PostgreSQL has few free connections: {told}."
     advice = (
-        "A server needs up to ten. Raise max_connections, or put a pooler in between and start "
+        "A server needs up to ten. Increase max_connections, or put a pooler in between and start "
         "servers with --pooled."
     )
     return Finding("store_connections", level, message, advice, evidence)
@@ -189,17 +187,17 @@ def _vacuum(settings: Mapping[str, str]) -> Finding:
     if settings["autovacuum"] != "off":
         return ok("store_vacuum", "Autovacuum is on.", autovacuum="on")
     message = "Autovacuum is off: tables and indexes grow, and every claim gets slower."
-    advice = "Turn it on: ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();"
+    advice = "Switch it on: ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();"
     return Finding("store_vacuum", Level.WARNING, message, advice, {"autovacuum": "off"})
 
 
 def _checksums(settings: Mapping[str, str]) -> Finding:
-    """Tell whether a flipped bit is found wherever it is; payloads have checksums of ours."""
+    """Judge whether changed bits are detected everywhere; payloads have their own checksums."""
     value = settings.get("data_checksums", "")
     if value == "on":
         return ok("store_checksums", "PostgreSQL verifies its pages.", dataChecksums=value)
-    message = "PostgreSQL has no data checksums: damage outside payloads goes unnoticed."
-    advice = "Stop the database and run pg_checksums --enable, or make it anew with initdb -k."
+    message = "PostgreSQL has no data checksums: damage outside payloads is not detected."
+    advice = "Stop the database and run pg_checksums --enable, or create it again with initdb -k."
     return Finding("store_checksums", Level.WARNING, message, advice, {"dataChecksums": value})
 
 
@@ -209,7 +207,7 @@ def check_migrations(*, applied: Sequence[str], known: Sequence[str]) -> Finding
     newer = [each for each in applied if each not in known]
     evidence = {"schema": applied[-1] if applied else "none"}
     if missing:
-        message = f"The database misses migrations of this server: {', '.join(missing)}."
+        message = f"The database lacks migrations of this server: {', '.join(missing)}."
         advice = "Run tenure db migrate --store URL, or restart this server."
         evidence["missing"] = ", ".join(missing)
         return Finding("migrations", Level.PROBLEM, message, advice, evidence)
@@ -222,7 +220,7 @@ def check_migrations(*, applied: Sequence[str], known: Sequence[str]) -> Finding
 
 
 def check_disk(*, size_bytes: int, disk: Disk | None) -> Finding:
-    """Judge the room for the store; of a database server only the size is known here."""
+    """Judge the free space of the store; of a database server only the size is known here."""
     evidence = {"sizeBytes": str(size_bytes)}
     size = _size(size_bytes)
     if disk is None:
@@ -233,21 +231,21 @@ def check_disk(*, size_bytes: int, disk: Disk | None) -> Finding:
         "walBytes": str(disk.wal_bytes),
     }
     free = _size(disk.free_bytes)
-    # Less is worse here, so the signs are turned round.
+    # Less is worse here, so the signs are inverted.
     level = _level(-disk.free_bytes, -DISK_WARNING_BYTES, -DISK_PROBLEM_BYTES)
     if level is not Level.OK:
         message = f"The disk of the store has {free} left; the file has {size}."
-        advice = "Make room: on a full disk the server refuses work until there is some."
+        advice = "Free some space: on a full disk the server refuses new work."
         return Finding("disk", level, message, advice, evidence)
     if disk.wal_bytes >= WAL_WARNING_BYTES:
         message = f"The write-ahead log of SQLite has grown to {_size(disk.wal_bytes)}."
-        advice = "Somebody keeps the file open for reading: end backups or shells that hang."
+        advice = "A process keeps the file open for reading: end hanging backups or shells."
         return Finding("disk", Level.WARNING, message, advice, evidence)
-    return ok("disk", f"The file has {size}, and {free} are free.", **evidence)
+    return ok("disk", f"The file has {size}; {free} are free.", **evidence)
 
 
 def _size(count: int) -> str:
-    """Return a number of bytes in the largest unit of which there are ten."""
+    """Return a number of bytes in the largest unit that gives at least ten."""
     unit = "KiB"
     size = count // 1024
     for larger in ("MiB", "GiB"):
@@ -257,7 +255,7 @@ def _size(count: int) -> str:
 
 
 def check_servers(servers: Sequence[ServerRow], *, now_ms: int) -> Finding:
-    """Find servers that are gone while workers are still counted as theirs."""
+    """Find servers that are gone while leases of workers still belong to them."""
     dead = [each for each in servers if now_ms - each.touched_at_ms >= STALE_SERVER_MS]
     live_count = len(servers) - len(dead)
     evidence = {"liveCount": str(live_count), "goneCount": str(len(dead))}
@@ -269,19 +267,19 @@ def check_servers(servers: Sequence[ServerRow], *, now_ms: int) -> Finding:
         f"{each.id} (last seen {instant_text(each.touched_at_ms)}, {each.lease_count} leases)"
         for each in owing
     )
-    message = f"Workers of {len(owing)} dead servers have not found another one yet."
+    message = f"Workers of {len(owing)} dead servers have not connected to another one yet."
     if len(owing) == 1:
-        message = "Workers of a dead server have not found another one yet."
-    advice = "Give workers all addresses of your servers, or one that leads to those that live."
+        message = "Workers of a dead server have not connected to another one yet."
+    advice = "Give workers the addresses of all servers, or one address that leads to live servers."
     return Finding("servers", Level.WARNING, message, advice, evidence)
 
 
 def check_listening(*, is_shared: bool, is_listening: bool) -> Finding:
-    """Tell whether this server hears what others tell it."""
+    """Return whether this server receives hints from others."""
     if not is_shared:
-        return ok("hints", "This store belongs to this server alone.")
+        return ok("hints", "Only this server uses this store.")
     if is_listening:
-        return ok("hints", "This server hears of what happens elsewhere at once.")
-    message = "This server hears nothing from others: it finds their work by asking each second."
-    advice = "Behind a pooler that is as it should be. Otherwise look at its log: LISTEN failed."
+        return ok("hints", "This server gets hints from other servers at once.")
+    message = "This server gets no hints from others: it finds their work by reading each second."
+    advice = "Behind a pooler this is expected. Otherwise check its log: LISTEN failed."
     return Finding("hints", Level.WARNING, message, advice)

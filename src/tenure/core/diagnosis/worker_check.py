@@ -1,4 +1,4 @@
-"""What is wrong with the workers and the waiting work of namespaces, from facts that were read."""
+"""Checks of the workers and the waiting work of namespaces, from facts that were read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Healths(msgspec.Struct, frozen=True, gc=False):
 
 
 class Sdk(msgspec.Struct, frozen=True, gc=False):
-    """How many active workers of a namespace say that they were made with an SDK."""
+    """How many active workers of a namespace report an SDK version."""
 
     namespace: str
     name: str
@@ -37,7 +37,7 @@ class Sdk(msgspec.Struct, frozen=True, gc=False):
 
 
 class StuckLease(msgspec.Struct, frozen=True, gc=False):
-    """A lease that ended and that nobody has judged."""
+    """A lease that ended and was not judged."""
 
     worker_id: str
     namespace: str
@@ -46,7 +46,7 @@ class StuckLease(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unreleased(msgspec.Struct, frozen=True, gc=False):
-    """A worker that ended and whose tasks nobody has put back."""
+    """A worker that ended and whose tasks were not put back."""
 
     worker_id: str
     namespace: str
@@ -55,7 +55,7 @@ class Unreleased(msgspec.Struct, frozen=True, gc=False):
 
 
 class Overdue(msgspec.Struct, frozen=True, gc=False):
-    """How many timers of a namespace nobody has looked at, and since when."""
+    """How many timers of a namespace are late, and since when."""
 
     namespace: str
     count: int
@@ -72,7 +72,7 @@ class WaitingLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_health(healths: Sequence[Healths]) -> list[Finding]:
-    """Tell of namespaces whose workers are unwell; of a whole fleet that is, it is a problem."""
+    """Report namespaces with unhealthy workers; it is a problem if all of them are unhealthy."""
     found = []
     for namespace in sorted({each.namespace for each in healths}):
         online = [
@@ -85,7 +85,7 @@ def check_health(healths: Sequence[Healths]) -> list[Finding]:
             found.append(_unwell(namespace, ill, sum(each.count for each in online)))
     total = sum(each.count for each in healths)
     return found or [
-        ok("worker_health", f"{counted(total, 'worker')} and none unwell.", workerCount=str(total))
+        ok("worker_health", f"{counted(total, 'worker')}, none unhealthy.", workerCount=str(total))
     ]
 
 
@@ -94,15 +94,15 @@ def _unwell(namespace: str, ill: Sequence[Healths], online_count: int) -> Findin
     told = ", ".join(f"{each.count} {each.health}" for each in ill)
     level = Level.PROBLEM if count == online_count else Level.WARNING
     who = f"{count} of {counted(online_count, 'worker')} in {namespace}"
-    message = f"{who} {'seems' if count == 1 else 'seem'} unwell: {told}."
-    advice = f"See them: {_command('tenure workers ls', namespace)}"
+    message = f"{who} {'is' if count == 1 else 'are'} unhealthy: {told}."
+    advice = f"List them: {_command('tenure workers ls', namespace)}"
     evidence = {"namespace": namespace, "onlineCount": str(online_count)}
     evidence |= {each.health.value: str(each.count) for each in ill}
     return Finding("worker_health", level, message, advice, evidence)
 
 
 def check_sdks(sdks: Sequence[Sdk], *, server_version: str) -> list[Finding]:
-    """Tell of workers whose SDK is of another release than the server."""
+    """Report workers whose SDK has another release than the server."""
     found = []
     for each in sdks:
         version = each.name.rpartition("/")[2]
@@ -111,9 +111,7 @@ def check_sdks(sdks: Sequence[Sdk], *, server_version: str) -> list[Finding]:
                 f"{counted(each.count, 'worker')} in {each.namespace} run with SDK {each.name}, "
                 f"the server is {server_version}."
             )
-            advice = (
-                "Old and new work together during an upgrade. Finish it: upgrade what is older."
-            )
+            advice = "Old and new versions work together during an upgrade. Upgrade the older ones."
             evidence = {
                 "namespace": each.namespace,
                 "sdk": each.name,
@@ -123,16 +121,16 @@ def check_sdks(sdks: Sequence[Sdk], *, server_version: str) -> list[Finding]:
             found.append(Finding("sdk_version", Level.WARNING, message, advice, evidence))
     unknown = sum(each.count for each in sdks if not each.name)
     evidence = {"serverVersion": server_version, "unknownCount": str(unknown)}
-    return found or [ok("sdk_version", "No worker is of another release.", **evidence)]
+    return found or [ok("sdk_version", "All workers have the release of the server.", **evidence)]
 
 
 def _release(version: str) -> tuple[str, ...]:
-    """Return what has to be equal: a later patch of the same release changes no behaviour."""
+    """Return the part that has to be equal: a later patch of the same release is compatible."""
     return tuple(version.split(".")[:2])
 
 
 def check_leases(leases: Sequence[StuckLease], *, now_ms: int) -> list[Finding]:
-    """Tell of leases that are long over: their workers keep tasks that others should have."""
+    """Report leases that ended long ago: their workers keep tasks that others should get."""
     found = []
     for namespace, stuck in _by_namespace(leases).items():
         oldest_ms = now_ms - min(each.lease_until_ms for each in stuck)
@@ -141,17 +139,17 @@ def check_leases(leases: Sequence[StuckLease], *, now_ms: int) -> list[Finding]:
             "ago, and no server has judged them."
         )
         advice = (
-            "A server judges only while it can hear: look for warnings of lease_judgement and "
-            "server_row in its log. To take one offline: "
+            "A server judges leases only while it can receive heartbeats. Look for warnings of "
+            "lease_judgement and server_row in its log. To take one worker offline: "
             f"{_command(f'tenure workers evict {stuck[0].worker_id}', namespace)}"
         )
         evidence = {"namespace": namespace, "workers": _named(stuck)}
         found.append(Finding("stuck_leases", Level.PROBLEM, message, advice, evidence))
-    return found or [ok("stuck_leases", "Every lease that ended was judged.")]
+    return found or [ok("stuck_leases", "No lease has ended without being judged.")]
 
 
 def check_releases(workers: Sequence[Unreleased], *, now_ms: int) -> list[Finding]:
-    """Tell of ended workers whose tasks were not put back."""
+    """Report ended workers whose tasks were not put back."""
     found = []
     for namespace, left in _by_namespace(workers).items():
         oldest_ms = now_ms - min(each.ended_at_ms for each in left)
@@ -166,7 +164,7 @@ def check_releases(workers: Sequence[Unreleased], *, now_ms: int) -> list[Findin
 
 
 def check_timers(overdue: Sequence[Overdue], *, now_ms: int) -> list[Finding]:
-    """Tell of timers that nobody looks at: retries, timeouts and delays come late."""
+    """Report late timers: retries, timeouts and delays come late."""
     found = []
     for each in overdue:
         late = duration_text(now_ms - each.due_at_ms)
@@ -189,7 +187,7 @@ def check_timers(overdue: Sequence[Overdue], *, now_ms: int) -> list[Finding]:
 def check_waiting(
     lines: Sequence[WaitingLine], offered: Mapping[tuple[str, str], Collection[str]], *, now_ms: int
 ) -> list[Finding]:
-    """Tell of work that waits and that no online worker offers to do, the oldest first."""
+    """Report waiting tasks whose type no online worker offers, the oldest first."""
     orphaned = [
         line
         for line in sorted(lines, key=lambda line: line.run_at_ms)
@@ -197,17 +195,17 @@ def check_waiting(
         and line.type not in offered.get((line.namespace, line.queue), ())
     ]
     return [_orphaned(line, now_ms) for line in orphaned[:FINDINGS_MAX]] or [
-        ok("orphaned_work", "Some worker offers whatever has waited for a while.")
+        ok("orphaned_work", "A worker offers every type of task that has waited for some time.")
     ]
 
 
 def _orphaned(line: WaitingLine, now_ms: int) -> Finding:
     message = (
-        f"Tasks of type {line.type} wait in queue {line.queue} of {line.namespace} since "
+        f"Tasks of type {line.type} have waited in queue {line.queue} of {line.namespace} for "
         f"{duration_text(now_ms - line.run_at_ms)}, and no worker there offers that type."
     )
     command = _command(f"tenure worker MODULE --queue {line.queue}", line.namespace)
-    advice = f"Start one that does: {command}"
+    advice = f"Start a worker that offers it: {command}"
     evidence = {
         "namespace": line.namespace,
         "queue": line.queue,
@@ -218,7 +216,7 @@ def _orphaned(line: WaitingLine, now_ms: int) -> Finding:
 
 
 def stuck_before_ms(now_ms: int) -> int:
-    """Return before which instant something ended that should have been dealt with by now."""
+    """Return the latest end of something that should have been handled by now."""
     return now_ms - STUCK_MS
 
 

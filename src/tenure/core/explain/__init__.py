@@ -1,1 +1,1 @@
-"""Why a task is not running now: facts in, ordered reasons out."""
+"""Why a task is not running now: from facts to ordered reasons."""

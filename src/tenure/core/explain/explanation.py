@@ -1,8 +1,8 @@
 """Why a task is not running now: ordered reasons from the facts that were read about it.
 
-A task passes gates on its way to a worker: its namespace, its own state and time, the brakes of
-its queue, a worker that fits, its place in the line. Reasons come in the order of the gates, so
-the first one alone keeps it from running, and the others are what it will meet next.
+A task has to pass several checks before a worker gets it: its namespace, its own state and time,
+pause and limit of its queue, a suitable worker, its place in the line. Reasons are in the order of
+these checks. So the first one alone is why it does not run now, and the others apply after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerStatus
 
-# What the deadlines of a task are called in evidence; START is told by the reason itself.
+# The names of the deadlines in the evidence; the reason itself mentions START.
 _DEADLINES: Final = {
     deadline.DeadlineKind.WAKE: "wakesAt",
     deadline.DeadlineKind.DELIVERY: "deliveryTimeoutAt",
@@ -58,8 +58,8 @@ def _pending(facts: Facts) -> Iterator[WaitingReason]:
     if facts.ahead_count:
         yield _work_ahead(facts)
     elif not reasons:
-        message = "Nothing is in its way: it is handed out next."
-        advice = "Look again in a moment. If it stays like this, run tenure doctor."
+        message = "Nothing blocks it: it is handed out next."
+        advice = "Check again in a moment. If nothing changes, run tenure doctor."
         yield WaitingReason(
             "next", message, advice, {"queue": facts.task.queue, "type": facts.task.type}
         )
@@ -67,13 +67,13 @@ def _pending(facts: Facts) -> Iterator[WaitingReason]:
 
 def _paused(facts: Facts) -> Iterator[WaitingReason]:
     task_id = facts.task.id
-    advice = f"Let it go on: {facts.command(f'tenure tasks resume {task_id}')}"
-    yield WaitingReason("task_paused", "Somebody paused this task; it waits to be resumed.", advice)
+    advice = f"Resume it: {facts.command(f'tenure tasks resume {task_id}')}"
+    yield WaitingReason("task_paused", "This task is paused; it waits to be resumed.", advice)
     yield from _gates(facts)
 
 
 def _gates(facts: Facts) -> Iterator[WaitingReason]:
-    """Return what a task that nobody holds meets on its way to a worker."""
+    """Return what blocks a task that no worker holds."""
     task, queue = facts.task, facts.queue
     if facts.is_disabled:
         yield _disabled(facts)
@@ -81,7 +81,7 @@ def _gates(facts: Facts) -> Iterator[WaitingReason]:
     if is_early:
         yield _not_yet(facts)
     if queue.is_paused:
-        advice = f"Let it go on: {facts.command(f'tenure queues resume {queue.name}')}"
+        advice = f"Resume it: {facts.command(f'tenure queues resume {queue.name}')}"
         message = f"Queue {queue.name} is paused: nothing is handed out from it."
         yield WaitingReason("queue_paused", message, advice, {"queue": queue.name})
     if 0 < queue.concurrency_max <= facts.held_count:
@@ -93,7 +93,7 @@ def _gates(facts: Facts) -> Iterator[WaitingReason]:
 
 def _disabled(facts: Facts) -> WaitingReason:
     namespace = facts.task.namespace
-    message = f"Namespace {namespace} is disabled: no worker gets work in it."
+    message = f"Namespace {namespace} is disabled: workers get no tasks of it."
     advice = f"Enable it: tenure namespaces enable {namespace}"
     return WaitingReason("namespace_disabled", message, advice, {"namespace": namespace})
 
@@ -107,8 +107,8 @@ def _not_yet(facts: Facts) -> WaitingReason:
     if outcome in _BACKED_OFF:
         return _backing_off(facts)
     at = instant_text(task.run_at_ms)
-    message = f"It was not asked for before {at}, in {_until(facts)}."
-    advice = "Wait. A task that shall run at once is enqueued without a delay."
+    message = f"It is scheduled for {at}, in {_until(facts)}."
+    advice = "Wait. To run a task at once, enqueue it without a delay."
     return WaitingReason("not_before", message, advice, {"runAt": at})
 
 
@@ -131,7 +131,7 @@ def _backing_off(facts: Facts) -> WaitingReason:
             f"It was handed out {counted(count, 'time')} in a row and never confirmed; "
             f"the next hand-out is in {_until(facts)}."
         )
-        advice = f"Look at the worker that did not confirm: {facts.command('tenure workers ls')}"
+        advice = f"Check the worker that did not confirm: {facts.command('tenure workers ls')}"
         return WaitingReason("backing_off", message, advice, evidence)
     most = task.spec.retry.maximum_attempts
     evidence |= {
@@ -146,7 +146,7 @@ def _backing_off(facts: Facts) -> WaitingReason:
     message = f"Attempt {which} ended with {what}; the next one begins in {_until(facts)}."
     show = facts.command(f"tenure tasks show {task.id}")
     return WaitingReason(
-        "backing_off", message, f"Mend the cause if it is no chance: {show}", evidence
+        "backing_off", message, f"If the error will happen again, fix its cause: {show}", evidence
     )
 
 
@@ -181,8 +181,8 @@ def _crash_guard(facts: Facts) -> WaitingReason:
     left = POISON_LOSSES_MAX - progress.counted_count
     message += f" After {counted(left, 'more counted loss', 'more counted losses')} it fails."
     advice = (
-        "Look at the logs of the lost workers: memory and exits from native code are the usual "
-        f"causes. To give it up: {facts.command(f'tenure tasks cancel {task.id}')}"
+        "Check the logs of the lost workers: memory and exits from native code are the usual "
+        f"causes. To cancel it: {facts.command(f'tenure tasks cancel {task.id}')}"
     )
     return WaitingReason("crash_guard", message, advice, evidence)
 
@@ -205,7 +205,7 @@ def _queue_full(facts: Facts) -> WaitingReason:
         "are held by workers."
     )
     advice = (
-        "It is handed out when one of them ends. To raise the limit: "
+        "It is handed out when one of them ends. To increase the limit: "
         f"{facts.command(f'tenure queues limit {queue.name} NUMBER')}"
     )
     return WaitingReason("queue_full", message, advice, evidence)
@@ -214,9 +214,9 @@ def _queue_full(facts: Facts) -> WaitingReason:
 def _work_ahead(facts: Facts) -> WaitingReason:
     task, count = facts.task, facts.ahead_count
     number = f"{count}" if count < AHEAD_COUNTED_MAX else f"At least {count}"
-    stand = "task of this type stands" if count == 1 else "tasks of this type stand"
-    message = f"{number} {stand} before it in queue {task.queue}, by priority or by age."
-    advice = "Wait, start more workers, or enqueue what is urgent with a lower priority number."
+    stand = "task of this type is" if count == 1 else "tasks of this type are"
+    message = f"{number} {stand} ahead of it in queue {task.queue}, by priority or by age."
+    advice = "Wait, start more workers, or enqueue urgent tasks with a lower priority number."
     evidence = {"aheadCount": str(count), "priority": str(task.priority)}
     return WaitingReason("work_ahead", message, advice, evidence)
 
@@ -226,14 +226,14 @@ def _held(facts: Facts) -> Iterator[WaitingReason]:
     who = _holder_name(facts)
     since = instant_text(task.handed_at_ms)
     if task.state is TaskState.RUNNING:
-        message = f"It is running: worker {who} has had attempt {task.attempt} since {since}."
-        advice = f"Follow it: {facts.command(f'tenure tasks wait {task.id}')}"
+        message = f"It is running: worker {who} got attempt {task.attempt} at {since}."
+        advice = f"Wait for it: {facts.command(f'tenure tasks wait {task.id}')}"
     else:
         message = (
             f"It was handed to worker {who} at {since} as attempt {task.attempt}, which has not "
             "confirmed it yet."
         )
-        advice = "Wait for the confirmation; without one it is handed out again."
+        advice = "Wait for the confirmation; without it the task is handed out again."
     evidence = {
         "attempt": str(task.attempt),
         "worker": task.worker_id or "",
@@ -244,7 +244,7 @@ def _held(facts: Facts) -> Iterator[WaitingReason]:
     ill = _holder_ill(facts)
     if ill:
         message += f" {ill}"
-        advice = f"Look at the worker: {facts.command(f'tenure workers show {task.worker_id}')}"
+        advice = f"Check the worker: {facts.command(f'tenure workers show {task.worker_id}')}"
     if task.progress.pause_wanted:
         evidence["pauseWanted"] = "true"
         message += " It will be paused when this attempt ends without a result."
@@ -267,32 +267,32 @@ def _holder_evidence(facts: Facts) -> dict[str, str]:
 
 
 def _holder_ill(facts: Facts) -> str:
-    """Return what is wrong with the worker that has the task."""
+    """Return what is wrong with the worker that holds the task."""
     holder = facts.holder
     until_ms = facts.task.progress.release_at_ms
     if until_ms:
         return (
-            f"That worker is gone; the task is held exclusively until {instant_text(until_ms)}, "
+            f"That worker is gone. The task is exclusive and held until {instant_text(until_ms)}, "
             "because the worker may run it until shortly before."
         )
     if holder is None or holder.status is WorkerStatus.OFFLINE:
-        return "That worker is gone; the task is put back within a moment."
+        return "That worker is gone; the task is put back in a moment."
     if holder.health is None or holder.health is Health.HEALTHY:
         return ""
-    return f"That worker seems to be {holder.health}."
+    return f"That worker is {holder.health}."
 
 
 def _cancelling(facts: Facts) -> Iterator[WaitingReason]:
     task, progress = facts.task, facts.task.progress
     since = instant_text(progress.cancel_at_ms)
-    who = f"worker {_holder_name(facts)}" if task.worker_id else "whoever completes it from outside"
-    message = f"It is being cancelled since {since}: {who} has been asked to stop."
+    who = f"worker {_holder_name(facts)}" if task.worker_id else "the program that completes it"
+    message = f"A cancel was requested at {since}: {who} has been told to stop."
     if not progress.grace_at_ms:
-        message = f"It is being cancelled since {since}: {who} has not heard of it yet."
+        message = f"A cancel was requested at {since}: {who} does not know of it yet."
     if progress.cancel_reason:
         message += f" Reason: {shortened(progress.cancel_reason)}."
     advice = (
-        "Wait for its clean-up. To end it without: "
+        "Wait for its clean-up. To end it without clean-up: "
         f"{facts.command(f'tenure tasks terminate {task.id}')}"
     )
     evidence = {"attempt": str(task.attempt), "requestedAt": since, **_holder_evidence(facts)}
@@ -307,11 +307,11 @@ def _waiting(facts: Facts) -> Iterator[WaitingReason]:
         evidence |= {"for": "completion", "since": since}
         evidence |= instants(heartbeatAt=progress.beat_at_ms)
         message = (
-            f"Attempt {task.attempt} began at {since} and is completed from outside its worker."
+            f"Attempt {task.attempt} started at {since} and is completed from outside its worker."
         )
         command = facts.command(f"tenure tasks complete {task.id} --output JSON")
         yield WaitingReason(
-            "waiting", message, f"Whoever has its token completes it, or: {command}", evidence
+            "waiting", message, f"Complete it with its task token, or: {command}", evidence
         )
         return
     wake_at_ms = progress.run.wake_at_ms if progress.run else 0
@@ -322,9 +322,9 @@ def _waiting(facts: Facts) -> Iterator[WaitingReason]:
         yield WaitingReason("waiting", message, "Wait for the timer, or send a signal.", evidence)
         return
     evidence["for"] = "event"
-    message = "It waits for a signal or for what it has started."
+    message = "It waits for a signal or for a step that it has started."
     yield WaitingReason(
-        "waiting", message, "Look at what it has started, or send the signal.", evidence
+        "waiting", message, "Check the steps that it has started, or send the signal.", evidence
     )
 
 
@@ -352,7 +352,7 @@ _ENDS: Final = {
 
 
 def _deadlines(task: Task) -> dict[str, str]:
-    """Return what ends the task or its attempt if nothing else does first."""
+    """Return the deadlines that end the task or its attempt."""
     return {
         _DEADLINES[each.kind]: instant_text(each.at_ms)
         for each in deadline.deadlines(task)

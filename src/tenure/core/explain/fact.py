@@ -1,4 +1,4 @@
-"""What an explanation is made from, and what it is made of."""
+"""The facts that an explanation is made from, and its parts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tenure.core.worker.health import Health
 from tenure.core.worker.record import EndReason, WorkerStatus
 
 DEFAULT_NAMESPACE: Final = "default/default"
-# What strangers wrote is shown by its beginning; the task itself has all of it.
+# Texts of users are shortened; the task itself has all of it.
 _SHOWN_CHARACTERS_MAX: Final = 200
 
 
 class WaitingReason(msgspec.Struct, frozen=True):
-    """Why a task is not running now, by a stable code; what to do; and how that is known."""
+    """Why a task is not running now: a stable code, what to do, and the evidence."""
 
     code: str
     message: str
@@ -28,7 +28,7 @@ class WaitingReason(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
-    """One worker, as far as it matters for what it may be given."""
+    """One worker, as far as it matters for the hand-out of this task."""
 
     id: str
     name: str
@@ -37,12 +37,12 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def title(self) -> str:
-        """Return what people call it."""
+        """Return the name that is shown."""
         return self.name or self.id
 
 
 class Crew(msgspec.Struct, frozen=True):
-    """Workers of the queue that offer the type and are alike: the first of them, and how many."""
+    """Workers of the queue that offer the type and have the same state: the first, and how many."""
 
     status: WorkerStatus
     health: Health
@@ -53,7 +53,7 @@ class Crew(msgspec.Struct, frozen=True):
 
 
 class NearWorker(msgspec.Struct, frozen=True):
-    """An active worker that misses the task by its queue or by its types."""
+    """An active worker that does not fit because of its queue or its types."""
 
     id: str
     name: str
@@ -72,7 +72,7 @@ class EndedWorker(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeldTask(msgspec.Struct, frozen=True, gc=False):
-    """One of the tasks that take up the limit of the queue."""
+    """One of the tasks that count towards the limit of the queue."""
 
     task_id: str
     type: str
@@ -82,7 +82,7 @@ class HeldTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """The worker that has the task; without a health it has no lease any more."""
+    """The worker that holds the task; without a health it has no lease any more."""
 
     id: str
     name: str
@@ -92,7 +92,7 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read about a task. Lists have their first items; counts stop at a limit."""
+    """The facts about a task. Lists have their first items; counts stop at a limit."""
 
     task: Task
     now_ms: int
@@ -108,13 +108,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ahead_count: int = 0
 
     def command(self, text: str) -> str:
-        """Return a command that does something in the namespace of the task."""
+        """Return a command with the namespace of the task."""
         namespace = self.task.namespace
         return text if namespace == DEFAULT_NAMESPACE else f"{text} --namespace {namespace}"
 
 
 def instants(**at_ms: int | None) -> dict[str, str]:
-    """Return those instants that are known, as evidence."""
+    """Return the known instants, as evidence."""
     return {name: instant_text(each) for name, each in at_ms.items() if each}
 
 

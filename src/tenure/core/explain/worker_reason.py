@@ -1,4 +1,4 @@
-"""Why no worker takes a task: nobody is there, nobody fits, or all who fit cannot."""
+"""Why no worker takes a task: there is none, none fits, or those that fit cannot take it."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerStatus
 
 _TYPES_SHOWN_MAX: Final = 20
-# What each health but the good one means, and what to do about it.
+# What each bad health means, and what to do about it.
 _ILLS: Final = {
     Health.SUSPECT: (
         "its connection broke",
-        "It has a few seconds to come back; then its tasks go to others. Is its process alive?",
+        "It has a few seconds to reconnect; then its tasks go to others. Check its process.",
     ),
     Health.LATE: (
         "its heartbeats are late",
-        "Look at its host: it is overloaded, suspended, or cut off from the server.",
+        "Check its host: it is overloaded, suspended, or has no connection to the server.",
     ),
     Health.BLOCKED: (
         "its event loop is blocked",
-        "Code that blocks belongs into a plain function, which runs in a thread.",
+        "Put blocking code into a plain function, which runs in a thread.",
     ),
     Health.DEAF: (
-        "it is alive and does not ask for work",
-        "Restart it, and look at its log for what it waits for.",
+        "it is alive but requests no work",
+        "Restart it, and check its log for what it waits for.",
     ),
     Health.STUCK: (
-        "some of its runs do not end though they were told to",
-        "Restart it; code that cannot be stopped belongs into a process of its own.",
+        "some of its attempts do not stop although they were told to",
+        "Restart it; run code that cannot be stopped in a process of its own.",
     ),
 }
 
 
 def worker_reasons(facts: Facts) -> list[WaitingReason]:
-    """Return why nobody takes the task now; nothing if somebody could."""
+    """Return why no worker takes the task now; nothing if one could."""
     if not facts.crews:
         return [_nobody(facts)]
     online = [crew for crew in facts.crews if crew.status is WorkerStatus.ONLINE]
@@ -53,7 +53,7 @@ def worker_reasons(facts: Facts) -> list[WaitingReason]:
 
 
 def is_kept_by_guard(facts: Facts) -> bool:
-    """Tell whether a suspected task waits for a worker that holds no other suspect."""
+    """Return whether a suspected task waits for a worker that holds no other suspect."""
     free = [
         crew
         for crew in facts.crews
@@ -126,20 +126,20 @@ def _named(name: str, workers: Sequence[NearWorker]) -> dict[str, str]:
 def _all_draining(facts: Facts) -> WaitingReason:
     count = sum(crew.count for crew in facts.crews)
     message = (
-        f"All workers that offer {facts.task.type} on queue {facts.task.queue} drain "
+        f"All workers that offer {facts.task.type} on queue {facts.task.queue} are draining "
         f"({count}): they finish what they hold and get nothing new."
     )
     advice = (
         "Start other workers: "
         f"{facts.command(f'tenure worker MODULE --queue {facts.task.queue}')}. "
-        "A worker that drains does not come back."
+        "A draining worker does not become online again."
     )
     return WaitingReason("all_draining", message, advice, _counts(facts, facts.crews))
 
 
 def _busy(facts: Facts, crews: Sequence[Crew]) -> WaitingReason:
     count = sum(crew.count for crew in crews)
-    message = f"All free hands are taken: {counted(count, 'worker')} could run it, and every slot "
+    message = f"All workers are busy: {counted(count, 'worker')} could run it, and every slot "
     message += f"of {'it' if count == 1 else 'them'} is in use."
     advice = (
         "It is handed out as soon as a slot is free. To run more at once, start more workers or "
@@ -154,10 +154,9 @@ def _unhealthy(facts: Facts, crews: Sequence[Crew]) -> WaitingReason:
         by_health[crew.health] = by_health.get(crew.health, 0) + crew.count
     told = [f"{count} {health} ({_ILLS[health][0]})" for health, count in sorted(by_health.items())]
     count = sum(by_health.values())
-    whose = "The one worker" if count == 1 else f"The {count} workers"
-    message = f"{whose} that could run it seem unwell: {', '.join(told)}."
+    message = f"The {count} workers that could run it are unhealthy: {', '.join(told)}."
     if count == 1:
-        message = message.replace("seem unwell", "seems unwell")
+        message = f"The only worker that could run it is unhealthy: {told[0]}."
     worst = max(by_health, key=lambda health: by_health[health])
     advice = f"{_ILLS[worst][1]} See {facts.command('tenure workers ls')}"
     healths = {health.value: str(count) for health, count in sorted(by_health.items())}

@@ -1,6 +1,6 @@
 """An attempt: one hand-out of a task to a worker, how it can end and what that costs.
 
-The attempt number is the fence: it rises by one with each hand-out and is never reused.
+The attempt number is the fence: it increases by one with each hand-out and is never reused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Outcome(enum.StrEnum):
 
 
 class Charge(enum.Enum):
-    """Which budget pays for an ended attempt."""
+    """Which limit counts an ended attempt."""
 
     NOTHING = enum.auto()
     RETRY_POLICY = enum.auto()
@@ -72,6 +72,6 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     error: ErrorInfo | None = None
 
     def __post_init__(self) -> None:
-        """Assert what every ended attempt satisfies."""
+        """Check the invariants of an ended attempt."""
         assert self.number >= 1
         assert self.ended_at_ms >= 0

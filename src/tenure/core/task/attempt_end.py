@@ -1,4 +1,4 @@
-"""Where the end of an attempt leaves its task, and the record that is kept of it."""
+"""What happens to a task when an attempt ends, and the record of that attempt."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NO_LINE: Final = Line.NONE  # a global is found faster than a member of an enum
 
 
 def end_attempt(task: Task, outcome: Outcome) -> Task:
-    """Return the task with its live attempt ended; its state is for the caller to set."""
+    """Return the task with its live attempt ended; the caller sets its state."""
     return replace(task, last_outcome=outcome, progress=ended_progress(task, outcome))
 
 
 def ended_progress(task: Task, outcome: Outcome) -> AttemptProgress:
-    """Return what is left of the progress when the live attempt ends."""
+    """Return the progress after the live attempt has ended."""
     progress = task.progress
     if progress is NO_PROGRESS:
         return progress
@@ -133,7 +133,7 @@ def _awake(run: RunProgress | None) -> RunProgress | None:
 
 
 def fail(task: Task, reason: Reason, outcome: Outcome, error: ErrorInfo, now_ms: int) -> Decision:
-    """Let the task fail for good."""
+    """Fail the task for good."""
     failed = replace(task, progress=replace(task.progress, reason=reason, error=error))
     return finish(failed, TaskState.FAILED, now_ms, outcome)
 

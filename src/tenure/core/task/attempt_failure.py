@@ -1,4 +1,4 @@
-"""What an attempt that failed, got lost or never arrived leads to: another one, or the end."""
+"""What follows when an attempt failed, was lost or never arrived: another one, or the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fail_attempt(
     now_ms: int,
     timeout: DeadlineKind | None = None,
 ) -> Decision:
-    """End the live attempt with a failure that the retry policy pays for."""
+    """End the live attempt with a failure that counts for the retry policy."""
     if task.is_cancel_requested:
         failed = replace(task, progress=replace(task.progress, error=error))
         return attempt_end.finish(failed, TaskState.CANCELLED, now_ms, outcome)
@@ -56,7 +56,7 @@ def _give_up_reason(error: ErrorInfo, task: Task, timeout: DeadlineKind | None) 
 
 
 def lose(task: Task, outcome: Outcome, loss: Loss | None, now_ms: int) -> Decision:
-    """End an attempt whose worker is gone or no longer knows it; ``None`` if that was noted."""
+    """End an attempt whose worker is gone or no longer has it; ``None`` if that was noted."""
     assert CHARGES[outcome] is Charge.INTERRUPTIONS
     if task.is_cancel_requested and task.kind is TaskKind.ACTIVITY:
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, outcome)
@@ -67,7 +67,7 @@ def lose(task: Task, outcome: Outcome, loss: Loss | None, now_ms: int) -> Decisi
     if crash_guard.is_poisoned(progress):
         message = (
             f"{progress.loss_count} workers in a row were lost while they ran this task, "
-            f"{progress.counted_count} of them without another suspect and while others lived."
+            f"{progress.counted_count} of them without another suspect while other workers lived."
         )
         error = ErrorInfo(ErrorCategory.INFRASTRUCTURE, message)
         return attempt_end.fail(lost, Reason.POISONED, outcome, error, now_ms)
@@ -79,7 +79,7 @@ def lose(task: Task, outcome: Outcome, loss: Loss | None, now_ms: int) -> Decisi
 
 
 def lose_worker(task: Task, event: WorkerLost, now_ms: int) -> Decision:
-    """End an attempt whose worker is gone, or hold it until that worker has surely stopped."""
+    """End an attempt whose worker is gone, or hold it until that worker has certainly stopped."""
     if not exclusive.is_held(task, event):
         return lose(task, Outcome.WORKER_LOST, event.loss, now_ms)
     held = exclusive.held(task, event)
@@ -94,7 +94,7 @@ def _with_loss(task: Task, loss: Loss, now_ms: int) -> AttemptProgress:
 
 
 def undelivered(task: Task, now_ms: int) -> Decision:
-    """End an attempt that never reached its worker, uncharged."""
+    """End an attempt that never reached its worker, without counting a failure."""
     count = task.progress.undelivered_count + 1
     run_at_ms = now_ms
     avoid_worker_id = None

@@ -1,4 +1,4 @@
-"""What a live attempt tells while it goes on: that it is held, how far it is, what it heard."""
+"""Reports of a live attempt that goes on: it is held, its progress, the cancel it received."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def confirm(task: Task, now_ms: int) -> Task:
     is_cancelled = task.is_cancel_requested
     progress = replace(task.progress, confirmed_at_ms=now_ms, undelivered_count=0)
     if is_cancelled:
-        # The hand-out itself carried the signal, so the grace runs from here.
+        # The hand-out itself carried the signal, so the grace starts here.
         progress = replace(progress, grace_at_ms=now_ms)
     state = TaskState.CANCELLING if is_cancelled else TaskState.RUNNING
     return deadline.armed(replace(task, state=state, progress=progress))
 
 
 def confirmed(task: Task, event: Confirmed, now_ms: int) -> Decision:
-    """Take the word of a worker that it holds the attempt."""
+    """Accept a worker's report that it holds the attempt."""
     confirmed = confirm(task, now_ms)
     if event.is_exclusive and confirmed.worker_id is not None:
         confirmed = deadline.armed(exclusive.confirmed(confirmed, now_ms))
@@ -35,7 +35,7 @@ def confirmed(task: Task, event: Confirmed, now_ms: int) -> Decision:
 
 
 def heartbeat(task: Task, event: Heartbeaten, now_ms: int) -> Task:
-    """Note what the live attempt says of its progress."""
+    """Note the reported progress of the live attempt."""
     confirmed = confirm(task, now_ms)
     old = confirmed.progress
     progress = replace(
@@ -49,7 +49,7 @@ def heartbeat(task: Task, event: Heartbeaten, now_ms: int) -> Task:
 
 
 def is_progress(before: Task, after: Task) -> bool:
-    """Tell whether heartbeats of the live attempt are all that has happened to a task."""
+    """Return whether heartbeats of the live attempt are all that has happened to a task."""
     if after.state is not before.state or after.attempt != before.attempt:
         return False
     told = after.progress
@@ -64,20 +64,21 @@ def is_progress(before: Task, after: Task) -> bool:
 
 
 def defer(task: Task, now_ms: int) -> Task:
-    """Let the live attempt be completed from elsewhere; its worker is free."""
+    """Let the live attempt be completed from outside; its worker is free."""
     confirmed = confirm(task, now_ms)
     is_cancelling = confirmed.state is TaskState.CANCELLING
     deferred = replace(
         confirmed,
         state=TaskState.CANCELLING if is_cancelling else TaskState.WAITING,
         worker_id=None,
-        progress=replace(confirmed.progress, is_async=True),
+        # No worker holds it any more, so none can be lost with it.
+        progress=replace(confirmed.progress, is_async=True, release_at_ms=0, release_lease_ms=0),
     )
     return deadline.armed(deferred)
 
 
 def signal(task: Task, now_ms: int) -> Task:
-    """Note that the worker knows of the cancel request; its grace runs from here."""
+    """Note that the worker knows of the cancel request; its grace starts here."""
     if task.progress.grace_at_ms:
         return task
     return deadline.armed(replace(task, progress=replace(task.progress, grace_at_ms=now_ms)))

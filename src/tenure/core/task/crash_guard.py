@@ -1,12 +1,12 @@
-"""The crash guard: which of the tasks that were lost with their worker has crashed it.
+"""The crash guard: finds the task that crashed its worker among those that were lost with it.
 
-From its second loss in a row a task is a suspect. The guilty one is found by splitting: suspects
-come back in groups of at most half the size that died, and only losses in a group of one count. A
-task that crashes its worker is so found in a few rounds, and whoever succeeds is cleared.
+From its second loss in a row a task is a suspect. The crashing task is found by splitting: suspects
+come back in groups of at most half the size of the lost group, and only losses in a group of one
+count. So such a task is found in a few rounds, and a suspect that succeeds is cleared.
 
-A loss counts only while chance does not explain it. The control group are the other workers of the
-queue: when they die so often, without this task, that its worker would likely have died anyway,
-nobody is blamed.
+A loss counts only if chance does not explain it. The control group are the other workers of the
+queue: when they are lost so often, without this task, that its worker would probably have been lost
+anyway, the loss does not count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tenure.core.task.record import AttemptProgress, Task
 
 
 class ControlGroup(msgspec.Struct, frozen=True, gc=False):
-    """The other workers of a queue: how many died within the window unexplained, how many live."""
+    """The other workers of a queue: unexplained losses within the window, and live workers."""
 
     dead_count: int = 0
     live_count: int = 0
@@ -51,30 +51,30 @@ class Suspects(msgspec.Struct, frozen=True, gc=False):
     group_max: int = 0
 
     def may_take(self, progress: AttemptProgress) -> bool:
-        """Tell whether one more suspect fits its group and those of the others."""
+        """Return whether one more suspect fits its group and those of the others."""
         most = group_size(progress)
         if self.count:
             most = min(most, self.group_max)
         return self.count < most
 
     def with_one_more(self, progress: AttemptProgress) -> Suspects:
-        """Return what the worker holds with one more suspect."""
+        """Return the suspects of the worker with one more."""
         size = group_size(progress)
         return Suspects(self.count + 1, min(size, self.group_max) if self.count else size)
 
 
 def is_suspect(progress: AttemptProgress) -> bool:
-    """Tell whether a task is suspected of crashing its workers."""
+    """Return whether a task is suspected of crashing its workers."""
     return progress.loss_count >= LOSSES_BEFORE_GUARD
 
 
 def group_size(progress: AttemptProgress) -> int:
-    """Return with how many suspects at the most, itself included, a suspect shares a worker."""
+    """Return with how many suspects at most, including itself, a suspect shares a worker."""
     return max(1, progress.group_max)
 
 
 def is_control_needed(held: Sequence[Task]) -> bool:
-    """Tell whether a loss of these attempts may count against one of them."""
+    """Return whether a loss of these attempts may count against one of them."""
     return len(held) == 1 or any(task.progress.is_sole for task in held)
 
 
@@ -89,12 +89,12 @@ def loss_of(held: Sequence[Task], *, at_ms: int, control: ControlGroup) -> Loss:
 
 
 def is_poisoned(progress: AttemptProgress) -> bool:
-    """Tell whether enough losses count against the task."""
+    """Return whether enough losses count against the task."""
     return progress.counted_count >= POISON_LOSSES_MAX
 
 
 def explains_death(progress: AttemptProgress) -> bool:
-    """Tell whether a suspect is bad enough to explain the death of the worker that held it."""
+    """Return whether a suspect was lost alone often enough to explain the loss of its worker."""
     return progress.alone_count >= LOSSES_THAT_EXPLAIN
 
 
@@ -107,7 +107,7 @@ def backoff_ms(progress: AttemptProgress) -> int:
 
 
 def after_loss(progress: AttemptProgress, loss: Loss, *, held_ms: int) -> AttemptProgress:
-    """Return the progress after one more loss; ``held_ms`` is for how long the worker had it."""
+    """Return the progress after one more loss; ``held_ms`` is how long the worker had the task."""
     is_alone = progress.is_sole or loss.attempt_count == 1
     recent = tuple(at for at in progress.lost_at_ms if at > loss.at_ms - CONTROL_WINDOW_MS)
     counts = is_alone and not _is_chance(loss.control, own_count=len(recent), held_ms=held_ms)
@@ -118,13 +118,13 @@ def after_loss(progress: AttemptProgress, loss: Loss, *, held_ms: int) -> Attemp
         counted_count=progress.counted_count + counts,
         group_max=_next_group(progress, loss),
     )
-    # A death that this task explains is not in the control group, so it is not taken out there.
+    # A loss that this task explains is not in the control group, so it is not subtracted there.
     recent = recent if explains_death(lost) else (*recent, loss.at_ms)
     return replace(lost, lost_at_ms=recent)
 
 
 def cleared(progress: AttemptProgress) -> AttemptProgress:
-    """Return the progress of a task that is not suspected any more."""
+    """Return the progress of a task that is no longer suspected."""
     if not progress.loss_count:
         return progress
     return replace(
@@ -139,11 +139,11 @@ def _next_group(progress: AttemptProgress, loss: Loss) -> int:
 
 
 def _is_chance(control: ControlGroup, *, own_count: int, held_ms: int) -> bool:
-    """Tell whether the others die so often that this loss says nothing about the task.
+    """Return whether other workers are lost so often that this loss says nothing about the task.
 
-    Those that died with this task on them are no others.
+    Workers that were lost while they held this task are not counted.
     """
     dead_count = max(0, control.dead_count - own_count)
-    # The dead worker belongs to those that lived until then.
+    # The dead worker counts as one that lived until then.
     watched_ms = (control.live_count + 1) * CONTROL_WINDOW_MS
     return dead_count * held_ms >= CONTROL_DEATHS_MAX * watched_ms

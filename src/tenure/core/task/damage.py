@@ -1,4 +1,4 @@
-"""What follows when a stored part of a task is not as it was written."""
+"""What follows when a stored part of a task is damaged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DamagedPart(enum.StrEnum):
     PROGRESS = "progress"
     OPTIONS = "options"
     LABELS = "labels"
-    # What tells where the task stands.
+    # The columns that say in which state the task is.
     STATE = "state"
 
 
@@ -27,31 +27,31 @@ _REQUEST: Final = frozenset({DamagedPart.INPUT, DamagedPart.OPTIONS, DamagedPart
 
 
 def must_fail(task: Task) -> bool:
-    """Tell whether damage ends a task now. A live attempt got its input before it was damaged."""
+    """Return whether damage ends a task now. A live attempt got its input before it was damaged."""
     if not task.damaged or task.state in TERMINAL:
         return False
     return task.damaged != (DamagedPart.INPUT,) or not task.is_attempt_live
 
 
 def is_result_lost(task: Task) -> bool:
-    """Tell whether it is not known any more with what a finished task ended."""
+    """Return whether the result of a finished task is lost."""
     if DamagedPart.OUTPUT in task.damaged:
         return True
-    # A failed task has a reason, also one that has failed because of its damage.
+    # A failed task has a reason, also if it failed because of its damage.
     return task.state is TaskState.FAILED and task.progress.reason is None
 
 
 def is_request_lost(task: Task) -> bool:
-    """Tell whether it is not known any more what was asked for."""
+    """Return whether the request of a task is lost."""
     return not _REQUEST.isdisjoint(task.damaged)
 
 
 def describe(parts: Iterable[str]) -> str:
-    """Say which parts are damaged."""
+    """Name the damaged parts."""
     return f"Stored data is damaged and was not used: {', '.join(parts)}."
 
 
 def refusal(task: Task) -> Rejection:
-    """Say that what was asked for cannot be had."""
-    message = f"Task {task.id}: {describe(task.damaged)} Restore it from a backup, or enqueue anew."
+    """Return the refusal for a task whose request is lost."""
+    message = f"Task {task.id}: {describe(task.damaged)} Restore a backup, or enqueue it again."
     return Rejection("data_damaged", message, {"reason": ",".join(task.damaged)})

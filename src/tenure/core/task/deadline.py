@@ -1,7 +1,7 @@
-"""When something must happen to a task if nothing else does first.
+"""When something must happen to a task if nothing else happens first.
 
-``due_at_ms`` of a row is the earliest deadline of its state. What depends on hearing from a
-worker may be judged only by a server that has been sighted for one full period of it.
+``due_at_ms`` of a row is the earliest deadline of its state. A deadline that depends on messages of
+a worker may be judged only by a server that has been sighted for the whole period.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SIGHTED: Final = frozenset(
 class Deadline(msgspec.Struct, frozen=True, gc=False):
     """An instant and the length of the period that ends there.
 
-    Only who has been sighted for all of that period may judge those that are ``is_sighted``.
+    Only a server that was sighted for the whole period may judge those that are ``is_sighted``.
     """
 
     kind: DeadlineKind
@@ -114,8 +114,8 @@ def _start_to_close(task: Task, spec: Spec) -> list[Deadline]:
     since_ms = task.progress.exclusive_at_ms
     if not since_ms:
         return [Deadline(DeadlineKind.START_TO_CLOSE, task.handed_at_ms + period_ms, period_ms)]
-    # Its code starts after the confirmation. A clock that was set must not end it too early; a
-    # worker that is alive ends it in time by itself.
+    # Its code starts after the confirmation. A changed clock must not end it too early; a live
+    # worker ends it in time by itself.
     at_ms = since_ms + period_ms + exclusive.margin_ms(task, period_ms)
     return [Deadline(DeadlineKind.START_TO_CLOSE, at_ms, period_ms, is_sighted=True)]
 
@@ -146,7 +146,7 @@ def deadlines(task: Task) -> list[Deadline]:
 
 
 def dispatched_due_ms(spec: Spec, handed_at_ms: int) -> int:
-    """Return when a task that is handed out now must be looked at: the hot path's deadlines."""
+    """Return when a task that is handed out now must be checked: the deadlines of the hot path."""
     period_ms = spec.delivery_timeout_ms
     if 0 < spec.start_to_close_ms < period_ms:
         period_ms = spec.start_to_close_ms
@@ -155,7 +155,7 @@ def dispatched_due_ms(spec: Spec, handed_at_ms: int) -> int:
 
 
 def next_due_ms(task: Task, *, now_ms: int = 0, sighted_ms: int | None = None) -> int | None:
-    """Return the earliest instant at which the task must be looked at."""
+    """Return the earliest instant at which the task must be checked."""
     found = deadlines(task)
     if sighted_ms is None:
         return min((each.at_ms for each in found), default=None)
@@ -165,7 +165,7 @@ def next_due_ms(task: Task, *, now_ms: int = 0, sighted_ms: int | None = None) -
 
 
 def first_expired(task: Task, *, now_ms: int, sighted_ms: int) -> DeadlineKind | None:
-    """Return what is over now: the end of everything first, then the earliest."""
+    """Return which deadline has passed: schedule-to-close first, then the earliest."""
     expired = [
         each
         for each in deadlines(task)
@@ -181,7 +181,7 @@ def first_expired(task: Task, *, now_ms: int, sighted_ms: int) -> DeadlineKind |
 
 
 def is_after_close(task: Task, at_ms: int) -> bool:
-    """Tell whether something at ``at_ms`` would come after the end of everything."""
+    """Return whether ``at_ms`` is after the end of schedule-to-close."""
     return 0 < task.spec.close_at_ms <= at_ms
 
 
@@ -192,6 +192,6 @@ def armed(task: Task) -> Task:
 
 
 def rearmed(task: Task, now_ms: int, sighted_ms: int) -> Task:
-    """Arm an early timer again; what may not be judged yet is looked at once that is possible."""
+    """Set an early timer again; a deadline that may not be judged yet is checked later."""
     due_at_ms = next_due_ms(task, now_ms=now_ms, sighted_ms=sighted_ms)
     return task if due_at_ms == task.due_at_ms else replace(task, due_at_ms=due_at_ms)

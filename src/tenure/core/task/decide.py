@@ -1,6 +1,6 @@
-"""The task machine: ``decide`` says what each event makes of a task.
+"""The task machine: ``decide`` says how each event changes a task.
 
-Nothing outside this room makes a new state of a task. ``decide`` is total and pure: every
+No code outside this room creates a new state of a task. ``decide`` is total and pure: every
 event on every task gives a ``Decision`` or a ``Rejection``.
 """
 
@@ -33,8 +33,8 @@ from tenure.core.task.record import NO_PROGRESS, Line, Task, TaskKind, TaskState
 from tenure.core.task.rule import RULES, Rule
 from tenure.errors import Rejection
 
-# What every task meets on its way. Until Python 3.12 a Python function finds the members of an
-# enum, which costs as much as calling a small function.
+# The most frequent states. Until Python 3.12 members of an enum are found by a Python function,
+# which costs as much as a call of a small function.
 _DISPATCHED: Final = TaskState.DISPATCHED
 _SUCCEEDED: Final = TaskState.SUCCEEDED
 _SUCCESS: Final = Outcome.SUCCEEDED
@@ -42,13 +42,13 @@ _NO_LINE: Final = Line.NONE
 
 _Refuse = Callable[[Task, Any, Rule], Rejection | None]
 
-# To ask whether something is an instance of a record costs five times as much as to look up its
-# type, if it is not: hence tables.
+# A failing isinstance check of a record costs five times as much as a look-up of its type: hence
+# tables.
 _REPORTS: Final = frozenset(event for event in RULES if issubclass(event, task_event.AttemptReport))
 
 
 def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
-    """Return what ``event`` makes of ``task``, or why it is refused."""
+    """Return how ``event`` changes ``task``, or why it is refused."""
     kind = type(event)
     rule = RULES[kind]
     is_report = kind in _REPORTS
@@ -58,7 +58,7 @@ def decide(task: Task, event: TaskEvent, now_ms: int) -> Decision | Rejection:
         return rejection
     decision = DECIDERS[kind](task, event, now_ms)
     assert decision.task.state in rule.targets
-    # Whoever reports on what it holds knows of it.
+    # A worker that reports on its attempt knows about it.
     if task.worker_id is None or (is_report and event.worker_id is not None):  # type: ignore[union-attr]  # every report has one
         return decision
     return stop.with_stop(task, decision)
@@ -159,7 +159,7 @@ def _cancel(task: Task, event: task_event.CancelRequested, now_ms: int) -> Decis
             return attempt_end.finish(requested, TaskState.CANCELLED, now_ms, Outcome.CANCELLED)
 
 
-# Each takes the event beside it; a table cannot say so to mypy.
+# Each function takes the event type next to it; mypy cannot check this in a table.
 DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     task_event.HandedOut: _hand_out,
     task_event.Confirmed: confirmation.confirmed,

@@ -1,4 +1,4 @@
-"""What a timer leads to: a deadline of the task, or nothing because the task has moved on."""
+"""What a timer leads to: a deadline of the task, or nothing because the task has changed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from tenure.core.task.event import Due
 from tenure.core.task.record import Reason, Task, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 
+# Timeouts have plain names here, because readers may know them from any edge or language.
 _TIMEOUT_MESSAGES: Final = {
-    DeadlineKind.START_TO_CLOSE: "The attempt ran longer than startToClose.",
-    DeadlineKind.HEARTBEAT: "No heartbeat arrived within heartbeatTimeout.",
+    DeadlineKind.START_TO_CLOSE: "The attempt took longer than its start-to-close timeout.",
+    DeadlineKind.HEARTBEAT: "No heartbeat arrived within the heartbeat timeout.",
+    DeadlineKind.SCHEDULE_TO_START: "No worker took the task within its schedule-to-start timeout.",
+    DeadlineKind.SCHEDULE_TO_CLOSE: "The task did not end within its schedule-to-close timeout.",
 }
 
 
 def due(task: Task, event: Due, now_ms: int) -> Decision:
-    """Look at the row again: a timer is never authoritative."""
+    """Check the row again: a timer is never authoritative."""
     expired = deadline.first_expired(task, now_ms=now_ms, sighted_ms=event.sighted_ms)
     match expired:
         case None:
@@ -37,7 +40,7 @@ def due(task: Task, event: Due, now_ms: int) -> Decision:
         case DeadlineKind.CANCEL_GRACE:
             return _cancel_overdue(task, now_ms)
         case DeadlineKind.SCHEDULE_TO_START | DeadlineKind.SCHEDULE_TO_CLOSE:
-            return _overdue(task, Reason(expired.name), now_ms)
+            return _overdue(task, expired, now_ms)
         case DeadlineKind.START_TO_CLOSE | DeadlineKind.HEARTBEAT:
             error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
             return attempt_failure.fail_attempt(
@@ -49,14 +52,16 @@ def due(task: Task, event: Due, now_ms: int) -> Decision:
 
 def _cancel_overdue(task: Task, now_ms: int) -> Decision:
     if task.worker_id is None:
-        # Nobody holds what is completed from elsewhere, so nobody failed to stop.
+        # No worker holds a task that is completed from outside, so none failed to stop.
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
-    error = ErrorInfo(ErrorCategory.CANCELLED, "The cancel grace period is over.")
+    error = ErrorInfo(
+        ErrorCategory.CANCELLED, "The activity did not stop within its cancel grace period."
+    )
     return attempt_end.fail(task, Reason.CANCEL_TIMEOUT, Outcome.CANCEL_TIMEOUT, error, now_ms)
 
 
-def _overdue(task: Task, reason: Reason, now_ms: int) -> Decision:
+def _overdue(task: Task, expired: DeadlineKind, now_ms: int) -> Decision:
     if task.is_cancel_requested:
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
-    error = ErrorInfo(ErrorCategory.TIMEOUT, f"{reason.value} is over.")
-    return attempt_end.fail(task, reason, Outcome.TIMED_OUT, error, now_ms)
+    error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
+    return attempt_end.fail(task, Reason(expired.name), Outcome.TIMED_OUT, error, now_ms)

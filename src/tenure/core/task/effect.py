@@ -12,14 +12,14 @@ from tenure.core.task.record import Task
 
 
 class WakeQueue(msgspec.Struct, frozen=True, gc=False):
-    """Effect: work is ready in a queue; let offers that wait for it be served."""
+    """Effect: work is ready in a queue; serve the offers that wait for it."""
 
     namespace: str
     queue: str
 
 
 class TellCancel(msgspec.Struct, frozen=True, gc=False):
-    """Effect: tell the worker that the task it runs is to be cancelled."""
+    """Effect: send the worker a cancel for the task that it runs."""
 
     worker_id: str
     task_id: str
@@ -27,7 +27,7 @@ class TellCancel(msgspec.Struct, frozen=True, gc=False):
 
 
 class StopCause(enum.StrEnum):
-    """Why an attempt is over although its worker did not end it. The words are the wire's."""
+    """Why an attempt ended although its worker did not end it. The words are those of the wire."""
 
     CANCELLED = "cancelled"
     TERMINATED = "terminated"
@@ -45,7 +45,7 @@ class Stop(msgspec.Struct, frozen=True, gc=False):
 
 
 class TellStop(msgspec.Struct, frozen=True, gc=False):
-    """Effect: tell the worker that an attempt it may run is over; a row until it was told."""
+    """Effect: send the worker a stop for an attempt that it may run; a row until it is sent."""
 
     worker_id: str
     stop: Stop

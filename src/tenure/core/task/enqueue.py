@@ -1,4 +1,4 @@
-"""From what a client asks for to a task: checks, defaults and the content of a request."""
+"""From the request of a client to a task: checks, defaults and the content of a request."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from tenure.core.task.record import (
     TaskKind,
     TaskState,
 )
-from tenure.errors import InvalidArgument
+from tenure.errors import InvalidArgument, wire_name
 
-# Until Python 3.12 a Python function finds the members of an enum.
+# Until Python 3.12 members of an enum are found by a Python function.
 _PENDING: Final = TaskState.PENDING
 _FRESH: Final = Line.FRESH
 _NO_LINE: Final = Line.NONE
+# What two requests with one idempotency key must share, in addition to labels, settings and input.
+_COMPARED: Final = ("type", "queue", "priority")
+_SPEC_NAMES: Final = {"cancel_grace_ms": "cancelGracePeriodMs"}
 # Equal labels in another order are the same content; maps of the wire have no order.
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-# Specs that were found good, by their identity. Holding them keeps the identities unique.
+# Valid specs, by their identity. Holding them keeps the identities unique.
 _good_specs: dict[int, Spec] = {}
 
 
@@ -70,7 +73,7 @@ def check_request(new: NewTask) -> None:
 
 
 def check_spec(spec: Spec) -> None:
-    """Raise the typed error for the first thing that is wrong with the settings of a task."""
+    """Raise the typed error for the first invalid setting of a task."""
     _check_durations(spec)
     retry.check_retry(spec.retry)
     if spec.encoding:
@@ -106,10 +109,30 @@ def _check_durations(spec: Spec) -> None:
 def content_digest(new: NewTask) -> bytes:
     """Return what two requests with one idempotency key must share.
 
-    Neither the id, nor when to run: a delay that is given again ends at another instant.
+    The id and the run time may differ: the same delay, sent again, ends at another instant.
     """
     content = replace(new, id="", run_at_ms=0, labels=new.labels or None)
     return hashlib.blake2b(_encode(content), digest_size=16).digest()
+
+
+def differing_fields(new: NewTask, first: NewTask | Task, first_digest: bytes) -> list[str]:
+    """Return the fields in which a request differs from the first one with its idempotency key.
+
+    The input of the first one is not needed: if all else is equal, the digests show it.
+    """
+    spec = replace(first.spec, idempotency_key="", close_at_ms=0)
+    fields = [name for name in _COMPARED if getattr(new, name) != getattr(first, name)]
+    if (new.labels or None) != (first.labels or None):
+        fields.append("labels")
+    fields += [
+        _SPEC_NAMES.get(name) or wire_name(name)
+        for name in Spec.__struct_fields__
+        if getattr(new.spec, name) != getattr(spec, name)
+    ]
+    same = {name: getattr(first, name) for name in (*_COMPARED, "labels")}
+    if content_digest(replace(new, spec=spec, **same)) != first_digest:
+        fields.append("input")
+    return fields
 
 
 def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:
@@ -146,10 +169,10 @@ def create(new: NewTask, *, namespace: str, now_ms: int) -> Task:
 
 
 def again(old: Task, *, task_id: str, now_ms: int) -> Task:
-    """Return a new task that does what a finished one was asked to do.
+    """Return a new task with the request of a finished one.
 
-    It has the key that its user gave, so that what was done under it is not done again; a client
-    that enqueues with this key still gets the first task.
+    It keeps the idempotency key of its user, so that work under this key is not done again; a
+    client that enqueues with this key still gets the first task.
     """
     spec = old.spec
     close_ms = spec.schedule_to_close_ms

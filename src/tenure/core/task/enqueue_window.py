@@ -1,10 +1,10 @@
-"""Which enqueues may be stored without asking whether their task was there before.
+"""Which enqueues may be stored without looking up whether their task existed before.
 
 A client that gets no answer sends its enqueue again, marked, and the first request may still wait
 somewhere. If it runs after the second one was done and its task has moved to history, it must find
-that out. Looking it up each time would cost the common case; so an id made by a client tells how
-old its request is at least. A request that is young by that is not looked up, and a marked one is
-not accepted before the unmarked one could not be taken for young any more.
+that out. A look-up each time would slow down the common case; but an id made by a client shows the
+minimum age of its request. A recent request is not looked up, and a marked one is not accepted
+before the unmarked one can no longer count as recent.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from tenure.core.limits import (
     YOUNG_MARGIN_MS,
 )
 
-# Where a UUID has the digit of its version.
+# The place of the version digit in a UUID.
 _VERSION_AT: Final = 14
 
 
 class EnqueueWindow(msgspec.Struct, frozen=True, gc=False):
-    """The ids that are young at an instant: UUIDv7 texts sort by the time in their first digits."""
+    """The ids that are recent at an instant: UUIDv7 texts sort by time."""
 
     first: str
     beyond: str
 
     @classmethod
     def at(cls, now_ms: int) -> Self:
-        """Return what is young at ``now_ms``, by a clock that may be off by the margin."""
+        """Return the ids that are recent at ``now_ms``; the clock may be wrong by the margin."""
         span_ms = ENQUEUE_YOUNG_MS - YOUNG_MARGIN_MS
         return cls(_digits(now_ms - span_ms), _digits(now_ms + span_ms + 1))
 
     def has(self, task_id: str) -> bool:
-        """Tell whether an id was made just now; one that carries no time never was."""
+        """Return whether an id was made just now; an id without a time never was."""
         return self.first <= task_id < self.beyond and task_id[_VERSION_AT] == "7"
 
 
 NOBODY: Final = EnqueueWindow("", "")
-"""Nothing is young: everything is looked up."""
+"""No id is recent: everything is looked up."""
 
 
 def is_exact(*, guessed_now_ms: int, now_ms: int) -> bool:
-    """Tell whether a guess of the time was good enough for ``EnqueueWindow.at``."""
+    """Return whether an estimate of the time was good enough for ``EnqueueWindow.at``."""
     return abs(now_ms - guessed_now_ms) <= YOUNG_MARGIN_MS
 
 
 def undecided_ms(task_id: str, now_ms: int) -> int:
-    """Return for how long an unmarked request with this id could still be taken for young.
+    """Return for how long an unmarked request with this id could still count as recent.
 
-    An id from far ahead comes from a clock that is wrong; waiting for it would take too long.
+    An id from far ahead comes from a wrong clock; waiting for it would take too long.
     """
     if task_id[_VERSION_AT] != "7":
         return 0
@@ -64,6 +64,6 @@ def undecided_ms(task_id: str, now_ms: int) -> int:
 
 
 def _digits(at_ms: int) -> str:
-    """Return how an id begins that was made at an instant."""
+    """Return the beginning of ids that were made at an instant."""
     text = f"{max(0, at_ms):012x}"
     return f"{text[:8]}-{text[8:]}"

@@ -1,4 +1,4 @@
-"""What can happen to a task. Whatever a worker reports carries its attempt."""
+"""What can happen to a task. Every report of a worker carries its attempt."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tenure.core.task.retry import ErrorCategory, ErrorInfo
 
 
 class AttemptReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A word about one attempt.
+    """A report about one attempt.
 
-    ``worker_id`` is who speaks; ``None`` means that a task token or an API key vouches for it.
-    ``needs_confirmed`` is set by whoever only knows the id and so cannot prove the delivery.
+    ``worker_id`` is the reporting worker; ``None`` means a task token or an API key instead.
+    ``needs_confirmed`` is set by a caller that only knows the id and so cannot prove the delivery.
     """
 
     attempt: int
@@ -32,7 +32,7 @@ class HandedOut(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Confirmed(AttemptReport, frozen=True, kw_only=True, gc=False):
     """The worker really holds the attempt (start report or binding).
 
-    An exclusive one starts after the answer, and runs beside no other attempt.
+    An exclusive attempt starts after the answer, and never runs beside another attempt.
     """
 
     is_exclusive: bool = False
@@ -47,7 +47,7 @@ class Heartbeaten(AttemptReport, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptSucceeded(AttemptReport, frozen=True, kw_only=True, gc=False):
-    """The attempt has a result; without an encoding of its own it has that of the input."""
+    """The attempt has a result; without its own encoding it has that of the input."""
 
     output: bytes | None = None
     output_encoding: str = ""
@@ -69,11 +69,11 @@ class AttemptCancelled(AttemptReport, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptReleased(AttemptReport, frozen=True, kw_only=True, gc=False):
-    """The worker hands the attempt back, uncharged."""
+    """The worker hands the attempt back; this does not count as a failure."""
 
 
 class AttemptDeferred(AttemptReport, frozen=True, kw_only=True, gc=False):
-    """The activity will be completed from elsewhere."""
+    """The activity will be completed from outside."""
 
 
 class AttemptYielded(AttemptReport, frozen=True, kw_only=True, gc=False):
@@ -109,9 +109,9 @@ class TaskLost(AttemptReport, frozen=True, kw_only=True, gc=False):
 
 
 class WorkerLost(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The worker that holds the task is gone, and with it all that it held.
+    """The worker that holds the task is gone, and with it all its attempts.
 
-    Perhaps its lease is not over; without a lease it has said itself that it is done.
+    Its lease may not have ended yet; without a lease the worker itself said that it is done.
     """
 
     worker_id: str
@@ -121,21 +121,21 @@ class WorkerLost(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CancelRequested(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Somebody wants the task to be cancelled."""
+    """The task shall be cancelled."""
 
     reason: str = ""
 
 
 class PauseRequested(msgspec.Struct, frozen=True, gc=False):
-    """Somebody wants the task to be held."""
+    """The task shall be paused."""
 
 
 class ResumeRequested(msgspec.Struct, frozen=True, gc=False):
-    """Somebody wants a held task to go on."""
+    """A paused task shall go on."""
 
 
 class Terminated(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Somebody ends the task without asking its worker."""
+    """The task ends without asking its worker."""
 
     message: str = "Terminated by an operator."
 
@@ -146,26 +146,26 @@ class Terminated(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def error(self) -> ErrorInfo:
-        """Return what is known of the failure."""
+        """Return the known details of the failure."""
         return ErrorInfo(ErrorCategory.CANCELLED, self.message)
 
 
 class DamageFound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Stored parts of the task are not as they were written."""
+    """Stored parts of the task are damaged."""
 
     message: str
 
     @property
     def reason(self) -> Reason:
-        """Return why the task fails: no attempt can change what is stored.
+        """Return why the task fails: no attempt can change stored data.
 
-        Not a reason of its own, which servers of earlier versions could not read.
+        There is no reason of its own, because servers of earlier versions could not read it.
         """
         return Reason.NON_RETRYABLE
 
     @property
     def error(self) -> ErrorInfo:
-        """Return what is known of the failure."""
+        """Return the known details of the failure."""
         return ErrorInfo(ErrorCategory.DATA_QUALITY, self.message, type="DataDamaged")
 
 

@@ -1,9 +1,9 @@
-"""Exclusive attempts: when the server may give one away that its worker may still run.
+"""Exclusive attempts: when the server may release one that its worker may still run.
 
-A worker that cannot be reached stops its exclusive work by its own clock: when its lease may be
-over, and at the timeouts of the attempt, each counted from what it *sent* last and what was
-accepted. The server counts from later and waits longer, so that what the worker stops, or has to
-kill, is gone at least ``EXCLUSIVE_MARGIN_MS`` before. Clocks may differ by one part in
+A worker that cannot be reached stops its exclusive work by its own clock: when its lease may have
+ended, and at the timeouts of the attempt, each counted from when it *sent* the last accepted
+message. The server counts from later and waits longer, so that the worker has stopped or killed the
+code at least ``EXCLUSIVE_MARGIN_MS`` before. Clocks may differ by one part in
 ``CLOCK_DRIFT_PARTS``.
 """
 
@@ -22,14 +22,14 @@ def confirmed(task: Task, now_ms: int) -> Task:
 
 
 def is_held(task: Task, event: WorkerLost) -> bool:
-    """Tell whether an attempt stays with its lost worker until the lease is over."""
+    """Return whether an attempt stays with its lost worker until the lease ends."""
     return bool(task.progress.exclusive_at_ms and event.lease_ms)
 
 
 def held(task: Task, event: WorkerLost) -> Task:
-    """Hold an attempt until the lease of its lost worker is over; doing so twice changes nothing.
+    """Hold an attempt until the lease of its lost worker ends; doing so twice changes nothing.
 
-    The worker has a margin of its own within its lease.
+    The worker has its own margin within its lease.
     """
     if task.progress.release_at_ms:
         return task
@@ -49,5 +49,5 @@ def margin_ms(task: Task, period_ms: int) -> int:
 
 
 def _late_ms(period_ms: int) -> int:
-    """Return how late the work of a worker may end that counts to the end of a period."""
+    """Return how late the work may end: the time for a kill, and the drift of a slow clock."""
     return EXCLUSIVE_KILL_MS + period_ms // CLOCK_DRIFT_PARTS

@@ -1,4 +1,4 @@
-"""The record of a task: what was asked for, where it stands, and what happened so far."""
+"""The record of a task: the request, its state, and what happened so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenure.core.task.retry import ErrorInfo, RetryPolicy
 
 
 class TaskState(enum.StrEnum):
-    """Where a task stands; the wire names are upper case."""
+    """The state of a task; the wire names are upper case."""
 
     PENDING = "pending"
     DISPATCHED = "dispatched"
@@ -36,7 +36,7 @@ ATTEMPT_HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskSt
 UNHELD: Final = frozenset({TaskState.PENDING, TaskState.WAITING, TaskState.PAUSED})
 _BY_WORKER: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
 _IN_LINE: Final = frozenset({TaskState.PENDING})
-# Until Python 3.12 a Python function finds the members of an enum.
+# Until Python 3.12 members of an enum are found by a Python function.
 _WAITING: Final = TaskState.WAITING
 
 
@@ -50,10 +50,10 @@ class TaskKind(enum.StrEnum):
 class Line(enum.IntEnum):
     """In which line a pending task waits to be claimed.
 
-    Fresh tasks are claimed from a low-water mark onwards, because their order never lies far
-    behind the present. Whatever became claimable later may lie anywhere, so it waits in a line
-    of its own that is always read from its head. Suspects of the crash guard fit few workers, so
-    they have a line of their own and never stand before others.
+    Fresh tasks are claimed from a low-water mark onwards, because their order is never far behind
+    the present. A task that became claimable later may be anywhere in the order, so it waits in a
+    line of its own that is always read from its head. Suspects of the crash guard fit few workers,
+    so they have a line of their own and never delay others.
     """
 
     NONE = 0
@@ -79,6 +79,16 @@ class Reason(enum.StrEnum):
     TERMINATED = "TERMINATED"
 
 
+TIMEOUTS: Final = frozenset(
+    {
+        Reason.SCHEDULE_TO_START,
+        Reason.SCHEDULE_TO_CLOSE,
+        Reason.START_TO_CLOSE,
+        Reason.HEARTBEAT_TIMEOUT,
+    }
+)
+
+
 class Spec(
     msgspec.Struct,
     frozen=True,
@@ -101,10 +111,10 @@ class Spec(
         "retry_of": "ro",
     },
 ):
-    """What was asked for; never changes. Short names keep the stored form small.
+    """The request; it never changes. Short names keep the stored form small.
 
-    Nothing here differs from task to task without need: equal specs are checked, encoded and
-    decoded once. ``close_at_ms`` and ``idempotency_key`` are set when a task is made.
+    Tasks of one kind should have equal specs: equal specs are checked, encoded and decoded once.
+    ``close_at_ms`` and ``idempotency_key`` are set when a task is created.
     """
 
     kind: TaskKind = TaskKind.ACTIVITY
@@ -159,9 +169,9 @@ class AttemptProgress(
         "run": "ru",
     },
 ):
-    """What happened so far; stored as one value, because no statement looks inside.
+    """What happened so far; stored as one value, because no statement reads inside it.
 
-    ``output_encoding`` is set only where the output is encoded otherwise than the input.
+    ``output_encoding`` is set only if the output has another encoding than the input.
     ``loss_count``, ``alone_count`` and ``counted_count`` are worker losses in a row: all of them,
     those without another suspect, those that count towards POISONED (see ``crash_guard``).
     ``exclusive_at_ms`` is when the live attempt was confirmed as exclusive. ``release_at_ms`` is
@@ -200,7 +210,7 @@ class AttemptProgress(
 
 
 NO_PROGRESS: Final = AttemptProgress()
-"""Shared by all tasks to which nothing out of the ordinary has happened."""
+"""Shared by all tasks to which nothing unusual has happened."""
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):
@@ -241,7 +251,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     link: RunLink | None = None
 
     def __post_init__(self) -> None:
-        """Assert what holds for every task in every state."""
+        """Check the invariants of a task in every state."""
         state = self.state
         if self.worker_id is None:
             assert state not in _BY_WORKER
@@ -253,7 +263,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def payload_bytes(self) -> int:
-        """About how large the task is on its way to a worker."""
+        """The approximate size of the task on its way to a worker."""
         size = self.unread_bytes
         if self.input is not None:
             size += len(self.input)
@@ -268,7 +278,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def output_encoding(self) -> str:
-        """How to read the output: as the input, unless the worker said otherwise."""
+        """The encoding of the output: that of the input, unless the worker named another."""
         return self.progress.output_encoding or self.spec.encoding
 
     @property
@@ -281,14 +291,14 @@ class Task(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_cancel_requested(self) -> bool:
-        """Whether somebody asked for this task to be cancelled."""
+        """Whether a cancel of this task was requested."""
         return self.progress.cancel_at_ms > 0
 
 
 class NewTask(msgspec.Struct, frozen=True, gc=False):
-    """A task as a client asks for it. ``id`` is made by the client, so a resend is the same.
+    """A task as a client requests it. ``id`` is made by the client, so a resend has the same id.
 
-    ``spec`` is what tasks of one kind share; make it once and use it for all of them.
+    ``spec`` is shared by tasks of one kind; make it once and use it for all of them.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The ways in which the task machine says no, and who may report on an attempt."""
+"""The refusals of the task machine, and who may report on an attempt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tenure.core.task.rule import Rule
 from tenure.core.task.stop import cause_of
 from tenure.errors import Rejection
 
-# Every report meets them, and a global is found faster than a member of an enum.
+# Every report needs them, and a global is found faster than a member of an enum.
 _DISPATCHED: Final = TaskState.DISPATCHED
 _ACTIVITY: Final = TaskKind.ACTIVITY
 # Reports that no attempt of such a task can make.
@@ -72,7 +72,7 @@ def _impossible(task: Task, event: TaskEvent) -> Rejection:
 def of_report(task: Task, event: AttemptReport, rule: Rule) -> Rejection | None:
     """Check a report against the live attempt: the one place where attempts are compared.
 
-    Without a worker's name it is a token's or a key's word.
+    Without a worker's id, a task token or an API key was used.
     """
     is_holder = event.worker_id is None or event.worker_id == task.worker_id
     if not (is_holder and event.attempt == task.attempt and task.is_attempt_live):
@@ -86,7 +86,7 @@ def of_report(task: Task, event: AttemptReport, rule: Rule) -> Rejection | None:
 
 
 def _stale(task: Task, event: AttemptReport) -> Rejection:
-    """Refuse a report on what is not live, with the reason to stop it as far as it is known."""
+    """Refuse a report on an attempt that is not live, with the reason to stop it, if known."""
     rejection = _stale_code(task, event)
     cause = cause_of(task, event.attempt)
     if cause is StopCause.LOST_LEASE:
@@ -97,36 +97,46 @@ def _stale(task: Task, event: AttemptReport) -> Rejection:
 def _stale_code(task: Task, event: AttemptReport) -> Rejection:
     if event.attempt == task.attempt and task.last_outcome in EXPIRED:
         if isinstance(event, Heartbeaten):
-            return Rejection("task_expired", f"Attempt {event.attempt} of {task.id} is over.")
+            return Rejection("task_expired", f"Attempt {event.attempt} of {task.id} has ended.")
     elif task.state in TERMINAL and event.attempt >= task.attempt:
         return already_terminal(task)
     return attempt_mismatch(task, event.attempt)
 
 
 def is_live(task: Task, attempt: int) -> bool:
-    """Tell whether ``attempt`` is the one that may still report."""
+    """Return whether ``attempt`` is the one that may still report."""
     return attempt == task.attempt and task.is_attempt_live
 
 
 def is_held(task: Task, attempt: int, worker_id: str | None) -> bool:
-    """Tell whether a worker holds this attempt."""
+    """Return whether a worker holds this attempt."""
     return task.worker_id == worker_id and is_live(task, attempt)
 
 
 def attempt_mismatch(task: Task, received: int) -> Rejection:
-    """Refuse a report on an attempt that is not live."""
+    """Refuse a report on an attempt that is not live, or that is not the reporter's."""
     expected = task.attempt if task.is_attempt_live else task.attempt + 1
     return Rejection(
         "attempt_mismatch",
-        f"Task {task.id}: attempt {received} is not the live one.",
+        f"Task {task.id}: attempt {received} {_mismatch(task, received)}.",
         {"expected_attempt": expected, "received_attempt": received},
     )
+
+
+def _mismatch(task: Task, received: int) -> str:
+    if not is_live(task, received):
+        return "is not the live one"
+    if task.worker_id is None:
+        return "has left its worker and is completed from outside"
+    return "is held by another worker"
 
 
 def already_terminal(task: Task) -> Rejection:
     """Refuse a change of a finished task."""
     return Rejection(
-        "task_already_terminal", f"Task {task.id} is {task.state}.", {"state": task.state.upper()}
+        "task_already_terminal",
+        f"Task {task.id} has already ended: {task.state}.",
+        {"state": task.state.upper()},
     )
 
 
@@ -134,6 +144,6 @@ def wrong_state(task: Task) -> Rejection:
     """Refuse what is not possible in the task's present state."""
     return Rejection(
         "wrong_state",
-        f"Not possible while task {task.id} is {task.state}.",
+        f"The call is not possible while task {task.id} is {task.state}.",
         {"state": task.state.upper()},
     )

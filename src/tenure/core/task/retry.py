@@ -1,4 +1,4 @@
-"""When a failed attempt is followed by another, and how long that one waits."""
+"""When a failed attempt is followed by another, and how long the next one waits."""
 
 import enum
 
@@ -11,7 +11,7 @@ from tenure.errors import InvalidArgument
 class RetryPolicy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """How failures of a task are retried. Stored with the task by position: append, never insert.
 
-    A `maximum_interval_ms` of 0 is 100 initial intervals; `maximum_attempts` 0 is without limit.
+    A `maximum_interval_ms` of 0 is 100 initial intervals; `maximum_attempts` 0 means no limit.
     """
 
     initial_interval_ms: int = 1_000
@@ -22,7 +22,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ErrorCategory(enum.StrEnum):
-    """Whose fault a failure is."""
+    """The cause of a failure."""
 
     USER_CODE = "USER_CODE"
     DATA_QUALITY = "DATA_QUALITY"
@@ -32,7 +32,7 @@ class ErrorCategory(enum.StrEnum):
     CANCELLED = "CANCELLED"
 
 
-# A second attempt helps against chance, not against bad data, a bad setting or a wish.
+# Another attempt helps against chance, not against bad data, a wrong setting or a cancel.
 _IS_RETRIED: dict[ErrorCategory, bool] = {
     ErrorCategory.USER_CODE: True,
     ErrorCategory.DATA_QUALITY: False,
@@ -44,9 +44,9 @@ _IS_RETRIED: dict[ErrorCategory, bool] = {
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What is known of a failure. Stored by position: append, never insert.
+    """The known details of a failure. Stored by position: append, never insert.
 
-    `retryable` and `next_delay_ms` are the error's own wishes and win over category and policy.
+    `retryable` and `next_delay_ms` come with the error and override category and policy.
     """
 
     category: ErrorCategory
@@ -67,7 +67,7 @@ def check_retry(policy: RetryPolicy, field: str = "retry") -> RetryPolicy:
         1.0,
         limits.BACKOFF_COEFFICIENT_MAX,
     )
-    # A maximum below the first interval contradicts it.
+    # A maximum below the first interval would be a contradiction.
     if policy.maximum_interval_ms != 0:
         check.duration_ms(
             policy.maximum_interval_ms, f"{field}.maximumIntervalMs", minimum=initial_ms
@@ -78,17 +78,17 @@ def check_retry(policy: RetryPolicy, field: str = "retry") -> RetryPolicy:
 
 
 def _check_error_types(names: object, field: str) -> None:
-    # A bare string would be taken for its letters; an empty name matches errors without a type.
+    # A bare string would be read as a list of letters; an empty name matches errors without a type.
     count_max = limits.NON_RETRYABLE_TYPES_MAX
     if not isinstance(names, tuple) or len(names) > count_max or "" in names:
-        message = f"{field} must be at most {count_max} names, none empty"
+        message = f"{field} must have at most {count_max} names, and none may be empty"
         raise InvalidArgument(message, field=field)
     for name in names:
         check.text(name, field, bytes_max=limits.NAME_LENGTH_MAX)
 
 
 def is_retryable(error: ErrorInfo, policy: RetryPolicy) -> bool:
-    """Say whether this error may be followed by another attempt, whatever their number."""
+    """Return whether this error may be followed by another attempt, whatever their number."""
     if error.retryable is not None:
         return error.retryable
     if error.type in policy.non_retryable_error_types:
@@ -99,11 +99,11 @@ def is_retryable(error: ErrorInfo, policy: RetryPolicy) -> bool:
 def next_delay_ms(
     policy: RetryPolicy, *, failure_count: int, error: ErrorInfo | None, jitter: float
 ) -> int | None:
-    """Return the wait before the next attempt, or None when there is none.
+    """Return the wait before the next attempt, or None if there is none.
 
-    `failure_count` is the number of failures that counted, this one included. `jitter` in [0, 1)
-    is drawn by the caller; it spreads the wait from 80 % to 120 %, so that tasks which failed
-    together do not come back together.
+    `failure_count` is the number of failures that counted, including this one. The caller draws
+    `jitter` in [0, 1); it spreads the wait from 80 % to 120 %, so that tasks which failed
+    together do not run again together.
     """
     assert failure_count >= 1
     assert 0 <= jitter < 1
@@ -127,6 +127,6 @@ def _interval_ms(policy: RetryPolicy, failure_count: int, maximum_ms: int) -> fl
     try:
         growth = float(policy.backoff_coefficient) ** (failure_count - 1)
     except OverflowError:
-        # Beyond a float is far beyond every maximum.
+        # A value beyond a float is far beyond every maximum.
         return maximum_ms
     return min(policy.initial_interval_ms * growth, maximum_ms)

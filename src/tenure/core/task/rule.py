@@ -1,4 +1,4 @@
-"""Which events a task takes in which states, and where they may lead: one screen."""
+"""In which states a task accepts which event, and to which states it may lead: one screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenure.core.task.record import TaskState
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False):
-    """From which states an event is taken, and to which it may lead."""
+    """From which states an event is accepted, and to which it may lead."""
 
     sources: frozenset[TaskState]
     targets: frozenset[TaskState]

@@ -1,4 +1,4 @@
-"""Why a worker has to stop an attempt that it may still run, and when it has to be told."""
+"""Why a worker has to stop an attempt that it may still run, and when a stop is sent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tenure.core.task.record import Reason, Task, TaskState
 _CAUSES: Final = {
     Outcome.SUCCEEDED: StopCause.COMPLETED,
     Outcome.FAILED: StopCause.COMPLETED,
-    # Of a task that is not cancelled: it was ended without asking its worker.
+    # The task was ended without asking its worker, and is not cancelled.
     Outcome.CANCELLED: StopCause.TERMINATED,
     Outcome.TIMED_OUT: StopCause.TIMED_OUT,
 }
-# The worker is gone, or it never had the attempt, or it says itself that it has it no more.
+# The worker is gone, or it never had the attempt, or it reports that it no longer has it.
 _UNTOLD: Final = frozenset({Outcome.WORKER_LOST, Outcome.LOST_TASK, Outcome.UNDELIVERED})
 
 
@@ -31,7 +31,7 @@ def cause_of(task: Task, attempt: int) -> StopCause:
 
 
 def with_stop(task: Task, decision: Decision) -> Decision:
-    """Let the worker be told whose attempt somebody else has ended by this decision."""
+    """Add a stop for the worker if something else ended its attempt by this decision."""
     after = decision.task
     assert task.worker_id is not None
     if not task.is_attempt_live or after.is_attempt_live:

@@ -1,7 +1,7 @@
 """The worker machine: one incarnation of a ``Worker`` object, from registration to its end.
 
-Status is what is written; offline is terminal. In the words of the heartbeat protocol ACTIVE is
-online or draining, INACTIVE is offline. Whether it is alive is the lease's business.
+The status is stored; offline is terminal. In the words of the heartbeat protocol ACTIVE is
+online or draining, INACTIVE is offline. The lease says whether the worker is alive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tenure.core.worker.record import EndReason, Worker, WorkerStatus
 from tenure.errors import Rejection
 
 OTHER_KEY: Final = "other_key"
-"""Why a call for a worker is refused that belongs to another API key; the worker goes on."""
+"""Why a call for a worker is refused that belongs to another API key; the worker stays active."""
 
 
 class DrainRequested(msgspec.Struct, frozen=True, gc=False):
@@ -28,47 +28,48 @@ class DrainRequested(msgspec.Struct, frozen=True, gc=False):
 class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     """The worker opened a stream; earlier ones no longer count.
 
-    ``session_no`` is the worker's own count of its streams: one that it gave up and that arrives
-    late is told from the present one. 0 is a worker that does not count.
+    ``session_no`` is the worker's own count of its streams: it
+    distinguishes an old stream that arrives late from the present one. 0 means that the worker
+    does not count.
     """
 
     session_no: int = 0
 
 
 class WorkerEnded(msgspec.Struct, frozen=True, gc=False):
-    """The incarnation is over."""
+    """The incarnation has ended."""
 
     reason: EndReason
 
 
 class KeyChanged(msgspec.Struct, frozen=True, gc=False):
-    """The worker registered again with another API key: it belongs to that one now."""
+    """The worker registered again with another API key and belongs to that key now."""
 
     key_id: str
 
 
 class HeldReleased(msgspec.Struct, frozen=True, gc=False):
-    """A batch found nothing more that the offline worker held."""
+    """A batch found no more tasks of the offline worker."""
 
 
 WorkerEvent = DrainRequested | SessionOpened | KeyChanged | WorkerEnded | HeldReleased
 
 
 class TellDrain(msgspec.Struct, frozen=True, gc=False):
-    """Effect: tell the worker to drain, and end its waiting polls."""
+    """Effect: send the worker a drain, and end its waiting polls."""
 
     worker_id: str
 
 
 class TellEnded(msgspec.Struct, frozen=True, gc=False):
-    """Effect: whoever speaks with this worker here tells it that it is over."""
+    """Effect: the server with this worker's session or poll sends it the end."""
 
     worker_id: str
     reason: EndReason
 
 
 class ReleaseHeld(msgspec.Struct, frozen=True, gc=False):
-    """Effect: put back what the worker held, now rather than at the next round."""
+    """Effect: put back the worker's tasks now, not only in the next round."""
 
     worker_id: str
 
@@ -77,14 +78,14 @@ WorkerEffect = TellDrain | TellEnded | ReleaseHeld
 
 
 class WorkerDecision(msgspec.Struct, frozen=True, gc=False):
-    """What an accepted event makes of a worker."""
+    """How an accepted event changes a worker."""
 
     worker: Worker
     effects: tuple[WorkerEffect, ...] = ()
 
 
 class WorkerRule(msgspec.Struct, frozen=True, gc=False):
-    """From which status an event is taken, and to which it may lead."""
+    """From which status an event is accepted, and to which it may lead."""
 
     sources: frozenset[WorkerStatus]
     targets: frozenset[WorkerStatus]
@@ -106,11 +107,11 @@ RULES: Final[dict[type[WorkerEvent], WorkerRule]] = {
 
 
 def decide(worker: Worker, event: WorkerEvent, now_ms: int) -> WorkerDecision | Rejection:
-    """Return what ``event`` makes of ``worker``, or why it is refused."""
+    """Return how ``event`` changes ``worker``, or why it is refused."""
     if worker.status not in RULES[type(event)].sources:
         return _refuse(worker, event)
     if isinstance(event, SessionOpened) and 0 < event.session_no <= worker.session_no:
-        message = f"Worker {worker.id} has opened session {worker.session_no} since."
+        message = f"Worker {worker.id} has already opened session {worker.session_no}."
         return Rejection("wrong_state", message, {"state": worker.status.upper()})
     decision = _decide_accepted(worker, event, now_ms)
     assert decision.worker.status in RULES[type(event)].targets
@@ -156,14 +157,14 @@ def _refuse(worker: Worker, event: WorkerEvent) -> Rejection:
     if isinstance(event, DrainRequested | HeldReleased):
         return Rejection(
             "wrong_state",
-            f"Not possible while worker {worker.id} is {worker.status}.",
+            f"The call is not possible while worker {worker.id} is {worker.status}.",
             {"state": worker.status.upper()},
         )
     return inactive(worker.id, worker.end_reason)
 
 
 def inactive(worker_id: str, reason: EndReason | None) -> Rejection:
-    """Refuse a worker call of an incarnation that is over or was never registered."""
+    """Refuse a call of a worker that has ended or was never registered."""
     return Rejection(
         "worker_inactive",
         f"Worker {worker_id} is not active. Register again with a new instance key.",
@@ -171,11 +172,18 @@ def inactive(worker_id: str, reason: EndReason | None) -> Rejection:
     )
 
 
-def speaker_refusal(worker: Worker, speaker: str | None) -> Rejection | None:
-    """Tell why an API key may not speak for a worker.
+def report_refusal(worker: Worker | None, *, namespace: str, worker_id: str) -> Rejection | None:
+    """Return why a worker may not report: it has ended, or is not of this namespace."""
+    if worker is None or worker.namespace != namespace:
+        return inactive(worker_id, None)
+    return inactive(worker_id, worker.end_reason) if worker.status is _OFF else None
 
-    ``None`` may speak for all: an administrator, or anybody on a server without keys. A worker that
-    belongs to no key was registered before there were any; each key may speak for it.
+
+def speaker_refusal(worker: Worker, speaker: str | None) -> Rejection | None:
+    """Return why an API key may not act for a worker.
+
+    ``None`` may act for all: an administrator, or everybody on a server without keys. A worker
+    without a key was registered before there were keys; every key may act for it.
     """
     if speaker is None or worker.key_id in {"", speaker}:
         return None
@@ -187,9 +195,9 @@ def speaker_refusal(worker: Worker, speaker: str | None) -> Rejection | None:
 
 
 def hand_out_refusal(worker: Worker | None, worker_id: str) -> Rejection | None:
-    """Tell why a worker may not get work; the row was read under its lock."""
+    """Return why a worker may not get work; the row was read under its lock."""
     if worker is None or worker.status is _OFF:
         return inactive(worker_id, worker.end_reason if worker else None)
     if worker.status is _DRAIN:
-        return Rejection("worker_draining", f"Worker {worker_id} is draining.")
+        return Rejection("worker_draining", f"Worker {worker_id} is draining: it gets no work.")
     return None

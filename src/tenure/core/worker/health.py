@@ -1,6 +1,6 @@
-"""Health: how a worker seems to be, shown beside its status and computed when it is read.
+"""Health: how a worker appears, shown with its status and computed when it is read.
 
-Nothing is decided by it and nothing is stored. Whether a worker lives is the lease's business.
+Nothing is decided by it and nothing is stored. The lease says whether a worker is alive.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tenure.core.worker.lease import Lease, is_late
 
 
 class Health(enum.StrEnum):
-    """The first that holds, in this order."""
+    """The first that applies, in this order."""
 
     SUSPECT = "suspect"
     LATE = "late"
@@ -23,11 +23,11 @@ class Health(enum.StrEnum):
 
 
 def judge(lease: Lease, *, now_ms: int, is_deaf: bool = False) -> Health:
-    """Return how the holder of a lease seems to be.
+    """Return the health of the worker of a lease.
 
-    Late is who let the next but one heartbeat come due without sending the next. ``is_deaf`` is
-    known to the server alone: for two intervals a task the worker could run has waited, it has
-    free slots, and it has neither an open poll nor credit.
+    A worker is late if the next but one heartbeat is due and the next was not sent. Only the
+    server knows ``is_deaf``: a task that the worker could run has waited for two intervals, and
+    the worker has free slots but neither an open poll nor credit.
     """
     if lease.suspect_until_ms is not None:
         return Health.SUSPECT

@@ -1,4 +1,4 @@
-"""The judgement: when a worker whose lease has lapsed, or who is suspect, is taken offline."""
+"""The judgement: when a worker whose lease has ended, or who is suspect, is taken offline."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class StaleServer(msgspec.Struct, frozen=True, gc=False):
     left_count: int = 0
 
     def spared_until_ms(self, lease_ms: int) -> int:
-        """Return until when its workers are spared: they had nobody to talk to."""
+        """Return until when its workers are not judged: they had no server to talk to."""
         spared_ms = max(lease_ms, STALE_SERVER_MS)
         if 2 * self.left_count < self.lease_count:
-            # Most have found another server; who has not is probably dead as well.
+            # Most have connected to another server; a worker that has not is probably dead too.
             spared_ms = min(spared_ms, lease_ms + RETURN_ELSEWHERE_MS)
         return self.seen_at_ms + spared_ms
 
@@ -44,8 +44,8 @@ def judge(
 ) -> EndReason | None:
     """Return why the worker is to be taken offline now, or ``None``.
 
-    ``server`` is the one that heard it last, if that went stale: its workers get time to find
-    another one.
+    ``server`` is the server that got its last heartbeat, if that server is silent: its workers get
+    time to connect to another one.
     """
     if server is not None and now_ms < server.spared_until_ms(lease.lease_ms):
         return None
@@ -60,14 +60,14 @@ def judge(
 
 
 def is_silent(*, seen_at_ms: int | None, now_ms: int) -> bool:
-    """Tell whether a server has stopped touching its row; another one hears its workers.
+    """Return whether a server has stopped touching its row; another one serves its workers.
 
-    One that was seen in the future has not touched its row since the clock went back.
+    If it was seen in the future, it has not touched its row since the clock was set back.
     """
     return seen_at_ms is not None and not 0 <= now_ms - seen_at_ms <= SIGHT_STALL_MS
 
 
 def is_mass_close(*, closed_count: int, open_count: int) -> bool:
-    """Tell whether so many sessions ended together that the fault is not the workers'."""
+    """Return whether so many sessions ended together that the workers are not the cause."""
     limit = max(MASS_CLOSE_SESSIONS_MIN, MASS_CLOSE_SHARE * (open_count + closed_count))
     return closed_count > limit

@@ -1,4 +1,4 @@
-"""A server may judge only after it has been able to hear its workers for long enough.
+"""A server may judge only after it could receive heartbeats for long enough.
 
 A server is sighted while its heartbeat lane commits at least each second, its loop does not
 stall, and the store's time and its own monotonic clock advance alike.
@@ -13,7 +13,7 @@ from tenure.core.limits import SIGHT_STALL_MS
 
 
 class JudgeReadiness(msgspec.Struct, frozen=True, gc=False):
-    """What a server remembers about its own hearing. Monotonic instants are its own clock's."""
+    """When a server could receive heartbeats. Monotonic instants are those of its own clock."""
 
     sighted_since_mono_ms: int
     committed_at_mono_ms: int
@@ -21,7 +21,7 @@ class JudgeReadiness(msgspec.Struct, frozen=True, gc=False):
 
 
 def begin(*, mono_ms: int, store_now_ms: int) -> JudgeReadiness:
-    """A start blinds only the server that starts."""
+    """Return the state at the start: only the server that starts is not sighted."""
     return JudgeReadiness(mono_ms, mono_ms, store_now_ms)
 
 
@@ -38,7 +38,7 @@ def commit(judge_readiness: JudgeReadiness, *, mono_ms: int, store_now_ms: int) 
 
 
 def stall(judge_readiness: JudgeReadiness, *, mono_ms: int) -> JudgeReadiness:
-    """Note that the loop stalled for over a second and has just come back."""
+    """Note that the loop stalled for over a second and runs again."""
     return replace(judge_readiness, sighted_since_mono_ms=mono_ms)
 
 
@@ -53,7 +53,7 @@ def still_sighted_ms(judge_readiness: JudgeReadiness, *, mono_ms: int, store_now
 
 
 def sighted_ms(judge_readiness: JudgeReadiness, *, mono_ms: int) -> int:
-    """Return for how long the server has been sighted; 0 while it is blind."""
+    """Return for how long the server has been sighted; 0 while it is not."""
     if mono_ms - judge_readiness.committed_at_mono_ms > SIGHT_STALL_MS:
         return 0
     return mono_ms - judge_readiness.sighted_since_mono_ms

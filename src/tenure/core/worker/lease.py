@@ -36,7 +36,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
     failures: int = 0
 
     def __post_init__(self) -> None:
-        """Assert what holds for every lease."""
+        """Check the invariants of a lease."""
         assert self.token >= 1
         assert self.lease_ms > 0
 
@@ -63,7 +63,7 @@ class SessionLost(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionResumed(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A session was opened: whoever was suspected is here again."""
+    """A session was opened: a suspect worker is connected again."""
 
     server_id: str
 
@@ -101,7 +101,7 @@ def _beat(lease: Lease, event: Beat, now_ms: int) -> Lease | Rejection:
         lease_until_ms=now_ms + lease_ms,
         server_id=event.server_id,
         beat_at_ms=now_ms,
-        # After the clock went back no instant tells what came before that heartbeat.
+        # After the clock was set back no instant shows what came before that heartbeat.
         previous_beat_at_ms=0 if lease.beat_at_ms > now_ms else lease.beat_at_ms,
         total_completed=_total(lease.total_completed, event.total_completed, event.completed_delta),
         total_failed=_total(lease.total_failed, event.total_failed, event.failed_delta),
@@ -114,12 +114,12 @@ def _beat(lease: Lease, event: Beat, now_ms: int) -> Lease | Rejection:
 
 
 def _total(old: int, total: int, delta: int) -> int:
-    """Return the new total: what the worker says, else its delta, never going down."""
+    """Return the new total: the worker's total, else its delta added; it never decreases."""
     return max(old, total) if total >= 0 else old + delta
 
 
 def token_mismatch(worker_id: str, current: int) -> Rejection:
-    """Refuse a heartbeat whose token is not the one that was returned last."""
+    """Refuse a heartbeat whose token is not the last one that was returned."""
     return Rejection(
         "token_mismatch",
         f"Worker {worker_id}: use the current token and resend the full held set.",
@@ -128,20 +128,20 @@ def token_mismatch(worker_id: str, current: int) -> Rejection:
 
 
 def is_late(*, beat_at_ms: int, lease_ms: int, now_ms: int) -> bool:
-    """Tell whether a heartbeat was missed: such a worker keeps its work and gets none."""
+    """Return whether a heartbeat was missed: such a worker keeps its work and gets no more."""
     return beat_at_ms <= late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
 
 
 def late_since_ms(*, lease_ms: int, now_ms: int) -> int:
-    """Return the instant since which a heartbeat must have come for its worker not to be late."""
+    """Return the instant since which a worker must have sent a heartbeat to be not late."""
     return now_ms - 2 * interval_ms(lease_ms)
 
 
 def granted_lease_ms(asked_ms: int, *, default_ms: int, least_ms: int, most_ms: int) -> int:
-    """Return the lease for a request: what was asked for, within the limits."""
+    """Return the lease for a request: the requested one, within the limits."""
     return min(max(asked_ms, least_ms), most_ms) if asked_ms else default_ms
 
 
 def interval_ms(lease_ms: int) -> int:
-    """Return how often a worker beats: three times within its lease, so lease >= 2 x interval."""
+    """Return the heartbeat interval: a third of the lease, so lease >= 2 x interval."""
     return max(1, lease_ms // 3)

@@ -1,4 +1,4 @@
-"""A receiver: whoever can be given an attempt, as it was under its lock."""
+"""A receiver: anything that can be given an attempt, as it was under its lock."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tenure.core.worker.record import Worker
 
 
 class Receiver(msgspec.Struct, frozen=True, gc=False):
-    """A worker that may be handed work, its queue's brakes, its lease, the time after the lock.
+    """A worker that may be handed work, its queue's settings, its lease, the time after the lock.
 
-    One without a lease is never late: nothing is known of it but what it reports.
+    One without a lease is never late: nothing is known of it but what it reports. What it holds is
+    counted if nobody else can hand it work while this lock lasts.
     """
 
     worker: Worker
@@ -20,9 +21,10 @@ class Receiver(msgspec.Struct, frozen=True, gc=False):
     beat_at_ms: int | None
     lease_ms: int | None
     now_ms: int | None
+    held_count: int | None = None
 
     def is_late(self, now_ms: int) -> bool:
-        """Tell whether it missed a heartbeat: it keeps its work and gets none."""
+        """Return whether it missed a heartbeat: it keeps its work and gets no more."""
         if self.beat_at_ms is None or self.lease_ms is None:
             return False
         return is_late(beat_at_ms=self.beat_at_ms, lease_ms=self.lease_ms, now_ms=now_ms)

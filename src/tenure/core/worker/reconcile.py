@@ -1,4 +1,4 @@
-"""Both ways: what a worker says it holds, compared with what it holds."""
+"""Compares what a worker says it holds with what it holds according to the server."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def missing(
 ) -> DeliveryMissed | TaskLost | None:
     """Return what it means that a worker does not name an attempt that it holds.
 
-    Its set was made after the heartbeat that was heard at ``heard_at_ms``: a younger confirmation
-    may have crossed it. An attempt that was never confirmed is missed only by the set that opens a
-    session, ``session_no``, if it was handed to an earlier one.
+    Its set was made after the heartbeat that arrived at ``heard_at_ms``: a later confirmation may
+    have crossed it. An unconfirmed attempt counts as missing only in the set that opens a session,
+    ``session_no``, if it was handed to an earlier one.
     """
     if task.state is TaskState.DISPATCHED:
         if session_no is None or task.session_no >= session_no:
@@ -25,8 +25,8 @@ def missing(
 
 
 def counted_from_ms(heard_at_ms: int, *, now_ms: int) -> int:
-    """Return since when a confirmation counts as younger than a heartbeat.
+    """Return since when a confirmation counts as later than a heartbeat.
 
-    After the clock went back no confirmation can be told to be older than that heartbeat.
+    After the clock was set back no confirmation is known to be older than that heartbeat.
     """
     return 0 if heard_at_ms > now_ms else heard_at_ms

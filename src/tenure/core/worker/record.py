@@ -1,4 +1,4 @@
-"""The record of a worker: one incarnation of a ``Worker``, as it registered and as it stands."""
+"""The record of a worker: one incarnation of a ``Worker``, its registration and its state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenure.core.limits import WORKER_SLOTS_DEFAULT
 
 
 class WorkerStatus(enum.StrEnum):
-    """What may be done with a worker."""
+    """The status of a worker."""
 
     ONLINE = "online"
     DRAINING = "draining"
@@ -36,9 +36,9 @@ class WorkerMode(enum.StrEnum):
 
 
 class NewWorker(msgspec.Struct, frozen=True, gc=False):
-    """A worker as it asks to be registered. ``instance_key`` makes the request repeatable.
+    """The registration that a worker requests. ``instance_key`` makes the request repeatable.
 
-    It is a secret of the worker: whoever knows it may register the worker with another API key.
+    It is a secret: anyone who knows it can register the worker with another API key.
     ``key_id`` is the key that it is registered with; a server without keys has none.
     """
 
@@ -82,7 +82,7 @@ class Worker(msgspec.Struct, frozen=True, gc=False):
     key_id: str = ""
 
     def __post_init__(self) -> None:
-        """Assert what holds for every worker."""
+        """Check the invariants of a worker."""
         is_offline = self.status is WorkerStatus.OFFLINE
         assert is_offline == (self.end_reason is not None)
         assert is_offline == (self.ended_at_ms is not None)
@@ -107,3 +107,23 @@ def create(new: NewWorker, *, worker_id: str, namespace: str, now_ms: int) -> Wo
         labels=new.labels,
         key_id=new.key_id,
     )
+
+
+def differences(worker: Worker, new: NewWorker) -> tuple[str, ...]:
+    """Return the names of the fields that differ when a worker registers again.
+
+    The lease is not compared: each heartbeat may request another one. Nor is the API key, which may
+    be replaced.
+    """
+    said = (
+        ("queue", worker.queue, new.queue),
+        ("types", frozenset(worker.types), frozenset(new.types)),
+        ("mode", worker.mode, new.mode),
+        ("maxConcurrent", worker.slots, new.slots),
+        ("name", worker.name, new.name),
+        ("hostname", worker.hostname, new.hostname),
+        ("pid", worker.pid, new.pid),
+        ("version", worker.software_version, new.software_version),
+        ("labels", worker.labels, new.labels),
+    )
+    return tuple(name for name, first, again in said if first != again)

@@ -1,1 +1,1 @@
-"""Keys, namespaces and secrets: their commands, and what this server remembers of them."""
+"""Keys, namespaces and secrets: their commands, and the cache of this server."""

@@ -1,8 +1,8 @@
-"""What this server remembers of keys and of disabled namespaces, so that no call has to read them.
+"""The cache of keys and of disabled namespaces, so that no call has to read them.
 
-What this server changes is known before the change is answered. What another one changes is read:
-when it says so, when an unknown key is shown, and every so often besides. Each change raises a
-version in the store, so that looking whether there is something new costs one row.
+A change of this server is in the cache before the change is answered. A change of another server is
+read: after its hint, when an unknown key is used, and at an interval. Each change increases a
+version in the store, so that a check for changes reads one row.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.clock import Clock
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.errors import Unavailable
 from tenure.store.failure import Lost
 from tenure.store.table import access as access_table
@@ -26,21 +27,23 @@ from tenure.store.transaction import Store
 
 log = structlog.get_logger("tenure.engine")
 RETRY_AFTER_MS: Final = 500
-# A key's end is told this late at the most; who shows it is refused at the very instant.
+# The end of a key is reported at most this late; a call with it is refused at the exact instant.
 _EXPIRY_LEAST_MS: Final = 10
 
 
 class AccessCache:
-    """The live keys and the disabled namespaces, as far as this server knows."""
+    """The live keys and the disabled namespaces that this server knows."""
 
-    def __init__(self, store: Store, *, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, outage: StoreOutage, *, clock: Clock, settings: Settings
+    ) -> None:
         """Start empty; ``load`` reads everything."""
         self._store = store
         self._clock = clock
         self._settings = settings
         self._keys: dict[str, ApiKey] = {}
         self._version = -1
-        # What this server itself has written last; an older picture of the store is of no use.
+        # What this server itself has written last; an older read of the store is ignored.
         self._own_version = -1
         self._ahead_ms = 0
         self._used: dict[str, int] = {}
@@ -49,10 +52,11 @@ class AccessCache:
         self._expiry: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._polling_loop = PollingLoop(
-            "directory",
+            "access_cache",
             self._look,
             self._period_ms,
-            # It was loaded while this server already listened: nothing can have been missed.
+            outage=outage,
+            # It was loaded while this server already received hints, so no change was missed.
             first_ms=settings.fallback_poll_ms,
         )
         self.disabled: frozenset[str] = frozenset()
@@ -66,9 +70,9 @@ class AccessCache:
         return key if key is not None and key.is_live(self.now_ms()) else None
 
     async def look_up(self, key_id: str) -> ApiKey | None:
-        """Return a key that is live; one that is not known here may have been made elsewhere.
+        """Return a live key; a key that is not known here may have been created elsewhere.
 
-        However many ask at a time, the store is asked at most each 50 ms and for one row.
+        However many ask at a time, the store is read at most each 50 ms, one row each.
         """
         found = self.find(key_id)
         if found is not None or key_id in self._keys or not self._store.is_shared:
@@ -77,16 +81,16 @@ class AccessCache:
         return self.find(key_id)
 
     def enabled(self, namespaces: frozenset[str]) -> frozenset[str]:
-        """Return those namespaces that are not known to be disabled."""
+        """Return the namespaces that are not known to be disabled."""
         return namespaces - self.disabled if self.disabled else namespaces
 
     def is_disabled(self, namespace: str) -> bool:
-        """Tell whether a namespace takes no workers, no tasks and no polls."""
+        """Return whether a namespace accepts no workers, no tasks and no polls."""
         return namespace in self.disabled
 
     @property
     def has_admin(self) -> bool:
-        """Tell whether somebody could administer everything with a key."""
+        """Return whether there is a key that can administer everything."""
         now_ms = self.now_ms()
         return any(
             key.role is Role.ADMIN and not key.namespaces and key.is_live(now_ms)
@@ -94,26 +98,26 @@ class AccessCache:
         )
 
     def used(self, key_id: str) -> None:
-        """Note that a key was used; it is written down now and then."""
+        """Note that a key was used; it is written at intervals."""
         if key_id in self._keys:
             self._used[key_id] = self.now_ms()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` after each change of what is remembered, and when a key expires."""
+        """Call ``listener`` after each change of the cache, and when a key expires."""
         self._listeners.append(listener)
 
     def now_ms(self) -> int:
-        """Return the time of the store, as far as it is known without asking."""
+        """Return the time of the store, as known without reading it."""
         return self._clock.now_ms() + self._ahead_ms
 
     # -- For the engine
 
     async def load(self) -> None:
-        """Read everything; done once before the server is asked for anything."""
+        """Read everything; done once before the server answers calls."""
         own_version = self._own_version
         state = await self._store.read(access_table.read_state)
         if own_version != self._own_version > state.version:
-            # This server has changed something after the picture was taken.
+            # This server has changed something after the rows were read.
             self._polling_loop.call()
             return
         self._version = state.version
@@ -124,17 +128,17 @@ class AccessCache:
         self._tell()
 
     async def serve(self) -> None:
-        """Look after what others change until cancelled."""
+        """Follow changes of other servers until cancelled."""
         await self._polling_loop.serve()
 
     def hear(self) -> None:
-        """Look soon: another server has changed something, or nobody knows what became of ours."""
+        """Read soon: another server has changed something, or a result is unknown."""
         self._polling_loop.call()
 
     def committed(self, ws: WorkingSet) -> bool:
-        """Take in what this server has committed; tell whether the others have to hear of it.
+        """Take in what this server has committed; return whether the others need a hint.
 
-        What was only looked at, under the lock that changes need, is as good as what was changed.
+        Rows that were only read, under the lock that changes need, are as current as changed ones.
         """
         before, after = ws.access.version, ws.access.saved_version
         if before is None or after is None:
@@ -162,18 +166,18 @@ class AccessCache:
         return used
 
     def keep_used(self, used: Mapping[str, int]) -> None:
-        """Remember uses that could not be written, unless there were later ones."""
+        """Keep uses that could not be written, unless there were later ones."""
         self._used = {**used, **self._used}
 
     def close(self) -> None:
-        """Stop: who still waits for a look is told that the server goes."""
+        """Stop: callers that still wait for a read get ``shutting_down``."""
         self._is_closed = True
         if self._expiry is not None:
             self._expiry.cancel()
         waiting, self._waiting = self._waiting, []
         _answer(waiting, _stopping())
 
-    # -- Looking
+    # -- Reading
 
     def _period_ms(self) -> int | None:
         if not self._store.is_shared:
@@ -182,7 +186,7 @@ class AccessCache:
         return settings.fallback_poll_ms if self._store.is_listening else settings.news_poll_ms
 
     async def _wait_for_look(self) -> None:
-        """Wait for a look that begins after now."""
+        """Wait for a read that starts after now."""
         if self._is_closed:
             raise _stopping()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -204,21 +208,21 @@ class AccessCache:
         _answer(waiting)
 
     def _learn_time(self, now_ms: int) -> None:
-        """Note how far the store's clock is ahead; a store that has none of its own has ours."""
+        """Note how far the store's clock is ahead; a store without a clock uses ours."""
         if self._store.is_shared:
             self._ahead_ms = now_ms - self._clock.now_ms()
 
-    # -- Telling
+    # -- Notifying
 
     def _tell(self) -> None:
-        """Tell of a change, and be there when the next key expires."""
+        """Notify the listeners of a change, and set the timer for the next expiring key."""
         self._arm()
         for listener in self._listeners:
             try:
                 listener()
             except Exception:
-                # One listener's mistake is not the others'.
-                log.exception("directory.listener_failed")
+                # The mistake of one listener must not affect the others.
+                log.exception("access_cache.listener_failed")
 
     def _arm(self) -> None:
         if self._expiry is not None:
@@ -231,7 +235,7 @@ class AccessCache:
             self._expiry = loop.call_later(min(left_ms, KEY_EXPIRY_LOOK_MS) / 1000, self._expire)
 
     def _expire(self) -> None:
-        """Forget the keys that have expired, and tell if there are any."""
+        """Remove the keys that have expired, and notify the listeners if there are any."""
         now_ms = self.now_ms()
         live = {key_id: key for key_id, key in self._keys.items() if key.is_live(now_ms)}
         if len(live) == len(self._keys):
@@ -260,5 +264,5 @@ def _unavailable(error: BaseException) -> Unavailable:
 
 
 def _stopping() -> Unavailable:
-    message = "The server is shutting down."
+    message = "The server is shutting down. Try again."
     return Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)

@@ -1,4 +1,4 @@
-"""Checks of what is administered: bad input gets its typed error before it is accepted."""
+"""Checks of administrative commands: invalid input gets its typed error before it is accepted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenure.errors import InvalidArgument
 
 
 def set_queue(command: c.SetQueue) -> None:
-    """Check the brakes of a queue."""
+    """Check pause and limit of a queue."""
     check_namespace(command.namespace)
     checks.name(command.name, "queue")
     if command.concurrency_max is not None:
@@ -24,10 +24,12 @@ def name_namespace(command: c.CreateNamespace | c.SetNamespace) -> None:
 
 
 def create_key(command: c.CreateKey) -> None:
-    """Check a new key: its namespaces are canonical, and few."""
+    """Check a new key: its namespaces are canonical, and not too many."""
     checks.name(command.name, "name")
     if len(command.namespaces) > limits.KEY_NAMESPACES_MAX:
-        message = f"namespaces must be at most {limits.KEY_NAMESPACES_MAX}; none means all"
+        message = (
+            f"namespaces must have at most {limits.KEY_NAMESPACES_MAX} entries; none means all"
+        )
         raise InvalidArgument(message, field="namespaces")
     for each in command.namespaces:
         if checks.namespace(each, "namespaces") != each:
@@ -38,5 +40,5 @@ def create_key(command: c.CreateKey) -> None:
 
 
 def revoke_key(command: c.RevokeKey) -> None:
-    """Check that the id of a key has the form of one."""
+    """Check that the id of a key is well-formed."""
     api_key.check_id(command.key_id)

@@ -1,4 +1,4 @@
-"""What is administered: queues, namespaces and API keys, and the answers."""
+"""Administrative commands: queues, namespaces and API keys, and the answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenure.engine.command import Command
 
 
 class SetQueue(Command[Queue], frozen=True, kw_only=True):
-    """Set the brakes of a queue; ``None`` leaves one as it is."""
+    """Set pause and limit of a queue; ``None`` leaves one as it is."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class CreateNamespace(Command[str], frozen=True, kw_only=True):
 
 
 class SetNamespace(Command[Namespace], frozen=True, kw_only=True):
-    """Disable or enable a namespace; doing so twice is fine. The answer is the namespace."""
+    """Disable or enable a namespace; doing so twice is allowed. The answer is the namespace."""
 
     name: str
     is_disabled: bool
@@ -35,18 +35,18 @@ class SetNamespace(Command[Namespace], frozen=True, kw_only=True):
 
 
 class CreatedKey(msgspec.Struct, frozen=True, gc=False):
-    """A new key, and the one chance to read its text: ``text.reveal()``."""
+    """A new key, and the only chance to read its text: ``text.reveal()``."""
 
     key: ApiKey
     text: KeyText
 
 
 class CreateKey(Command[CreatedKey], frozen=True, kw_only=True):
-    """Make an API key. Without namespaces it is for all of them; without expiry it never ends.
+    """Create an API key. Without namespaces it is for all of them; without expiry it never ends.
 
-    What ``actor`` may grant is looked up when the command runs: a key that was revoked meanwhile
-    makes no other. With ``needs_admin`` it is refused if there is no live key and the new one could
-    make no others.
+    The rights of ``actor`` are checked when the command runs: a key that was revoked meanwhile
+    creates no other. With ``needs_admin`` the command is refused if there is no live key and the
+    new one could create no others.
     """
 
     name: str
@@ -58,7 +58,7 @@ class CreateKey(Command[CreatedKey], frozen=True, kw_only=True):
 
 
 class RevokeKey(Command[ApiKey], frozen=True, kw_only=True):
-    """End a key for good; doing so twice gives the same answer, the key."""
+    """Revoke a key for good; doing so twice gives the same answer, the key."""
 
     key_id: str
     actor: str = ""

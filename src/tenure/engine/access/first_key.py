@@ -1,7 +1,7 @@
-"""What is done to a database before or without a server: its first API key.
+"""Commands on a database without a server: its first API key.
 
-Whoever can open the database needs no key for it. The same check and the same handler make the key
-as in a server, and the audit log has it too.
+A user who can open the database needs no key. The same check and the same handler as in a server
+create the key, and the audit log contains it too.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ RUNS_MAX: Final = 4
 
 
 async def create_key(store: Store, command: c.CreateKey, *, clock: Clock) -> c.CreatedKey:
-    """Open a store, make a key in it, and close it again; servers that run on it hear of it.
+    """Open a store, create a key in it, and close it again; running servers are notified.
 
-    A SQLite file that belongs to a running server cannot be opened; ask that server.
+    A SQLite file that a running server uses cannot be opened; send the command to that server.
     """
     SPECS[type(command)].check(command)
     try:
@@ -45,7 +45,7 @@ async def create_key(store: Store, command: c.CreateKey, *, clock: Clock) -> c.C
 
 
 async def _tell(store: Store) -> None:
-    """Tell the servers; they look each second besides, and a key that was made is never lost."""
+    """Notify the servers; they also read each second, so a created key is always found."""
     try:
         await store.notify(*replica_hints.pack({HintKind.ACCESS: {"changed"}}))
     except StoreError as error:
@@ -61,5 +61,5 @@ async def _run(store: Store, command: c.CreateKey, clock: Clock) -> object:
         except Conflict:
             continue
         return committed.answers[0]
-    message = "The batch met conflicts again and again."
+    message = "The batch had too many conflicts. Try again."
     raise Lost(message, reason="conflict")

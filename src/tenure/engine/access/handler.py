@@ -1,7 +1,7 @@
 """Administrative commands: keys, namespaces, queues. Each change is in the audit log.
 
-What the actor may do is looked up under the lock of its key: one that was revoked meanwhile, even
-earlier in the same batch, changes nothing any more.
+The rights of the caller are checked under the lock of its key: a key that was revoked meanwhile,
+even earlier in the same batch, changes nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tenure.errors import (
 
 
 def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
-    """Make a key that may do no more, and nowhere else, than the one that asks for it."""
+    """Create a key with no more rights, and for no other namespaces, than that of the caller."""
     principal = _administrator(ws, command.actor)
     namespaces = tuple(sorted(set(command.namespaces)))
     if principal.is_scoped and not namespaces:
         message = (
-            f"API key {principal.key_id} is for some namespaces and cannot make one for all. "
+            f"API key {principal.key_id} is for some namespaces and cannot create one for all. "
             "Name the namespaces of the new key."
         )
         raise PermissionDenied(message)
@@ -42,7 +42,7 @@ def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
         if not principal.sees(name) or not ws.namespaces.exists(name):
             raise not_found("Namespace", name)
     if ws.access.live_count >= LIVE_KEYS_MAX:
-        message = f"There are {LIVE_KEYS_MAX} live API keys. Revoke those that nobody uses."
+        message = f"There are {LIVE_KEYS_MAX} live API keys. Revoke unused keys."
         raise WrongState(message, state="full")
     if command.needs_admin and not ws.access.live_count:
         _check_first(command)
@@ -66,19 +66,19 @@ def create_key(ws: WorkingSet, command: c.CreateKey) -> c.CreatedKey:
 
 
 def _check_first(command: c.CreateKey) -> None:
-    """Refuse a first key that can make no others: it would lock everybody out."""
+    """Refuse a first key that can create no others: it would lock everybody out."""
     is_admin = command.role is Role.ADMIN
     if is_admin and not command.namespaces:
         return
     message = (
         "The first API key must be an admin key for all namespaces. "
-        "From the first key on every call needs a key, and only an admin key can make others."
+        "After the first key every call needs a key, and only an admin key can create others."
     )
     raise InvalidArgument(message, field="namespaces" if is_admin else "role")
 
 
 def revoke_key(ws: WorkingSet, command: c.RevokeKey) -> ApiKey:
-    """End a key for good; one that is revoked already stays as it is."""
+    """Revoke a key for good; a key that is already revoked does not change."""
     principal = _administrator(ws, command.actor)
     key = ws.access.get(command.key_id)
     if key is None or not principal.covers(key.namespaces):
@@ -103,7 +103,7 @@ def create_namespace(ws: WorkingSet, command: c.CreateNamespace) -> str:
     """Create a namespace."""
     _whole_administrator(ws, command.actor)
     if ws.namespaces.exists(command.name):
-        message = f"Namespace {command.name} exists."
+        message = f"Namespace {command.name} already exists. Choose another name."
         raise AlreadyExists(message)
     ws.namespaces.add(Namespace(command.name, ws.now_ms))
     action = AuditAction.NAMESPACE_CREATE
@@ -112,7 +112,7 @@ def create_namespace(ws: WorkingSet, command: c.CreateNamespace) -> str:
 
 
 def set_namespace(ws: WorkingSet, command: c.SetNamespace) -> Namespace:
-    """Disable or enable a namespace; one that is so already stays as it is."""
+    """Disable or enable a namespace; without a change it stays as it is."""
     _whole_administrator(ws, command.actor)
     namespace = ws.namespaces.get(command.name)
     if namespace is None:
@@ -128,7 +128,7 @@ def set_namespace(ws: WorkingSet, command: c.SetNamespace) -> Namespace:
 
 
 def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
-    """Set the brakes of a queue."""
+    """Set pause and limit of a queue."""
     if not ws.namespaces.exists(command.namespace):
         raise not_found("Namespace", command.namespace)
     key = (command.namespace, command.name)
@@ -144,7 +144,7 @@ def set_queue(ws: WorkingSet, command: c.SetQueue) -> Queue:
     if queue != old:
         action, namespaces = AuditAction.QUEUE_SET, (command.namespace,)
         ws.record(action, command.actor, command.name, namespaces=namespaces, detail=_brakes(queue))
-    # A brake that was released lets out what waits behind it.
+    # After a resume or a higher limit, waiting tasks can be handed out.
     ws.effects.append(WakeQueue(command.namespace, command.name))
     return queue
 
@@ -155,7 +155,7 @@ def _brakes(queue: Queue) -> str:
 
 
 def _administrator(ws: WorkingSet, actor: str) -> Principal:
-    """Return who asks, if it is an administrator now; a server without keys asks for none."""
+    """Return the caller, if it is an administrator now; a server without keys needs none."""
     if not actor:
         return Principal.open()
     key = ws.access.get(actor)

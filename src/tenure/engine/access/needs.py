@@ -1,4 +1,4 @@
-"""What administrative commands need to have loaded: pure, one function per command."""
+"""The rows that administrative commands need: pure, one function per command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def set_queue(needs: RowSets, command: c.SetQueue) -> None:
 
 
 def create_namespace(needs: RowSets, command: c.CreateNamespace) -> None:
-    """See whether it is there already."""
+    """Read whether it exists already."""
     _administer(needs, command.actor)
     needs.namespaces.wanted.add(command.name)
 
@@ -25,7 +25,7 @@ def set_namespace(needs: RowSets, command: c.SetNamespace) -> None:
 
 
 def create_key(needs: RowSets, command: c.CreateKey) -> None:
-    """See that its namespaces exist, and how many keys there are."""
+    """Read whether its namespaces exist, and how many keys there are."""
     _administer(needs, command.actor)
     needs.namespaces.wanted.update(command.namespaces)
     needs.access.is_counting = True

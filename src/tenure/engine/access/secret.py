@@ -1,4 +1,4 @@
-"""The keys that all servers of one database share: made once, by whichever starts first."""
+"""The keys that all servers of one database share: created once, by the first server."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ TOKEN: Final = "token_key"  # noqa: S105 (a name)
 
 
 class Secrets(msgspec.Struct, frozen=True, gc=False):
-    """What signs page tokens and task tokens. It is never printed."""
+    """The secrets that sign page tokens and task tokens. They are never printed."""
 
     cursor_key: bytes
     token_key: bytes
 
     def __repr__(self) -> str:
-        """Show nothing of the keys."""
+        """Show nothing of the secrets."""
         return "Secrets(…)"
 
 
 async def load_secrets(store: Store, clock: Clock) -> Secrets:
-    """Return the keys of a database; those that are missing are made and stored first.
+    """Return the keys of a database; missing ones are created and stored first.
 
-    Servers that start together may each make a key: the first one that commits it wins, and
-    everybody reads it after that.
+    Servers that start together may each create a key: the first one that commits wins, and all
+    servers read it after that.
     """
     made = {name: clock.random_bytes(KEY_BYTES) for name in (CURSOR, TOKEN)}
 

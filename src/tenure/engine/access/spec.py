@@ -1,4 +1,4 @@
-"""The specs of what is administered: queues, namespaces and API keys."""
+"""The specs of administrative commands: queues, namespaces and API keys."""
 
 from __future__ import annotations
 

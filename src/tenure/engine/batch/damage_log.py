@@ -1,4 +1,4 @@
-"""What is told to operators of stored data that is not as it was written."""
+"""Log lines for operators about damaged data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = structlog.get_logger("tenure.engine")
 
 
 def note_damage(tasks: Iterable[Task]) -> None:
-    """Log the tasks of which a stored part is damaged, without what is left of it."""
+    """Log the tasks with a damaged part, without its content."""
     for task in tasks:
         if task.damaged:
             log.error(

@@ -1,4 +1,4 @@
-"""What one batch remembers for the next: rows, the store's time, receivers, namespaces."""
+"""What one batch keeps in memory for the next: rows, the store's time, receivers, namespaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tenure.store.transaction import Store
 
 
 class BatchMemory:
-    """Everything here can be had again from the store; a batch without it only takes longer."""
+    """Everything here can be read again from the store; a batch without it only takes longer."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class BatchMemory:
     def context(
         self, plan: ClaimPlan, waiting_since_mono_ms: int | None, *, copies_rows: bool = False
     ) -> batch.Context:
-        """Return what a run of a batch needs besides its commands.
+        """Return what a run of a batch needs in addition to its commands.
 
-        After a long wait, or a run that failed (``None``), ids do not tell the age of enqueues for
-        sure: the clock of the store may have been set back meanwhile. Then all are looked up.
+        After a long wait, or a run that failed (``None``), ids do not show the age of enqueues: the
+        clock of the store may have been set back meanwhile. Then all are looked up.
         """
         mono_ms, since_ms = self.clock.monotonic_ms(), waiting_since_mono_ms
         is_sure = since_ms is not None and mono_ms - since_ms <= ENQUEUE_YOUNG_MS
@@ -66,11 +66,11 @@ class BatchMemory:
         )
 
     def bare_context(self) -> batch.Context:
-        """Return a context for a command that runs alone, on rows that are read."""
+        """Return a context for a single command, on rows that are read."""
         return replace(self.context(ClaimPlan(), None), cache={})
 
     def learn(self, committed: batch.Committed) -> None:
-        """Take in what a committed batch has seen; its rows are told one by one."""
+        """Take in what a committed batch has read; its rows are passed one by one."""
         ws = committed.ws
         if committed.store_ahead_ms is not None:
             self._time.learn(now_ms=ws.now_ms, ahead_ms=committed.store_ahead_ms)
@@ -93,7 +93,7 @@ class BatchMemory:
         self.journals.forget(stale)
 
     def doubt(self) -> None:
-        """Forget rows and look at access again: nobody knows what was committed."""
+        """Drop the rows and read access again: the result of a commit is unknown."""
         self.rows.clear()
         self.journals.clear()
         self._access_cache.hear()

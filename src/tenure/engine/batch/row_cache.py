@@ -32,7 +32,7 @@ def _has_large_details(task: Task) -> bool:
 
 
 class RowCache:
-    """The rows and nothing else; it never decides."""
+    """Holds the rows and never decides anything."""
 
     def __init__(self, *, is_on: bool) -> None:
         """Start empty."""
@@ -40,7 +40,7 @@ class RowCache:
         self.rows: dict[TaskKey, Task] = {}
 
     def saved(self, tasks: Mapping[TaskKey, Task], *, are_new: bool) -> None:
-        """Remember rows as they were committed, and forget those that have moved on."""
+        """Keep rows as they were committed, and drop those in other states."""
         if not self._is_on:
             return
         rows = self.rows
@@ -54,11 +54,11 @@ class RowCache:
             del rows[next(iter(rows))]
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Forget rows by task id."""
+        """Drop rows by task id."""
         stale = set(ids)
         for key in [key for key in self.rows if key[1] in stale]:
             del self.rows[key]
 
     def clear(self) -> None:
-        """Forget everything: nobody knows what was committed."""
+        """Drop everything: the result of a commit is unknown."""
         self.rows.clear()

@@ -1,6 +1,6 @@
 """A batch of commands as one transaction: load, decide, hand out, save.
 
-Claims come after all other commands, so that they see what the batch enqueued or put back, and
+Claims run after all other commands, so that they see what the batch enqueued or put back, and
 before the save, so that a task that is enqueued and handed out at once is written once.
 """
 
@@ -23,6 +23,7 @@ from tenure.engine.clock import Clock
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_table import SPECS
 from tenure.engine.settings import Settings
+from tenure.engine.task.late_report import name_ended_workers
 from tenure.errors import TenureError
 from tenure.store.failure import Conflict
 from tenure.store.table import task as task_table
@@ -32,10 +33,10 @@ from tenure.store.transaction import Tx
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a batch needs besides its commands.
+    """What a batch needs in addition to its commands.
 
-    Known namespaces exist and are enabled, as far as this server has heard; others are read if a
-    command names them. Of those that are only claimed from, ``disabled`` is what is known.
+    Known namespaces exist and are enabled, as far as this server knows; others are read if a
+    command names them. Namespaces that are only claimed from are checked against ``disabled``.
     """
 
     clock: Clock
@@ -47,14 +48,14 @@ class Context(msgspec.Struct, frozen=True):
     # How far the store's time is ahead of our monotonic clock; None: look up every new task.
     store_ahead_ms: int | None = None
     disabled: frozenset[str] = frozenset()
-    # Workers as they are remembered; without any, those that may be handed work are read.
+    # Workers as they are cached; without any, those that may be handed work are read.
     receivers: Sequence[Receiver] = ()
     # Where journals end, as far as it is remembered with the rows of their runs.
     journal_ends: Mapping[TaskKey, JournalEnd] = {}
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """What a batch did, for the time after its commit, and what it saw of the store's time."""
+    """What a batch did, for the time after its commit, and the store's time that it read."""
 
     answers: list[object]
     ws: WorkingSet
@@ -64,7 +65,7 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class _Loaded(msgspec.Struct, frozen=True):
-    """What a batch works on, and when it knew the time."""
+    """The data of a batch, and when it knew the time."""
 
     rows: RowSets
     at_mono_ms: int
@@ -75,10 +76,12 @@ async def run(tx: Tx, commands: list[AnyCommand], context: Context) -> Committed
     loaded = await _load(tx, commands, context, context.cache)
     ws, answers = _decide(loaded.rows, commands, context)
     if ws.doubtful:
-        # Something was refused or left alone on remembered copies: read them, decide again.
+        # Something was refused or left unchanged on cached copies: read them, decide again.
         fresh = {key: task for key, task in context.cache.items() if key not in ws.doubtful}
         loaded = await _load(tx, commands, context, fresh, loaded.rows)
         ws, answers = _decide(loaded.rows, commands, context)
+    if ws.refused_workers:
+        await name_ended_workers(tx, ws, commands, answers)
     claims = await hand_out(tx, ws, context.plan)
     await ws.rows.save(tx)
     await _check_births(tx, loaded, context.clock)
@@ -93,7 +96,7 @@ async def _load(
     cache: Mapping[TaskKey, Task],
     first: RowSets | None = None,
 ) -> _Loaded:
-    """Load what the commands need. New tasks that seem young are not looked up, if they are."""
+    """Load the rows that the commands need. Certainly recent new tasks are not looked up."""
     ahead_ms = context.store_ahead_ms
     if ahead_ms is None:
         return await _load_all(tx, _gather(commands), context, cache, first)
@@ -118,12 +121,13 @@ def _gather(commands: list[AnyCommand], window: EnqueueWindow = NOBODY) -> RowSe
 async def _load_all(
     tx: Tx, rows: RowSets, context: Context, cache: Mapping[TaskKey, Task], first: RowSets | None
 ) -> _Loaded:
-    """Load once more after ``first``, without what can be had only once."""
+    """Load once more after ``first``, without rows that can be loaded only once."""
     rows.namespaces.know(context.known_namespaces, context.disabled)
     rows.tasks.cache = cache
     rows.journals.remembered = context.journal_ends
     rows.leases.began_at_mono_ms = context.clock.monotonic_ms()
     rows.receivers.wanted = context.plan.receivers
+    rows.receivers.counted = context.plan.counted
     for receiver in context.receivers:
         rows.receivers.take(receiver)
     if first is not None:
@@ -135,14 +139,14 @@ async def _load_all(
 
 
 async def _check_births(tx: Tx, loaded: _Loaded, clock: Clock) -> None:
-    """Make sure that no new task was there before; else the batch runs again and finds it.
+    """Make sure that no new task existed before; else the batch runs again and finds it.
 
-    What was not looked up has to be stored before it is old. What was looked up may have been
-    stored and finished by another server since then; now that our row is there, no more.
+    A task that was not looked up has to be stored while its id is recent. A task that was looked up
+    may have been stored and finished by another server since then; once our row exists, it cannot.
     """
     tasks = loaded.rows.tasks
     if tasks.has_young and clock.monotonic_ms() - loaded.at_mono_ms > ENQUEUE_STORED_MS:
-        message = "New tasks were stored too long after they were decided."
+        message = "New tasks were stored too late after their decision."
         raise Conflict(message)
     births = [key for key in tasks.births if key in tasks.new]
     if births:
@@ -155,7 +159,7 @@ async def _check_births(tx: Tx, loaded: _Loaded, clock: Clock) -> None:
 def _decide(
     rows: RowSets, commands: list[AnyCommand], context: Context
 ) -> tuple[WorkingSet, list[object]]:
-    """Decide every command in its order; a refusal is its own caller's alone."""
+    """Decide every command in its order; only its own caller sees a refusal."""
     ws = WorkingSet(rows, context.clock, context.server_id, context.settings)
     answers: list[object] = []
     for command in commands:

@@ -29,7 +29,7 @@ Pause = Callable[[str], Awaitable[None]]
 
 
 class BatchRunner:
-    """What the work lane does with a batch; ``lose`` answers those of one that failed."""
+    """Runs the batches of the work lane; ``lose`` answers the commands of a failed one."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class BatchRunner:
         after_commit: AfterCommit,
         pause: Pause | None,
     ) -> None:
-        """Run on a store with what earlier batches remember."""
+        """Run on a store with the memory of earlier batches."""
         self._store = store
         self._memory = memory
         self._dispatch = dispatch
@@ -53,7 +53,7 @@ class BatchRunner:
     async def run(
         self, entries: Sequence[WorkEntry], plan: ClaimPlan, *, waiting_since_mono_ms: int
     ) -> None:
-        """Run a batch, of which nothing has waited for longer; every future gets its answer."""
+        """Run a batch; every future gets its answer. No command has waited for longer."""
         self._waiting_since_mono_ms = waiting_since_mono_ms
         await self._execute(entries, plan)
 
@@ -92,7 +92,7 @@ class BatchRunner:
         if is_race_lost:
             await self._divide(entries, plan)
         else:
-            self._lose(entries, Lost("The batch met conflicts again and again.", reason="conflict"))
+            self._lose(entries, Lost("The batch had too many conflicts.", reason="conflict"))
 
     async def _commit(
         self,
@@ -102,7 +102,7 @@ class BatchRunner:
         *,
         is_first: bool,
     ) -> batch.Committed:
-        """Run a batch once, as one statement if that suffices."""
+        """Run a batch once, as one statement if possible."""
         since_ms = self._waiting_since_mono_ms if is_first else None
         context = self._memory.context(plan, since_ms, copies_rows=self._pause is not None)
         if is_first and deadline is None:
@@ -124,7 +124,7 @@ class BatchRunner:
         deadline: PartDeadline | None,
         blocked: Blocked,
     ) -> None:
-        """Find what needs the row that somebody keeps; the others are not disturbed."""
+        """Find the commands that need the locked row; the others are not affected."""
         mono_ms = self._memory.clock.monotonic_ms()
         if deadline is None:
             log.warning("batch.blocked", size=len(entries), error=str(blocked))
@@ -133,12 +133,12 @@ class BatchRunner:
         parts = split.parts(others, plan) if mono_ms < deadline.ends_at_mono_ms else []
         if others and not parts:
             self._lose(others, Lost(str(blocked), reason="conflict"))
-        # An offer that gets nothing now is looked at again by the fallback poll.
+        # An offer that gets nothing now is served by the fallback poll.
         for some, some_plan in parts:
             await self._execute(some, some_plan, deadline)
 
     async def _divide(self, entries: Sequence[WorkEntry], plan: ClaimPlan) -> None:
-        """Find the command that the database refuses; the others are not disturbed."""
+        """Find the command that the database refuses; the others are not affected."""
         self._dispatch.plan_again(plan)
         others = [entry for entry in entries if type(entry[0]) is not ClaimTasks]
         if len(others) > 1:
@@ -149,10 +149,10 @@ class BatchRunner:
             await self._run_alone(others[0])
 
     async def _run_alone(self, entry: WorkEntry) -> None:
-        """Run a refused command once more, on rows that are read; what fails now has failed.
+        """Run a refused command once more, on rows that are read; a second failure is final.
 
-        Only data that do not fit are the caller's mistake. A constraint that does not hold is ours,
-        and a race for a key can be won by the next request.
+        Only data that does not fit is the caller's mistake. A violated constraint is our bug, and
+        the next request can win a race for a key.
         """
         command, future = entry
         context = self._memory.bare_context()
@@ -167,13 +167,13 @@ class BatchRunner:
             except (Conflict, FenceLost, KeyTaken) as conflict:
                 log.warning("batch.conflict", size=1, error=str(conflict))
             except RuleBroken as broken:
-                log.exception("command.broke_rule", command=type(command).__name__)
+                log.exception("command.constraint_violated", command=type(command).__name__)
                 self._lose([entry], Lost(str(broken), reason="internal"))
                 return
             except Refused as refused:
                 log.warning("command.refused", command=type(command).__name__, error=str(refused))
                 if not future.done():
-                    message = "The database refused the request."
+                    message = "The database refused the request. Check its values."
                     future.set_exception(InvalidArgument(message, field="request"))
                 return
             except Lost as lost:
@@ -182,7 +182,7 @@ class BatchRunner:
             else:
                 await self._after_commit([entry], committed)
                 return
-        self._lose([entry], Lost("The batch met conflicts again and again.", reason="conflict"))
+        self._lose([entry], Lost("The batch had too many conflicts.", reason="conflict"))
 
     async def _slow(self, point: str) -> None:
         if self._pause is not None:

@@ -1,11 +1,11 @@
-"""A batch of one command about one task, as one statement that is a transaction by itself.
+"""A batch of one command for one task, as one statement that is a transaction of its own.
 
-A server that has little to do answers sooner that way: each statement of a transaction, and its
-begin and its end, are a way to the database and back. The batch is rehearsed on what this server
-remembers. If all that is left to do is one write of one task, that write is sent, and it is fenced
-by what was remembered; if anything else is wanted, or the fence does not hold, nothing was done and
-the batch runs as any other. A claim looks at its lines first, unless this server has stored the one
-task that is in them: two statements, or one, instead of five.
+A server with little load answers sooner this way: each statement of a transaction, and its begin
+and end, are round trips. The batch first runs on the data in memory. If all that is left to do is
+one write of one task, that write is sent, fenced by the data that was used. If anything else is
+needed, or the fence fails, nothing was done and the batch runs as a transaction. A claim reads its
+lines first, unless this server has stored the only task in them: two statements, or one, instead
+of five.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ class _Unsuited(Exception):
 
 
 class Rehearsal:
-    """Stands in for a transaction: it knows the time, looks at lines, and notes one write."""
+    """Replaces a transaction: it knows the time, reads lines, and records one write."""
 
     def __init__(self, store: Store, now_ms: int, sole: Task | None) -> None:
-        """Rehearse at an instant; ``sole`` is what a look would find, as far as that is known."""
+        """Run at an instant; ``sole`` is what a read of the lines would find, if that is known."""
         self._store = store
         self._now_ms = now_ms
         self._sole = sole
         self.write: tuple[str, tuple[object, ...]] | None = None
 
     async def one(self, name: str, *parameters: object) -> Sequence[Row]:
-        """Refuse: what is read here was not remembered."""
+        """Refuse: the row is not in memory."""
         del parameters
         raise _Unsuited(name)
 
     async def each(
         self, name: str, rows: Sequence[tuple[object, ...]], *shared: object
     ) -> Sequence[Row]:
-        """Look for work, or note an enqueue."""
+        """Read lines, or record an enqueue."""
         del shared
         if name == single.CLAIM:
             if self._sole is not None:
@@ -62,12 +62,12 @@ class Rehearsal:
         return ()
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
-        """Note a write that fences itself."""
+        """Record a write that fences itself."""
         self._note(name, rows)
         return len(rows)
 
     async def now_ms(self) -> int:
-        """Return what the store's time must be."""
+        """Return the condition on the store's time."""
         return self._now_ms
 
     def _note(self, name: str, rows: Sequence[tuple[object, ...]]) -> None:
@@ -77,17 +77,17 @@ class Rehearsal:
 
 
 class SingleWriter:
-    """Runs batches of one command, as far as it knows the time and the workers they concern."""
+    """Runs batches of one command, if the time and the workers are known."""
 
     def __init__(self, store: Store, time: StoreTime) -> None:
-        """Start without knowing anybody."""
+        """Start without known workers."""
         self._store = store
         self._time = time
         self._receivers: dict[str, Receiver] = {}
         self._crowded_until_ms = 0
 
     def learn(self, receivers: Mapping[str, Receiver]) -> None:
-        """Remember workers as they were when they were handed work."""
+        """Keep workers as they were when they were handed work."""
         if len(self._receivers) + len(receivers) > RECEIVERS_KEPT_MAX:
             self._receivers.clear()
         self._receivers.update(receivers)
@@ -100,7 +100,8 @@ class SingleWriter:
         if ahead_ms is None or not self._is_suited(commands, context, mono_ms):
             return None
         now_ms = mono_ms + ahead_ms
-        receivers = self._known(context.plan.receivers, now_ms)
+        reporters = _reporters(commands)
+        receivers = self._known(context.plan, reporters, now_ms)
         if receivers is None:
             return None
         rehearsal = Rehearsal(self._store, now_ms, context.plan.sole)
@@ -111,12 +112,12 @@ class SingleWriter:
             if context.plan.demands:
                 self._crowded_until_ms = mono_ms + CROWDED_MS
             return None
-        return await self._write(rehearsal, committed)
+        return await self._write(rehearsal, committed, is_report=bool(reporters))
 
     def _is_suited(
         self, commands: Sequence[AnyCommand], context: batch.Context, mono_ms: int
     ) -> bool:
-        """Tell whether a batch may come down to one write, for all that is known before."""
+        """Return whether a batch can be one write, as far as that is known before."""
         if len(commands) > 1 or not self._store.is_far or not self._time.is_fresh(mono_ms):
             return False
         is_claim = not commands or isinstance(commands[0], c.ClaimTasks)
@@ -127,52 +128,66 @@ class SingleWriter:
         return is_single and not context.plan.demands
 
     async def _write(
-        self, rehearsal: Rehearsal, committed: batch.Committed
+        self, rehearsal: Rehearsal, committed: batch.Committed, *, is_report: bool
     ) -> batch.Committed | None:
-        """Do what was rehearsed; whom a worker's remembered state refuses, the store has to."""
+        """Run the batch in memory; a refusal by a cached worker needs a real read."""
         claims = committed.claims
         if claims.refused:
             return None
         if rehearsal.write is None:
-            # Lines that are empty need no write, unless somebody is here for the first time.
+            # Empty lines need no write, unless a poll is new.
             is_done = claims.asked and not any(hand.is_new for hand in committed.plan.hands)
             return replace(committed, store_ahead_ms=None) if is_done else None
         name, row = rehearsal.write
         fence: tuple[int, ...] = ()
-        if name == single.INSERT or claims.assigned:
+        if name == single.INSERT or claims.assigned or is_report:
             name, fence = single.FENCED[name], self._fence(committed)
         is_written = await self._store.write(name, row, *fence)
         return replace(committed, store_ahead_ms=None) if is_written else None
 
-    def _known(self, worker_ids: set[str], now_ms: int) -> list[Receiver] | None:
-        """Return workers as they are remembered; whether they are late is for the write to see."""
+    def _known(self, plan: ClaimPlan, reporters: set[str], now_ms: int) -> list[Receiver] | None:
+        """Return workers from memory.
+
+        The write itself checks whether they are late, and whether they have a slot free.
+        """
         known = []
-        for worker_id in worker_ids:
+        counted = plan.counted
+        for worker_id in plan.receivers | reporters:
             receiver = self._receivers.get(worker_id)
             if receiver is None or receiver.lease_ms is None:
                 return None
             if receiver.queue is not None and receiver.queue.has_brakes:
                 return None
-            known.append(replace(receiver, beat_at_ms=None, now_ms=now_ms))
+            held_count = 0 if worker_id in counted else None
+            known.append(replace(receiver, beat_at_ms=None, now_ms=now_ms, held_count=held_count))
         return known
 
     def _fence(self, committed: batch.Committed) -> tuple[int, ...]:
-        """Return what must be so for an enqueue or a hand-out to be written."""
+        """Return the conditions for the write of an enqueue or a hand-out."""
         ws = committed.ws
         now_ms = ws.now_ms
         span = (now_ms - YOUNG_MARGIN_MS, now_ms + YOUNG_MARGIN_MS)
         (task,) = (ws.tasks.new or ws.tasks.changed).values()
         if task.worker_id is None:
-            return (0, 0, 0, *span)
+            return (0, 0, 0, 0, *span)
         receiver = self._receivers[task.worker_id]
         lease_ms = receiver.lease_ms
         assert lease_ms is not None
         late_since_ms = lease_rules.late_since_ms(lease_ms=lease_ms, now_ms=now_ms)
-        return (receiver.worker.version, lease_ms, late_since_ms, *span)
+        slots = receiver.worker.slots if task.worker_id in committed.plan.counted else 0
+        return (receiver.worker.version, lease_ms, late_since_ms, slots, *span)
+
+
+def _reporters(commands: Sequence[AnyCommand]) -> set[str]:
+    """Return the reporting worker: the report counts only if the worker is as in memory."""
+    for command in commands:
+        if isinstance(command, c.ConfirmTasks | c.HeartbeatTasks) and command.worker_id is not None:
+            return {command.worker_id}
+    return set()
 
 
 def _with_one_more(plan: ClaimPlan) -> ClaimPlan:
-    """Look for one task more than is wanted: without locks it costs nothing to know the rest."""
+    """Read one task more than is wanted: without locks it costs nothing to know the rest."""
     if not plan.demands:
         return plan
     more = tuple(replace(each, amount=each.amount + 1) for each in plan.demands)

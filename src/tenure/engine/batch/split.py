@@ -1,7 +1,8 @@
-"""A batch that met a row which somebody keeps: it is run in parts, so that only those wait for it.
+"""Divides a batch that waits for a locked row into parts, so that only commands for it wait.
 
-Whoever keeps a row for longer than a batch takes stands still: a paused backend of the database, or
-a session of an operator. What wants that row is told to come again; everything else is done.
+A row that is locked for longer than a batch takes belongs to a stopped transaction: a paused
+backend of the database, or a session of an operator. Commands that need that row are refused and
+may be repeated; everything else is done.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ T = TypeVar("T")
 
 
 class PartDeadline(msgspec.Struct, frozen=True):
-    """Until when the parts of a batch may be run, by the monotonic clock of this server."""
+    """Until when the parts of a batch may run, by the monotonic clock of this server."""
 
     ends_at_mono_ms: int
 
     @classmethod
     def from_now(cls, mono_ms: int) -> PartDeadline:
-        """Give the parts of a batch as long as a batch may take."""
+        """Give the parts of a batch as much time as a batch may take."""
         return cls(mono_ms + round(LANE_SECONDS_MAX * 1000))
 
     async def apply(self, tx: Tx) -> None:
-        """Let a transaction wait for rows only for a moment."""
+        """Let a transaction wait for locked rows only for a moment."""
         await limit_lock_wait(tx, PART_LOCK_WAIT_MS)
 
 
 def halves(items: Sequence[T]) -> list[Sequence[T]]:
-    """Return the two halves of what can be divided."""
+    """Return the two halves of a sequence that can be divided."""
     middle = len(items) // 2
     return [items[:middle], items[middle:]]
 
 
 def parts(entries: Sequence[T], plan: ClaimPlan) -> list[tuple[Sequence[T], ClaimPlan]]:
-    """Return the parts of a batch, claims apart from commands; nothing if it is one thing."""
+    """Return the parts of a batch, claims separate from commands; nothing if it has one item."""
     if entries and plan.hands:
         return [(entries, ClaimPlan()), ((), plan)]
     if len(entries) > 1:

@@ -1,4 +1,4 @@
-"""What this server knows of the store's time before a batch reads it."""
+"""The store's time as this server knows it before a batch reads it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tenure.core.limits import (
 
 
 class StoreTime:
-    """How far the store's time is ahead of our monotonic clock, as the last batch has seen it.
+    """How far the store's time is ahead of our monotonic clock, as read by the last batch.
 
-    After the store's clock was set back, ids from before look younger than they are until it has
-    caught up; for that long nothing is said.
+    After the store's clock was set back, ids from before seem more recent than they are until it
+    has caught up; until then nothing is returned.
     """
 
     def __init__(self) -> None:
-        """Start without having seen it."""
+        """Start without a known time."""
         self._ahead_ms: int | None = None
         self._learned_at_ms = 0
         self._unsure_until_ms = 0
 
     def learn(self, *, now_ms: int, ahead_ms: int) -> None:
-        """Take in what a batch has seen."""
+        """Take in the time that a batch has read."""
         if self._ahead_ms is not None and ahead_ms < self._ahead_ms - YOUNG_MARGIN_MS:
             back_ms = min(self._ahead_ms - ahead_ms, CLOCK_SET_BACK_MS_MAX)
             until_ms = now_ms + back_ms + ENQUEUE_YOUNG_MS
@@ -33,12 +33,12 @@ class StoreTime:
         self._learned_at_ms = now_ms - ahead_ms
 
     def ahead_ms(self, mono_ms: int) -> int | None:
-        """Return how far the store's time is ahead, if that is sure enough to tell ages by it."""
+        """Return how far the store's time is ahead, if it is known well enough to compute ages."""
         ahead_ms = self._ahead_ms
         if ahead_ms is None or mono_ms + ahead_ms <= self._unsure_until_ms:
             return None
         return ahead_ms
 
     def is_fresh(self, mono_ms: int) -> bool:
-        """Tell whether the store's time was read so recently that it is known."""
+        """Return whether the store's time was read recently enough."""
         return mono_ms - self._learned_at_ms <= STORE_TIME_KEPT_MS

@@ -1,4 +1,4 @@
-"""Phase 2 of a batch: what its commands have made of the loaded rows so far.
+"""Phase 2 of a batch: the loaded rows with all changes that its commands have made so far.
 
 A later command sees what an earlier one did. Nothing here touches the database.
 """
@@ -52,15 +52,17 @@ class WorkingSet:
         self.effects: list[AnyEffect] = []
         self.doubtful: set[TaskKey] = set()
         self.damaged: list[Task] = []
+        # Workers with refused completions; the reason depends on whether they are live.
+        self.refused_workers: set[str] = set()
 
     def apply(self, key: TaskKey, event: TaskEvent) -> Decision | Rejection:
         """Decide an event on a task that is in the set."""
         task = self.tasks[key]
         decision = task_rules.decide(task, event, self.now_ms)
-        # Not whether it is a rejection: the answer no takes three times as long.
+        # Not isinstance(…, Rejection): a negative answer takes three times as long.
         if not isinstance(decision, Decision) or decision.task is task:
             if key in self.tasks.cached and key not in self.tasks.changed:
-                # No write will tell whether the copy was stale: it has to be read.
+                # No write will show whether the copy was stale: it has to be read.
                 self.doubtful.add(key)
             return decision
         tasks = self.tasks
@@ -85,17 +87,17 @@ class WorkingSet:
             self.journals.append(key, placed, end)
 
     def _note_stops(self, effects: tuple[Effect, ...]) -> None:
-        """Keep what a worker has to be told until it was told: an effect can get lost."""
+        """Keep the stop for a worker until it is sent: an effect can get lost."""
         for effect in effects:
             if isinstance(effect, TellStop):
                 self.stops.add(effect)
 
     def _spared(self, key: TaskKey, decision: Decision) -> Decision | Rejection:
-        """Let a damaged task go on if it can."""
+        """Let a damaged task continue if it can."""
         return self.fail_damaged(key) if damage.must_fail(decision.task) else decision
 
     def fail_damaged(self, key: TaskKey) -> Decision | Rejection:
-        """End a task of which a stored part is damaged."""
+        """End a task with a damaged part."""
         task = self.tasks[key]
         self.damaged.append(task)
         return self.apply(key, DamageFound(message=damage.describe(task.damaged)))
@@ -111,7 +113,7 @@ class WorkingSet:
         return decision
 
     def drop_lease(self, worker_id: str, *, is_kept: bool) -> None:
-        """End the lease of a worker that goes offline; it is kept in mind if work may go on."""
+        """End the lease of a worker that goes offline; it is kept if exclusive work may go on."""
         leases = self.leases
         leases.pop(worker_id, None)
         if leases.new.pop(worker_id, None) is None:
@@ -120,13 +122,13 @@ class WorkingSet:
                 leases.kept.add(worker_id)
 
     def suspect(self, worker_id: str, event: lease_rules.SessionLost) -> None:
-        """Start the grace of a worker whose connection broke."""
+        """Start the grace of a worker whose connection was lost."""
         lease = lease_rules.decide(self.leases[worker_id], event, self.now_ms)
         assert isinstance(lease, Lease)
         self.leases[worker_id] = self.leases.suspected[worker_id] = lease
 
     def resume(self, worker_id: str) -> Lease:
-        """End the suspicion of a worker that is here again."""
+        """End the suspicion of a worker that is connected again."""
         event = lease_rules.SessionResumed(server_id=self.server_id)
         lease = lease_rules.decide(self.leases[worker_id], event, self.now_ms)
         assert isinstance(lease, Lease)
@@ -135,7 +137,7 @@ class WorkingSet:
         return lease
 
     def check_enabled(self, name: str) -> None:
-        """Refuse what a disabled namespace does not take."""
+        """Refuse commands that a disabled namespace does not accept."""
         if name in self.namespaces.disabled:
             raise namespace_disabled(name).to_error()
 

@@ -1,7 +1,7 @@
-"""How work finds whoever may be given it.
+"""How tasks reach the workers that wait for them.
 
-``offer`` is how a consumer stands here, ``poll`` one that waits; ``plan`` says what a batch claims
-for them, ``position`` where in the lines it starts to look, ``dispatch`` brings it to them after
-the commit, ``worker_notifier`` tells them everything else, ``worker_activity`` remembers when they
-could be given work. Memory here is only what can be had again from the store.
+``offer`` is a worker that waits for work, ``poll`` one kind of it; ``plan`` says what a batch
+claims for them, ``position`` where in the lines it starts to read, ``dispatch`` delivers tasks
+after the commit, ``worker_notifier`` sends workers everything else, ``worker_activity`` knows when
+they could last get work. Memory here is only what can be read again from the store.
 """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 import structlog
 
+from tenure.core.assignment import Count, Hand
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.queue import namespace_disabled
 from tenure.core.task.effect import TellCancel, TellStop, WakeQueue
@@ -17,6 +18,7 @@ from tenure.core.worker.decide import ReleaseHeld, TellDrain, TellEnded
 from tenure.core.worker.record import EndReason, WorkerStatus
 from tenure.engine.batch.run import Committed
 from tenure.engine.batch.working_set import AnyEffect, WorkingSet
+from tenure.engine.claim.hand_out import ClaimResult
 from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.plan import ClaimPlan, ClaimPlanner
 from tenure.engine.claim.poll import Poll
@@ -28,6 +30,7 @@ from tenure.engine.command import Answer, AnyCommand, Command, TaskRef, WorkDone
 from tenure.engine.lane import Entry
 from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import is_outage
 from tenure.engine.task.command import ClaimTasks, ReturnUndelivered
 from tenure.engine.worker.command import OpenSession, ReleaseHeldTasks, SessionAnswer
 from tenure.errors import TenureError, WorkerDraining
@@ -38,7 +41,7 @@ _END_REASONS = frozenset(each.value for each in EndReason)
 
 
 class Dispatch:
-    """The offers of this server, what it knows about the lines, and the way to the workers."""
+    """The offers of this server, what it knows about the lines, and the delivery to workers."""
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class Dispatch:
         kick: Callable[[], None],
         replicas: ReplicaHints,
     ) -> None:
-        """Start without offers. ``kick`` runs a batch, ``replicas`` hear of what is not for us."""
+        """Start without offers. ``kick`` runs a batch, ``replicas`` get hints about other work."""
         self._clock = clock
         self._settings = settings
         self._submit = submit
@@ -62,19 +65,20 @@ class Dispatch:
             self._book, self._positions, is_direct=settings.direct_hand_out
         )
         self._polls: dict[int, Offer] = {}
-        self._freed: dict[int, Offer] = {}
+        self._counts: Mapping[str, Count] = {}
+        self._to_look_at: set[Group] = set()
         self._left: set[LineKey] = set()
         self._disabled: frozenset[str] = frozenset()
         self.worker_activity = WorkerActivity()
 
     @property
     def has_work(self) -> bool:
-        """Tell whether a queue is to be looked at even if no command waits."""
+        """Return whether a queue has to be read even if no command waits."""
         return bool(self._planner.dirty)
 
     @property
     def offer_count(self) -> int:
-        """Return how many offers stand."""
+        """Return the number of offers."""
         return len(self._book)
 
     @property
@@ -84,13 +88,14 @@ class Dispatch:
 
     def has_credit(self, worker_id: str) -> bool:
         """Tell whether a worker could be given something by this server now."""
-        return any(offer.credit() > 0 for offer in self._book.of_worker(worker_id))
+        mine = self._book.of_worker(worker_id)
+        return any(not offer.is_session or offer.credit() > 0 for offer in mine)
 
     # -- Before a batch
 
     def plan(self, entries: Sequence[Entry[AnyCommand]]) -> ClaimPlan:
         """Return what a batch may hand out; its polls are offers from now on."""
-        self._polls = {}
+        self._polls, self._counts = {}, {}
         for command, future in entries:
             if type(command) is ClaimTasks:
                 offer = Offer(
@@ -116,7 +121,7 @@ class Dispatch:
             self._planner.dirty.add((hand.namespace, hand.queue))
 
     def let_polls_wait(self) -> None:
-        """Let the polls that got nothing stand in the book until their deadline."""
+        """Keep the polls that got nothing as offers until their deadline."""
         for offer in self._polls.values():
             if offer.sink.is_open and isinstance(offer.sink, Poll):
                 if offer.group[0] in self._disabled:
@@ -124,6 +129,8 @@ class Dispatch:
                     offer.sink.fail(namespace_disabled(offer.group[0]).to_error())
                     continue
                 self._book.add(offer)
+                if offer.receiver_id in self._counts:
+                    self._book.counted(offer.receiver_id, self._counts[offer.receiver_id])
                 offer.sink.wait(lambda offer=offer: self._end_poll(offer))  # type: ignore[misc]  # the default binds this offer
 
     def _end_poll(self, offer: Offer) -> None:
@@ -134,13 +141,13 @@ class Dispatch:
     def end_polls(self) -> None:
         """Answer every waiting poll: the server stops."""
         for group in list(self._book.groups()):
-            for offer in list(self._book.in_group(group)):
+            for offer in self._book.in_group(group):
                 self._end_poll(offer)
 
     # -- After its commit
 
     def learn(self, committed: Committed) -> None:
-        """Take in what a committed batch left in the lines and in the hands of sessions."""
+        """Take in what a committed batch left in the lines and what sessions hold now."""
         claims = committed.claims
         self._positions.learn(
             claims.asked,
@@ -162,19 +169,18 @@ class Dispatch:
                 self._positions.left(task)
 
     def _serve_or_tell(self, line: LineKey) -> None:
-        """Serve claimable tasks that stayed in the store, or tell others if nobody here can.
+        """Serve claimable tasks that stayed in the store, or send hints if no offer here fits.
 
-        Asked after the deliveries: a slot that this batch has filled is no credit any more.
+        Called after the deliveries: a slot that this batch has filled is no longer free.
         """
         group = line[:2]
-        for offer in self._book.in_group(group):
-            if line[2] in offer.types and offer.credit() > 0:
-                self.touch(group)
-                return
-        self._replicas.tell(group)
+        if any(line[2] in types for types in self._book.waiting_types(group)):
+            self.touch(group)
+        else:
+            self._replicas.tell(group)
 
     def _note_suspects(self, ws: WorkingSet) -> None:
-        """Look at the suspects of a line again when one of them was given away or has ended."""
+        """Read the suspects of a line again when one of them was assigned or has ended."""
         loaded = ws.tasks.loaded
         for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
@@ -182,61 +188,81 @@ class Dispatch:
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
 
     def _note_held(self, ws: WorkingSet) -> None:
-        """Keep the held sets of sessions what they are in the store."""
+        """Keep what workers hold here what it is in the store."""
         loaded = ws.tasks.loaded
         for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
             if old is None or old.worker_id is None:
                 continue
-            session = self._book.session_of(old.worker_id)
-            if session is None:
-                continue
             is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
-            if task.finished_at_ms is not None or not (is_same and task.is_attempt_live):
-                session.drop(task.id)
-                self._freed[session.id] = session
+            if task.finished_at_ms is None and is_same and task.is_attempt_live:
+                continue
+            session = self._book.session_of(old.worker_id)
+            if session is not None:
+                self._book.drop(session, task.id)
+                self._to_look_at.add(session.group)
+            self._to_look_at.update(self._book.ended(old.worker_id))
 
     def deliver(self, committed: Committed) -> None:
-        """Give dealt tasks to their offers; what nobody is there to take goes back at once."""
+        """Deliver assigned tasks to their offers; tasks without a receiver go back at once."""
         by_offer: defaultdict[int, list[Task]] = defaultdict(list)
         for task, offer_id in committed.claims.assigned:
             by_offer[offer_id].append(task)
-        served: set[Group] = set()
         for offer_id, given in by_offer.items():
             offer = self._find(offer_id)
             if offer is None or not offer.sink.is_open:
-                # Whoever is gone gets no second hand-out; its edge says what its end means.
+                # An offer that is gone gets no second hand-out; its edge knows what its end means.
                 self._book.remove(offer_id)
                 self.give_back(given)
             else:
                 self._give(offer, given)
-                served.add(offer.group)
+                self._to_look_at.add(offer.group)
         for offer_id, error in committed.claims.refused.items():
             self._refuse(offer_id, error)
         for hand in committed.plan.hands:
             checked = self._find(hand.offer_id)
             if checked is not None:
                 checked.is_checked = True
-        self._go_on(served)
+        self._note_unable(committed)
+        self._go_on()
         left, self._left = self._left, set()
         for line in left:
             self._serve_or_tell(line)
+
+    def _note_unable(self, committed: Committed) -> None:
+        """Let those rest that can be given nothing now, so that others come before them."""
+        claims = committed.claims
+        for hand in committed.plan.hands if claims.late or claims.outdated else ():
+            self._note_state(hand, claims)
+        if committed.store_ahead_ms is not None:
+            # Nothing is counted for a single write.
+            self._counts = claims.counts
+            for worker_id, count in claims.counts.items():
+                self._to_look_at.update(self._book.counted(worker_id, count))
+
+    def _note_state(self, hand: Hand, claims: ClaimResult) -> None:
+        offer = self._book.get(hand.offer_id)
+        if offer is None:
+            return
+        if hand.receiver_id in claims.late:
+            self._book.found_late(offer)
+            self._to_look_at.add(offer.group)
+        elif offer.id in claims.outdated:
+            offer.is_counted = True
 
     def _find(self, offer_id: int) -> Offer | None:
         return self._polls.get(offer_id) or self._book.get(offer_id)
 
     def _give(self, offer: Offer, given: Sequence[Task]) -> None:
         if offer.is_session:
-            for task in given:
-                offer.held[task.id] = task.attempt
-            self._book.served(offer)
+            self._book.gave(offer, given)
             self.worker_activity.note(offer.receiver_id, self._clock.monotonic_ms())
         else:
             self._book.remove(offer.id)
         offer.sink.give(given)
 
     def _refuse(self, offer_id: int, error: TenureError) -> None:
-        """End an offer that may get nothing; a session is told why, unless it is just not new."""
+        """End an offer that may get nothing; a session gets the reason unless it is old."""
         offer = self._find(offer_id)
         if offer is None:
             return
@@ -252,7 +278,7 @@ class Dispatch:
             offer.sink.fail(error)
 
     def give_back(self, tasks: Sequence[Task]) -> None:
-        """Put back tasks that nobody received: pending again at once, and free."""
+        """Put back tasks that no worker received: pending again at once, without counting."""
         first = tasks[0]
         assert first.worker_id is not None
         refs = tuple(TaskRef(task.id, task.attempt) for task in tasks)
@@ -260,44 +286,39 @@ class Dispatch:
             ReturnUndelivered(namespace=first.namespace, worker_id=first.worker_id, items=refs)
         )
 
-    def _go_on(self, served: set[Group]) -> None:
-        """Go on handing out while a queue has more and somebody still has credit."""
+    def _go_on(self) -> None:
+        """Go on handing out while a queue has more and somebody waits for it."""
         mono_ms = self._clock.monotonic_ms()
-        freed, self._freed = self._freed, {}
-        for group in served:
-            for offer in self._book.in_group(group):
-                if self._could_use(offer, mono_ms):
+        groups, self._to_look_at = self._to_look_at, set()
+        for group in groups:
+            for types in self._book.waiting_types(group):
+                waiting = self._book.waiting(group, types)
+                if self._has_backlog(group, types, mono_ms) and any(map(_has_room, waiting)):
                     self.touch(group)
                     break
-        for session in freed.values():
-            if self._could_use(session, mono_ms):
-                self.touch(session.group)
 
-    def _could_use(self, offer: Offer, mono_ms: int) -> bool:
-        if offer.credit() <= 0 or offer.sink.room_bytes < PAYLOAD_BYTES_MAX:
-            return False
-        return any(
-            self._positions.has_backlog((*offer.group, each), mono_ms) for each in offer.types
-        )
+    def _has_backlog(self, group: Group, types: frozenset[str], mono_ms: int) -> bool:
+        return any(self._positions.has_backlog((*group, each), mono_ms) for each in types)
 
     def touch(self, group: Group) -> None:
-        """Look at a queue with the next batch."""
+        """Read a queue with the next batch."""
         self._planner.dirty.add(group)
         self._kick()
 
     def look_for_work(self) -> None:
         """Look at every queue for which somebody waits: the fallback poll."""
+        self._book.look_again()
         for group in list(self._book.groups()):
             self.touch(group)
 
     def hear(self, groups: Sequence[Group], *, is_all: bool = False) -> None:
-        """Look at queues from their head, of which another replica has told."""
+        """Read queues from their head after a hint of another server."""
         for namespace, queue in list(self._book.groups()) if is_all else groups:
             self._positions.look_again(namespace, queue)
             self.touch((namespace, queue))
 
     def obey(self, disabled: frozenset[str]) -> None:
-        """End the polls of namespaces that are disabled now; look for work in those that are not.
+        """End the polls of namespaces that are disabled now; read the queues of the others.
 
         Their sessions stay: what they hold goes on.
         """
@@ -315,7 +336,7 @@ class Dispatch:
     # -- Sessions and effects
 
     def seat_session(self, command: OpenSession, answer: SessionAnswer) -> None:
-        """Let a new session stand as an offer; an earlier one of the worker is over."""
+        """Add a new session as an offer; an earlier one of the worker ends."""
         earlier = self._book.session_of(command.worker_id)
         if earlier is not None:
             self._book.remove(earlier.id)
@@ -332,7 +353,11 @@ class Dispatch:
             is_session=True,
             is_checked=True,
             is_draining=is_draining,
+            is_counted=False,
             session_no=worker.session_no,
+            # Opening it was a write, which has raised the version.
+            worker_version=worker.version + 1,
+            slots=worker.slots,
             held={ref.task_id: ref.attempt for ref in answer.held},
         )
         self._book.add(session)
@@ -342,26 +367,26 @@ class Dispatch:
         self.touch(group)
 
     def set_window(self, worker_id: str, window: int) -> None:
-        """Change how many attempts a session is willing to hold."""
+        """Change how many attempts a session accepts."""
         session = self._book.session_of(worker_id)
         if session is not None and not session.is_draining:
-            session.window = window
+            self._book.set_window(session, window)
             self.touch(session.group)
 
     def has_room(self, worker_id: str) -> None:
-        """Go on with a session that had no room for payloads."""
+        """Continue with a session that had no room for payloads."""
         session = self._book.session_of(worker_id)
         if session is not None:
             self.touch(session.group)
 
     def end_session(self, worker_id: str, session_no: int) -> None:
-        """Remove the offer of a session that is over; a later one stays."""
+        """Remove the offer of a session that has ended; a later one stays."""
         session = self._book.session_of(worker_id)
         if session is not None and session.session_no == session_no:
             self._book.remove(session.id)
 
     def perform(self, effect: AnyEffect) -> None:
-        """Do what a committed decision wants done; doing it twice does no harm."""
+        """Perform the effects of a committed decision; doing it twice does no harm."""
         match effect:
             case WakeQueue(namespace=namespace, queue=queue):
                 self.touch((namespace, queue))
@@ -381,12 +406,12 @@ class Dispatch:
                 assert_never(effect)
 
     def _or_tell(self, worker_id: str, *, is_told: bool) -> None:
-        """Let the server that has the session of a worker look, if that is not this one."""
+        """Send a hint to the server that has the session of a worker, if it is not this one."""
         if not is_told:
             self._replicas.tell_worker(worker_id)
 
     def _release(self, worker_id: str, kept_count: int = 0) -> None:
-        """Put back what an offline worker held; the service does it if this is lost."""
+        """Put back the tasks of an offline worker; the service does it if this is lost."""
         amount = self._settings.work_batch_max + kept_count
         future = self.post(ReleaseHeldTasks(worker_id=worker_id, amount=amount))
         if future is not None:
@@ -400,7 +425,7 @@ class Dispatch:
             self._release(worker_id, answer.kept_count)
 
     def post(self, command: Command[Answer]) -> asyncio.Future[Answer] | None:
-        """Submit a command of our own; refused ones are made up for by timers and services."""
+        """Submit an internal command; timers and services make up for a refused one."""
         try:
             future = self._submit(command)
         except TenureError as error:
@@ -410,7 +435,13 @@ class Dispatch:
         return future
 
 
+def _has_room(offer: Offer) -> bool:
+    return offer.sink.room_bytes >= PAYLOAD_BYTES_MAX
+
+
 def _look_at(done: asyncio.Future[Any]) -> None:
-    """Note the failure of a command that nobody waits for."""
-    if not done.cancelled() and done.exception() is not None:
-        log.info("effect.failed", error=str(done.exception()))
+    """Log the failure of a command that nobody waits for."""
+    error = None if done.cancelled() else done.exception()
+    # What a batch lost in an outage is counted already.
+    if error is not None and not is_outage(error):
+        log.info("effect.failed", error=str(error))

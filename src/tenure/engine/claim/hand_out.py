@@ -1,4 +1,4 @@
-"""The hand-outs of a batch: receivers under their lock, heads of lines, and who gets what.
+"""The hand-outs of a batch: receivers under their lock, heads of lines, and the assignment.
 
 Rows that were claimed and fresh tasks are assigned together: a task that is enqueued while an offer
 waits for it is stored as dispatched (direct hand-out).
@@ -6,14 +6,15 @@ waits for it is stored as dispatched (direct hand-out).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from tenure.core import assignment
 from tenure.core import queue as queue_rules
-from tenure.core.assignment import Hand
+from tenure.core.assignment import Count, Hand
 from tenure.core.limits import BATCH_BYTES_MAX
 from tenure.core.task.crash_guard import Suspects
 from tenure.core.task.damage import DamagedPart
@@ -27,6 +28,7 @@ from tenure.engine.claim.offer import Group
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.run.hand_out_page import with_pages
 from tenure.errors import InvalidArgument, Rejection, TenureError
+from tenure.store.table import listing
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
 from tenure.store.table.task import Demand
@@ -34,13 +36,17 @@ from tenure.store.transaction import Tx
 
 
 class ClaimResult(msgspec.Struct):
-    """What a claim did: who gets what, who is late or refused, which probes saw which rows.
+    """What a claim did: assignments, late and refused offers, which probes saw which rows.
 
-    Probes that were planned and not made, because nobody may receive, teach nothing.
+    Probes that were planned and not made, because nobody may receive, teach nothing. ``counts`` is
+    what workers have free after it. Of ``outdated`` sessions this server does not know all that
+    they hold: they are counted from now on.
     """
 
     assigned: list[tuple[Task, int]] = msgspec.field(default_factory=list)
     late: set[str] = msgspec.field(default_factory=set)
+    outdated: set[int] = msgspec.field(default_factory=set)
+    counts: dict[str, Count] = msgspec.field(default_factory=dict)
     refused: dict[int, TenureError] = msgspec.field(default_factory=dict)
     asked: tuple[Demand, ...] = ()
     seen: list[Task] = msgspec.field(default_factory=list)
@@ -51,12 +57,13 @@ class ClaimResult(msgspec.Struct):
 
 
 async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
-    """Phase 5: take the heads of the lines and assign them with what this batch made ready."""
+    """Phase 5: take the heads of the lines and assign them with the tasks of this batch."""
     result = ClaimResult()
     result.late = _late_receivers(ws)
-    hands = [_within_slots(ws, hand) for hand in plan.hands if _may_receive(ws, hand, result)]
+    hands = [hand for hand in plan.hands if _may_receive(ws, hand, result)]
     if not hands:
         return result
+    result.counts = await _count(tx, ws, hands, result)
     began_ms = ws.clock.monotonic_ms()
     result.asked = _enabled_demands(ws, plan)
     if result.asked:
@@ -80,17 +87,37 @@ async def _assign(
     hands: Sequence[Hand],
     result: ClaimResult,
 ) -> None:
-    """Give the tasks of each queue to those who wait for them."""
+    """Assign the tasks of each queue to the offers that wait for them."""
     suspects = await _suspects_held(tx, result.seen, hands)
     free = await _free_slots(tx, ws, ready)
     for group, tasks in ready.items():
         mine = [hand for hand in hands if (hand.namespace, hand.queue) == group]
         given = assignment.assign(
-            tasks, mine, suspects, most=free[group], room_bytes=result.room_bytes
+            tasks,
+            mine,
+            suspects,
+            counts=result.counts,
+            most=free[group],
+            room_bytes=result.room_bytes,
         )
         if len(ready) > 1:
             result.room_bytes -= sum(assignment.counted_bytes(task) for task, _ in given)
         await _hand_over(tx, ws, given, result)
+        _note_given(ws, given, result)
+
+
+def _note_given(ws: WorkingSet, given: Sequence[tuple[Task, Hand]], result: ClaimResult) -> None:
+    """Note what counted workers have left; who has a session elsewhere has to hear of it.
+
+    The server of that session knows only of its own hand-outs. The raised version of the worker
+    tells it that there are others.
+    """
+    counts = result.counts
+    for _, hand in given if counts else ():
+        if hand.receiver_id in counts:
+            counts[hand.receiver_id].free -= 1
+            if not hand.session_no and ws.workers[hand.receiver_id].session_no:
+                ws.workers.put(ws.workers[hand.receiver_id])
 
 
 def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
@@ -102,7 +129,7 @@ def _enabled_demands(ws: WorkingSet, plan: ClaimPlan) -> tuple[Demand, ...]:
 async def _suspects_held(
     tx: Tx, seen: Iterable[Task], hands: Sequence[Hand]
 ) -> dict[str, Suspects]:
-    """Return who holds suspects, if one is to be given away; a fresh task never is."""
+    """Return which receivers hold suspects, if one is to be assigned; a fresh task never is."""
     if not any(task.is_guarded for task in seen):
         return {}
     holders = {(hand.namespace, hand.queue, hand.receiver_id) for hand in hands}
@@ -115,7 +142,7 @@ async def _suspects_held(
 async def _hand_over(
     tx: Tx, ws: WorkingSet, assigned: Sequence[tuple[Task, Hand]], result: ClaimResult
 ) -> None:
-    """Decide the hand-outs, each with its input, of which large ones are read only now."""
+    """Decide the hand-outs, each with its input; large inputs are read only now."""
     unread = [(task.namespace, task.id) for task, _ in assigned if task.unread_bytes]
     inputs = await task_table.load_inputs(tx, unread) if unread else {}
     events: dict[int, HandedOut] = {}
@@ -140,7 +167,7 @@ async def _hand_over(
 
 
 def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
-    """Look at the receiver under its lock: a drain or expiry comes before, or finds the task."""
+    """Check the receiver under its lock: a drain or expiry comes before, or finds the task."""
     worker = ws.workers.get(hand.receiver_id)
     if worker is not None and worker.namespace != hand.namespace:
         worker = None
@@ -150,12 +177,14 @@ def _may_receive(ws: WorkingSet, hand: Hand, result: ClaimResult) -> bool:
         return False
     assert worker is not None
     if hand.session_no and hand.session_no != worker.session_no:
-        # Another server holds its present session; what is given to this one would be lost.
+        # Another server has its present session; a task for this one would be lost.
         result.refused[hand.offer_id] = worker_rules.inactive(worker.id, None).to_error()
         return False
     if hand.namespace in ws.namespaces.disabled:
         _refuse_disabled(hand, result)
         return False
+    if hand.session_no and not hand.is_counted and hand.worker_version != worker.version:
+        result.outdated.add(hand.offer_id)
     return worker.id not in result.late and _is_registered_for(worker, hand, result)
 
 
@@ -166,34 +195,66 @@ def _refusal(worker: Worker | None, hand: Hand) -> Rejection | None:
     return refusal or worker_rules.hand_out_refusal(worker, hand.receiver_id)
 
 
-def _within_slots(ws: WorkingSet, hand: Hand) -> Hand:
-    """Give a poll no more than its worker said that it can run, whatever it asks for."""
-    slots = ws.workers[hand.receiver_id].slots
-    return hand if hand.credit <= slots else replace(hand, credit=slots)
+async def _count(
+    tx: Tx, ws: WorkingSet, hands: Sequence[Hand], result: ClaimResult
+) -> dict[str, Count]:
+    """Return what the workers have free whose attempts are counted under their lock."""
+    held = {
+        worker_id: each.held_count
+        for worker_id, each in ws.rows.receivers.items()
+        if each.held_count is not None
+    }
+    if result.outdated:
+        outdated = [hand for hand in hands if hand.offer_id in result.outdated]
+        places = [(hand.namespace, hand.queue, hand.receiver_id) for hand in outdated]
+        for worker_id, each in (await listing.count_worker_held(tx, places)).items():
+            held[worker_id] = each.count
+    if not held:
+        return {}
+    slots = {worker_id: ws.workers[worker_id].slots for worker_id in held}
+    freed = _freed_of(ws, held)
+    return {key: Count(slots[key] - held[key] + freed[key], slots[key]) for key in held}
+
+
+def _freed_of(ws: WorkingSet, workers: Container[str]) -> Counter[str]:
+    """Count the attempts of workers that this batch has ended and not saved yet."""
+    freed: Counter[str] = Counter()
+    loaded = ws.tasks.loaded
+    for key, task in ws.tasks.changed.items():
+        old = loaded.get(key)
+        if old is not None and old.worker_id is not None and old.worker_id in workers:
+            is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
+            if _is_held(old) and not (is_same and _is_held(task)):
+                freed[old.worker_id] += 1
+    return freed
 
 
 def _refuse_disabled(hand: Hand, result: ClaimResult) -> None:
-    """End a poll in a disabled namespace; a session stays for the sake of what it holds."""
+    """End a poll in a disabled namespace; a session stays because of the tasks it holds."""
     if not hand.session_no:
         error = queue_rules.namespace_disabled(hand.namespace).to_error()
         result.refused[hand.offer_id] = error
 
 
 def _is_registered_for(worker: Worker, hand: Hand, result: ClaimResult) -> bool:
-    if hand.is_new and (worker.queue != hand.queue or not hand.types.issubset(worker.types)):
-        message = f"Worker {worker.id} is not registered for this queue and these types."
+    if not hand.is_new:
+        return True
+    if worker.queue != hand.queue:
+        message = f"queue must be that of worker {worker.id}: {worker.queue}"
+        result.refused[hand.offer_id] = InvalidArgument(message, field="queue")
+    elif not hand.types.issubset(worker.types):
+        message = f"types must be among those that worker {worker.id} was registered with"
         result.refused[hand.offer_id] = InvalidArgument(message, field="types")
-        return False
-    return True
+    return hand.offer_id not in result.refused
 
 
 def _late_receivers(ws: WorkingSet) -> set[str]:
-    """Return who missed a heartbeat; their offers wait until they are heard again."""
+    """Return the late workers; their offers wait until the next heartbeat."""
     return {key for key, each in ws.rows.receivers.items() if each.is_late(ws.now_ms)}
 
 
 def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[Group, list[Task]]:
-    """Return what may be given away: claimed rows that were left alone, and fresh tasks."""
+    """Return what may be assigned: claimed rows that did not change, and fresh tasks."""
     ready: dict[Group, list[Task]] = {}
     for task in seen:
         if task.damaged:
@@ -213,7 +274,7 @@ def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[
 
 
 def _refuse_damaged(ws: WorkingSet, task: Task) -> None:
-    """End a task that nobody may get; whoever might have got it looks for the next one."""
+    """End a task that nobody may get; the offers then look for the next one."""
     key = (task.namespace, task.id)
     if key not in ws.tasks.changed:
         ws.fail_damaged(key)
@@ -221,7 +282,7 @@ def _refuse_damaged(ws: WorkingSet, task: Task) -> None:
 
 
 def _met(ws: WorkingSet, seen: Task) -> Task:
-    """Return a claimed row as this batch knows it; what a command has loaded has no input."""
+    """Return a claimed row as this batch knows it; a row that a command loaded has no input."""
     key = (seen.namespace, seen.id)
     known = ws.tasks.get(key, seen)
     if known is not seen and known.line:
@@ -231,7 +292,7 @@ def _met(ws: WorkingSet, seen: Task) -> Task:
 
 
 async def _free_slots(tx: Tx, ws: WorkingSet, groups: dict[Group, list[Task]]) -> dict[Group, int]:
-    """Return how many tasks each queue lets out; only one with a limit is locked and counted."""
+    """Return how many tasks each queue may hand out; only limited queues are locked and counted."""
     queues = {
         key: ws.rows.receivers.brakes[key] for key in groups if key in ws.rows.receivers.brakes
     }
@@ -266,5 +327,5 @@ def _freed(ws: WorkingSet, group: Group) -> int:
 
 
 def _is_held(task: Task) -> bool:
-    """Tell whether a worker holds the task; one that is completed from elsewhere is nobody's."""
+    """Return whether a worker holds the task; a task that is completed from outside has none."""
     return task.worker_id is not None and task.state in ATTEMPT_HELD

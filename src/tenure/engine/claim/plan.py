@@ -8,12 +8,13 @@ from itertools import chain
 import msgspec
 
 from tenure.core.assignment import Hand
-from tenure.core.limits import PAYLOAD_BYTES_MAX, WORK_BATCH_MAX
+from tenure.core.limits import OFFERS_COMPARED_MAX, PAYLOAD_BYTES_MAX, WORK_BATCH_MAX
 from tenure.core.task.record import Task
 from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.position import ClaimPositions, LineKey
 from tenure.engine.command import AnyCommand
 from tenure.engine.task import command as c
+from tenure.engine.worker.command import OpenSession
 from tenure.store.table.task import Demand
 
 
@@ -30,8 +31,13 @@ class ClaimPlan(msgspec.Struct, frozen=True):
 
     @property
     def receivers(self) -> set[str]:
-        """Return who may be handed work."""
+        """Return who may be handed work, or is to be checked."""
         return {hand.receiver_id for hand in self.hands}
+
+    @property
+    def counted(self) -> set[str]:
+        """Return of whom has to be counted what they hold."""
+        return {hand.receiver_id for hand in self.hands if hand.is_counted and hand.credit > 0}
 
 
 class ClaimPlanner:
@@ -43,34 +49,42 @@ class ClaimPlanner:
         self._positions = positions
         self._is_direct = is_direct
         self.dirty: set[Group] = set()
+        self._put_off: set[Group] = set()
 
     def plan(
         self, commands: Sequence[AnyCommand], polls: Mapping[int, Offer], mono_ms: int
     ) -> ClaimPlan:
         """Return what this batch may hand out, and to whom; ``polls`` are new ones."""
-        groups: dict[Group, list[Offer]] = {group: [] for group in sorted(self.dirty)}
-        self.dirty = set()
+        groups: dict[Group, list[Offer]] = {group: [] for group in self._take_dirty(commands)}
         for offer in polls.values():
             groups.setdefault(offer.group, []).append(offer)
         fresh, ending = self._expect(commands, groups)
         hands: list[Hand] = []
         demands: list[Demand] = []
-        for group, new_offers in groups.items():
-            choice = _Choice(self._positions, group, fresh, mono_ms)
-            for offer in chain(self._book.in_group(group), new_offers):
-                over = len(ending.get(offer.receiver_id, ()))
-                choice.consider(offer, over)
-            hands += choice.hands
+        for group, others in groups.items():
+            choice = _Choice(self._book, self._positions, group, fresh, mono_ms)
+            hands += choice.choose(others, ending)
             for task_type, amount in choice.wanted.items():
                 key = (*group, task_type)
                 demands += self._positions.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
         sole = self._positions.sole(demands)
         return ClaimPlan(tuple(hands), tuple(demands), self._is_direct, sole)
 
+    def _take_dirty(self, commands: Sequence[AnyCommand]) -> list[Group]:
+        """Return the queues to look at. While sessions open, what waits is shared with them.
+
+        They stand here after this batch, so a queue of their namespace is put off once.
+        """
+        opening = {each.namespace for each in commands if type(each) is OpenSession}
+        put_off = {each for each in self.dirty - self._put_off if each[0] in opening}
+        found = sorted(self.dirty - put_off)
+        self._put_off, self.dirty = put_off, set(put_off)
+        return found
+
     def _expect(
         self, commands: Sequence[AnyCommand], groups: dict[Group, list[Offer]]
     ) -> tuple[dict[LineKey, int], dict[str, set[str]]]:
-        """Return how many tasks a batch enqueues, and what it ends of each session's."""
+        """Return how many tasks a batch enqueues, and what it ends of each worker's."""
         fresh: dict[LineKey, int] = {}
         ending: dict[str, set[str]] = {}
         for command in commands:
@@ -87,65 +101,137 @@ class ClaimPlanner:
     def _note_refill(
         self, command: c.FinishTasks, ending: dict[str, set[str]], groups: dict[Group, list[Offer]]
     ) -> None:
-        """Accepted completions free slots of a session, which this batch refills."""
-        offer = self._book.session_of(command.worker_id or "")
+        """Accepted completions free slots of a worker, which this batch refills."""
+        worker_id = command.worker_id or ""
+        offer = self._book.session_of(worker_id)
+        full = self._book.full_of(worker_id)
         if offer is not None:
             held = offer.held
-            # A set, because a completion that is sent twice frees its slot once.
-            over = ending.setdefault(offer.receiver_id, set())
-            over.update(x.task_id for x in command.items if held.get(x.task_id) == x.attempt)
+            over = {x.task_id for x in command.items if held.get(x.task_id) == x.attempt}
+            full = [offer] if offer.credit() <= 0 and not full else full
             groups.setdefault(offer.group, [])
+        elif full:
+            # How many slots they free is counted; here it is enough that they may.
+            over = {x.task_id for x in command.items}
+        else:
+            return
+        if worker_id not in ending:
+            ending[worker_id] = set()
+            for each in full:
+                groups.setdefault(each.group, []).append(each)
+        # A set, because a completion that is sent twice frees its slot once.
+        ending[worker_id] |= over
+
+
+_Candidate = tuple[float, int, Offer, int, int]
+"""Which share of its window is free, below zero; its place in the line; the offer; credit; room."""
 
 
 class _Choice:
-    """The longest-waiting offers of a queue, as many as what may be handed out needs."""
+    """The offers of a queue among which a batch shares out what it may hand out.
+
+    The longest waiting are compared: as many as it takes to give everything away, and beyond that
+    up to a limit. If they are more than there are tasks, those with the largest free share count.
+    """
 
     def __init__(
-        self, positions: ClaimPositions, group: Group, fresh: Mapping[LineKey, int], mono_ms: int
+        self,
+        book: OfferBook,
+        positions: ClaimPositions,
+        group: Group,
+        fresh: Mapping[LineKey, int],
+        mono_ms: int,
     ) -> None:
+        self._book = book
         self._positions = positions
         self._group = group
         self._fresh = fresh
         self._mono_ms = mono_ms
         self._most: dict[str, int] = {}
+        # Types for which more offers are looked at.
+        self._open: set[str] = set()
+        self._candidates: dict[str, list[_Candidate]] = {}
+        self._place = 0
         self.wanted: dict[str, int] = {}
-        self.hands: list[Hand] = []
 
-    def consider(self, offer: Offer, ending: int) -> None:
-        is_new = not offer.is_checked
-        credit = offer.credit(ending)
+    def choose(self, others: Sequence[Offer], ending: Mapping[str, set[str]]) -> list[Hand]:
+        """Return who may be served; ``others`` stand in no line, because they are new or full."""
+        waiting_types = self._book.waiting_types(self._group)
+        for types in chain(waiting_types, [offer.types for offer in others]):
+            self._find_most(types)
+        waiting = self._book.waiting(self._group, self._open)
+        for offer in chain(waiting, others):
+            self._consider(offer, len(ending.get(offer.receiver_id, ())))
+        hands = [_hand(*each) for each in self._best()]
+        served = {hand.offer_id for hand in hands}
+        unchecked = [each for each in others if not each.is_checked and each.id not in served]
+        return hands + [_hand(0, 0, offer, 0, 0) for offer in unchecked]
+
+    def _best(self) -> list[_Candidate]:
+        """Return, in the order of their waiting, those that get something if there is enough."""
+        chosen: dict[int, _Candidate] = {}
+        for task_type, candidates in self._candidates.items():
+            most = self._most[task_type]
+            best = candidates if len(candidates) <= most else sorted(candidates)[:most]
+            for each in best:
+                chosen[each[1]] = each
+        return [chosen[place] for place in sorted(chosen)]
+
+    def _find_most(self, types: frozenset[str]) -> None:
+        """Note how many tasks of each type this batch may hand out at the most."""
+        for task_type in types:
+            if task_type in self._most:
+                continue
+            key = (*self._group, task_type)
+            has_backlog = self._positions.has_backlog(key, self._mono_ms)
+            most = WORK_BATCH_MAX if has_backlog else self._fresh.get(key, 0)
+            self._most[task_type] = most
+            if most:
+                self._open.add(task_type)
+                self._candidates[task_type] = []
+
+    def _consider(self, offer: Offer, ending: int) -> None:
+        credit, share = self._credit(offer, ending)
         room_bytes = offer.sink.room_bytes
-        if (credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX) and not is_new:
+        if credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX:
             # With less room it could not take the next task, whichever it is.
             return
-        is_useful = False
+        self._place += 1
+        candidate = (-share, self._place, offer, credit, room_bytes)
         for task_type in offer.types:
-            most = self._most.get(task_type)
-            if most is None:
-                most = self._find_most(task_type)
-            wanted = self.wanted.get(task_type, 0)
-            if wanted < most:
-                self.wanted[task_type] = wanted + credit
-                is_useful = True
-        if is_useful or is_new:
-            self.hands.append(
-                Hand(
-                    offer_id=offer.id,
-                    receiver_id=offer.receiver_id,
-                    namespace=offer.group[0],
-                    queue=offer.group[1],
-                    types=offer.types,
-                    credit=credit,
-                    session_no=offer.session_no,
-                    is_new=is_new,
-                    speaker=offer.speaker if is_new else None,
-                    room_bytes=room_bytes,
-                )
-            )
+            candidates = self._candidates.get(task_type)
+            if candidates is None:
+                continue
+            candidates.append(candidate)
+            wanted = self.wanted[task_type] = self.wanted.get(task_type, 0) + credit
+            if wanted >= self._most[task_type] and len(candidates) >= OFFERS_COMPARED_MAX:
+                self._open.discard(task_type)
 
-    def _find_most(self, task_type: str) -> int:
-        """Return how many tasks of a type this batch may hand out at the most."""
-        key = (*self._group, task_type)
-        has_backlog = self._positions.has_backlog(key, self._mono_ms)
-        most = self._most[task_type] = WORK_BATCH_MAX if has_backlog else self._fresh.get(key, 0)
-        return most
+    def _credit(self, offer: Offer, ending: int) -> tuple[int, float]:
+        """Return how many tasks an offer may get, and the free share of its window."""
+        credit = offer.credit(ending)
+        count = self._book.count_of(offer)
+        if count is None:
+            return credit, credit / (offer.window or 1)
+        free = count.free + ending
+        # A new poll is counted in any case: the count may be from before an end elsewhere.
+        return min(credit, free) if offer.is_checked else credit, free / count.slots
+
+
+def _hand(_used: float, _place: int, offer: Offer, credit: int, room_bytes: int) -> Hand:
+    is_new = not offer.is_checked
+    return Hand(
+        offer_id=offer.id,
+        receiver_id=offer.receiver_id,
+        namespace=offer.group[0],
+        queue=offer.group[1],
+        types=offer.types,
+        credit=credit,
+        window=offer.window,
+        session_no=offer.session_no,
+        is_new=is_new,
+        is_counted=offer.is_counted,
+        worker_version=offer.worker_version,
+        speaker=offer.speaker if is_new else None,
+        room_bytes=room_bytes,
+    )

@@ -29,11 +29,11 @@ class Poll:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the caller still waits."""
+        """Return whether the caller still waits."""
         return not self._future.done()
 
     def wait(self, on_end: Callable[[], None]) -> None:
-        """Call back at the deadline, or when the caller goes away."""
+        """Call back at the deadline, or when the caller disconnects."""
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(self._wait_ms / 1000, on_end)
         self._future.add_done_callback(lambda _: self._forget(on_end))

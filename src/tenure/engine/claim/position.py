@@ -1,10 +1,10 @@
-"""Where claims start to look: what this server knows about the lines of each queue and type.
+"""Where claims start to read: what this server knows about the lines of each queue and type.
 
 For each (queue, type, priority) a low-water mark lies at or before every claimable fresh task that
 this server knows of, so that a claim does not read the entries of finished tasks that a long-open
-snapshot keeps in the index. What other servers put below a mark is found by a look from the very
-head of the line, which comes each second, or as seldom as a hundred times its own duration; each
-half second, or ten times, where nobody can tell of work.
+snapshot keeps in the index. Tasks that other servers put below a mark are found by a read from
+the head of the line. It comes each second, but not more often than every hundred times its own
+duration; without hints each half second, but not more often than every ten times.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LineState(msgspec.Struct):
 
     @property
     def has_any(self) -> bool:
-        """Tell whether there may be a claimable task."""
+        """Return whether there may be a claimable task."""
         return bool(self.maybe_fresh) or self.maybe_returned or self.maybe_suspect
 
 
@@ -59,19 +59,19 @@ class ClaimPositions:
     """The low-water marks of one server."""
 
     def __init__(self, *, is_on: bool) -> None:
-        """Start knowing nothing, so that the first look is from the head."""
+        """Start without knowledge, so that the first read is from the head."""
         self._is_on = is_on
         self._lines: dict[LineKey, LineState] = {}
 
     def has_backlog(self, key: LineKey, mono_ms: int) -> bool:
-        """Tell whether the store may hold claimable tasks besides those of this batch."""
+        """Return whether the store may hold claimable tasks in addition to those of this batch."""
         line = self._lines.get(key)
         if line is None or mono_ms >= line.full_look_at_mono_ms:
             return True
         return line.has_any
 
     def sole(self, demands: Sequence[Demand]) -> Task | None:
-        """Return the task that these probes would find, if that is known; it may have moved on."""
+        """Return the task that these probes would find, if known; its row may have changed."""
         if len(demands) != 1:
             return None
         (demand,) = demands
@@ -103,7 +103,7 @@ class ClaimPositions:
         took_ms: int,
         is_told: bool = True,
     ) -> None:
-        """Take in what a committed claim has seen; ``is_told``: others tell of their work."""
+        """Take in what a committed claim has read; ``is_told``: other servers send hints."""
         seen: dict[tuple[LineKey, Line, int], tuple[int, Mark]] = {}
         for task in tasks:
             priority = task.priority if task.line is Line.FRESH else PRIORITY_MIN
@@ -120,7 +120,7 @@ class ClaimPositions:
                 line.maybe_returned = has_more
                 continue
             if demand.line == Line.SUSPECT:
-                # Who was left there fits nobody until a suspect moves or a worker comes.
+                # A suspect that is left fits no offer until a suspect moves or a worker comes.
                 line.maybe_suspect = False
                 line.has_suspects = count > 0
                 continue
@@ -157,14 +157,14 @@ class ClaimPositions:
             line.maybe_suspect = True
 
     def worker_came(self, group: tuple[str, str], types: Iterable[str]) -> None:
-        """Note that somebody else asks for work: a suspect that fitted nobody may fit there."""
+        """Note a new offer: a suspect that fitted no other offer may fit this one."""
         for task_type in types:
             line = self._lines.get((*group, task_type))
             if line is not None and line.has_suspects:
                 line.maybe_suspect = True
 
     def look_again(self, namespace: str, queue: str) -> None:
-        """Look from the head next time: another server says that there is work."""
+        """Read from the head next time: another server has sent a hint about work."""
         for (line_namespace, line_queue, _), line in self._lines.items():
             if line_namespace == namespace and line_queue == queue:
                 line.full_look_at_mono_ms = 0
@@ -176,7 +176,7 @@ def _whole(key: LineKey, line: Line, amount: int) -> Demand:
 
 
 def _pause_ms(took_ms: int, *, is_told: bool) -> int:
-    """Return how long after a look from the head the next one may come."""
+    """Return how long after a read from the head the next one may come."""
     poll_ms = FALLBACK_POLL_MS if is_told else NEWS_POLL_MS
     budget = FULL_CLAIM_BUDGET if is_told else UNTOLD_CLAIM_BUDGET
     return max(round(FULL_CLAIM_PACE * poll_ms), budget * took_ms)

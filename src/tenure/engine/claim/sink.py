@@ -1,4 +1,4 @@
-"""The way to whoever made an offer: a poll that waits, or a session."""
+"""Where an offer is delivered: a waiting poll, or a session."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tenure.engine.command import TaskRef
 
 
 class Sink(Protocol):
-    """Where the consumer of an offer is reached. Calls may come twice and must not block."""
+    """Where an offer is delivered. Calls may come twice and must not block."""
 
     @property
     def is_open(self) -> bool:
-        """Tell whether somebody still listens."""
+        """Return whether the receiver is still connected."""
         ...
 
     @property
     def room_bytes(self) -> int:
-        """Return how much of payloads can be given now; less than one means to wait."""
+        """Return how many bytes of payloads fit now; less than one means to wait."""
         ...
 
     def give(self, tasks: Sequence[Task]) -> None:
@@ -29,17 +29,17 @@ class Sink(Protocol):
         ...
 
     def cancel(self, refs: Sequence[TaskRef]) -> None:
-        """Tell that tasks are to be cancelled."""
+        """Send cancels for tasks."""
         ...
 
     def stop(self, stops: Sequence[Stop]) -> None:
-        """Tell that attempts are over."""
+        """Send stops for attempts that have ended."""
         ...
 
     def drain(self) -> None:
-        """Tell that the worker drains: nothing more comes."""
+        """Send the drain: no more tasks come."""
         ...
 
     def end(self, reason: EndReason) -> None:
-        """Tell that the worker is offline."""
+        """Send that the worker is offline."""
         ...

@@ -1,4 +1,4 @@
-"""When each worker last could be given work by this server: a poll, or a hand-out to its session.
+"""When each worker could last get work from this server: a poll, or a hand-out to its session.
 
 Kept for as long as two heartbeat intervals may last, so that it never grows with time.
 """
@@ -14,20 +14,20 @@ class WorkerActivity:
     """The last instant of each worker, oldest first."""
 
     def __init__(self) -> None:
-        """Start with nobody."""
+        """Start without workers."""
         self._at_mono_ms: OrderedDict[str, int] = OrderedDict()
 
     def note(self, worker_id: str, mono_ms: int) -> None:
-        """Note that a worker asked for work, or took some."""
+        """Note that a worker requested work, or got some."""
         self._at_mono_ms[worker_id] = mono_ms
         self._at_mono_ms.move_to_end(worker_id)
 
     def last_mono_ms(self, worker_id: str) -> int | None:
-        """Return the instant, if it is not long ago."""
+        """Return the instant, if it is recent."""
         return self._at_mono_ms.get(worker_id)
 
     def forget_old(self, mono_ms: int) -> None:
-        """Forget what is too long ago to matter."""
+        """Drop instants that are too old to matter."""
         entries = self._at_mono_ms
         while entries and next(iter(entries.values())) < mono_ms - LEASE_MS_MAX:
             entries.popitem(last=False)

@@ -1,4 +1,4 @@
-"""The way to the workers: what they are told goes to the sinks of their offers."""
+"""Sends messages to workers, through the sinks of their offers."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Post = Callable[[AnyCommand], "asyncio.Future[object] | None"]
 
 
 class WorkerNotifier:
-    """Tells workers through the offers of this server. Telling twice does no harm."""
+    """Notifies workers through the offers of this server. Notifying twice does no harm."""
 
     def __init__(self, book: OfferBook, *, post: Post, touch: Callable[[Group], None]) -> None:
-        """Find offers in ``book``; ``touch`` looks for work where a slot has become free."""
+        """Find offers in ``book``; ``touch`` reads a queue where a slot has become free."""
         self.book = book
         self._post = post
         self._touch = touch
 
     def cancel(self, worker_id: str, ref: TaskRef) -> bool:
-        """Tell a worker to cancel; return whether it has a session here."""
+        """Send a cancel to a worker; return whether it has a session here."""
         session = self.book.session_of(worker_id)
         if session is not None:
             self.cancel_all(session, [ref])
         return session is not None
 
     def cancel_all(self, session: Offer, refs: Sequence[TaskRef]) -> None:
-        """Tell a session what to cancel and has not been told; the grace begins now."""
+        """Send a session the cancels that it does not know yet; the grace begins now."""
         told = session.told_cancels
         new = tuple(ref for ref in refs if told.get(ref.task_id) != ref.attempt)
         if not new:
@@ -41,24 +41,24 @@ class WorkerNotifier:
         self.signalled(session, new)
 
     def signalled(self, session: Offer, refs: Sequence[TaskRef]) -> None:
-        """Let the grace begin of cancel requests that a session has been sent."""
+        """Start the grace of cancel requests that a session has been sent."""
         future = self._post(c.SignalCancels(namespace=session.group[0], items=tuple(refs)))
         if future is None:
-            # Whoever looks next tells again, so that the grace begins.
+            # The next read sends them again, so that the grace begins.
             return
         session.told_cancels.update((ref.task_id, ref.attempt) for ref in refs)
         future.add_done_callback(lambda done: _tell_again(session, refs, done))
 
     def stop(self, told: TellStop) -> bool:
-        """Tell a worker that an attempt is over; return whether it has a session here.
+        """Send a stop for an attempt to a worker; return whether it has a session here.
 
-        What the stream loses is told again to the session that the worker opens next.
+        A message that the stream loses is sent again to the next session of the worker.
         """
         session = self.book.session_of(told.worker_id)
         if session is not None:
             session.sink.stop([told.stop])
             if self.holds(told):
-                session.drop(told.stop.task_id)
+                self.book.drop(session, told.stop.task_id)
                 self._touch(session.group)
             self._post(
                 StopsTold(
@@ -68,22 +68,22 @@ class WorkerNotifier:
         return session is not None
 
     def holds(self, told: TellStop) -> bool:
-        """Tell whether a session here still seems to hold what is over."""
+        """Return whether a session here still seems to hold an attempt that has ended."""
         session = self.book.session_of(told.worker_id)
         return session is not None and session.held.get(told.stop.task_id) == told.stop.attempt
 
     def forget_held(self, session: Offer, refs: Sequence[TaskRef]) -> None:
-        """Free the slots of attempts that were ended elsewhere, and tell the worker."""
+        """Free the slots of attempts that other servers ended, and notify the worker."""
         gone = [ref for ref in refs if session.held.get(ref.task_id) == ref.attempt]
         for ref in gone:
-            session.drop(ref.task_id)
+            self.book.drop(session, ref.task_id)
         if gone:
             lost = StopCause.LOST_LEASE
             session.sink.stop([Stop(ref.task_id, ref.attempt, lost) for ref in gone])
             self._touch(session.group)
 
     def drain(self, worker_id: str) -> bool:
-        """Tell a worker that it drains, once; return whether it has a session here.
+        """Send a drain to a worker, once; return whether it has a session here.
 
         Its polls end. Its session stays: cancellations and its end still have to reach it.
         """
@@ -94,12 +94,12 @@ class WorkerNotifier:
                 offer.sink.drain()
         if session is not None and not session.is_draining:
             session.is_draining = True
-            session.window = 0
+            self.book.set_window(session, 0)
             session.sink.drain()
         return session is not None
 
     def end(self, worker_id: str, reason: EndReason) -> bool:
-        """Tell a worker that it is offline; return whether it had a session here."""
+        """Send a worker that it is offline; return whether it had a session here."""
         had_session = self.book.session_of(worker_id) is not None
         for offer in self.book.of_worker(worker_id):
             self.book.remove(offer.id)

@@ -1,1 +1,1 @@
-"""The reads: they change nothing, are bounded, and use connections of their own."""
+"""The reads: they change nothing, are bounded, and use separate connections."""

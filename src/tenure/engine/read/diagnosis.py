@@ -1,7 +1,7 @@
-"""``diagnose``: looks at this server, its store and its workers, and says what is wrong.
+"""``diagnose``: checks this server, its store and its workers, and reports what is wrong.
 
-Bounded reads apart from the lanes, and one commit of what the server writes all the time. A store
-that does not answer is a finding, not a failure.
+Bounded reads, separate from the lanes, and one commit of a row that the server writes anyway. A
+store that does not answer is a finding, not a failure.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _ORDER: Final = (Level.PROBLEM, Level.WARNING, Level.OK)
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a diagnosis is about: one namespace, or all that the caller may see.
+    """The scope of a diagnosis: one namespace, or all that the caller may see.
 
-    ``namespaces`` are those that the caller is bound to; who is bound to none may know of the
-    server itself. ``client_now_ms`` is the clock of whoever asks, 0 if it is not to be looked at.
+    ``namespaces`` are those of the caller's key; a caller for all namespaces also sees the server
+    itself. ``client_now_ms`` is the clock of the caller, 0 if it is not to be checked.
     """
 
     version: str
@@ -50,17 +50,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether the server and its store are looked at as well."""
+        """Return whether the server and its store are checked too."""
         return not self.namespaces
 
     @property
     def extent(self) -> Extent:
-        """Return which rows are looked at."""
+        """Return which rows are checked."""
         return Extent((self.namespace,) if self.namespace else self.namespaces)
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, the worst first; without a store's time it did not answer."""
+    """The findings, the worst first; without a store's time the store did not answer."""
 
     server_id: str
     server_version: str
@@ -70,7 +70,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def diagnose(engine: Engine, question: Question) -> Diagnosis:
-    """Look at everything that the question is about, within some seconds."""
+    """Check everything in the scope, within some seconds."""
     check.integer(question.client_now_ms, "clientNowMs", 0, INSTANT_MS_MAX)
     server_now_ms = engine.clock.now_ms()
     findings = []
@@ -102,13 +102,13 @@ def _unreachable(error: Exception) -> Finding:
         reason = str(error.fields["reason"])
     elif isinstance(error, TimeoutError):
         reason = "timeout"
-    message = f"The store does not answer this server ({reason}): nothing can be done here."
-    advice = "Is the database up, and can this server reach it? See its log, and tenure db check."
+    message = f"The store does not answer this server ({reason}): the server cannot work."
+    advice = "Check the database, its network and the server's log, and run tenure db check."
     return Finding("store", Level.PROBLEM, message, advice, {"reason": reason})
 
 
 class _Look:
-    """One look at the store; what was found before it fails is kept."""
+    """One check of the store; findings from before a failure are kept."""
 
     def __init__(self, engine: Engine, question: Question) -> None:
         self._engine = engine
@@ -117,7 +117,7 @@ class _Look:
         self.store_now_ms = 0
 
     async def take(self) -> None:
-        """Look at the store itself, then at what is in it."""
+        """Check the store itself, then its content."""
         await self._look_at_time()
         if self._question.namespace:
             await self._check_namespace(self._question.namespace)
@@ -131,7 +131,7 @@ class _Look:
         began_ms, began_mono_ms = engine.clock.now_ms(), engine.clock.monotonic_ms()
         self.store_now_ms = await engine.store.read(_now_ms)
         read_ms = engine.clock.monotonic_ms() - began_mono_ms
-        # The store read its clock at some time while we waited: what lies in between is no skew.
+        # The store read its clock at some time while we waited: that time is not a difference.
         ahead_ms = self.store_now_ms - began_ms
         ahead_ms = min(ahead_ms, 0) if ahead_ms < read_ms else ahead_ms - read_ms
         began_mono_ms = engine.clock.monotonic_ms()
@@ -206,7 +206,7 @@ async def _now_ms(tx: Tx) -> int:
 
 
 def _read_disk(file: str) -> Disk | None:
-    """Return the room around a SQLite file; another store has none that is seen from here."""
+    """Return the free space of a SQLite file; that of another store is not known here."""
     if not file:
         return None
     usage = shutil.disk_usage(Path(file).parent)

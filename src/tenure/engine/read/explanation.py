@@ -1,6 +1,6 @@
-"""Why a task is not running now: reads what is known about it and lets the core explain it.
+"""Why a task is not running now: reads the facts about it and lets the core explain it.
 
-A few bounded reads in one look, apart from the lanes: explaining disturbs nobody's work.
+A few bounded reads in one snapshot, separate from the lanes: they delay no work.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tenure.store.table import worker as worker_table
 from tenure.store.table.listing import Onlooker
 from tenure.store.transaction import Store, Tx
 
-# Nobody holds them, and a worker is to run them.
+# No worker holds them, and a worker is to run them.
 _TO_BE_HANDED_OUT: Final = frozenset({TaskState.PENDING, TaskState.PAUSED})
 
 
 class TaskExplanation(msgspec.Struct, frozen=True):
-    """A task's state and the reasons why it is not running, the decisive one first."""
+    """A task's state and the reasons why it is not running, the one that counts now first."""
 
     task_id: str
     state: TaskState
@@ -69,7 +69,7 @@ async def explain_task(
 
 
 async def _unheld_facts(tx: Tx, task: Task, onlooker: Onlooker) -> Facts:
-    """Read what a task that nobody holds will meet on its way to a worker."""
+    """Read what keeps a task, which no worker holds, from a worker."""
     namespaces = await queue_table.read_namespaces(tx, [task.namespace])
     known = await listing.read_queues(tx, task.namespace, [task.queue])
     facts = Facts(
@@ -94,7 +94,7 @@ async def _unheld_facts(tx: Tx, task: Task, onlooker: Onlooker) -> Facts:
 
 
 async def _with_near(tx: Tx, facts: Facts) -> Facts:
-    """Read who comes closest to a task that nobody can run."""
+    """Read which workers come closest to a task that no worker can run."""
     near = await reads.list_near(tx, facts.task)
     if any(each.queue == facts.task.queue for each in near):
         return replace(facts, near=near)

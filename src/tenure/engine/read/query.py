@@ -1,8 +1,8 @@
 """The reads: one task, lists with cursors, attempts, workers with their health, queue counts.
 
-They run on the store's readers, apart from the lanes, and see what was committed. Lists and counts
-are scans, of which few run at a time; lookups never wait for them. What belongs to another
-namespace is not found, in the same words as if it did not exist.
+They run on the store's readers, separate from the lanes, and see committed data. Lists and counts
+are scans, of which few run at a time; lookups never wait for them. A row of another namespace is
+not found, with the same message as if it did not exist.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _NEWEST_KEY: Final = f"{INSTANT_MS_MAX + 1} "
 class Page(msgspec.Struct, Generic[T], frozen=True):
     """Some items of a list, newest first; an empty token means that there are no more.
 
-    One page looks at a limited number of rows, so that it may be short, or even empty, while there
-    is a next one. ``total_count`` is there when it was asked for. Counting stops at a limit: then
-    there are at least so many.
+    One page reads a limited number of rows, so it may be short, or even empty, while there is a
+    next one. ``total_count`` is set when it was requested. Counting stops at a limit: then there
+    are at least so many.
     """
 
     items: tuple[T, ...]
@@ -74,7 +74,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which page of a list is wanted, and the secret that signs the cursors of this server."""
+    """Which page of a list is requested, and the secret that signs the cursors of this server."""
 
     cursor_key: bytes
     size: int = 0
@@ -83,7 +83,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One attempt of a task; of the live one the end is not known."""
+    """One attempt of a task; the end of a live one is not known."""
 
     number: int
     worker_id: str | None
@@ -96,17 +96,20 @@ class AttemptView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class WorkerView(msgspec.Struct, frozen=True, gc=False):
     """A worker, and while it is active its lease and its health.
 
-    ``held_count`` is how many live attempts it holds; lists leave it out.
+    The totals are those of its last heartbeat, also when it is offline. ``held_count`` is how many
+    live attempts it holds; lists leave it out.
     """
 
     worker: Worker
     lease: Lease | None
     health: Health | None
+    total_completed: int
+    total_failed: int
     held_count: int | None = None
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """A queue with its brakes and how many live tasks it has, by type and state.
+    """A queue with pause and limit and the number of its live tasks, by type and state.
 
     Counting stops at a limit: then there are at least so many, and types may be missing.
     """
@@ -131,7 +134,7 @@ async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
 async def list_tasks(
     store: Store, *, namespace: str, page: PageRequest, where: TaskFilter = ALL_TASKS
 ) -> Page[Task]:
-    """Return tasks that pass the filter, newest first, live and finished."""
+    """Return tasks that match the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
     query = query_text("runs" if isinstance(where, RunFilter) else "tasks", where.checked())
     place = _place(namespace, query, page)
@@ -178,7 +181,7 @@ def _ended(attempt: Attempt) -> AttemptView:
 
 
 def _last(task: Task) -> AttemptView:
-    """The last attempt has no row of its own: it lives in its task, or ended with it."""
+    """Return the last attempt, which has no row: it is part of its task, or ended with it."""
     return AttemptView(
         number=task.attempt,
         worker_id=task.worker_id,
@@ -192,7 +195,7 @@ def _last(task: Task) -> AttemptView:
 async def get_worker(
     store: Store, *, namespace: str, worker_id: str, deaf: Collection[str] = ()
 ) -> WorkerView:
-    """Return a worker with lease, health and what it holds; ``deaf`` is the engine's own set."""
+    """Return a worker with lease, health and held tasks; ``deaf`` is the engine's own set."""
     namespace = check.namespace(namespace)
     check.task_id(worker_id, "workerId")
 
@@ -204,22 +207,27 @@ async def get_worker(
         leases = await lease_table.read_leases(tx, [worker_id])
         held = await listing.count_worker_held(tx, [(namespace, worker.queue, worker_id)])
         onlooker = Onlooker(await tx.now_ms(), deaf)
-        view = _view(worker, leases[0] if leases else None, onlooker)
+        (view,) = await _views(tx, [(worker, leases[0] if leases else None)], onlooker)
         return replace(view, held_count=held[worker_id].count)
 
     return await read(store, body)
 
 
-async def check_speaker(store: Store, *, namespace: str, worker_id: str, speaker: str) -> None:
-    """Refuse an API key that speaks for a worker of another one; there may be no such worker."""
+async def check_reporter(
+    store: Store, *, namespace: str, worker_id: str, speaker: str | None
+) -> None:
+    """Refuse a worker that is not live, and an API key that acts for a worker of another key."""
 
     async def body(tx: Tx) -> list[Worker]:
         return await worker_table.read_workers(tx, [worker_id])
 
-    for worker in await read(store, body):
+    found = await read(store, body)
+    worker = found[0] if found else None
+    refusal = worker_rules.report_refusal(worker, namespace=namespace, worker_id=worker_id)
+    if refusal is None and worker is not None:
         refusal = worker_rules.speaker_refusal(worker, speaker)
-        if worker.namespace == namespace and refusal is not None:
-            raise refusal.to_error()
+    if refusal is not None:
+        raise refusal.to_error()
 
 
 async def list_workers(
@@ -230,7 +238,7 @@ async def list_workers(
     where: WorkerFilter = ALL_WORKERS,
     deaf: Collection[str] = (),
 ) -> Page[WorkerView]:
-    """Return workers that pass the filter, newest first, with lease and health."""
+    """Return workers that match the filter, newest first, with lease and health."""
     namespace = check.namespace(namespace)
     query = query_text("workers", where.checked())
     place = _place(namespace, query, page)
@@ -239,7 +247,7 @@ async def list_workers(
         await _check_namespace(tx, namespace)
         onlooker = Onlooker(await tx.now_ms(), deaf)
         found, end_id = await listing.list_workers(tx, namespace, where, place.part, onlooker)
-        views = [_view(worker, lease, onlooker) for worker, lease in found]
+        views = await _views(tx, found, onlooker)
         total = None
         if page.wants_total:
             most = COUNTED_MAX + 1
@@ -250,7 +258,7 @@ async def list_workers(
 
 
 async def get_queue(store: Store, *, namespace: str, name: str) -> QueueView:
-    """Return a queue; one that nobody has used or changed is empty and has no brakes."""
+    """Return a queue; a queue without tasks and settings is empty, without pause and limit."""
     namespace, name = check.namespace(namespace), check.name(name, "queue")
 
     async def body(tx: Tx) -> QueueView:
@@ -303,7 +311,7 @@ async def _queue_views(tx: Tx, namespace: str, names: Sequence[str]) -> list[Que
 async def list_namespaces(
     store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
 ) -> Page[Namespace]:
-    """Return the namespaces of this server by name; of a caller that has some, only those."""
+    """Return the namespaces of this server by name; only those of a limited caller's key."""
     place = _place(_scope_text(namespaces), "namespaces", page, first="")
 
     async def body(tx: Tx) -> list[Namespace]:
@@ -318,7 +326,7 @@ async def list_namespaces(
 
 
 async def get_namespace(store: Store, *, name: str, namespaces: Sequence[str] = ()) -> Namespace:
-    """Return a namespace, if it is one of the caller's."""
+    """Return a namespace, if the caller has access to it."""
     name = check.namespace(name)
     _check_own(name, namespaces)
     found = await read(store, lambda tx: queue_table.read_namespaces(tx, [name]))
@@ -330,9 +338,9 @@ async def get_namespace(store: Store, *, name: str, namespaces: Sequence[str] = 
 async def list_keys(
     store: Store, *, page: PageRequest, namespaces: Sequence[str] = ()
 ) -> Page[ApiKey]:
-    """Return API keys, newest first, with the revoked ones.
+    """Return API keys, newest first, including revoked ones.
 
-    A caller that has some namespaces sees the keys that are for these or fewer.
+    A caller with some namespaces sees the keys for these or fewer.
     """
     place = _place(_scope_text(namespaces), "keys", page, first=_NEWEST_KEY)
     created_at, _, key_id = place.part.position.partition(" ")
@@ -357,9 +365,9 @@ async def list_audit(
     where: AuditFilter = ALL_AUDIT,
     namespaces: Sequence[str] = (),
 ) -> Page[AuditRecord]:
-    """Return what was administered, newest first.
+    """Return audit records, newest first.
 
-    A caller that has some namespaces sees the records that concern these or fewer.
+    A caller with some namespaces sees the records of these or fewer.
     """
     where = where.checked()
     query = query_text("audit", where)
@@ -380,7 +388,7 @@ async def list_audit(
 
 
 def _scope_text(namespaces: Sequence[str]) -> str:
-    """Return what a cursor of a caller's list is bound to; no namespace has such a name."""
+    """Return the scope of a cursor of a caller's list; no namespace has such a name."""
     return " ".join(sorted(namespaces))
 
 
@@ -412,16 +420,27 @@ async def _check_namespace(tx: Tx, namespace: str) -> None:
         raise _namespace_not_found(namespace)
 
 
-def _view(worker: Worker, lease: Lease | None, onlooker: Onlooker) -> WorkerView:
-    if lease is None:
-        return WorkerView(worker, None, None)
-    is_deaf = worker.id in onlooker.deaf
-    health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
-    return WorkerView(worker, lease, health)
+async def _views(
+    tx: Tx, found: Sequence[tuple[Worker, Lease | None]], onlooker: Onlooker
+) -> list[WorkerView]:
+    """Show workers; the totals of those without a lease are read after it was missed."""
+    ended = [worker.id for worker, lease in found if lease is None]
+    totals = await worker_table.read_totals(tx, ended) if ended else {}
+    views = []
+    for worker, lease in found:
+        if lease is None:
+            # A worker that was deleted meanwhile has none.
+            view = WorkerView(worker, None, None, *totals.get(worker.id, (0, 0)))
+        else:
+            is_deaf = worker.id in onlooker.deaf
+            health = health_rules.judge(lease, now_ms=onlooker.now_ms, is_deaf=is_deaf)
+            view = WorkerView(worker, lease, health, lease.total_completed, lease.total_failed)
+        views.append(view)
+    return views
 
 
 class _Read(msgspec.Struct, Generic[T], frozen=True):
-    """What was read of a list: rows, the total if it was wanted, and where an early end was."""
+    """The rows of a list, the total if it was requested, and where an early end was."""
 
     found: Sequence[T]
     total: Total | None = None
@@ -429,7 +448,7 @@ class _Read(msgspec.Struct, Generic[T], frozen=True):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """A page of a list: what its cursors are bound to, and the rows to read for it."""
+    """A page of a list: the scope of its cursors, and the rows to read for it."""
 
     namespace: str
     query: str
@@ -439,7 +458,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def _place(namespace: str, query: str, page: PageRequest, *, first: str = NEWEST) -> _Place:
-    """Return where a page is; one row more than asked for tells whether there is a next one."""
+    """Return where a page is; one extra row shows whether there is a next one."""
     size = check.page_size(page.size)
     position = first
     if page.token:
@@ -449,7 +468,7 @@ def _place(namespace: str, query: str, page: PageRequest, *, first: str = NEWEST
 
 
 def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T]:
-    """Cut what was read to the page, with the cursor of the next one."""
+    """Cut the rows to the page, with the cursor of the next one."""
     items = tuple(read.found[: place.size])
     end = read.end if len(read.found) <= place.size else position(items[-1])
     token = ""
@@ -465,7 +484,7 @@ def _page(read: _Read[T], place: _Place, position: Callable[[T], str]) -> Page[T
 
 
 async def read(store: Store, body: Body[T]) -> T:
-    """Look up a few rows, and say what a failure of the store means for the caller."""
+    """Look up a few rows, and translate a failure of the store for the caller."""
     try:
         return await store.read(body)
     except StoreError as error:
@@ -473,7 +492,7 @@ async def read(store: Store, body: Body[T]) -> T:
 
 
 async def scan(store: Store, body: Body[T]) -> T:
-    """Read many rows, and say what a failure of the store means for the caller."""
+    """Read many rows, and translate a failure of the store for the caller."""
     try:
         return await store.scan(body)
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""What is in the store, in numbers: read now and then for metrics, never for a decision."""
+"""The content of the store in numbers: read at an interval for metrics, never for a decision."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tenure.store.table.listing import Onlooker, Slice
 from tenure.store.transaction import Store, Tx
 
 GROUPS_MAX: Final = 10_000
-"""Groups of one count that are read; a deployment with more queues sees the first of them."""
+"""Groups that one count reads; with more queues only the first of them are read."""
 
 
-# What some queues have by state, and the last of them if there are more.
+# The tasks of some queues by state, and the last of them if there are more.
 _Depths = tuple[dict[str, dict[TaskState, int]], str | None]
 
 
@@ -46,7 +46,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
-    """Read a sample of all namespaces, by short reads that leave room for others in between."""
+    """Read a sample of all namespaces, by short reads with pauses in between."""
 
     async def body(tx: Tx) -> Sample:
         now_ms = await tx.now_ms()
@@ -90,7 +90,7 @@ async def _read_depths(store: Store, namespace: str, after: str) -> _Depths:
 
 
 async def _some_depths(tx: Tx, namespace: str, after: str) -> _Depths:
-    """Count until the read has taken its part of the time."""
+    """Count until the read has used its share of the time."""
     names = await listing.find_queues(tx, namespace, Slice(after, PAGE_SIZE_MAX))
     found: dict[str, dict[TaskState, int]] = {}
     counted = at = 0

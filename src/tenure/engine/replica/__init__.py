@@ -1,4 +1,4 @@
-"""What servers on one database learn from each other: hints that wake, and loops that look.
+"""How servers on one database notify each other: hints, and loops that read.
 
-A hint may be lost: every loop here also looks by itself. Nothing here decides or writes.
+A hint may be lost: every loop here also reads at an interval. Nothing here decides or writes.
 """

@@ -1,4 +1,4 @@
-"""The hints of a batch: what it changed, with the versions that are stored now."""
+"""The change hints of a batch: what it changed, with the versions that are stored now."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tenure.engine.batch.working_set import WorkingSet
 PAUSED: Final = "PAUSED"
 ACTIVE: Final = "ACTIVE"
 DISABLED: Final = "DISABLED"
-# upper() makes a new text for each hint.
+# upper() creates a new text for each hint.
 _NAMES: Final[dict[str, str]] = {
     each.value: each.upper() for kind in (TaskState, WorkerStatus) for each in kind
 }
 
 
 def hints_of(ws: WorkingSet) -> Iterator[Hint]:
-    """Return what a batch changed; the write of a row that was there has raised its version."""
+    """Return what a batch changed; the write of an existing row has increased its version."""
     kind = EventKind.TASK
     for (namespace, task_id), task in ws.tasks.new.items():
         yield Hint(kind, namespace, task_id, task.version, _NAMES[task.state], task.queue)

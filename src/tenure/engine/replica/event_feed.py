@@ -1,9 +1,9 @@
-"""Hints of what changed, for whoever listens at this server.
+"""Change hints for the subscribers of this server.
 
-What this server commits is published at once; what others commit comes by their messages, which
-they send while somebody listens anywhere. All subscribers read one ring of pages: the last minute,
-bounded in number. Who is too slow for it, and who was away too long, is told to read its lists
-again. While nobody listens, nothing is kept and nothing is done.
+Changes of this server are published at once. Changes of other servers come with their messages,
+which they send while there is a subscriber anywhere. All subscribers read one ring of pages: the
+last minute, limited in number. A subscriber that is too slow or was away too long is told to read
+its lists again. Without subscribers nothing is kept and nothing is done.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MISSED: Final = "missed"
 
 @dataclass(slots=True, eq=False)
 class HintPage:
-    """Hints of one namespace that were published together, or the word that some were missed.
+    """Hints of one namespace that were published together, or a note that some were missed.
 
-    ``rendered`` belongs to the edge: what it made of the page for one subscriber it has for all.
+    ``rendered`` belongs to the edge: it caches the text of the page for all subscribers.
     """
 
     first_seq: int
@@ -54,10 +54,10 @@ class HintPage:
 
 
 class Subscription:
-    """One listener's place in the ring."""
+    """The position of one subscriber in the ring."""
 
     def __init__(self, feed: EventFeed, chosen: EventFilter, number: int) -> None:
-        """Read from the page of that number on; ``EventFeed.subscribe`` knows which."""
+        """Read from the page with that number; ``EventFeed.subscribe`` computes it."""
         self.chosen = chosen
         self._feed = feed
         self._number = number
@@ -65,30 +65,30 @@ class Subscription:
         self._first: list[HintPage] = []
         self._is_idle = False
         self._is_closed = False
-        # The number of the last hint that was taken, or passed by.
+        # The number of the last hint that was returned or skipped.
         self.seq = feed.last_seq
 
     def __enter__(self) -> Self:
-        """Listen inside the block."""
+        """Subscribe inside the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Listen no more."""
+        """Unsubscribe."""
         self.close()
         self._feed.leave(self)
 
     @property
     def position(self) -> str:
-        """Return the id with which a later subscription goes on from here."""
+        """Return the id with which a later subscription continues from here."""
         return change_hint.position_text(self._feed.server_id, self.seq)
 
     def begin_with(self, page: HintPage) -> None:
-        """Give this page first: the rest of an old one, or a reset."""
+        """Return this page first: the rest of an old one, or a reset."""
         self._first.append(page)
         self._woken.set()
 
     def rewind(self, number: int, seq: int) -> None:
-        """Begin with what came behind ``seq`` in the page of that number, or before it."""
+        """Start with the hints after ``seq`` in the page of that number, or before it."""
         self._number = number
         self.seq = seq
         if number == self._feed.next_number:
@@ -102,20 +102,20 @@ class Subscription:
                 self.begin_with(rest)
 
     def close(self) -> None:
-        """End: whoever waits is told that nothing more comes."""
+        """End: waiting readers get the end."""
         self._is_closed = True
         self._woken.set()
 
     def wake(self, number: int) -> None:
-        """Hear that a page for this namespace is there."""
+        """Wake up: there is a page for this namespace."""
         if self._is_idle:
-            # Pages of others may have come and gone meanwhile: they are no delay of this one.
+            # Pages of others may have been dropped meanwhile: that does not delay this one.
             self._is_idle = False
             self._number = number
             self._woken.set()
 
     async def next(self, wait_ms: int) -> list[HintPage] | None:
-        """Return what is new, nothing after ``wait_ms``, and None when it is over."""
+        """Return new pages, none after ``wait_ms``, and None at the end."""
         if not self._first and not self._is_closed:
             pages = self._take()
             if pages:
@@ -138,7 +138,7 @@ class Subscription:
         return first
 
     def _take(self) -> list[HintPage]:
-        """Return pages up to a bounded number of hints; one reset, if some are gone already."""
+        """Return pages up to a limited number of hints; one reset, if some were dropped already."""
         feed = self._feed
         if self._is_idle:
             return []
@@ -159,12 +159,12 @@ class Subscription:
 
 
 class EventFeed:
-    """The ring, and who reads it."""
+    """The ring and its subscribers."""
 
     def __init__(
         self, store: Store, replicas: ReplicaHints, clock: Clock, settings: Settings, server_id: str
     ) -> None:
-        """Start with nobody listening."""
+        """Start without subscribers."""
         self._store = store
         self._replicas = replicas
         self._clock = clock
@@ -190,12 +190,12 @@ class EventFeed:
 
     @property
     def subscriber_count(self) -> int:
-        """Return how many listen."""
+        """Return the number of subscribers."""
         return len(self._subscriptions)
 
     @property
     def is_wanted(self) -> bool:
-        """Tell whether somebody here or at another server listens."""
+        """Return whether there is a subscriber here or at another server."""
         return self.is_on or self._replicas.is_event_wanted
 
     @property
@@ -207,7 +207,7 @@ class EventFeed:
         """Return a page that is kept."""
         return self._pages[number - self.first_number]
 
-    # -- What happens
+    # -- Publishing
 
     def committed(self, ws: WorkingSet) -> None:
         """Publish what a batch of this server changed."""
@@ -220,7 +220,7 @@ class EventFeed:
             self._replicas.tell_events(hints)
 
     def hear(self, hints: Sequence[Hint], missed: AbstractSet[EventKind]) -> None:
-        """Publish what another server tells; of ``missed`` kinds it had too much to say."""
+        """Publish the hints of another server; of ``missed`` kinds it had too many to send."""
         if not self.is_on:
             return
         if hints:
@@ -251,7 +251,7 @@ class EventFeed:
                 each.wake(number)
 
     def _trim(self, now_ms: int) -> None:
-        """Drop what is too old or too much; the newest page stays, however large."""
+        """Drop pages that are too old or too many; the newest page stays, however large."""
         pages = self._pages
         oldest_ms = now_ms - EVENTS_KEPT_MS
         while len(pages) > 1 and (
@@ -260,10 +260,10 @@ class EventFeed:
             self._kept_count -= len(pages.popleft().hints)
             self.first_number += 1
 
-    # -- Who listens
+    # -- Subscribers
 
     def subscribe(self, chosen: EventFilter, last_id: str = "") -> Subscription:
-        """Listen from now on, or from behind the event whose id is given."""
+        """Subscribe from now on, or after the event with the given id."""
         if not self.is_on:
             self._turn_on()
         self._trim(self._clock.monotonic_ms())
@@ -276,12 +276,12 @@ class EventFeed:
         return made
 
     def leave(self, subscription: Subscription) -> None:
-        """Forget a subscription; one that is unknown is fine."""
+        """Remove a subscription; an unknown one is ignored."""
         self._subscriptions.pop(subscription, None)
         self._left_at_mono_ms = self._clock.monotonic_ms()
 
     def _go_on(self, made: Subscription, seq: int | None) -> None:
-        """Let a subscription begin behind a number, if everything since then is kept."""
+        """Let a subscription start after a number, if everything since then is kept."""
         if seq is None or seq > self.last_seq:
             made.begin_with(self.reset_page(made.chosen.kinds, UNKNOWN))
             return
@@ -295,19 +295,19 @@ class EventFeed:
         made.rewind(number, seq)
 
     def reset_page(self, kinds: AbstractSet[EventKind], reason: str) -> HintPage:
-        """Return the word that lists have to be read again; it stands for all up to now."""
+        """Return the note that lists have to be read again; it covers everything up to now."""
         return HintPage(self.last_seq, self._clock.monotonic_ms(), "", (), kinds, reason)
 
-    # -- Being there for others, and for nobody
+    # -- Starting and stopping
 
     def _turn_on(self) -> None:
         self.is_on = True
-        # Nothing was noted while nobody listened: who comes back from before has missed it.
+        # Nothing was kept without subscribers: a subscriber from before has missed it.
         self.last_seq += 1
         self._was_listening = True
         self._left_at_mono_ms = self._clock.monotonic_ms()
         if self._store.is_shared and not self._is_closed:
-            # Others tell nothing before they know that somebody listens.
+            # Others send nothing before they know that there is a subscriber.
             self._missed |= ALL_KINDS
             self._plan_reset(EVENTS_JOIN_MS / 1000)
         self._tick()
@@ -321,7 +321,7 @@ class EventFeed:
         self._cancel_timers()
 
     def _tick(self) -> None:
-        """Look each second after the others, and whether anybody may still come back."""
+        """Check each second for other servers, and whether a subscriber may still come back."""
         self._ticking = None
         left_ms = self._clock.monotonic_ms() - self._left_at_mono_ms
         if self._is_closed or (not self._subscriptions and left_ms >= EVENTS_KEPT_MS):
@@ -337,7 +337,7 @@ class EventFeed:
         self._ticking = loop.call_later(WANT_RESULTS_MS / 1000, self._tick)
 
     def _miss(self, kinds: AbstractSet[EventKind]) -> None:
-        """Let subscribers read their lists again, but not all the time."""
+        """Let subscribers read their lists again, but not too often."""
         self._missed |= kinds
         now_s = asyncio.get_running_loop().time()
         self._plan_reset(max(self._reset_at_s + self._settings.events_reset_ms / 1000 - now_s, 0.0))
@@ -347,7 +347,7 @@ class EventFeed:
             self._resetting = asyncio.get_running_loop().call_later(wait_s, self._reset)
 
     def _reset(self) -> None:
-        """Tell everybody that hints of other servers were missed."""
+        """Tell all subscribers that hints of other servers were missed."""
         self._resetting = None
         self._reset_at_s = asyncio.get_running_loop().time()
         missed, self._missed = frozenset(self._missed), set()

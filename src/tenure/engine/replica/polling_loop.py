@@ -1,4 +1,4 @@
-"""A loop that looks at the store when somebody calls it, and every so often while it has to."""
+"""A loop that reads the store when it is notified, and also at an interval while needed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Final
 import structlog
 
 from tenure.core.limits import NEWS_FIRST_MS, NEWS_POLL_MS, NEWS_READ_MS
+from tenure.engine.store_outage import StoreOutage
 from tenure.store.failure import StoreError
 
 log = structlog.get_logger("tenure.engine")
 
-# After a look, times what it took: who asks for one finished task after the other waits for
-# milliseconds, and a busy store is asked every 50 ms for all that came up meanwhile.
+# The pause after a read, in multiples of its duration: a caller that asks for one finished task
+# after the other waits for milliseconds, and a busy store is read every 50 ms for all callers.
 _REST: Final = 9
 
 
 class PollingLoop:
-    """Looks at once when it is called, but for no more than a tenth of the time.
+    """Reads at once when it is notified, but for no more than a tenth of the time.
 
-    ``period_ms`` says how often it looks at everything, or None while there is nothing to look
-    for. The first full look comes soon after there is something: what the others did not know was
-    waited for, they did not tell.
+    ``period_ms`` is the interval of full reads, or None while there is nothing to read. The first
+    full read comes soon after there is something: before that, the others did not know that a hint
+    was needed.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class PollingLoop:
         look: Callable[[bool], Awaitable[None]],
         period_ms: Callable[[], int | None],
         *,
+        outage: StoreOutage,
         first_ms: int = NEWS_FIRST_MS,
     ) -> None:
-        """Look with ``look``, which is told whether to look at everything."""
+        """Read with ``look``, whose parameter says whether to read everything."""
         self.name = name
         self._first_ms = first_ms
+        self._outage = outage
         self._look = look
         self._period_ms = period_ms
         self._called = asyncio.Event()
@@ -44,16 +47,16 @@ class PollingLoop:
 
     @property
     def has_date(self) -> bool:
-        """Tell whether it looks at everything before long, also if nobody calls."""
+        """Return whether a full read comes soon, also without a notification."""
         return self._full_at is not None
 
     def call(self) -> None:
-        """Look soon."""
+        """Read soon."""
         if not self._called.is_set():
             self._called.set()
 
     async def serve(self) -> None:
-        """Look until cancelled; a look that fails is repeated."""
+        """Read until cancelled; a failed read is repeated."""
         loop = asyncio.get_running_loop()
         while True:
             is_full = await self._wait()
@@ -67,7 +70,7 @@ class PollingLoop:
                 await asyncio.sleep(NEWS_POLL_MS / 1000)
 
     async def _wait(self) -> bool:
-        """Wait for a call or for the time of a full look; tell whether the latter has come."""
+        """Wait for a notification or a full read; return whether it is time for the latter."""
         period_ms = self._period_ms()
         if period_ms is None:
             self._full_at = None
@@ -91,9 +94,10 @@ class PollingLoop:
         try:
             await self._look(is_full)
         except StoreError as error:
-            log.warning("lookout.failed", lookout=self.name, error=str(error))
+            if not self._outage.failed(error):
+                log.warning("polling_loop.failed", loop=self.name, error=str(error))
         except Exception:
-            log.exception("lookout.failed", lookout=self.name)
+            log.exception("polling_loop.failed", loop=self.name)
         else:
             return True
         return False

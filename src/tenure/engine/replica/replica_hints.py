@@ -1,8 +1,8 @@
-"""What servers tell each other: where there is work, news for a worker, a result.
+"""Hints between servers: where there is work, news for a worker, a result.
 
-A hint is a line of text: its kind and what it is about. A kind alone means that there is too much
-of it to say: look at everything. Hints are sent together, apart from the lanes. A lost one costs a
-second, never work: whoever needs to know also looks by itself.
+A hint is a line of text: its kind and its subject. A kind without a subject means that there are
+too many: read everything. Hints are sent together, separate from the lanes. A lost hint costs a
+second, never work: every receiver also reads at an interval.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tenure.core.limits import (
     RESULTS_WANTED_MS,
 )
 from tenure.engine.claim.offer import Group
+from tenure.engine.store_outage import StoreOutage
 from tenure.store.table.task import TaskKey
 from tenure.store.transaction import Store
 
@@ -31,7 +32,7 @@ log = structlog.get_logger("tenure.engine")
 
 
 class HintKind(enum.StrEnum):
-    """What a hint is about."""
+    """The kind of a hint."""
 
     QUEUE = "queue"
     WORKER = "worker"
@@ -45,7 +46,7 @@ class HintKind(enum.StrEnum):
 
 
 class Heard(msgspec.Struct):
-    """What a message says; ``everything`` names the kinds of which there is too much to say."""
+    """The content of a message; ``everything`` names the kinds that have too many hints."""
 
     queues: list[Group] = msgspec.field(default_factory=list)
     workers: list[str] = msgspec.field(default_factory=list)
@@ -59,11 +60,12 @@ class Heard(msgspec.Struct):
 
 
 class ReplicaHints:
-    """Sends hints to the other servers, and remembers whether one of them waits for results."""
+    """Sends hints to the other servers, and knows whether one of them waits for results."""
 
-    def __init__(self, store: Store) -> None:
-        """Tell through ``store``."""
+    def __init__(self, store: Store, outage: StoreOutage) -> None:
+        """Send through ``store``."""
         self._store = store
+        self._outage = outage
         self._hints: dict[HintKind, set[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._sending: set[asyncio.Task[None]] = set()
@@ -75,32 +77,32 @@ class ReplicaHints:
 
     @property
     def is_told(self) -> bool:
-        """Tell whether this server hears of work elsewhere, or there is no other server."""
+        """Return whether this server gets hints about work, or there is no other server."""
         return self._store.is_listening or not self._store.is_shared
 
     def tell(self, group: Group) -> None:
-        """Tell of work in a queue, soon."""
+        """Send a hint about work in a queue, soon."""
         self._add(HintKind.QUEUE, f"{group[0]} {group[1]}")
 
     def tell_worker(self, worker_id: str) -> None:
-        """Tell that something changed for a worker or for what it holds."""
+        """Send a hint that something changed for a worker or its tasks."""
         self._add(HintKind.WORKER, worker_id)
 
     def tell_result(self, key: TaskKey) -> None:
-        """Tell that a task is finished, if somebody said that it waits for results."""
+        """Send a hint that a task is finished, if a server said that it waits for results."""
         if self.is_result_wanted:
             self._add(HintKind.RESULT, f"{key[0]} {key[1]}")
 
     def tell_access(self) -> None:
-        """Tell that keys or namespaces were changed."""
+        """Send a hint that keys or namespaces were changed."""
         self._add(HintKind.ACCESS, "changed")
 
     def want_results(self) -> None:
-        """Tell that this server waits for results that others may have."""
+        """Send a hint that this server waits for results of others."""
         self._add(HintKind.WANT, "results")
 
     def hear_want(self) -> None:
-        """Believe for a while that another server waits for results."""
+        """Assume for some time that another server waits for results."""
         if self._wanted is not None:
             self._wanted.cancel()
         self.is_result_wanted = True
@@ -111,7 +113,7 @@ class ReplicaHints:
         self.is_result_wanted = False
 
     def tell_events(self, hints: Iterable[Hint]) -> None:
-        """Tell those that listen what changed: of each thing the last word, soon."""
+        """Send change hints to subscribers: of each thing the last one, soon."""
         for hint in hints:
             told = self._events.setdefault(hint.kind, {})
             if len(told) < EVENTS_TOLD_MAX:
@@ -119,11 +121,11 @@ class ReplicaHints:
         self._send_soon()
 
     def want_events(self) -> None:
-        """Tell that somebody listens to hints here."""
+        """Send a hint that there are subscribers here."""
         self._add(HintKind.WANT, "events")
 
     def hear_event_want(self) -> None:
-        """Believe for a while that somebody listens at another server."""
+        """Assume for some time that there are subscribers at another server."""
         if self._events_wanted is not None:
             self._events_wanted.cancel()
         self.is_event_wanted = True
@@ -158,7 +160,8 @@ class ReplicaHints:
         try:
             await self._store.notify(*payloads)
         except Exception as error:  # noqa: BLE001 (whatever it is, polls bridge the gap)
-            log.warning("notify.failed", error=str(error))
+            if not self._outage.failed(error):
+                log.warning("notify.failed", error=str(error))
 
     async def close(self) -> None:
         """Send nothing more."""
@@ -175,7 +178,7 @@ class ReplicaHints:
 
 
 def _event_texts(events: dict[EventKind, dict[tuple[str, str], Hint]]) -> Iterator[str]:
-    """Return what is told of each kind: its hints, or its name alone when there are too many."""
+    """Return the hints of each kind, or only the kind when there are too many."""
     for kind, told in events.items():
         if len(told) < EVENTS_TOLD_MAX:
             yield from map(change_hint.text_of, told.values())
@@ -184,7 +187,7 @@ def _event_texts(events: dict[EventKind, dict[tuple[str, str], Hint]]) -> Iterat
 
 
 def pack(hints: dict[HintKind, set[str]]) -> Iterator[str]:
-    """Return the messages that carry hints, each of a size that the database takes."""
+    """Return the messages that carry hints, each of a size that the database accepts."""
     message: list[str] = []
     size = 0
     for line in _lines(hints):
@@ -207,7 +210,7 @@ def _lines(hints: dict[HintKind, set[str]]) -> Iterable[str]:
 
 
 def heard(payload: str) -> Heard:
-    """Return what another replica has told. A line that makes no sense here is left out."""
+    """Return the hints of another replica. A line that cannot be read here is left out."""
     found = Heard()
     for line in payload.splitlines():
         kind, _, about = line.partition(" ")
@@ -231,7 +234,7 @@ def heard(payload: str) -> Heard:
 
 
 def _hear_event(found: Heard, about: str) -> None:
-    """Take in one hint; a kind alone was too much to say, and nothing at all was all kinds."""
+    """Take in one hint; a kind without a subject means everything of it, no kind all kinds."""
     hint = change_hint.hint_of(about)
     if hint is not None:
         found.events.append(hint)

@@ -1,8 +1,8 @@
 """Waiting for finished tasks by id, wherever they are finished.
 
-What this server finishes is known at once. What another one finishes is read: when it says so, and
-every so often besides. An id that is new is read once, because its task may be finished; not when
-this server has handed it out and has heard nothing of it since.
+Tasks that this server finishes are known at once. Tasks of other servers are read: after a hint,
+and at an interval. A new id is read once, because its task may be finished already; not if this
+server has handed it out and has got no report of it since.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tenure.engine.clock import Clock
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.replica.replica_hints import ReplicaHints
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.errors import InvalidArgument, Rejection, Unavailable
 from tenure.store.table import news as news_table
 from tenure.store.table import task as task_table
@@ -35,18 +36,19 @@ Listener = Callable[[Result], None]
 
 
 class ResultWatch:
-    """Who waits for which task. A listener is called once, from the event loop, and forgotten."""
+    """The waiting listeners by task. A listener is called once, from the loop, and removed."""
 
     def __init__(
         self,
         store: Store,
         replicas: ReplicaHints,
+        outage: StoreOutage,
         *,
         clock: Clock,
         settings: Settings,
         is_held: Callable[[TaskKey], bool],
     ) -> None:
-        """Start with nobody waiting; ``is_held`` tells what this server has handed out itself."""
+        """Start without listeners; ``is_held`` returns what this server itself has handed out."""
         self._store = store
         self._replicas = replicas
         self._clock = clock
@@ -56,20 +58,20 @@ class ResultWatch:
         self._unread: dict[TaskKey, None] = {}
         self._wanted_at_mono_ms: int | None = None
         self._is_closed = False
-        self._polling_loop = PollingLoop("result_watch", self._look, self._period_ms)
+        self._polling_loop = PollingLoop("result_watch", self._look, self._period_ms, outage=outage)
 
     def __len__(self) -> int:
-        """Return how many tasks are waited for."""
+        """Return the number of tasks with listeners."""
         return len(self._listeners)
 
     def watch(self, key: TaskKey, listener: Listener) -> None:
         """Call ``listener`` once with the finished task (namespace, id), or with ``not_found``.
 
-        A task that is live is waited for. The call comes later, never from inside this function.
+        The listener of a live task waits. The call comes later, never from inside this function.
         """
         _check(key)
         if self._is_closed:
-            message = "The server is shutting down."
+            message = "The server is shutting down. Try again."
             raise Unavailable(message, reason="shutting_down", retry_after_ms=RETRY_AFTER_MS)
         listeners = self._listeners.get(key)
         if listeners is None:
@@ -85,7 +87,7 @@ class ResultWatch:
             listeners[listener] = None
 
     def unwatch(self, key: TaskKey, listener: Listener) -> None:
-        """Do not call ``listener`` for this task any more; one that is unknown is fine."""
+        """Do not call ``listener`` for this task any more; an unknown one is ignored."""
         listeners = self._listeners.get(key)
         if listeners is not None:
             listeners.pop(listener, None)
@@ -97,26 +99,26 @@ class ResultWatch:
         self._unread.pop(key, None)
 
     def finished(self, key: TaskKey, task: Task, *, is_new: bool) -> None:
-        """Take in a task that this server has finished; others are told if they wait."""
+        """Take in a task that this server has finished; others get a hint if they wait."""
         if key in self._listeners:
-            # The write of a row that was there has raised its version.
+            # The write of an existing row has increased its version.
             self._answer(key, task if is_new else replace(task, version=task.version + 1))
         elif self._replicas.is_result_wanted:
             self._replicas.tell_result(key)
 
     def hear(self, keys: Iterable[TaskKey], *, is_all: bool) -> None:
-        """Read tasks that another server has finished; ``is_all`` if there were too many to say."""
+        """Read tasks that another server has finished; ``is_all`` if there were too many."""
         told = self._listeners if is_all else [key for key in keys if key in self._listeners]
         if told:
             self._unread.update(dict.fromkeys(told))
             self._polling_loop.call()
 
     async def serve(self) -> None:
-        """Read what is waited for until cancelled."""
+        """Read the tasks with listeners until cancelled."""
         await self._polling_loop.serve()
 
     def close(self) -> None:
-        """Forget everybody: the server stops."""
+        """Remove all listeners: the server stops."""
         self._is_closed = True
         self._listeners.clear()
         self._unread.clear()
@@ -137,13 +139,13 @@ class ResultWatch:
             try:
                 await self._read(keys)
             except BaseException:
-                # Whoever is still waited for is read again.
+                # Ids that still have listeners are read again.
                 self._unread.update({key: None for key in keys if key in self._listeners})
                 raise
         self._want()
 
     async def _read(self, keys: Sequence[TaskKey]) -> None:
-        """Answer what is finished or unknown. Live comes first: a task moves the other way."""
+        """Answer for finished or unknown tasks. Live comes first: tasks move to history."""
         live = await self._store.read(lambda tx: news_table.find_tasks(tx, keys))
         for some in _chunks([key for key in keys if key not in live], WATCH_ROWS_MAX):
             found = await self._store.read(lambda tx, some=some: task_table.load_history(tx, some))  # type: ignore[misc]  # bound early
@@ -153,7 +155,7 @@ class ResultWatch:
                 self._answer(key, finished.get(key) or _not_found(key))
 
     def _want(self) -> None:
-        """Tell the others that results are waited for here."""
+        """Notify the others that results are waited for here."""
         if not self._listeners or not self._store.is_shared:
             return
         mono_ms = self._clock.monotonic_ms()
@@ -171,7 +173,7 @@ class ResultWatch:
             try:
                 listener(result)
             except Exception:
-                # One listener's mistake is not the others'.
+                # The mistake of one listener must not affect the others.
                 log.exception("result.listener_failed", task_id=key[1])
 
 

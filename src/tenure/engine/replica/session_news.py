@@ -1,8 +1,8 @@
-"""News for the workers that have a session or a poll here and of whom another server knows more.
+"""Reads changes of other servers for the workers that have a session or a poll here.
 
-A cancel request, a drain, an eviction, an attempt that is over: the server that did it says whom it
-concerns, and this one reads. Who may have missed that looks every so often besides. A server that
-is alone on its database needs none of this, but for what a worker's own heartbeat shows.
+A cancel request, a drain, an eviction, an ended attempt: the server that did it sends the worker's
+id, and this server reads. It also reads at an interval, because a hint may be lost. A server that
+is alone on its database needs none of this, except for what a worker's own heartbeat shows.
 """
 
 from __future__ import annotations
@@ -19,33 +19,36 @@ from tenure.engine.claim.worker_notifier import WorkerNotifier
 from tenure.engine.command import TaskRef
 from tenure.engine.replica.polling_loop import PollingLoop
 from tenure.engine.settings import Settings
+from tenure.engine.store_outage import StoreOutage
 from tenure.store.table import news as news_rows
 from tenure.store.table import stop as stop_table
 from tenure.store.table import task as task_table
 from tenure.store.table.news import Known, News
 from tenure.store.transaction import Store, Tx
 
-# Counting what 2,000 sessions with 100 tasks each hold takes 100 ms: hints spare most of it.
+# Counting the tasks of 2,000 sessions with 100 tasks each takes 100 ms: hints avoid most of it.
 COUNTED_EVERY: Final = 5
-# More than any session can hold: what it holds is looked at whatever the count.
+# More than any session can hold: its tasks are read whatever the count.
 ANY: Final = 2**31 - 1
 
 
 class SessionNews:
-    """Looks after the offers of this server."""
+    """Reads for the offers of this server."""
 
-    def __init__(self, store: Store, notifier: WorkerNotifier, settings: Settings) -> None:
-        """Read from ``store``, tell with ``notifier``."""
+    def __init__(
+        self, store: Store, notifier: WorkerNotifier, settings: Settings, outage: StoreOutage
+    ) -> None:
+        """Read from ``store``, notify with ``notifier``."""
         self._store = store
         self._notifier = notifier
         self._book = notifier.book
         self._settings = settings
         self._unread: dict[str, None] = {}
         self._full_count = 0
-        self._polling_loop = PollingLoop("session_news", self._look, self._period_ms)
+        self._polling_loop = PollingLoop("session_news", self._look, self._period_ms, outage=outage)
 
     def hear(self, worker_ids: Iterable[str], *, is_all: bool = False) -> None:
-        """Read about workers, those that have an offer here."""
+        """Read about the workers that have an offer here."""
         offered = self._book.workers()
         told = offered if is_all else [each for each in worker_ids if each in offered]
         if told:
@@ -53,7 +56,7 @@ class SessionNews:
             self._polling_loop.call()
 
     def recount(self, worker_id: str, active_count: int) -> None:
-        """Look again at what a session holds when its worker says that it holds less.
+        """Read the tasks of a session again when its worker reports fewer.
 
         Another server may have ended an attempt; without this its slot would never be free again.
         """
@@ -85,7 +88,7 @@ class SessionNews:
             raise
 
     def _known(self, worker_id: str, told: dict[str, None], *, is_counted: bool) -> Known | None:
-        """Return what is believed of a worker; ``told`` names those that changed for sure."""
+        """Return what this server knows of a worker; ``told`` names those with a hint."""
         session = self._book.session_of(worker_id)
         if session is None:
             polls = self._book.of_worker(worker_id)
@@ -112,14 +115,14 @@ class SessionNews:
         await self._compare([each.worker_id for each in below])
 
     def _take(self, news: News, known: Known) -> bool:
-        """Tell a worker what is new; return whether to look at what it holds."""
+        """Send a worker what is new; return whether to read its tasks."""
         worker_id = news.worker_id
         if news.status is None or news.status is WorkerStatus.OFFLINE:
             self._notifier.end(worker_id, news.end_reason or EndReason.LEASE_EXPIRED)
             return False
         session = self._book.session_of(worker_id)
         if session is not None and (news.session_no or 0) > session.session_no:
-            # The worker talks to another server by now; this stream is its past.
+            # The worker uses another server by now; this stream is an old one.
             self._book.remove(session.id)
             return False
         if news.status is WorkerStatus.DRAINING:
@@ -127,19 +130,19 @@ class SessionNews:
         return news.held_count < known.held_count
 
     async def _compare(self, worker_ids: Sequence[str]) -> None:
-        """Compare what sessions hold here with the store; free what is gone, and tell of it."""
+        """Compare the tasks of sessions here with the store; free what is gone, and notify."""
         sessions: list[tuple[Offer, dict[str, int]]] = []
         for worker_id in worker_ids:
             session = self._book.session_of(worker_id)
             if session is not None:
-                # What is handed out from now on is not in this copy; what is gone stays gone.
+                # Tasks handed out from now on are not in this copy; ended ones stay ended.
                 sessions.append((session, dict(session.held)))
         if not sessions:
             return
         asked = [(*session.group, session.receiver_id) for session, _ in sessions]
 
         async def body(tx: Tx) -> tuple[dict[str, dict[str, int]], list[TellStop]]:
-            # In this order: what is gone by the first read has its reason in the second.
+            # In this order: what has ended by the first read has its reason in the second.
             held = await news_rows.read_held(tx, asked)
             return held, await stop_table.read_stops(tx, [worker for *_, worker in asked])
 

@@ -22,7 +22,7 @@ from tenure.engine.run.needs import signal_key
 from tenure.engine.task import handler as task_handler
 from tenure.engine.task.command import Enqueued, Reported
 from tenure.engine.task.handler import not_found, reported
-from tenure.errors import Rejection
+from tenure.errors import IdempotencyConflict, Rejection
 from tenure.store.table.journal import Holder
 from tenure.store.table.task import TaskKey
 
@@ -131,9 +131,12 @@ def _is_known(ws: WorkingSet, command: c.SignalRun) -> bool:
     row = ws.keys.get((command.namespace, signal_key(command)))
     if row is None:
         return False
-    task_handler.check_content(
-        command.signal.signal_id, row.task_id, row.digest, _digest(command.signal)
-    )
+    if row.digest != _digest(command.signal):
+        message = (
+            f"The signal id {command.signal.signal_id!r} was used for run {row.task_id} with other "
+            "content. Use another id, or send the first content."
+        )
+        raise IdempotencyConflict(message, task_id=row.task_id)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Claims for waiting offers even if nobody told of work: hints may be lost."""
+"""Claims for waiting offers even without a hint about work: hints may be lost."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class ClaimFallback:
-    """Lets every waiting offer look for work."""
+    """Lets every waiting offer claim."""
 
     name = "claim_fallback"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return the pace of the fallback; where nobody can tell of work it is the only way."""
+        """Return the interval of the fallback; without hints it is the only way to find work."""
         settings = engine.settings
         if engine.store.is_listening or not engine.store.is_shared:
             return settings.fallback_poll_ms
         return min(settings.fallback_poll_ms, settings.news_poll_ms)
 
     async def run_once(self, engine: Engine) -> Report:
-        """Touch every queue for which somebody waits."""
+        """Read every queue for which an offer waits."""
         engine.look_for_work()
         return Report()

@@ -1,4 +1,4 @@
-"""Finds deaf workers: work waits for them, they have free slots, and they do not ask for it."""
+"""Finds deaf workers: work waits for them, they have free slots, and they do not request it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _HIGHEST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class _Silence(msgspec.Struct, gc=False):
-    """Since when a worker has not listened, by the clock of this server, and its signs of life."""
+    """Since when a worker requests nothing, by this server's clock, and its signs of life."""
 
     since_mono_ms: int
     signs: tuple[int, int]
 
 
 class _Look(msgspec.Struct, frozen=True):
-    """What one round read: the time, the oldest task per line, and a part of the workers."""
+    """The data of one round: the time, the oldest task per line, and some of the workers."""
 
     now_ms: int
     oldest: dict[LineKey, int]
@@ -38,27 +38,27 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 class DeafWatch:
-    """Keeps ``engine.deaf``: of the workers that beat at this server, those that seem deaf.
+    """Keeps ``engine.deaf``: the deaf workers among those that send heartbeats to this server.
 
-    Polls and credit are known to the server that has them. A worker whose polls go to another one
-    shows by what it is handed or reports that it listens there.
+    Only the server that has them knows polls and credit. A worker that polls another server shows
+    by its hand-outs or reports that it requests work there.
     """
 
     name = "deaf_watch"
 
     def __init__(self, *, amount: int = DEAF_WATCHED_MAX) -> None:
-        """Look at ``amount`` workers per round."""
+        """Check ``amount`` workers per round."""
         self._amount = amount
         self._after_id = _LOWEST
         self._silences: dict[str, _Silence] = {}
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return the pace of the watch."""
+        """Return the interval of the check."""
         del engine
         return DEAF_WATCH_MS
 
     async def run_once(self, engine: Engine) -> Report:
-        """Look at the next workers, and forget whom nothing waits for any more."""
+        """Check the next workers, and remove those for which nothing waits any more."""
         server_id, after_id = engine.server_id, self._after_id
         look = await engine.store.read(lambda tx: self._look(tx, server_id, after_id))
         silent = [
@@ -90,7 +90,7 @@ class DeafWatch:
         return _Look(await tx.now_ms(), oldest, workers)
 
     def _drop_gone(self, workers: list[OnlineWorker]) -> None:
-        """Forget who should have been among the workers just read, and go on behind them."""
+        """Remove workers that should have been among those just read, and continue after them."""
         has_more = len(workers) == self._amount
         last_id = workers[-1].id if has_more else _HIGHEST
         seen = {worker.id for worker in workers}
@@ -102,9 +102,9 @@ class DeafWatch:
     def _silence(
         self, worker: OnlineWorker, held: HeldCount | None, mono_ms: int, last_mono_ms: int | None
     ) -> _Silence | None:
-        """Return since when a worker is silent that has free slots; ``held`` is of no other."""
-        # A run that does not end holds its slot though its attempt is over: who has no other is
-        # stuck, which says more.
+        """Return since when a worker with free slots is silent; ``held`` is its own count."""
+        # An attempt that does not stop keeps its slot although it has ended. A worker without
+        # another slot is stuck, which is shown instead.
         if held is None or held.count + worker.stuck_count >= worker.slots:
             self._silences.pop(worker.id, None)
             return None
@@ -118,7 +118,7 @@ class DeafWatch:
 
 
 async def _oldest(tx: Tx) -> dict[LineKey, int]:
-    """Return since when the oldest task of each type waits that somebody may be given now."""
+    """Return since when the oldest task of each type waits that may be handed out now."""
     heads = await listing.list_waiting(tx, amount=LINES_SEEN_MAX)
     limited = {(head.namespace, head.queue) for head in heads if head.concurrency_max}
     held = await task_table.count_held(tx, limited)
@@ -135,7 +135,7 @@ def _is_held_back(head: Head, held_count: int) -> bool:
 
 
 def _is_deaf(worker: OnlineWorker, look: _Look, silent_ms: int) -> bool:
-    """Tell whether for two intervals a task has waited and the worker has not listened."""
+    """Return whether a task has waited for two intervals and the worker requested nothing."""
     since_ms = _waits_since(worker, look)
     least_ms = 2 * interval_ms(worker.lease_ms)
     return since_ms is not None and min(silent_ms, look.now_ms - since_ms) >= least_ms

@@ -1,4 +1,4 @@
-"""Looks at tasks whose timer has fired; ``decide`` looks at the row again."""
+"""Handles tasks whose timer has fired; ``decide`` checks the row again."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from tenure.engine.engine import Engine
     from tenure.store.transaction import Tx
 
-# A row that is due and that another server looks at is not asked for without a pause.
+# A due row that another server handles is not read again without a pause.
 PAUSE_MS = 20
 
 
 class DueTasks:
-    """Takes due rows in bounded batches; rings with the engine's alarm."""
+    """Takes due rows in bounded batches; wakes with the engine's alarm."""
 
     name = "due_tasks"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return the fallback for timers that other servers set."""
+        """Return the fallback interval for timers that other servers set."""
         return engine.settings.fallback_poll_ms
 
     async def run_once(self, engine: Engine) -> Report:
-        """Process one batch of fired timers, then learn the next instant."""
+        """Process one batch of fired timers, then read the next instant."""
         engine.alarm.clear()
         command = c.ProcessDue(
             sighted_ms=engine.sighted_ms,

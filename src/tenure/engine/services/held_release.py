@@ -1,4 +1,4 @@
-"""Puts back what offline workers held, wherever the server that judged them is now."""
+"""Puts back tasks of offline workers, even if the server that judged them is gone."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WORKERS_MAX = 20
 
 
 class HeldRelease:
-    """Finishes releases that were begun and not ended: a crash in between loses nothing."""
+    """Finishes releases that were started but not ended: a crash in between loses nothing."""
 
     name = "held_release"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return the pace; a release normally starts with the judgement itself."""
+        """Return the interval; a release normally starts with the judgement itself."""
         return engine.settings.judge_ms
 
     async def run_once(self, engine: Engine) -> Report:
-        """Release one batch of each worker that is not done."""
+        """Release one batch of each worker that still has tasks."""
         workers = await engine.store.read(
             lambda tx: worker_table.load_releasing(tx, amount=WORKERS_MAX)
         )
@@ -36,7 +36,7 @@ class HeldRelease:
 
 
 async def _release(engine: Engine, worker_id: str) -> int:
-    """Release a batch; what stays with the worker for now does not count as one."""
+    """Release a batch; tasks that stay with the worker for now are not counted."""
     kept_count = 0
     while True:
         amount = RELEASE_BATCH_MAX + kept_count

@@ -1,4 +1,4 @@
-"""Listens again for what other servers tell, after the connection for it was lost."""
+"""Listens again for hints of other servers, after the connection for it was lost."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 class HintChannel:
-    """Looks whether the connection is there; a server that only listens would never notice."""
+    """Checks whether the connection exists; a server that only listens would never notice."""
 
     name = "hint_channel"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return how often it looks."""
+        """Return the interval of the check."""
         return engine.settings.fallback_poll_ms
 
     async def run_once(self, engine: Engine) -> Report:
-        """Listen, unless that is so."""
+        """Listen, if the server does not."""
         await engine.store.listen_again()
         return Report()

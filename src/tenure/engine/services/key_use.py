@@ -1,4 +1,4 @@
-"""Writes when API keys were used last: once a minute for all of them, never in a call's way."""
+"""Writes when API keys were last used: once a minute for all of them, never during a call."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ log = structlog.get_logger("tenure.engine")
 
 
 class KeyUse:
-    """Takes what the access cache has noted."""
+    """Takes the uses that the access cache has noted."""
 
     name = "key_use"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return how exact the last use of a key is."""
+        """Return the precision of the last use of a key."""
         del engine
         return KEY_USED_MS
 
     async def run_once(self, engine: Engine) -> Report:
-        """Write it; what could not be written is kept for the next round."""
+        """Write the uses; what could not be written is kept for the next round."""
         used = engine.access_cache.take_used()
         if not used:
             return Report()
@@ -45,8 +45,9 @@ class KeyUse:
 
 
 async def write_last(engine: Engine) -> None:
-    """Write what a server that stops has noted since the last round; without a store it is lost."""
+    """Write the uses since the last round when a server stops; without a store they are lost."""
     try:
         await KeyUse().run_once(engine)
     except StoreError as error:
-        log.warning("service.failed", service=KeyUse.name, error=str(error))
+        if not engine.outage.failed(error):
+            log.warning("service.failed", service=KeyUse.name, error=str(error))

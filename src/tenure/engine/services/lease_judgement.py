@@ -1,4 +1,4 @@
-"""Judges leases: takes workers offline that have been silent for too long."""
+"""Judges leases: takes workers offline that sent no heartbeat for too long."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class LeaseJudgement:
-    """Scans the leases each second and when a grace ends, after waiting reports have been taken."""
+    """Scans the leases each second and when a grace ends, after waiting reports are handled."""
 
     name = "lease_judgement"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return the pace of the scan."""
+        """Return the interval of the scan."""
         return engine.settings.judge_ms
 
     async def run_once(self, engine: Engine) -> Report:
-        """Take in waiting heartbeats, then judge."""
+        """Handle waiting heartbeats, then judge."""
         engine.grace_alarm.clear_past(engine.clock.monotonic_ms())
         await engine.submit(c.TouchServer(server_id=engine.server_id))
         sighted_ms = engine.sighted_ms

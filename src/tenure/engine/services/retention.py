@@ -1,4 +1,4 @@
-"""Forgets what is old: history, ended attempts, idempotency keys, audit, workers, servers."""
+"""Removes old rows: history, ended attempts, idempotency keys, audit, workers, servers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Retention:
     name = "retention"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return how often it looks."""
+        """Return the interval."""
         return engine.settings.retention_ms
 
     async def run_once(self, engine: Engine) -> Report:
-        """Make room for the days to come and forget one batch of each kind."""
+        """Create partitions for the next days and remove one batch of each kind."""
         settings = engine.settings
 
         async def body(tx: Tx) -> int:

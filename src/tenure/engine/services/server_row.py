@@ -17,7 +17,7 @@ class ServerTouch:
     name = "server_row"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return the pace of the probe."""
+        """Return the interval of the probe."""
         return engine.settings.probe_ms
 
     async def run_once(self, engine: Engine) -> Report:

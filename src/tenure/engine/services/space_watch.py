@@ -1,4 +1,4 @@
-"""Looks whether there is space again after the storage was full: nobody may send work meanwhile."""
+"""Checks whether there is space again after the storage was full: no other write may come."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class SpaceWatch:
-    """Stores as much as a large task needs, and takes it away again."""
+    """Stores as much as a large task needs, and deletes it again."""
 
     name = "space_watch"
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return how often it looks."""
+        """Return the interval of the check."""
         del engine
         return SPACE_PROBE_MS
 
@@ -28,7 +28,7 @@ class SpaceWatch:
         """Try, if the last batch found no space."""
         if not engine.acceptance.has_no_space:
             return Report()
-        # Random, so that no database makes it smaller.
+        # Random, so that no database compresses it.
         body = engine.clock.random_bytes(SPACE_PROBE_BYTES)
 
         async def fill(tx: Tx) -> None:

@@ -1,4 +1,4 @@
-"""Vacuums the live table after so many finished tasks: autovacuum comes too late for a queue."""
+"""Vacuums the live table after many finished tasks: autovacuum comes too late for a queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERVAL_MS = 250
 
 
 class Vacuum:
-    """Counts what this server finished, and cleans up behind it."""
+    """Counts the tasks that this server finished, and vacuums."""
 
     name = "vacuum"
 
@@ -23,7 +23,7 @@ class Vacuum:
         self._vacuumed_at_count = 0
 
     def interval_ms(self, engine: Engine) -> int:
-        """Return how often it counts."""
+        """Return the interval of the count."""
         del engine
         return INTERVAL_MS
 

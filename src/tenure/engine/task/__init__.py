@@ -1,5 +1,5 @@
-"""What can be asked about tasks: each command becomes events that the core decides.
+"""The commands for tasks: each becomes events that the core decides.
 
 A new command has its type in ``command``, its functions in ``check``, ``needs`` and ``handler``,
-and one entry in ``spec``. Nothing outside this room has to know it.
+and one entry in ``spec``. Nothing outside this room has to know about it.
 """

@@ -1,4 +1,4 @@
-"""Checks of task commands: bad input gets its typed error before anything is accepted."""
+"""Checks of task commands: invalid input gets its typed error before anything is accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def enqueue_tasks(command: c.EnqueueTasks) -> None:
         message = "tasks must not be empty"
         raise InvalidArgument(message, field="tasks")
     if len(command.tasks) > limits.BULK_ENQUEUE_MAX:
-        message = f"tasks must be at most {limits.BULK_ENQUEUE_MAX}"
+        message = f"tasks must have at most {limits.BULK_ENQUEUE_MAX} entries"
         raise PayloadTooLarge(message, limit=limits.BULK_ENQUEUE_MAX)
     for new in command.tasks:
         enqueue.check_new(new)
@@ -35,12 +35,12 @@ def enqueue_tasks(command: c.EnqueueTasks) -> None:
 
 
 def claim_tasks(command: c.ClaimTasks) -> None:
-    """Check a poll: who asks, for what, and for how long."""
+    """Check a poll: the worker, the types, and the wait."""
     check_namespace(command.namespace)
     checks.worker_id(command.worker_id)
     checks.name(command.queue, "queue")
     if not 0 < len(command.types) <= limits.TYPES_PER_WORKER_MAX:
-        message = f"types must be 1 to {limits.TYPES_PER_WORKER_MAX}"
+        message = f"types must have 1 to {limits.TYPES_PER_WORKER_MAX} entries"
         raise InvalidArgument(message, field="types")
     for each in command.types:
         checks.name(each, "types")
@@ -55,7 +55,7 @@ def confirm_tasks(command: c.ConfirmTasks) -> None:
 
 
 def heartbeat_tasks(command: c.HeartbeatTasks) -> None:
-    """Check the attempts that make progress, and what they say of it."""
+    """Check the attempts that make progress, and their reports."""
     check_refs(command.namespace, command.worker_id, command.items)
     for item in command.items:
         if item.details is not None:
@@ -67,7 +67,7 @@ def heartbeat_tasks(command: c.HeartbeatTasks) -> None:
 
 
 def finish_tasks(command: c.FinishTasks) -> None:
-    """Check the attempts that are over, each with its outcome."""
+    """Check the ended attempts, each with its outcome."""
     check_refs(command.namespace, command.worker_id, command.items)
     for item in command.items:
         _outcome(item)
@@ -92,7 +92,7 @@ def _outcome(item: c.Finish) -> None:
 
 
 def complete_by_id(command: c.CompleteById) -> None:
-    """Check one task, perhaps one attempt of it, and its outcome."""
+    """Check one task, one attempt of it if given, and its outcome."""
     check_namespace(command.namespace)
     checks.task_id(command.finish.task_id, "taskId")
     if command.finish.attempt:

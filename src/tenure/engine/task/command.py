@@ -1,4 +1,4 @@
-"""What can be asked about tasks, and the answers."""
+"""The commands for tasks, and their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenure.errors import Rejection
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
-    """The answer for one enqueued task; of a repeated one its first id and present state."""
+    """The answer for one enqueued task; for a repeated one its first id and present state."""
 
     task_id: str
     state: TaskState
@@ -24,7 +24,7 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
 
 
 class EnqueueTasks(Command[tuple[Enqueued, ...]], frozen=True, kw_only=True):
-    """Store tasks, all or nothing. A resend is marked, and only then looked up first."""
+    """Store tasks, all or nothing. Only a marked resend is looked up first."""
 
     namespace: str
     tasks: tuple[NewTask, ...]
@@ -47,9 +47,9 @@ class ClaimTasks(Command[Tasks], frozen=True, kw_only=True):
 
 
 class Reported(msgspec.Struct, frozen=True, gc=False):
-    """An accepted report: where the task stands now, and whether it shall be cancelled.
+    """An accepted report: the present state of the task, and whether it shall be cancelled.
 
-    Whoever runs an exclusive attempt has to know that it was accepted.
+    A worker that runs an exclusive attempt has to know that it was accepted.
     """
 
     state: TaskState
@@ -59,7 +59,7 @@ class Reported(msgspec.Struct, frozen=True, gc=False):
 
 
 ItemAnswer = Reported | Rejection
-"""One item's answer; a refused item disturbs no other."""
+"""The answer for one item; a refused item does not affect the others."""
 
 
 class ConfirmTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class HeartbeatTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True)
 
 
 class FinishKind(enum.StrEnum):
-    """How a worker says that an attempt is over for it."""
+    """How an attempt ended, as its worker reports it."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -123,7 +123,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class FinishTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):
-    """Attempts are over. ``worker_id`` is None when a task token vouches for the caller."""
+    """Attempts have ended. ``worker_id`` is None when the caller has a task token."""
 
     namespace: str
     worker_id: str | None
@@ -147,14 +147,14 @@ class CancelTask(Command[Reported], frozen=True, kw_only=True):
 
 
 class PauseTask(Command[Reported], frozen=True, kw_only=True):
-    """Hold a task."""
+    """Pause a task."""
 
     namespace: str
     task_id: str
 
 
 class ResumeTask(Command[Reported], frozen=True, kw_only=True):
-    """Let a held task go on."""
+    """Resume a paused task."""
 
     namespace: str
     task_id: str
@@ -168,7 +168,7 @@ class TerminateTask(Command[Reported], frozen=True, kw_only=True):
 
 
 class RetryTask(Command[Enqueued], frozen=True, kw_only=True):
-    """Make a new task from a finished one."""
+    """Create a new task from a finished one."""
 
     namespace: str
     task_id: str
@@ -191,7 +191,7 @@ class ReturnUndelivered(Command[WorkDone], frozen=True, kw_only=True):
 
 
 class ProcessDue(Command[WorkDone], frozen=True, kw_only=True):
-    """Look at tasks whose timer has fired; ``judge_readiness`` is looked at again in the batch."""
+    """Handle tasks whose timer has fired; ``judge_readiness`` is checked again in the batch."""
 
     sighted_ms: int
     amount: int

@@ -1,4 +1,4 @@
-"""Task commands: each becomes events, and its answer is made from what was decided."""
+"""Task commands: each becomes events, and its answer is made from the decisions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_ERROR: Final = ErrorInfo(ErrorCategory.USER_CODE, "")
 
 
 def not_found(what: str, name: str) -> NotFound:
-    """Say that something does not exist, in the same words as if it were somebody else's."""
+    """Return that something does not exist, with the same message as if it were another's."""
     return NotFound(f"{what} {name} was not found.")
 
 
@@ -69,7 +69,7 @@ def take_new(ws: WorkingSet, command: c.EnqueueTasks, create: Create) -> tuple[c
         else:
             answers.append(known)
     if accepted:
-        # What was accepted before keeps its answer.
+        # A task that was accepted before keeps its answer.
         ws.check_enabled(namespace)
         _take_in(ws, accepted, keyed)
     return tuple(answers)
@@ -85,7 +85,7 @@ def _take_in(
 
 
 def _check_decided(task_id: str, now_ms: int) -> None:
-    """Refuse a marked request while the first one could still run without being looked up."""
+    """Refuse a marked request while the first one could still run without a look-up."""
     wait_ms = enqueue_window.undecided_ms(task_id, now_ms)
     if wait_ms:
         message = f"The first request for task {task_id} may still arrive. Send this one again."
@@ -98,12 +98,12 @@ def _known(
     new: NewTask,
     keyed: dict[tuple[str, str], tuple[NewTask, bytes]],
 ) -> c.Enqueued | None:
-    """Return the answer for a task that is already there, or ``None``."""
+    """Return the answer for a task that exists already, or ``None``."""
     known = ws.tasks.get((command.namespace, new.id))
     if known is not None:
         if command.is_resend:
             return c.Enqueued(known.id, known.state, is_new=False)
-        message = f"Task {new.id} exists."
+        message = f"Task {new.id} already exists. Use another task id."
         raise AlreadyExists(message)
     if not new.idempotency_key:
         return None
@@ -111,32 +111,41 @@ def _known(
     key = (command.namespace, new.idempotency_key)
     if key in keyed:
         first, first_digest = keyed[key]
-        check_content(new.idempotency_key, first.id, first_digest, digest)
+        if first_digest != digest:
+            raise _conflict(new, first.id, first, first_digest)
         return c.Enqueued(first.id, TaskState.PENDING, is_new=False)
     row = ws.keys.get(key)
     if row is None or _is_over(row, ws.now_ms):
         keyed[key] = (new, digest)
         return None
-    check_content(row.key, row.task_id, row.digest, digest)
     found = ws.tasks.get((command.namespace, row.task_id))
+    if row.digest != digest:
+        raise _conflict(new, row.task_id, found, row.digest)
     return c.Enqueued(row.task_id, found.state if found else TaskState.PENDING, is_new=False)
 
 
 def _is_over(key: Key, now_ms: int) -> bool:
-    """A key lives as long as its task and a day beyond."""
+    """Store a key, which lives as long as its task and a day longer."""
     if key.is_task_live:
         return False
     return key.finished_at_ms is None or key.finished_at_ms + KEY_KEPT_MS <= now_ms
 
 
-def check_content(key: str, task_id: str, first: bytes, second: bytes) -> None:
-    """Refuse a key that was used with other content."""
-    if first != second:
-        message = (
-            f"The idempotency key {key!r} was used for task {task_id} with other content "
-            f"({first.hex()} then, {second.hex()} now)."
-        )
-        raise IdempotencyConflict(message, task_id=task_id)
+def _conflict(
+    new: NewTask, task_id: str, first: NewTask | Task | None, first_digest: bytes
+) -> IdempotencyConflict:
+    """Name the fields in which a request differs from the first with its key, not their values."""
+    # A first task that was removed leaves nothing to compare with.
+    fields = [] if first is None else enqueue.differing_fields(new, first, first_digest)
+    others = {0: "other content", 1: "another value of "}.get(len(fields), "other values of ")
+    message = (
+        f"The idempotency key {new.idempotency_key!r} was used for task {task_id} with "
+        f"{others}{', '.join(fields)}. Use another key, or send the first content. "
+        f"(Hash of the content: {first_digest.hex()} then, "
+        f"{enqueue.content_digest(new).hex()} now.)"
+    )
+    named = {"field": fields[0]} if fields else {}
+    return IdempotencyConflict(message, task_id=task_id, **named)
 
 
 def keep_key(ws: WorkingSet, namespace: str, name: str, task_id: str, digest: bytes) -> None:
@@ -173,10 +182,19 @@ def reported(task: Task) -> c.Reported:
 _PLAIN_REPORTS: Final = {state: c.Reported(state) for state in TaskState}
 
 
+def _inactive(ws: WorkingSet, command: c.ConfirmTasks | c.HeartbeatTasks) -> Rejection | None:
+    """Return why the worker's reports do not count; without a worker a task token was used."""
+    worker_id = command.worker_id
+    if worker_id is None:
+        return None
+    worker = ws.workers.get(worker_id)
+    return worker_rules.report_refusal(worker, namespace=command.namespace, worker_id=worker_id)
+
+
 def _check_speaker(
     ws: WorkingSet, command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks
 ) -> None:
-    """Refuse a key that reports for a worker of another one; one that is gone holds nothing."""
+    """Refuse a key that reports for a worker of another key; an ended worker holds nothing."""
     if command.speaker is None or command.worker_id is None:
         return
     worker = ws.workers.get(command.worker_id)
@@ -190,6 +208,9 @@ def _check_speaker(
 def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer, ...]:
     """Note that a worker really holds its attempts."""
     _check_speaker(ws, command)
+    inactive = _inactive(ws, command)
+    if inactive is not None:
+        return (inactive,) * len(command.items)
     return tuple(
         _report(
             ws,
@@ -207,6 +228,9 @@ def confirm_tasks(ws: WorkingSet, command: c.ConfirmTasks) -> tuple[c.ItemAnswer
 def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAnswer, ...]:
     """Note that attempts make progress."""
     _check_speaker(ws, command)
+    inactive = _inactive(ws, command)
+    if inactive is not None:
+        return (inactive,) * len(command.items)
     return tuple(
         _report(
             ws,
@@ -233,7 +257,7 @@ def finish_tasks(ws: WorkingSet, command: c.FinishTasks) -> tuple[c.ItemAnswer, 
 
 
 def complete_by_id(ws: WorkingSet, command: c.CompleteById) -> c.Reported:
-    """Complete the live attempt, or the one that is named, for whoever has an API key."""
+    """Complete the live attempt, or the named one, for a caller with an API key."""
     finish = command.finish
     key = (command.namespace, finish.task_id)
     task = ws.tasks.get(key)
@@ -261,14 +285,20 @@ def _finish(
     *,
     needs_confirmed: bool = False,
 ) -> c.ItemAnswer:
-    if key not in ws.tasks:
-        return Rejection("not_found", f"Task {key[1]} was not found.")
-    event = _EVENTS[item.kind](ws, key, item, worker_id, needs_confirmed)
-    decision = ws.apply(key, event)
-    if isinstance(decision, Decision):
-        return reported(decision.task)
-    repeated = _first_answer(ws, key, item)
-    return decision if repeated is None else repeated
+    decision: Decision | Rejection
+    if key in ws.tasks:
+        event = _EVENTS[item.kind](ws, key, item, worker_id, needs_confirmed)
+        decision = ws.apply(key, event)
+        if isinstance(decision, Decision):
+            return reported(decision.task)
+        repeated = _first_answer(ws, key, item)
+        if repeated is not None:
+            return repeated
+    else:
+        decision = Rejection("not_found", f"Task {key[1]} was not found.")
+    if worker_id is not None:
+        ws.refused_workers.add(worker_id)
+    return decision
 
 
 def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | None:
@@ -296,7 +326,7 @@ _UNRECORDED: Final[dict[c.FinishKind, Callable[[Task], bool]]] = {
 
 
 def _is_same_end(task: Task, item: c.Finish) -> bool:
-    """Tell whether a task ended with what ``item``, of the same outcome, says again."""
+    """Return whether ``item`` repeats how a task ended; the outcome is the same."""
     if task.output != item.output:
         return False
     if item.kind is c.FinishKind.SUCCEEDED:
@@ -358,7 +388,7 @@ _EVENTS: Final[dict[c.FinishKind, _Make]] = {
 def change_task(
     ws: WorkingSet, command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask
 ) -> c.Reported:
-    """Do what an operator or a client asks of one task."""
+    """Run a command of an operator or a client for one task."""
     key = (command.namespace, command.task_id)
     if key not in ws.tasks:
         raise not_found("Task", command.task_id)
@@ -381,7 +411,7 @@ def _wish(command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask) 
 
 
 def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
-    """Make a new task from a finished one; the same request again returns the task it made."""
+    """Create a new task from a finished one; a repeated request returns the same new task."""
     old = ws.tasks.get((command.namespace, command.task_id))
     if old is None:
         raise not_found("Task", command.task_id)
@@ -392,7 +422,7 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
     known = ws.tasks.get((command.namespace, command.new_task_id))
     if known is not None:
         if known.spec.retry_of != old.id:
-            message = f"Task {known.id} exists."
+            message = f"Task {known.id} already exists. Use another task id."
             raise AlreadyExists(message)
         return c.Enqueued(known.id, known.state, is_new=False)
     ws.check_enabled(command.namespace)
@@ -422,7 +452,7 @@ def return_undelivered(ws: WorkingSet, command: c.ReturnUndelivered) -> WorkDone
 
 
 def process_due(ws: WorkingSet, command: c.ProcessDue) -> WorkDone:
-    """Let each fired timer be looked at."""
+    """Handle each fired timer."""
     mono_ms = ws.clock.monotonic_ms()
     sighted_ms = still_sighted_ms(command, mono_ms=mono_ms, now_ms=ws.now_ms)
     for key in ws.tasks.due:

@@ -1,4 +1,4 @@
-"""What task commands need to have loaded: pure, one function per kind of need."""
+"""The rows that task commands need: pure, one function per kind of need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _YIELDED: Final = c.FinishKind.YIELDED
 
 
 def enqueue_tasks(needs: RowSets, command: c.EnqueueTasks) -> None:
-    """Look up keys, and the ids of tasks that are not young for sure."""
+    """Look up keys, and the ids of tasks that are not certainly recent."""
     namespace = command.namespace
     needs.namespaces.wanted.add(namespace)
     window = needs.tasks.window
@@ -35,18 +35,17 @@ def named_tasks(
 
 
 def report_tasks(needs: RowSets, command: c.ConfirmTasks | c.HeartbeatTasks) -> None:
-    """Lock the tasks, and read whose worker reports."""
+    """Lock the tasks, and read the reporting worker: it must be live."""
     named_tasks(needs, command)
-    _speaker(needs, command)
-
-
-def _speaker(needs: RowSets, command: c.ConfirmTasks | c.HeartbeatTasks | c.FinishTasks) -> None:
-    if command.speaker is not None and command.worker_id is not None:
+    if command.worker_id is not None:
         needs.workers.spoken_for.add(command.worker_id)
 
 
 def finish_tasks(needs: RowSets, command: c.FinishTasks) -> None:
-    """Lock the tasks, and read attempts that have ended before."""
+    """Lock the tasks, and read attempts that have ended before.
+
+    The worker is read only if its key is in doubt: what it completes counts, also when it is over.
+    """
     namespace = command.namespace
     for item in command.items:
         key = (namespace, item.task_id)
@@ -56,7 +55,8 @@ def finish_tasks(needs: RowSets, command: c.FinishTasks) -> None:
             # What is appended meanwhile may not write the row: only its lock tells.
             needs.tasks.locked.add(key)
             needs.journals.of_runs.add(key)
-    _speaker(needs, command)
+    if command.speaker is not None and command.worker_id is not None:
+        needs.workers.spoken_for.add(command.worker_id)
 
 
 def complete_by_id(needs: RowSets, command: c.CompleteById) -> None:

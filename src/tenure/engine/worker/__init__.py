@@ -1,1 +1,1 @@
-"""What can be asked about workers, the heartbeat lane, and what is noticed of sessions that end."""
+"""The commands for workers, the heartbeat lane, and the detection of lost sessions."""

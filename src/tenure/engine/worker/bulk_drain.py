@@ -1,4 +1,4 @@
-"""What an operator does to many workers at once."""
+"""Commands of an operator for many workers at once."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ async def drain_matching(
 ) -> tuple[str, ...]:
     """Drain the active workers that have all labels and the version; return their ids.
 
-    Those that drain already are among them, so that repeating the call gives the same answer. A
-    failure half-way leaves some drained, and the call may be repeated.
+    Workers that are draining already are included, so that repeating the call gives the same
+    answer. After a failure some workers are draining, and the call may be repeated.
     """
     if not labels and not version:
-        message = "Give labels or a version: nobody drains all workers by mistake."
+        message = "Give labels or a version. This prevents draining all workers by mistake."
         raise InvalidArgument(message, field="labels")
     check.duration_ms(deadline_ms, "deadlineMs")
     namespace = check.namespace(namespace)
@@ -53,7 +53,7 @@ async def drain_matching(
 async def _pages(
     engine: Engine, namespace: str, where: WorkerFilter
 ) -> AsyncIterator[list[Worker]]:
-    """Give the workers that pass a filter, page by page."""
+    """Yield the workers that match a filter, page by page."""
     token = ""
     while True:
         request = query.PageRequest(
@@ -69,14 +69,14 @@ async def _pages(
 
 
 class _Wish(msgspec.Struct, frozen=True, gc=False):
-    """Until when workers shall be gone, and who says so."""
+    """Until when workers have to be finished, and who requested it."""
 
     deadline_ms: int
     actor: str
 
 
 async def _drain_page(engine: Engine, workers: Sequence[Worker], wish: _Wish) -> list[str]:
-    """Drain the workers of one page together, in one batch; the page bounds their number."""
+    """Drain the workers of one page together, in one batch; the page limits their number."""
     answers = await asyncio.gather(
         *(_drain(engine, worker, wish) for worker in workers), return_exceptions=True
     )
@@ -90,7 +90,7 @@ async def _drain_page(engine: Engine, workers: Sequence[Worker], wish: _Wish) ->
 
 
 async def _drain(engine: Engine, worker: Worker, wish: _Wish) -> bool:
-    """Drain one worker; tell whether it was still there."""
+    """Drain one worker; return whether it was still active."""
     if worker.status is WorkerStatus.DRAINING:
         return True
     command = c.DrainWorker(
@@ -102,6 +102,6 @@ async def _drain(engine: Engine, worker: Worker, wish: _Wish) -> bool:
     try:
         await engine.submit(command)
     except (NotFound, WrongState):
-        # It went offline, or was even forgotten, after it was listed.
+        # It went offline, or was removed, after it was listed.
         return False
     return True

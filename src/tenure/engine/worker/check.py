@@ -1,4 +1,4 @@
-"""Checks of worker commands: bad input gets its typed error before anything is accepted."""
+"""Checks of worker commands: invalid input gets its typed error before anything is accepted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALL_COUNT: Final = 2**30
 
 
 def register_worker(command: c.RegisterWorker) -> None:
-    """Check all that a worker says of itself."""
+    """Check all fields of a registration."""
     check_namespace(command.namespace)
     new: NewWorker = command.new
     checks.name(new.instance_key, "instanceKey")
@@ -29,7 +29,7 @@ def register_worker(command: c.RegisterWorker) -> None:
         checks.name(each, "types")
     checks.integer(new.slots, "maxConcurrent", 1, limits.WORKER_SLOTS_MAX)
     if new.name:
-        checks.name(new.name, "name")
+        checks.worker_name(new.name, "name")
     checks.text(new.hostname, "hostname", bytes_max=limits.TEXT_BYTES_MAX)
     checks.integer(new.pid, "pid", 0, 2**31 - 1)
     checks.text(new.software_version, "version", bytes_max=limits.TEXT_BYTES_MAX)
@@ -39,7 +39,7 @@ def register_worker(command: c.RegisterWorker) -> None:
 
 
 def drain_worker(command: c.DrainWorker) -> None:
-    """Check one worker, and until when it may finish."""
+    """Check one worker, and its deadline."""
     known_worker(command)
     checks.duration_ms(command.deadline_ms, "deadlineMs")
 
@@ -53,7 +53,7 @@ def known_worker(
 
 
 def open_session(command: c.OpenSession) -> None:
-    """Check the worker, what it holds, and its window."""
+    """Check the worker, its attempts, and its window."""
     check_refs(command.namespace, command.worker_id, command.held)
     checks.integer(command.window, "window", 0, limits.WORKER_SLOTS_MAX)
     # Room for those that are counted on from the last one.
@@ -61,13 +61,13 @@ def open_session(command: c.OpenSession) -> None:
 
 
 def report_held(command: c.ReportHeld) -> None:
-    """Check the worker, and all attempts that it speaks of."""
+    """Check the worker, and all attempts that it names."""
     for refs in (command.bound, command.unbound, command.held or ()):
         check_refs(command.namespace, command.worker_id, refs)
 
 
 def heartbeat(command: c.Heartbeat) -> None:
-    """Check the worker and its beat; nearly all are fine at the first look."""
+    """Check the worker and its heartbeat; most are valid by one comparison."""
     check_namespace(command.namespace)
     checks.worker_id(command.worker_id)
     beat = command.beat
@@ -90,7 +90,7 @@ def heartbeat(command: c.Heartbeat) -> None:
 
 
 def _counters(beat: Beat) -> None:
-    """Name the first counter that is wrong; most are small, and never come here."""
+    """Name the first invalid counter; most are small, and never come here."""
     checks.integer(beat.total_completed, "totalCompleted", -1, COUNT_MAX)
     checks.integer(beat.total_failed, "totalFailed", -1, COUNT_MAX)
     checks.integer(beat.completed_delta, "completedDelta", 0, 2**31 - 1)

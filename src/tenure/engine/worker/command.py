@@ -1,4 +1,4 @@
-"""What can be asked about workers, their sessions and leases, and the answers."""
+"""The commands for workers, their sessions and leases, and their answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenure.engine.command import Command, TaskRef, WorkDone
 
 
 class Registration(msgspec.Struct, frozen=True, gc=False):
-    """A registered worker, its lease with the first token, and how often to beat."""
+    """A registered worker, its lease with the first token, and the heartbeat interval."""
 
     worker: Worker
     lease: Lease
@@ -22,7 +22,7 @@ class Registration(msgspec.Struct, frozen=True, gc=False):
 
 
 class RegisterWorker(Command[Registration], frozen=True, kw_only=True):
-    """Register an incarnation; the same instance key again gives the same one."""
+    """Register an incarnation; the same instance key again returns the same one."""
 
     namespace: str
     new: NewWorker
@@ -30,10 +30,10 @@ class RegisterWorker(Command[Registration], frozen=True, kw_only=True):
 
 
 class DrainWorker(Command[Worker], frozen=True, kw_only=True):
-    """Let a worker finish what it holds and give it nothing new.
+    """Let a worker finish its tasks and give it nothing new.
 
-    ``actor`` is the id of the key that asks, for the audit log; a server without keys has none.
-    What a worker wishes for itself (``is_own``) is not administration.
+    ``actor`` is the id of the caller's key, for the audit log; a server without keys has none. A
+    worker's own request (``is_own``) is not administration.
     """
 
     namespace: str
@@ -45,7 +45,7 @@ class DrainWorker(Command[Worker], frozen=True, kw_only=True):
 
 
 class DeregisterWorker(Command[Worker], frozen=True, kw_only=True):
-    """The worker says goodbye; whatever it still holds is put back."""
+    """The worker deregisters; the tasks that it still holds are put back."""
 
     namespace: str
     worker_id: str
@@ -61,7 +61,7 @@ class EvictWorker(Command[Worker], frozen=True, kw_only=True):
 
 
 class SessionAnswer(msgspec.Struct, frozen=True, gc=False):
-    """The new session: what to stop and to cancel, and what it holds in the server's eyes."""
+    """The new session: what to stop and to cancel, and what it holds according to the server."""
 
     worker: Worker
     lease: Lease
@@ -71,9 +71,9 @@ class SessionAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenSession(Command[SessionAnswer], frozen=True, gc=True, kw_only=True):
-    """A worker opens a stream, says what it holds and how much it is willing to hold.
+    """A worker opens a stream, and reports what it holds and how many attempts it accepts.
 
-    ``session_no`` counts its streams, so that one it gave up is refused when it comes late.
+    ``session_no`` counts its streams, so that an old stream is refused when it arrives late.
     """
 
     namespace: str
@@ -86,18 +86,18 @@ class OpenSession(Command[SessionAnswer], frozen=True, gc=True, kw_only=True):
 
 
 class CloseSession(Command[WorkDone], frozen=True, kw_only=True):
-    """The peer of a session closed it without a goodbye, at an instant of this server."""
+    """A worker closed its session without a goodbye, at an instant of this server."""
 
     namespace: str
     worker_id: str
     session_no: int
     lost_at_mono_ms: int | None = None
-    # The token after the last heartbeat of this session, if it was accepted behind its end.
+    # The token after the last heartbeat of this session, if it was accepted after its end.
     token: int | None = None
 
 
 class SpareWorkers(Command[WorkDone], frozen=True, kw_only=True):
-    """So many sessions ended together that the fault is not the workers': suspect nobody."""
+    """So many sessions ended together that the workers are not the cause: suspect none."""
 
     worker_ids: frozenset[str]
 
@@ -116,7 +116,7 @@ class HeldAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReportHeld(Command[HeldAnswer], frozen=True, kw_only=True):
-    """What a heartbeat says about attempts: deltas, or the full set (``held``)."""
+    """What a heartbeat reports about attempts: deltas, or the full set (``held``)."""
 
     namespace: str
     worker_id: str
@@ -127,7 +127,7 @@ class ReportHeld(Command[HeldAnswer], frozen=True, kw_only=True):
 
 
 class StopsTold(Command[WorkDone], frozen=True, kw_only=True):
-    """A session was told of stops; one that its worker has left since may not have been heard."""
+    """Stops were sent to a session; if its worker has left it since, they may be lost."""
 
     worker_id: str
     session_no: int
@@ -135,7 +135,7 @@ class StopsTold(Command[WorkDone], frozen=True, kw_only=True):
 
 
 class JudgeLeases(Command[WorkDone], frozen=True, kw_only=True):
-    """Take workers offline whose lease is over; ``judge_readiness`` is looked at again."""
+    """Take workers offline whose lease has ended; ``judge_readiness`` is checked again."""
 
     sighted_ms: int
     amount: int
@@ -151,7 +151,7 @@ class ReleaseHeldTasks(Command[WorkDone], frozen=True, kw_only=True):
 
 
 class Renewed(msgspec.Struct, frozen=True, gc=False):
-    """An accepted heartbeat: the lease with its new token, what to cancel, and what is over."""
+    """An accepted heartbeat: the lease with its new token, what to cancel, and what to stop."""
 
     lease: Lease
     should_drain: bool = False

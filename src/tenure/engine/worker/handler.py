@@ -17,7 +17,7 @@ from tenure.core.worker import lease as lease_rules
 from tenure.core.worker import reconcile as reconcile_rules
 from tenure.core.worker import record as worker_record
 from tenure.core.worker.lease import Lease
-from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.record import EndReason, NewWorker, Worker, WorkerMode, WorkerStatus
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import TaskRef, WorkDone
 from tenure.engine.task.handler import not_found
@@ -28,7 +28,7 @@ from tenure.store.table.task import TaskKey
 
 
 def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration:
-    """Register an incarnation; one of the same name before it is superseded."""
+    """Register an incarnation; an earlier one of the same name is superseded."""
     settings = ws.settings
     if not ws.namespaces.exists(command.namespace):
         raise not_found("Namespace", command.namespace)
@@ -37,7 +37,7 @@ def register_worker(ws: WorkingSet, command: c.RegisterWorker) -> c.Registration
     known = [each for each in ws.workers.values() if each.namespace == command.namespace]
     for worker in known:
         if worker.instance_key == new.instance_key:
-            return _registered_again(ws, worker, new.key_id)
+            return _registered_again(ws, worker, new)
     for worker in known:
         if new.name and worker.name == new.name and worker.status is not WorkerStatus.OFFLINE:
             _check_name(worker, command)
@@ -72,22 +72,29 @@ _DEFAULT_LEASES = {
 
 
 def _check_name(worker: Worker, command: c.RegisterWorker) -> None:
-    """Refuse to supersede a worker of another key: that would end it as surely as a goodbye."""
+    """Refuse to supersede a worker of another key: that would end it like a deregistration."""
     if worker_rules.speaker_refusal(worker, command.speaker) is not None:
         message = (
-            f"A live worker of another API key has the name {worker.name!r}. "
+            f"A live worker with another API key has the name {worker.name!r}. "
             "Choose another name, or wait until that worker is offline."
         )
         raise AlreadyExists(message)
 
 
-def _registered_again(ws: WorkingSet, worker: Worker, key_id: str) -> c.Registration:
-    """Answer as the first time. Who knows the instance key is the worker, with whatever API key."""
+def _registered_again(ws: WorkingSet, worker: Worker, new: NewWorker) -> c.Registration:
+    """Answer as the first time. The instance key proves the worker, with any API key."""
     lease = ws.leases.get(worker.id)
     if lease is None:
         raise worker_rules.inactive(worker.id, worker.end_reason).to_error()
-    if worker.key_id != key_id:
-        decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(key_id))
+    differing = ", ".join(worker_record.differences(worker, new))
+    if differing:
+        message = (
+            f"The instance key was used to register worker {worker.id} with other content. "
+            f"What differs: {differing}. Make a new random instance key for each worker."
+        )
+        raise AlreadyExists(message, field=differing)
+    if worker.key_id != new.key_id:
+        decision = ws.apply_worker(worker.id, worker_rules.KeyChanged(new.key_id))
         assert not isinstance(decision, Rejection)
         worker = decision.worker
     return c.Registration(worker, lease, lease_rules.interval_ms(lease.lease_ms))
@@ -97,7 +104,7 @@ def _end(ws: WorkingSet, worker_id: str, reason: EndReason) -> Rejection | None:
     decision = ws.apply_worker(worker_id, worker_rules.WorkerEnded(reason))
     if isinstance(decision, Rejection):
         return decision
-    # Only who says itself that it is done has stopped for sure.
+    # Only a worker that reports itself as done has certainly stopped.
     ws.drop_lease(worker_id, is_kept=reason is not EndReason.DEREGISTERED)
     return None
 
@@ -110,12 +117,12 @@ def _administered(ws: WorkingSet, namespace: str, worker_id: str) -> Worker:
 
 
 def _calling(ws: WorkingSet, namespace: str, worker_id: str, speaker: str | None = None) -> Worker:
-    """Return the worker that speaks, or refuse one that is not active in this namespace."""
+    """Return the calling worker, or refuse one that is not active in this namespace."""
     worker = ws.workers.get(worker_id)
-    if worker is None or worker.namespace != namespace:
-        raise worker_rules.inactive(worker_id, None).to_error()
-    if worker.status is WorkerStatus.OFFLINE:
-        raise worker_rules.inactive(worker_id, worker.end_reason).to_error()
+    refusal = worker_rules.report_refusal(worker, namespace=namespace, worker_id=worker_id)
+    if refusal is not None:
+        raise refusal.to_error()
+    assert worker is not None
     _check_speaker(worker, speaker)
     return worker
 
@@ -151,12 +158,12 @@ def _record(
 
 
 def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
-    """Take a worker offline, whatever it does; asking for it twice is fine."""
+    """Take a worker offline, whatever it does; a repeated call is allowed."""
     worker = _administered(ws, command.namespace, command.worker_id)
     if worker.end_reason is EndReason.EVICTED:
         return worker
     if worker.status is WorkerStatus.OFFLINE:
-        message = f"Worker {worker.id} is offline already."
+        message = f"Worker {worker.id} is already offline."
         raise WrongState(message, state=worker.status.upper())
     _end(ws, worker.id, EndReason.EVICTED)
     _record(ws, AuditAction.WORKER_EVICT, command, worker.id)
@@ -164,7 +171,7 @@ def evict_worker(ws: WorkingSet, command: c.EvictWorker) -> Worker:
 
 
 def deregister_worker(ws: WorkingSet, command: c.DeregisterWorker) -> Worker:
-    """Let a worker go; saying goodbye twice is fine."""
+    """Deregister a worker; a repeated call is allowed."""
     worker = ws.workers.get(command.worker_id)
     is_ours = worker is not None and worker.namespace == command.namespace
     if worker is not None and is_ours and worker.end_reason is EndReason.DEREGISTERED:
@@ -179,7 +186,7 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
     """Start a new session of a worker from the full set of what it holds."""
     worker = _calling(ws, command.namespace, command.worker_id, command.speaker)
     if not ws.tasks.held.get(worker.id):
-        # Who holds something may come back to finish it; nothing else is handed out.
+        # A worker that holds tasks may come back to finish them; it gets nothing else.
         ws.check_enabled(command.namespace)
     decision = ws.apply_worker(worker.id, worker_rules.SessionOpened(command.session_no))
     if isinstance(decision, Rejection):
@@ -205,7 +212,7 @@ def open_session(ws: WorkingSet, command: c.OpenSession) -> c.SessionAnswer:
 
 
 def close_session(ws: WorkingSet, command: c.CloseSession) -> WorkDone:
-    """Suspect a worker whose current session was closed by its peer."""
+    """Suspect a worker that closed its current session."""
     worker = ws.workers.get(command.worker_id)
     is_current = worker is not None and worker.session_no == command.session_no
     lease = ws.leases.get(command.worker_id)
@@ -216,7 +223,7 @@ def close_session(ws: WorkingSet, command: c.CloseSession) -> WorkDone:
 
 
 def _is_heard_since(ws: WorkingSet, lease: Lease, command: c.CloseSession) -> bool:
-    """Tell whether a heartbeat was accepted after the loss, which had to wait for its batch."""
+    """Return whether a heartbeat was accepted after the loss, which had to wait for its batch."""
     if command.token is not None:
         return lease.token > command.token
     if command.lost_at_mono_ms is None:
@@ -263,7 +270,7 @@ def bind(ws: WorkingSet, command: c.ReportHeld, refs: Iterable[TaskRef]) -> tupl
 
 
 def _stop(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> Stop:
-    """Say why a worker has to stop an attempt; what it is still to be told knows best."""
+    """Return why a worker has to stop an attempt; a stop that is not sent yet has the reason."""
     told = ws.stops.get((worker_id, ref.task_id, ref.attempt))
     if told is not None:
         return told.stop
@@ -273,7 +280,7 @@ def _stop(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> Stop:
 
 
 def lose(ws: WorkingSet, namespace: str, worker_id: str, ref: TaskRef) -> None:
-    """Note that a worker no longer knows an attempt; one that is over changes nothing."""
+    """Note that a worker no longer has an attempt; an ended one changes nothing."""
     key = (namespace, ref.task_id)
     if key in ws.tasks:
         ws.apply(key, task_event.TaskLost(attempt=ref.attempt, worker_id=worker_id))
@@ -287,7 +294,7 @@ def reconcile(
     heard_at_ms: int,
     session_no: int | None = None,
 ) -> tuple[Stop, ...]:
-    """Compare what a worker says it holds with what it holds; return what it has to stop."""
+    """Compare a worker's report with what it holds; return what it has to stop."""
     said = set(reported)
     heard_at_ms = reconcile_rules.counted_from_ms(heard_at_ms, now_ms=ws.now_ms)
     for key in ws.tasks.held.get(worker.id, []):
@@ -302,13 +309,13 @@ def reconcile(
         key = (worker.namespace, ref.task_id)
         if not _is_bound(ws, key, ref, worker.id):
             stop.append(_stop(ws, worker.namespace, worker.id, ref))
-    # What it does not report it does not run.
+    # An attempt that it does not report does not run.
     ws.stops.forget(worker.id)
     return tuple(stop)
 
 
 def stops_told(ws: WorkingSet, command: c.StopsTold) -> WorkDone:
-    """Forget what a session was told, if it is still the one that its worker listens to."""
+    """Remove the stops that were sent to a session, if it is still the worker's current one."""
     worker = ws.workers.get(command.worker_id)
     if worker is None or worker.session_no != command.session_no:
         return WorkDone(0)
@@ -328,7 +335,7 @@ def _is_bound(ws: WorkingSet, key: TaskKey, ref: TaskRef, worker_id: str) -> boo
 
 
 def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> WorkDone:
-    """Take the workers offline whose leases are over."""
+    """Take the workers offline whose leases have ended."""
     count = 0
     for worker_id, lapsed in ws.leases.lapsed.items():
         reason = reason_to_end(command, ws.leases, lapsed, ws.workers[worker_id])
@@ -341,7 +348,7 @@ def judge_leases(ws: WorkingSet, command: c.JudgeLeases) -> WorkDone:
 def release_held(ws: WorkingSet, command: c.ReleaseHeldTasks) -> WorkDone:
     """End a bounded number of attempts of an offline worker, each exactly once.
 
-    Exclusive ones stay with it until its lease would have been over; their own timers end them.
+    Exclusive ones stay with it until its lease would have ended; their own timers end them.
     """
     worker = ws.workers.get(command.worker_id)
     if worker is None or not worker.release_pending:

@@ -38,9 +38,9 @@ class Beaten(msgspec.Struct, frozen=True):
 async def run(
     tx: Tx, commands: Sequence[AnyCommand], settings: Settings, position: Position
 ) -> Beaten:
-    """Renew the leases whose token matches; say why to the others.
+    """Renew the leases whose token matches; answer the others with a reason.
 
-    ``position`` is what this server has seen of its database.
+    ``position`` is the newest timeline of the database that this server has seen.
     """
     answers: list[object] = [None] * len(commands)
     now_ms = await tx.now_ms()
@@ -48,7 +48,7 @@ async def run(
     touches: list[tuple[int, c.TouchServer]] = []
     spoken_for: set[str] = set()
     for index, command in enumerate(commands):
-        # First what nearly all are: the answer no takes three times as long.
+        # The most frequent type first: a negative answer takes three times as long.
         if isinstance(command, c.Heartbeat):
             asks = command.beat.lease_ms
             waiting.append((index, _granted(command, settings) if asks else command))
@@ -61,7 +61,7 @@ async def run(
     if spoken_for:
         workers, waiting = await _compare_keys(tx, spoken_for, waiting, answers)
     while waiting:
-        # One heartbeat per worker and round: a second one meets the token that the first made.
+        # One heartbeat per worker and round: a second one needs the token that the first created.
         first: dict[str, Placed] = {}
         later = [each for each in waiting if first.setdefault(each[1].worker_id, each) is not each]
         workers.update(await _beat(tx, list(first.values()), now_ms, answers))
@@ -75,17 +75,17 @@ async def run(
 async def _compare_keys(
     tx: Tx, spoken_for: set[str], waiting: list[Placed], answers: list[object]
 ) -> tuple[dict[str, Worker], list[Placed]]:
-    """Read workers, and keep the heartbeats that come with their keys."""
+    """Read workers, and keep the heartbeats that have their keys."""
     workers = {each.id: each for each in await worker_table.read_workers(tx, spoken_for)}
     return workers, [each for each in waiting if _is_its_own(each, workers, answers)]
 
 
 def _is_its_own(placed: Placed, workers: dict[str, Worker], answers: list[object]) -> bool:
-    """Tell whether a heartbeat comes with the API key of its worker; if not, answer it."""
+    """Return whether a heartbeat has the API key of its worker; if not, answer it."""
     index, command = placed
     worker = workers.get(command.worker_id)
     if worker is None or worker.namespace != command.namespace:
-        # There is no such worker here, as the lease will tell.
+        # There is no such worker here; the missing lease gives the answer.
         return True
     refusal = worker_rules.speaker_refusal(worker, command.speaker)
     if refusal is not None:
@@ -94,7 +94,7 @@ def _is_its_own(placed: Placed, workers: dict[str, Worker], answers: list[object
 
 
 def _granted(command: c.Heartbeat, settings: Settings) -> c.Heartbeat:
-    """Let a worker ask for another lease, within the limits."""
+    """Let a worker request another lease, within the limits."""
     asked_ms = command.beat.lease_ms
     lease_ms = min(max(asked_ms, settings.lease_least_ms), settings.lease_most_ms)
     if lease_ms == asked_ms:
@@ -137,7 +137,7 @@ async def _beat(
 async def _look_closer(
     tx: Tx, commands: Sequence[Placed], renewed: dict[str, Lease]
 ) -> tuple[dict[str, Worker], dict[str, Lease]]:
-    """Read what explains a refusal, and the status where a poll has no other way to hear of it."""
+    """Read the reason of a refusal, and the status if a poll has no other way to get it."""
     refused: set[str] = set()
     if len(renewed) < len(commands):
         refused = {x.worker_id for _, x in commands if x.worker_id not in renewed}

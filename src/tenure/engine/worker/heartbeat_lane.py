@@ -1,4 +1,4 @@
-"""Runs the batches of the heartbeat lane, and knows from them how well this server hears."""
+"""Runs the batches of the heartbeat lane, which show whether this server gets heartbeats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Lose = Callable[[Sequence[Entry[Any]], Lost], None]
 
 
 class HeartbeatRun:
-    """What the heartbeat lane does with a batch; ``lose`` answers those of one that failed."""
+    """Runs the batches of the heartbeat lane.
+
+    ``lose`` answers the commands of a failed batch; ``on_commit`` is called after each other one.
+    """
 
     def __init__(
         self,
@@ -40,19 +43,20 @@ class HeartbeatRun:
         lose: Lose,
         pause: Callable[[str], Awaitable[None]] | None,
     ) -> None:
-        """Start without having heard of the store."""
+        """Start without a commit."""
         self._store = store
         self._clock = clock
         self._settings = settings
         self._meter = meter
         self._lose = lose
+        self.on_commit: Callable[[], None] = lambda: None
         self.judge_readiness: JudgeReadiness | None = None
         self.sessions = SessionLosses()
         self.worker_keys = WorkerKeys(clock)
         self._pause = pause
 
     async def run(self, entries: Sequence[BeatEntry], deadline: PartDeadline | None = None) -> None:
-        """Renew what is asked for in one transaction, and answer."""
+        """Renew the leases in one transaction, and answer."""
         await self._slow("before batch")
         commands = [command for command, _ in entries]
         began = self._meter().now()
@@ -78,6 +82,7 @@ class HeartbeatRun:
             self._lose(entries, Lost("The batch failed.", reason="internal"))
             return
         self._see(beaten.now_ms)
+        self.on_commit()
         self.worker_keys.learn(beaten.workers.values())
         await self._slow("after commit")
         for (command, future), answer in zip(entries, beaten.answers, strict=True):
@@ -91,7 +96,7 @@ class HeartbeatRun:
     async def _run_parts(
         self, entries: Sequence[BeatEntry], deadline: PartDeadline | None, blocked: Blocked
     ) -> None:
-        """Find the heartbeat whose row somebody keeps; the others are not disturbed."""
+        """Find the heartbeat whose row is locked; the others are not affected."""
         mono_ms = self._clock.monotonic_ms()
         if deadline is None:
             log.warning("heartbeats.blocked", size=len(entries), error=str(blocked))

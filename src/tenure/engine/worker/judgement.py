@@ -1,4 +1,4 @@
-"""The judgement of one lapsed lease, by a server that looks again at how well it hears."""
+"""The judgement of one ended lease, by a server that checks again whether it gets heartbeats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def reason_to_end(
 ) -> EndReason | None:
     """Return why a worker is to be taken offline, as it was when the leases were scanned.
 
-    Who opens a session in this very batch is heard before it is judged.
+    A worker that opens a session in this same batch is not judged.
     """
     if worker.id in leases.wanted:
         return None

@@ -1,4 +1,4 @@
-"""What worker commands need to have loaded: pure, one function per kind of need."""
+"""The rows that worker commands need: pure, one function per kind of need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def one_worker(
 
 
 def open_session(needs: RowSets, command: c.OpenSession) -> None:
-    """Lock the worker, its lease, all it holds and all it says it holds."""
+    """Lock the worker, its lease, all its tasks and all tasks that it reports."""
     needs.namespaces.wanted.add(command.namespace)
     needs.workers.wanted.add(command.worker_id)
     needs.leases.wanted.add(command.worker_id)
@@ -49,7 +49,7 @@ def spare_workers(needs: RowSets, command: c.SpareWorkers) -> None:
 
 
 def report_held(needs: RowSets, command: c.ReportHeld) -> None:
-    """Lock the tasks that are named; with a full set, all that the worker holds."""
+    """Lock the named tasks; with a full set, all tasks of the worker."""
     refs = (*command.bound, *command.unbound)
     if command.held is not None:
         needs.workers.wanted.add(command.worker_id)
@@ -66,13 +66,13 @@ def stops_told(needs: RowSets, command: c.StopsTold) -> None:
 
 
 def judge_leases(needs: RowSets, command: c.JudgeLeases) -> None:
-    """Lock the leases that are over, as far as a scan can tell."""
+    """Lock the leases that have ended, as far as a scan can see."""
     needs.leases.judged_max = command.amount
     needs.leases.reason_to_end = partial(reason_to_end, command)
 
 
 def release_held(needs: RowSets, command: c.ReleaseHeldTasks) -> None:
-    """Lock the worker, and some of what it held."""
+    """Lock the worker, and some of its tasks."""
     needs.workers.wanted.add(command.worker_id)
     needs.leases.ended_wanted.add(command.worker_id)
     needs.tasks.held_of[command.worker_id] = command.amount

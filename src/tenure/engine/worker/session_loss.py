@@ -1,4 +1,4 @@
-"""Sessions that end: one is a crash, many at once are the network's fault or ours."""
+"""Sessions that end: one is a crash, many at once are a problem of the network or the server."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tenure.engine.worker import command as c
 
 
 class SessionLosses:
-    """Remembers for three seconds whose session was closed by its peer."""
+    """Keeps for three seconds which workers closed their session."""
 
     def __init__(self) -> None:
-        """Start with nobody."""
+        """Start without closed sessions."""
         self._closed: deque[tuple[int, str]] = deque()
         self._unanswered: deque[tuple[int, str, int]] = deque()
 
     def closed(self, worker_id: str, *, mono_ms: int, open_count: int) -> frozenset[str]:
-        """Note a closed session; return whom to spare, empty while closings are few."""
+        """Note a closed session; return which workers not to suspect."""
         self._closed.append((mono_ms, worker_id))
         while self._closed[0][0] <= mono_ms - SUSPECT_GRACE_MS:
             self._closed.popleft()
@@ -30,13 +30,13 @@ class SessionLosses:
         return frozenset()
 
     def unanswered(self, command: AnyCommand, answer: object, *, mono_ms: int) -> None:
-        """Note a heartbeat that was accepted when whoever sent it was gone."""
+        """Note a heartbeat that was accepted after its sender had closed its session."""
         if isinstance(command, c.Heartbeat) and isinstance(answer, c.Renewed):
             self._unanswered.append((mono_ms, command.worker_id, answer.lease.token))
         while self._unanswered and self._unanswered[0][0] <= mono_ms - SUSPECT_GRACE_MS:
             self._unanswered.popleft()
 
     def with_token(self, close: c.CloseSession) -> c.CloseSession:
-        """Say which heartbeat was the last one of a session, if it was accepted behind its end."""
+        """Return the last heartbeat of a session, if it was accepted after its end."""
         tokens = [token for _, worker, token in self._unanswered if worker == close.worker_id]
         return replace(close, token=max(tokens)) if tokens else close

@@ -1,8 +1,8 @@
-"""Which API key each worker belongs to, as far as this server has seen its row lately.
+"""Which API key each worker belongs to, if this server has read its row recently.
 
-Calls that load the row of their worker look at that. Others would have to read it for this alone:
-they ask here first, and read it only if nothing is known. A worker that was registered with another
-key at another server is known under its old key for a while, which was its own until then.
+Calls that load the row of their worker compare its key. Other calls would have to read it only for
+that: they ask here first, and read it only if it is not known. A worker that was registered with
+another key at another server is known under its old key for some time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class WorkerKeys:
     """The keys of workers, bounded in number and in age."""
 
     def __init__(self, clock: Clock) -> None:
-        """Start without knowing anybody."""
+        """Start without known workers."""
         self._clock = clock
         self._seen: dict[str, tuple[Worker, int]] = {}
 
     def learn(self, workers: Iterable[Worker]) -> None:
-        """Remember workers as they were read or written just now.
+        """Keep workers as they were read or written just now.
 
-        Not those with sessions: what they say on their stream is not looked at again.
+        Not those with sessions: messages on their stream are not checked again.
         """
         mono_ms = self._clock.monotonic_ms()
         for worker in workers:

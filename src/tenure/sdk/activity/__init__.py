@@ -1,1 +1,1 @@
-"""Activities as users declare them, and what the code inside of one can ask."""
+"""Activities: how users declare them, and what their code can ask while it runs."""

@@ -1,10 +1,11 @@
-"""What an activity sees of its own execution, wherever it runs: loop, thread or process."""
+"""The context of a running activity, the same on the event loop, in threads and in processes."""
 
 from __future__ import annotations
 
 import enum
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -14,10 +15,11 @@ _current: ContextVar[ActivityContext] = ContextVar("tenure_activity")
 
 
 class StopReason(enum.StrEnum):
-    """Why an activity is to stop.
+    """Why an activity has to stop.
 
-    After ``cancelled`` it may still end as it likes, unless the cancel came before the server knew
-    that it runs. By the others its attempt is over, or handed back (``worker_shutdown``).
+    After ``cancelled`` its result still counts, unless the cancel came before the server knew that
+    it runs. After ``worker_shutdown`` the task is handed back. In all other cases the attempt has
+    ended already, and its result is ignored.
     """
 
     CANCELLED = "cancelled"
@@ -29,10 +31,11 @@ class StopReason(enum.StrEnum):
 
 
 class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The attempt that is being executed. Durations of 0 are not set; instants are the server's.
+    """The attempt that is being executed. A timeout that is None is not set.
 
-    ``failure_count`` are the failures so far. ``idempotency_key`` is the same in every attempt of
-    the task, ``attempt_key`` is new in each.
+    Instants are those of the server, in UTC. ``failure_count`` counts the failures so far;
+    ``max_attempts`` 0 is without limit. ``idempotency_key`` is the same in every attempt of the
+    task, ``attempt_key`` is new in each.
     """
 
     task_id: str
@@ -42,17 +45,17 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace: str
     worker_id: str
     failure_count: int = 0
-    maximum_attempts: int = 0
+    max_attempts: int = 0
     priority: int = 5
     labels: dict[str, str] = {}
-    start_to_close_ms: int = 0
-    schedule_to_close_ms: int = 0
-    heartbeat_timeout_ms: int = 0
-    heartbeat_interval_ms: int = 0
-    cancel_grace_ms: int = 0
-    created_at_ms: int = 0
-    handed_at_ms: int = 0
-    deadline_at_ms: int = 0
+    start_to_close: timedelta | None = None
+    schedule_to_close: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
+    heartbeat_interval: timedelta | None = None
+    cancel_grace: timedelta | None = None
+    created_at: datetime | None = None
+    handed_at: datetime | None = None
+    deadline_at: datetime | None = None
     task_token: str = ""
     user_key: str = ""
     run_id: str = ""
@@ -60,23 +63,23 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def idempotency_key(self) -> str:
-        """For what must be done once per task: give it to the service that is called."""
+        """A key for what must be done once per task; give it to the service that you call."""
         return self.user_key or self.task_id
 
     @property
     def attempt_key(self) -> str:
-        """For what must be told apart from attempt to attempt."""
+        """A key that differs from attempt to attempt."""
         return f"{self.task_id}:{self.attempt}"
 
     @property
     def token(self) -> str:
-        """The credential for asynchronous completion from anywhere, with no other key.
+        """The credential for asynchronous completion, which then needs no API key.
 
         Raises ``LookupError`` in an activity that is not declared to complete later.
         """
         if not self.task_token:
             message = (
-                f"Task {self.task_id} came without a token. Declare its activity with "
+                f"Task {self.task_id} has no token. Declare its activity with "
                 "@activity(completes_later=True), or complete it by its id."
             )
             raise LookupError(message)
@@ -84,10 +87,10 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Stopped(BaseException):
-    """Raised inside an activity in a thread or a process that is to stop; catch it to clean up.
+    """Raised inside an activity in a thread or a process that has to stop; catch it to clean up.
 
-    ``activity.stop_reason()`` says why. It is no ``Exception``, so that code that handles errors
-    lets it through, as it does with the ``CancelledError`` of an async activity.
+    ``activity.stop_reason()`` says why. It is not a subclass of ``Exception``: ``except Exception``
+    does not catch it, as it does not catch the ``CancelledError`` of an async activity.
     """
 
 
@@ -96,14 +99,14 @@ class CompletesLater(Exception):
 
 
 class ActivityContext:
-    """The context of one attempt; runners subclass it for where they run."""
+    """The context of one attempt; each way of running activities has its subclass."""
 
     def __init__(
         self, info: Info | None, converter: Converter, details: bytes | None = None
     ) -> None:
-        """Stand for an attempt; ``details`` are those of the last heartbeat of an earlier one.
+        """Describe an attempt; ``details`` are from the last heartbeat of an earlier attempt.
 
-        Without ``info``, ``make_info`` is asked when it is wanted: few activities look at it.
+        Without ``info``, ``make_info`` is called when somebody asks: few activities do.
         """
         self._info = info
         self.converter = converter
@@ -128,7 +131,7 @@ class ActivityContext:
         raise NotImplementedError
 
     def shield(self) -> AbstractContextManager[None]:
-        """Keep a stop from being raised inside; it comes at the end."""
+        """Delay a stop until the block ends."""
         raise NotImplementedError
 
 
@@ -150,13 +153,15 @@ def current() -> ActivityContext:
 
 
 def heartbeat_details(*types: UserValue) -> UserValue:
-    """Return what the last heartbeat of an earlier attempt carried, as the given types.
+    """Return the details of the last heartbeat of an earlier attempt, as the given types.
 
     One type gives one value, several give a tuple; without any, everything is a plain value.
     """
     context = current()
     if context.details is None:
-        message = "There are no heartbeat details. Ask has_heartbeat_details() first."
+        message = (
+            "No earlier attempt has left heartbeat details. Check has_heartbeat_details() first."
+        )
         raise LookupError(message)
     values = context.converter.decode_details(context.details, *types)
     wanted_count = len(types) or len(values)

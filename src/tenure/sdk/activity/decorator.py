@@ -1,4 +1,4 @@
-"""``activity``: the decorator that declares one, and what is asked inside of one."""
+"""``activity``: declares activities, and has the functions for use inside of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Decorator(Protocol):
+class ActivityDecorator(Protocol):
     """What ``activity(…)`` returns."""
 
     # An async function is also a function whose result is a coroutine; the first one wins.
@@ -30,18 +30,20 @@ class Decorator(Protocol):
 
 
 class _ActivityModule:
-    """Declares activities, and speaks for the one that is running.
+    """Declares activities, and has the functions for the one that is running.
 
     >>> @activity(start_to_close="30s", heartbeat_timeout="10s")
     ... async def charge(order: Order) -> Receipt: ...
     """
 
-    def __call__(self, *functions: object, **settings: Unpack[ActivitySettings]) -> Decorator:
+    def __call__(
+        self, *functions: object, **settings: Unpack[ActivitySettings]
+    ) -> ActivityDecorator:
         """Declare an activity; one of ``start_to_close`` and ``schedule_to_close`` is needed."""
         if functions:
-            message = 'an activity needs a timeout: write @activity(start_to_close="30s")'
+            message = 'An activity needs a timeout. Write @activity(start_to_close="30s").'
             raise TypeError(message)
-        return cast("Decorator", lambda function: declare(function, settings))
+        return cast("ActivityDecorator", lambda function: declare(function, settings))
 
     @staticmethod
     def info() -> Info:
@@ -50,22 +52,22 @@ class _ActivityModule:
 
     @staticmethod
     def heartbeat(*details: object) -> None:
-        """Tell that the activity makes progress, and what the next attempt can resume from.
+        """Report that the activity makes progress, and from where the next attempt can resume.
 
-        Sent at once or, when the last one was sent a short while ago, a little later: call it as
-        often as you like. The last one before a failure always arrives.
+        Call it as often as you like: heartbeats are sent at most every few seconds. The last one
+        before a failure is always sent.
         """
         current = context.current()
         current.send_beat(current.converter.encode_details(details) if details else None)
 
     @staticmethod
     def progress(percent: float | None = None, message: str | None = None) -> None:
-        """Show how far the activity is; a heartbeat as well."""
+        """Report how far the activity is; this is a heartbeat, too."""
         context.current().send_beat(None, percent, message)
 
     @staticmethod
     def has_heartbeat_details() -> bool:
-        """Tell whether an earlier attempt left details."""
+        """Return whether an earlier attempt has left heartbeat details."""
         return context.current().details is not None
 
     @overload
@@ -81,32 +83,32 @@ class _ActivityModule:
 
     @staticmethod
     def idempotency_key() -> str:
-        """Return a key that is the same in every attempt: for what must be done only once."""
+        """Return a key that is the same in every attempt, for what must be done only once."""
         return context.current().info.idempotency_key
 
     @staticmethod
     def attempt_key() -> str:
-        """Return a key of this attempt alone: for what must be told apart from the others."""
+        """Return a key that only this attempt has."""
         return context.current().info.attempt_key
 
     @staticmethod
     def is_cancelled() -> bool:
-        """Tell whether the activity is to stop, for whatever reason."""
+        """Return whether the activity has to stop, for any reason."""
         return context.current().stop_reason is not None
 
     @staticmethod
     def stop_reason() -> StopReason | None:
-        """Return why the activity is to stop, if it is."""
+        """Return why the activity has to stop, or None."""
         return context.current().stop_reason
 
     @staticmethod
     def shield() -> AbstractContextManager[None]:
-        """Keep a stop from being raised inside; it comes when the block ends."""
+        """Delay a stop until the block ends."""
         return context.current().shield()
 
     @staticmethod
     def complete_later() -> NoReturn:
-        """Leave the activity without a result: somebody completes it by token or by id."""
+        """End the function without a result; the task is completed later, by token or by id."""
         context.current()
         raise CompletesLater
 

@@ -14,7 +14,6 @@ from tenure.errors import InvalidArgument
 from tenure.sdk.activity.option import ActivitySettings, OneCallSettings, Options, Where
 from tenure.sdk.activity.signature import Signature
 from tenure.sdk.payload import Payload
-from tenure.v1 import task_pb2
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -23,7 +22,7 @@ S = TypeVar("S")
 
 
 class Traits(msgspec.Struct, frozen=True):
-    """What is fixed where an activity is declared."""
+    """The settings of an activity that no task can change."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -47,15 +46,14 @@ class Activity(Generic[P, R_co]):
         *,
         is_method: bool = False,
     ) -> None:
-        """Declare; the decorator ``activity`` does it."""
+        """Use the decorator ``activity`` instead."""
         self.function = function
         self.traits = traits
         self.options = options
         self.instance = instance
         self.is_method = is_method
         # Shared with the copies: as a function, and as a method.
-        self._signatures: dict[bool, Signature] = {}
-        self._wire_options: dict[str, task_pb2.TaskOptions] = {}
+        self.signatures: dict[bool, Signature] = {}
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", traits.name)
         self.__qualname__ = getattr(function, "__qualname__", traits.name)
@@ -66,57 +64,40 @@ class Activity(Generic[P, R_co]):
         return f"<activity {self.name} of {self.__module__}.{self.__qualname__}>"
 
     def __set_name__(self, owner: type, name: str) -> None:
-        # Only a function in the body of a class gets this call: it takes ``self`` first.
+        # Python calls this only for functions in the body of a class: methods.
         self.is_method = True
 
     @property
     def name(self) -> str:
-        """The type of its tasks."""
+        """The name of the activity, which is the type of its tasks."""
         return self.traits.name
 
-    @property
-    def signature(self) -> Signature:
-        """Parameters and types; made when all names they use exist."""
-        found = self._signatures.get(self.is_method)
-        if found is None:
-            found = Signature(self.function, self.name, is_method=self.is_method)
-            self._signatures[self.is_method] = found
-        return found
-
     def check_signature(self) -> None:
-        """Raise ``TypeError`` for what cannot travel, where the activity is declared."""
+        """Raise ``TypeError`` for parameters and results that cannot be sent as JSON."""
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
-            message = f"activity {self.name}: a generator has no result: return a list instead"
+            message = f"activity {self.name}: a generator has no result; return a list instead"
             raise TypeError(message)
-        # It is told that it is a method after it was declared.
+        # ``__set_name__``, which says that it is a method, is called later.
         owner = self.__qualname__.rpartition(".")[0]
         is_method = bool(owner) and not owner.endswith("<locals>")
-        # A type that is named before it exists is looked up with the first call.
+        # A type that does not exist yet is looked up with the first call.
         with contextlib.suppress(NameError, AttributeError):
-            self._signatures[is_method] = Signature(self.function, self.name, is_method=is_method)
+            self.signatures[is_method] = Signature(self.function, self.name, is_method=is_method)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """Return a call to be enqueued; arguments that do not fit are a ``TypeError`` here."""
-        signature = self.signature
+        """Return a call to enqueue; raise ``TypeError`` for arguments that do not fit."""
+        signature = signature_of(self)
         return Call(self, signature.encode(signature.bind(args, kwargs)))
 
     def with_options(self, **settings: Unpack[OneCallSettings]) -> Activity[P, R_co]:
-        """Return this activity with other options, for the tasks that are made with it."""
+        """Return a copy of this activity with other options."""
         try:
             options = self.options.changed(settings)
         except (TypeError, ValueError) as error:
             raise type(error)(f"activity {self.name}: {error}") from None
         copy: Activity[P, R_co] = self._copy(self.instance)
         copy.options = options
-        copy._wire_options = {}
         return copy
-
-    def wire_options(self, encoding: str) -> task_pb2.TaskOptions:
-        """Return the options of its tasks as they travel; made once."""
-        known = self._wire_options.get(encoding)
-        if known is None:
-            known = self._wire_options[encoding] = self.options.to_wire(encoding)
-        return known
 
     def bound(self, instance: object) -> Activity[Any, R_co]:
         """Return the activity as a method of an instance."""
@@ -124,7 +105,7 @@ class Activity(Generic[P, R_co]):
         return bound
 
     def invoke(self, arguments: dict[str, Any]) -> object:
-        """Call the function; of an async one the coroutine is returned."""
+        """Call the function; an async one returns its coroutine."""
         if self.is_method:
             return self.function(self.instance, **arguments)
         return self.function(**arguments)
@@ -133,7 +114,7 @@ class Activity(Generic[P, R_co]):
         copy = type(self)(
             self.function, self.traits, self.options, instance, is_method=self.is_method
         )
-        copy._signatures = self._signatures  # noqa: SLF001 (a copy of our own)
+        copy.signatures = self.signatures
         return copy
 
 
@@ -148,7 +129,7 @@ class AsyncActivity(Activity[P, R_co]):
     def __get__(
         self: AsyncActivity[Concatenate[Any, Q], S], instance: object, owner: type
     ) -> AsyncActivity[Q, S]:
-        """Return the method of an instance; of the class, a reference for enqueueing."""
+        """Return the method of an instance or, on the class, a reference for enqueueing."""
         copy: AsyncActivity[Q, S] = self._copy(instance)
         return copy
 
@@ -164,7 +145,7 @@ class SyncActivity(Activity[P, R_co]):
     def __get__(
         self: SyncActivity[Concatenate[Any, Q], S], instance: object, owner: type
     ) -> SyncActivity[Q, S]:
-        """Return the method of an instance; of the class, a reference for enqueueing."""
+        """Return the method of an instance or, on the class, a reference for enqueueing."""
         copy: SyncActivity[Q, S] = self._copy(instance)
         return copy
 
@@ -175,35 +156,54 @@ class Call(Generic[R_co]):
     __slots__ = ("activity", "payload")
 
     def __init__(self, activity: Activity[Any, R_co], payload: Payload) -> None:
-        """Keep both; the payload are the arguments, checked, before any codec."""
+        """Keep both; the payload has the checked arguments, before any codec."""
         self.activity = activity
         self.payload = payload
 
 
+def signature_of(activity: Activity[..., Any]) -> Signature:
+    """Return the parameters and types of an activity; made when all names they use exist."""
+    found = activity.signatures.get(activity.is_method)
+    if found is None:
+        found = Signature(activity.function, activity.name, is_method=activity.is_method)
+        activity.signatures[activity.is_method] = found
+    return found
+
+
 def check_activity(given: object) -> None:
-    """Raise ``TypeError`` for what is no activity, where one is to be enqueued."""
+    """Raise ``TypeError`` if what is to be enqueued is not an activity."""
     if isinstance(given, Activity):
         return
-    if isinstance(given, Call):
-        name = given.activity.name
-        raise TypeError(
-            f"give the activity and its arguments, enqueue({name}, …), not a call of it"
-        )
-    name = getattr(given, "__qualname__", type(given).__qualname__)
-    raise TypeError(f"{name} is no activity: decorate it with @activity(start_to_close=…)")
+    if callable(given):
+        raise TypeError(undecorated(given))
+    if inspect.iscoroutine(given):
+        # Nobody will await it, and Python would warn of that, too.
+        given.close()
+    message = (
+        f"Expected an activity, not a value of type {type(given).__name__}. Give the activity and "
+        "its arguments, such as run(greet, name), and do not call it: not run(greet(name))."
+    )
+    raise TypeError(message)
 
 
 def check_call(given: object) -> None:
-    """Raise ``TypeError`` for what is no call, where many are to be enqueued."""
+    """Raise ``TypeError`` if what is to be enqueued with others is not a call."""
     if not isinstance(given, Call):
         name = getattr(given, "__name__", type(given).__qualname__)
-        raise TypeError(f"{name} is no call of an activity: write [charge.call(order), …]")
+        message = f"{name} is not the call of an activity. Write [charge.call(order), …]."
+        raise TypeError(message)
+
+
+def undecorated(function: object) -> str:
+    """Return what to say about a function where an activity is expected."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f'{name} is not an activity. Decorate the function with @activity(start_to_close="30s").'
 
 
 def declare(function: Callable[P, Any], settings: ActivitySettings) -> Activity[P, Any]:
     """Make an activity of a function; raise ``ValueError`` or ``TypeError`` for bad settings."""
     if not inspect.isfunction(function):
-        raise TypeError(f"@activity goes on a function, not on {function!r}")
+        raise TypeError(f"@activity decorates a function, not {function!r}")
     values: dict[str, Any] = dict(settings)
     is_async = inspect.iscoroutinefunction(function)
     name = values.pop("name", None) or function.__name__

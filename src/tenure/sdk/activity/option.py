@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict
@@ -21,8 +22,8 @@ Where = Literal["loop", "thread", "process"]
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How failures are retried; ``max_attempts`` 0 is without limit.
 
-    ``maximum_interval`` is 100 initial intervals unless it is given. Types of errors are named as
-    in ``ApplicationError.type``, or given as exception classes.
+    The default of ``maximum_interval`` is 100 times the initial interval. Error types are exception
+    classes, or names as in ``ApplicationError.type``.
     """
 
     initial_interval: Duration = "1s"
@@ -31,39 +32,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int = 0
     non_retryable_error_types: tuple[str | type[BaseException], ...] = ()
 
-    def to_wire(self) -> task_pb2.RetryPolicy:
-        """Return the message of the protocol; raise ``ValueError`` for what contradicts itself."""
-        _check_type(self.max_attempts, "max_attempts", int, "a number")
-        _check_type(self.backoff_coefficient, "backoff_coefficient", (int, float), "a number")
-        types = self.non_retryable_error_types
-        name = "non_retryable_error_types"
-        _check_type(types, name, (tuple, list), "a tuple, such as (KeyError,)")
-        for each in types:
-            if not isinstance(each, str) and not _is_exception(each):
-                given = type(each).__name__
-                raise TypeError(f"{name} must hold names or exception classes, not {given}")
-        initial_ms = duration_ms(self.initial_interval, "initial_interval")
-        longest = self.maximum_interval
-        maximum_ms = 0 if longest is None else duration_ms(longest, "maximum_interval")
-        if 0 < maximum_ms < initial_ms:
-            raise ValueError("maximum_interval must not be below initial_interval")
-        if not self.backoff_coefficient >= 1:
-            raise ValueError("backoff_coefficient must be at least 1")
-        if self.max_attempts < 0:
-            raise ValueError("max_attempts must be 0 (without limit) or more")
-        return task_pb2.RetryPolicy(
-            initial_interval_ms=initial_ms,
-            backoff_coefficient=self.backoff_coefficient,
-            maximum_interval_ms=maximum_ms,
-            maximum_attempts=self.max_attempts,
-            non_retryable_error_types=[
-                each if isinstance(each, str) else each.__name__ for each in types
-            ],
-        )
-
 
 class CallSettings(TypedDict, total=False):
-    """What can be set for all tasks of an activity, and for one of them."""
+    """Options for all tasks of an activity, or for one task."""
 
     queue: str
     start_to_close: Duration
@@ -77,7 +48,7 @@ class CallSettings(TypedDict, total=False):
 
 
 class OneCallSettings(CallSettings, total=False):
-    """What can be set for one task."""
+    """Options for one task."""
 
     delay: Duration
     run_at: datetime
@@ -85,7 +56,7 @@ class OneCallSettings(CallSettings, total=False):
 
 
 class ActivitySettings(CallSettings, total=False):
-    """What can be set where an activity is declared."""
+    """Options of ``@activity``."""
 
     name: str
     aliases: Iterable[str]
@@ -103,7 +74,7 @@ _TIMEOUTS: Final = frozenset(
         "cancel_grace",
     }
 )
-# The options that are no durations: what each must be, and how that is said.
+# The options that are not durations: the type of each, and how a message describes it.
 _TYPES: Final[dict[str, tuple[type, str]]] = {
     "queue": (str, "a text"),
     "retry": (RetryPolicy, "a RetryPolicy, such as RetryPolicy(max_attempts=3)"),
@@ -115,7 +86,7 @@ _TYPES: Final[dict[str, tuple[type, str]]] = {
 
 
 class Options(msgspec.Struct, frozen=True):
-    """Settings after they were checked. A duration of 0 is not set."""
+    """Checked settings. A duration of 0 is not set."""
 
     queue: str = "default"
     start_to_close_ms: int = 0
@@ -131,15 +102,15 @@ class Options(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
 
     def changed(self, settings: Mapping[str, Any]) -> Options:
-        """Return these with other settings; raise ``ValueError`` for what cannot be.
+        """Return a copy with other settings; raise ``ValueError`` for bad ones.
 
-        Of ``delay`` and ``run_at`` the one that was given last counts.
+        The last one of ``delay`` and ``run_at`` counts.
         """
         values = dict(settings)
         for name in _TYPES.keys() & values.keys():
             _check_type(values[name], name, *_TYPES[name])
         if "delay" in values and "run_at" in values:
-            raise ValueError("give either delay or run_at")
+            raise ValueError("give either delay or run_at, not both")
         for name in _TIMEOUTS & values.keys():
             values[f"{name}_ms"] = duration_ms(values.pop(name), name)
         if "delay" in values:
@@ -151,8 +122,8 @@ class Options(msgspec.Struct, frozen=True):
         try:
             changed = replace(self, **values)
         except TypeError:
-            unknown = ", ".join(sorted(set(values) - set(Options.__struct_fields__)))
-            raise TypeError(f"unknown options: {unknown}") from None
+            unknown = min(set(values) - set(Options.__struct_fields__))
+            raise TypeError(_no_option(unknown)) from None
         changed.check()
         return changed
 
@@ -161,7 +132,7 @@ class Options(msgspec.Struct, frozen=True):
         longest_ms = self.start_to_close_ms or self.schedule_to_close_ms
         if not longest_ms:
             raise ValueError(
-                "an activity needs start_to_close (how long one attempt may take) or "
+                "a timeout is missing; set start_to_close (how long one attempt may take) or "
                 "schedule_to_close (how long all attempts together may take)"
             )
         if self.schedule_to_close_ms:
@@ -170,8 +141,9 @@ class Options(msgspec.Struct, frozen=True):
             if self.schedule_to_start_ms > self.schedule_to_close_ms:
                 raise ValueError("schedule_to_start must not be longer than schedule_to_close")
         if self.heartbeat_timeout_ms > longest_ms:
-            raise ValueError("heartbeat_timeout must not be longer than the attempt may take")
-        self.retry.to_wire()
+            name = "start_to_close" if self.start_to_close_ms else "schedule_to_close"
+            raise ValueError(f"heartbeat_timeout must not be longer than {name}")
+        retry_to_wire(self.retry)
         try:
             check.name(self.queue, "queue")
             check.priority(self.priority)
@@ -189,16 +161,54 @@ class Options(msgspec.Struct, frozen=True):
             start_to_close_ms=self.start_to_close_ms,
             heartbeat_timeout_ms=self.heartbeat_timeout_ms,
             cancel_grace_period_ms=self.cancel_grace_ms,
-            retry=self.retry.to_wire(),
+            retry=retry_to_wire(self.retry),
             encoding=encoding,
         )
 
 
+def retry_to_wire(policy: RetryPolicy) -> task_pb2.RetryPolicy:
+    """Return the message of the protocol; raise ``ValueError`` for contradictions."""
+    _check_type(policy.max_attempts, "max_attempts", int, "a number")
+    _check_type(policy.backoff_coefficient, "backoff_coefficient", (int, float), "a number")
+    types = policy.non_retryable_error_types
+    name = "non_retryable_error_types"
+    _check_type(types, name, (tuple, list), "a tuple, such as (KeyError,)")
+    for each in types:
+        if not isinstance(each, str) and not _is_exception(each):
+            given = type(each).__name__
+            raise TypeError(f"{name} must hold names or exception classes, not {given}")
+    initial_ms = duration_ms(policy.initial_interval, "initial_interval")
+    longest = policy.maximum_interval
+    maximum_ms = 0 if longest is None else duration_ms(longest, "maximum_interval")
+    if 0 < maximum_ms < initial_ms:
+        raise ValueError("maximum_interval must not be below initial_interval")
+    if not policy.backoff_coefficient >= 1:
+        raise ValueError("backoff_coefficient must be at least 1")
+    if policy.max_attempts < 0:
+        raise ValueError("max_attempts must be 0 (without limit) or more")
+    return task_pb2.RetryPolicy(
+        initial_interval_ms=initial_ms,
+        backoff_coefficient=policy.backoff_coefficient,
+        maximum_interval_ms=maximum_ms,
+        maximum_attempts=policy.max_attempts,
+        non_retryable_error_types=[
+            each if isinstance(each, str) else each.__name__ for each in types
+        ],
+    )
+
+
 def _instant(value: datetime) -> int:
     if value.tzinfo is None:
-        raise ValueError("run_at needs a time zone: datetime.now(UTC) + …")
-    # An instant that has passed means at once.
+        raise ValueError("run_at needs a time zone, such as datetime(2030, 1, 31, tzinfo=UTC)")
+    # An instant in the past means now.
     return max(round(value.timestamp() * 1_000), 0)
+
+
+def _no_option(name: str) -> str:
+    """Return what to say about an option that does not exist."""
+    known = [*OneCallSettings.__annotations__, *ActivitySettings.__annotations__]
+    similar = difflib.get_close_matches(name, known, n=1)
+    return f"there is no option {name}{f'; did you mean {similar[0]}?' if similar else ''}"
 
 
 def _check_type(value: object, name: str, kind: type | tuple[type, ...], text: str) -> None:

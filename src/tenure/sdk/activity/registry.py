@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.definition import Activity, signature_of, undecorated
 
 
 class Registry:
@@ -22,7 +22,7 @@ class Registry:
             for activity in _activities_of(each):
                 self._add(activity)
         if not self._by_type:
-            raise ValueError("a worker needs at least one activity: activities=[…]")
+            raise ValueError("A worker needs at least one activity: Worker(activities=[greet]).")
 
     @property
     def types(self) -> list[str]:
@@ -39,27 +39,29 @@ class Registry:
         return self._by_type.get(type)
 
     def get(self, type: str) -> Activity[..., Any]:
-        """Return the activity for a type; raise ``LookupError`` with the known ones."""
+        """Return the activity for a type; a ``LookupError`` lists the known types."""
         found = self.find(type)
         if found is None:
-            raise LookupError(f"no activity {type!r} here; known are: {', '.join(self.types)}")
+            raise LookupError(
+                f"This worker has no activity {type!r}. It has: {', '.join(self.types)}."
+            )
         return found
 
     def _add(self, activity: Activity[..., Any]) -> None:
         if activity.is_method and activity.instance is None:
             owner = activity.__qualname__.rpartition(".")[0]
-            message = f"{activity.__qualname__} is a method: register an instance, {owner}(…)"
+            message = f"{activity.__qualname__} is a method. Register an instance: {owner}(…)."
             raise TypeError(message)
         _check_process(activity)
         # Wrong types are found when the worker starts, not when the first task arrives.
-        _ = activity.signature
+        signature_of(activity)
         for name in (activity.name, *activity.traits.aliases):
             other = self._by_type.get(name)
             if other is not None:
                 message = (
-                    f"two activities are named {name!r}: {other.__module__}.{other.__qualname__} "
-                    f"and {activity.__module__}.{activity.__qualname__}; give one of them "
-                    "another name: @activity(name=…)"
+                    f"Two activities are named {name!r}: {other.__module__}.{other.__qualname__} "
+                    f"and {activity.__module__}.{activity.__qualname__}. Give one of them "
+                    "another name: @activity(name=…)."
                 )
                 raise ValueError(message)
             self._by_type[name] = activity
@@ -71,14 +73,14 @@ def _check_process(activity: Activity[..., Any]) -> None:
     name = activity.__qualname__
     if activity.is_method:
         message = (
-            f"{name} is a method, which a fresh process cannot have: make it a function, or use "
-            'executor="thread"'
+            f"{name} is a method, which a new process cannot have. Make it a function, or use "
+            'executor="thread".'
         )
         raise TypeError(message)
     if activity.__module__ == "__main__" or "<locals>" in name:
         message = (
-            f"{name} of {activity.__module__} cannot be found by a fresh process: move it to the "
-            "top level of a module that can be imported"
+            f"{name} of {activity.__module__} cannot be found by a new process. Move it to the "
+            "top level of a module that can be imported."
         )
         raise TypeError(message)
 
@@ -87,7 +89,9 @@ def _activities_of(given: object) -> list[Activity[..., Any]]:
     if isinstance(given, Activity):
         return [given]
     if isinstance(given, type):
-        raise TypeError(f"{given.__qualname__} is a class: register an instance of it")
+        raise TypeError(
+            f"{given.__qualname__} is a class. Register an instance: {given.__name__}(…)."
+        )
     found = {
         name: each.bound(given)
         for owner in reversed(type(given).__mro__)
@@ -95,6 +99,5 @@ def _activities_of(given: object) -> list[Activity[..., Any]]:
         if isinstance(each, Activity) and inspect.getattr_static(type(given), name) is each
     }
     if not found:
-        name = getattr(given, "__qualname__", type(given).__qualname__)
-        raise TypeError(f"{name} is no activity: decorate it with @activity(start_to_close=…)")
+        raise TypeError(undecorated(given))
     return list(found.values())

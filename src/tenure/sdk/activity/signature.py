@@ -1,41 +1,38 @@
-"""The parameters of an activity: checked where it is declared and called, typed when it runs."""
+"""The parameters of an activity: checked at its declaration and call, typed when it runs."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Final, Never, NoReturn, get_type_hints
+from typing import Any, Final, Never, NoReturn, get_type_hints, is_typeddict
 
 import msgspec
 
 from tenure.sdk import payload
+from tenure.sdk.misfit import misfit
 from tenure.sdk.payload import BYTES, JSON, Converter, Payload, PayloadError
 
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-# What msgspec says of the arguments as a whole, and what that means for whoever reads it.
-_WHOLE: Final = (
-    (re.compile(r"object missing required field (\w+)"), r"parameter \1 is missing"),
-    (re.compile(r"object contains unknown field (.+)"), r"there is no parameter \1"),
-    (
-        re.compile(r"expected object, got (.+)"),
-        r"it must be a JSON object with its parameters by name, not \1",
-    ),
-)
+_STARS: Final[dict[Any, str]] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 
 
 class Signature:
     """The parameters of an activity by name, and how they travel."""
 
     def __init__(self, function: Callable[..., object], name: str, *, is_method: bool) -> None:
-        """Look at a function; raise ``TypeError`` for what cannot travel, with its parameter."""
+        """Inspect a function; a ``TypeError`` names the parameter that cannot be sent as JSON."""
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())[1 if is_method else 0 :]
         for each in parameters:
             if each.kind not in _NAMED:
+                shown = f"{_STARS.get(each.kind, '')}{each.name}"
                 message = (
-                    f"activity {name} takes {each}: arguments of an activity travel by name, so "
-                    "it can have neither positional-only ones nor * and **"
+                    f"activity {name}: parameter {shown}: arguments travel by name, so *, ** and "
+                    "positional-only parameters cannot be used. Use a list or a dict instead."
                 )
                 raise TypeError(message)
         hints = get_type_hints(function)
@@ -58,7 +55,7 @@ class Signature:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return arguments by name; raise ``TypeError`` for those that do not fit."""
         if not kwargs and len(args) == len(self._by_position) == len(self.names):
-            # Nothing can be wrong, and the long way takes ten times as long.
+            # The arguments fit; ``bind`` would take ten times as long.
             return dict(zip(self.names, args, strict=True))
         try:
             return self._signature.bind(*args, **kwargs).arguments
@@ -66,9 +63,9 @@ class Signature:
             raise TypeError(f"activity {self._name}: {error}") from None
 
     def encode(self, arguments: dict[str, Any]) -> Payload:
-        """Return arguments as they travel: by name, or a sole parameter of bytes as it is.
+        """Return arguments as JSON by name; a single parameter of type bytes is sent as it is.
 
-        They are read as a worker reads them: what does not fit is a ``TypeError`` here already.
+        They are decoded as a worker does it, so that wrong types raise ``TypeError`` here.
         """
         if self._takes_bytes and arguments:
             (value,) = arguments.values()
@@ -81,6 +78,7 @@ class Signature:
             self._refuse(arguments)
             raise
         try:
+            payload.check_value(arguments, self._arguments)
             payload.decode_json(data, self._arguments)
         except PayloadError as error:
             raise TypeError(f"activity {self._name}: {self._misfit(error, arguments)}") from None
@@ -121,7 +119,7 @@ class Signature:
             try:
                 payload.encode_json(value)
             except PayloadError as error:
-                if isinstance(kind, type) and not isinstance(value, kind):
+                if _is_other(value, kind):
                     text = f"activity {self._name}: {self._other_type(name, value)}"
                     raise TypeError(text) from None
                 text = f"activity {self._name}: parameter {name}: {error}"
@@ -130,23 +128,32 @@ class Signature:
 
     def _misfit(self, error: PayloadError, arguments: dict[str, Any] | None = None) -> str:
         """Return which parameter does not fit, what it takes and what it got."""
-        path, what = payload.complaint(error)
-        name = next(iter(re.findall(r"\w+", path)), "")
+        found = misfit(str(error.__cause__))
+        if not found.place:
+            return f"the input must be a JSON object with the parameters by name, not {found.got}"
+        name = re.split(r"\W", found.place)[0]
+        if found == (name, "is missing", ""):
+            return f"parameter {name} is missing"
         if name not in self._kinds:
-            for pattern, meaning in _WHOLE:
-                what = pattern.sub(meaning, what)
-            return what
-        if path == name and ", got " in what:
+            return f"there is no parameter {name}"
+        if found.place == name and found.got:
             if arguments is not None:
                 return self._other_type(name, arguments[name])
-            what = what.rpartition(", got ")[2]
-            return f"parameter {name} must be {payload.name_of(self._kinds[name])}, not {what}"
-        place = "" if path == name else f"{path}: "
-        return f"parameter {name} must be {payload.name_of(self._kinds[name])}: {place}{what}"
+            return f"parameter {name} must be {self._wanted(name)}, not {found.got}"
+        return f"parameter {name} must be {self._wanted(name)}: {found}"
 
     def _other_type(self, name: str, value: object) -> str:
-        wanted = payload.name_of(self._kinds[name])
-        return f"parameter {name} must be {wanted}, not {payload.name_of(type(value))}"
+        return f"parameter {name} must be {self._wanted(name)}, not {payload.name_of(type(value))}"
+
+    def _wanted(self, name: str) -> str:
+        return payload.name_of(self._kinds[name])
+
+
+def _is_other(value: object, kind: Any) -> bool:  # noqa: ANN401 (a type of the user)
+    """Tell whether a value is of another type, as far as Python can tell of a value alone."""
+    if is_typeddict(kind):
+        return not isinstance(value, dict)
+    return kind is not Any and isinstance(kind, type) and not isinstance(value, kind)
 
 
 def _field(of: inspect.Parameter, kind: Any) -> tuple[str, Any, Any] | tuple[str, Any]:  # noqa: ANN401 (a type of the user)

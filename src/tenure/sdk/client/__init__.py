@@ -11,15 +11,15 @@ goes on until its own.
 
 from tenure.sdk.client.client import Client
 from tenure.sdk.client.completion import Completion
-from tenure.sdk.client.handle import Handle
+from tenure.sdk.client.handle import Handle, OnProgress
 from tenure.sdk.client.view import (
     AttemptInfo,
     ExplainedReason,
     Explanation,
     HeartbeatAnswer,
     TaskInfo,
-    TaskProgress,
 )
+from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 
 __all__ = [
     "AttemptInfo",
@@ -29,6 +29,8 @@ __all__ = [
     "Explanation",
     "Handle",
     "HeartbeatAnswer",
+    "HeartbeatDetails",
+    "OnProgress",
     "TaskInfo",
     "TaskProgress",
 ]

@@ -16,7 +16,7 @@ from tenure.sdk.client.task_bytes import request_bytes, task_bytes
 
 R = TypeVar("R")
 
-# While the server stores one request the next is made; more of them gain nothing.
+# The next request is made while the server stores one; more than two gain nothing.
 _IN_FLIGHT_MAX: Final = 2
 
 
@@ -28,7 +28,7 @@ class _Chunk:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         self.handles: list[Handle[Any]] = []
-        # Those that may turn out to be a task of before.
+        # Tasks with an idempotency key: the answer may be the id of an earlier task.
         self.keyed: list[int] = []
         self.size = 0
 

@@ -12,7 +12,7 @@ from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.core.task.record import TaskState
 from tenure.errors import InvalidArgument
-from tenure.sdk.activity.definition import Activity, Call, check_activity
+from tenure.sdk.activity.definition import Activity, Call, check_activity, signature_of
 from tenure.sdk.activity.option import OneCallSettings, Options
 from tenure.sdk.client import bulk, view
 from tenure.sdk.client import method as m
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-# The stream of results has no heartbeats: a connection that died silently is found by this.
+# The stream of results has no heartbeats. Keep-alive finds a connection that died silently.
 _KEEP_ALIVE_SECONDS: Final = 30.0
 
 
@@ -44,8 +44,8 @@ class Client:
     ...     handle = await client.enqueue(charge, order)
     ...     receipt = await handle.result()
 
-    It connects with its first call, and to the next of several targets when one fails. A call that
-    gets no answer is repeated until ``timeout``; repeating never enqueues twice.
+    It connects with its first call. If one of several targets fails, it connects to the next one.
+    A call without an answer is repeated until ``timeout``; this never enqueues a task twice.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class Client:
         codec: Codec | None = None,
         timeout: Duration = "30s",
     ) -> None:
-        """Name one server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
+        """Set the server, ``"host:port"``, or several: ``"host1:port,host2:port"``.
 
-        Without one, the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``.
-        ``namespace`` is that of TENURE_NAMESPACE unless it is given, or else ``default``.
-        ``api_key`` is for servers that ask for one; unset, it is that of TENURE_API_KEY, or in the
-        file TENURE_API_KEY_FILE. A ``Path`` is read again when it gets a new key.
+        The default target is TENURE_TARGET, or else ``127.0.0.1:7301``. The default namespace is
+        TENURE_NAMESPACE, or else ``default``.
+        ``api_key`` is for servers that require one. The default is TENURE_API_KEY, or the file
+        TENURE_API_KEY_FILE. A file, given as ``Path``, is read again when it changes.
         ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
-        certificate of this client. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and
-        _KEY say it.
+        certificate for this client. The default is TENURE_TLS with TENURE_TLS_CA, TENURE_TLS_CERT
+        and TENURE_TLS_KEY.
         """
         found = check_client(target, namespace, timeout)
         self._state = ClientState(
@@ -86,13 +86,13 @@ class Client:
         return f"<Client of {self._state.channel.place}, namespace {self._state.namespace}>"
 
     async def close(self) -> None:
-        """End the connection; what still waits fails. Closing twice is harmless."""
+        """Close the connection; calls that still wait fail. Closing twice is harmless."""
         await self._state.close()
 
     async def enqueue(
         self, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Handle[R]:
-        """Enqueue one task; arguments that do not fit are a ``TypeError``, before it is sent."""
+        """Enqueue one task; arguments that do not fit raise ``TypeError`` before it is sent."""
         return await self._enqueue(None, activity, *args, **kwargs)
 
     async def enqueue_many(self, calls: Iterable[Call[R]]) -> builtins.list[Handle[R]]:
@@ -129,7 +129,7 @@ class Client:
         result: Any = Any,
         **settings: Unpack[OneCallSettings],
     ) -> Handle[Any]:
-        """Enqueue a task by the name of its activity, whose code need not be here.
+        """Enqueue a task by the name of its activity, without its code.
 
         >>> await client.enqueue_named("charge", {"order": order}, start_to_close="30s")
         """
@@ -158,13 +158,13 @@ class Client:
 
         >>> receipt = await client.run(charge, order, timeout="1m")
 
-        ``timeout`` bounds the wait for the result: a ``TimeoutError`` is raised, and the task goes
-        on. Without one the wait lasts as long as the task. If the activity has a parameter of this
-        name, it is for the activity; use ``enqueue`` and ``Handle.result`` then.
+        After ``timeout`` the wait ends with a ``TimeoutError``, and the task goes on. Without a
+        timeout the wait lasts as long as the task. If the activity has a parameter ``timeout``, the
+        value is passed to it; use ``enqueue`` and ``Handle.result`` in this case.
         """
         check_activity(activity)
         limit_s = None
-        if "timeout" not in activity.signature.names and "timeout" in kwargs:
+        if "timeout" not in signature_of(activity).names and "timeout" in kwargs:
             limit = cast("Duration | None", kwargs.pop("timeout"))
             limit_s = None if limit is None else seconds(limit, "timeout")
         waiter: Waiter = asyncio.get_running_loop().create_future()
@@ -179,7 +179,7 @@ class Client:
     @overload
     def handle(self, task_id: str) -> Handle[Any]: ...
     def handle(self, task_id: str, *, result: Any = Any) -> Handle[Any]:
-        """Return a handle of a task that is known by its id; nothing is asked of the server."""
+        """Return a handle for the id of a task, without asking the server."""
         try:
             check.task_id(task_id, "task_id")
         except InvalidArgument as error:
@@ -198,7 +198,7 @@ class Client:
         type: str = "",
         limit: int | None = None,
     ) -> AsyncIterator[TaskInfo]:
-        """Go through tasks, newest first, without their payloads; pages are asked for as needed.
+        """Iterate over tasks, newest first, without their payloads; pages are loaded as needed.
 
         >>> async for info in client.list(state="pending", queue="mail"):
         ...     ...

@@ -1,4 +1,4 @@
-"""What a client, its handles and its completions share: one way to the server."""
+"""The state that a client shares with its handles and completions, such as the connection."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tenure.v1 import workflow_service_pb2 as workflow_pb
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
-# Single calls at a time: a thousand at once would only wait at the server, each with its deadline.
+# How many single calls run at the same time. A thousand would only wait at the server.
 _CALLS_MAX: Final = 100
-# How long the difference between the server's clock and ours is taken for the same.
+# How long a measured difference between the server's clock and ours is used.
 _CLOCK_SECONDS: Final = 60.0
 # The clocks of servers that tests have in this process, by address: they jump and stand still, so
 # no difference of clocks tells their time.
@@ -40,12 +40,12 @@ manual_clocks: Final[dict[str, Callable[[], int]]] = {}
 
 
 class ClientState:
-    """One link in one namespace, with what is combined over it."""
+    """The connection of a client in one namespace, and the requests that are combined over it."""
 
     def __init__(
         self, channel: Channel, *, namespace: str, converter: Converter, timeout: Duration
     ) -> None:
-        """Speak over ``channel``."""
+        """Use ``channel`` for all calls."""
         self.channel = channel
         self.namespace = namespace
         self.converter = converter
@@ -60,7 +60,7 @@ class ClientState:
         self._compared_at: float | None = None
 
     async def ask(self, method: Method[Request, Response], request: Request) -> Response:
-        """Call a method that may be repeated as it is."""
+        """Call a method that can safely be repeated."""
         async with self._slots:
             return await self.channel.call(method, request, timeout_s=self.timeout_s)
 
@@ -115,7 +115,7 @@ class ClientState:
         known = by_encoding.get(encoding)
         if known is None:
             known = by_encoding[encoding] = shared_bytes(
-                activity.name, activity.options, activity.wire_options(encoding)
+                activity.name, activity.options, activity.options.to_wire(encoding)
             )
         return known
 
@@ -132,7 +132,7 @@ class ClientState:
         return self._epoch_ms + round(asked_at * 1_000) + options.delay_ms
 
     async def _compare_clocks(self) -> None:
-        """Find out where the server's clock stands; ours may be wrong, and may be set."""
+        """Compare the server's clock with ours, which may be wrong and may be changed."""
         before = time.monotonic()
         answer = await self.ask(HEALTH, workflow_pb.HealthCheckRequest())
         after = time.monotonic()
@@ -141,7 +141,7 @@ class ClientState:
         self._compared_at = after
 
     async def close(self) -> None:
-        """End everything."""
+        """Close the streams and the connection."""
         await self._stalled.close()
         await self.outbox.close()
         await self.results.close()

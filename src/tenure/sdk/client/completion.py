@@ -25,7 +25,7 @@ _CANCELLED: Final = task_pb2.FINISH_KIND_CANCELLED
 class Completion:
     """Completes an attempt that its activity left with ``activity.complete_later()``.
 
-    Everything may be repeated: the same completion again gets the same answer, another one is
+    Calls can be repeated: the same completion gets the same answer again. A different one is
     refused with ``TaskAlreadyTerminal`` or ``AttemptMismatch``.
     """
 
@@ -36,7 +36,7 @@ class Completion:
         if bool(token) == bool(task_id):
             raise ValueError("Give either the token of the attempt or the id of the task.")
         if token and attempt:
-            raise ValueError("A token is for one attempt already; leave `attempt` out.")
+            raise ValueError("A token belongs to one attempt. Leave attempt out.")
         self._state = state
         self._token = token
         self._task_id = task_id
@@ -67,12 +67,12 @@ class Completion:
         state = failure.to_wire(raised, self._state.converter)
         if self._token:
             return await self._by_token(pb.CompleteByTokenRequest(kind=_FAILED, error=state))
-        # Sent again after a lost answer it must not hit the attempt that came next.
+        # The attempt is named, so that a repeated request cannot fail the next attempt.
         attempt = self._attempt or await self._live_attempt()
         return await self._by_id(pb.CompleteByIdRequest(kind=_FAILED, error=state, attempt=attempt))
 
     async def cancel(self) -> TaskState:
-        """Say that the attempt gave way to a cancellation; return the task's state."""
+        """Report that the attempt has stopped after a cancel; return the task's state."""
         if self._token:
             return await self._by_token(pb.CompleteByTokenRequest(kind=_CANCELLED))
         return await self._by_id(pb.CompleteByIdRequest(kind=_CANCELLED))
@@ -80,7 +80,7 @@ class Completion:
     async def heartbeat(
         self, *details: object, percent: float | None = None, message: str | None = None
     ) -> HeartbeatAnswer:
-        """Tell that the attempt makes progress; the answer says whether it is to stop."""
+        """Report that the attempt makes progress; the answer says whether it has to stop."""
         data = self._state.converter.encode_details(details) if details else None
         if self._token:
             by_token = pb.HeartbeatByTokenRequest(

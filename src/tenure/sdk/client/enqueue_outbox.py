@@ -1,4 +1,4 @@
-"""Combines enqueues: what is asked for while a request is in flight goes into the next one."""
+"""Combines enqueues: tasks that arrive while a request is in flight go into the next one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tenure.sdk.transport.channel import LAST_TRY_SECONDS, Backoff, Channel
 from tenure.sdk.transport.refusal import copied
 from tenure.v1 import task_service_pb2 as pb
 
-# Room for what stands around the tasks.
+# Room for the fields around the tasks.
 BODY_BYTES_MAX: Final = REQUEST_BYTES_MAX - 16 * 1024
-# While a request is being repeated others go on beside it, but not without bound.
+# How many requests may run beside one that is being repeated.
 _REQUESTS_MAX: Final = 4
-# However long a task has waited for its turn, it is tried.
+# A task that has waited for long is still tried at least once.
 _SECONDS_MIN: Final = 1.0
 
 
 class _Item:
-    """A task that somebody wants to have enqueued; ``future`` gets the id that counts."""
+    """A task to enqueue; ``future`` gets its id, or that of the first task with its key."""
 
     __slots__ = ("asked_at", "body", "future", "waiter")
 
@@ -39,12 +39,12 @@ class _Item:
 
 
 class EnqueueOutbox:
-    """Sends single tasks in common requests; each has an answer of its own."""
+    """Sends several tasks in one request; each task has its own answer."""
 
     def __init__(
         self, channel: Channel, streams: TaskStreams, namespace: str, timeout_s: float
     ) -> None:
-        """Start empty; a task is given up after ``timeout_s``."""
+        """Start empty; after ``timeout_s`` a task fails."""
         self._channel = channel
         self._streams = streams
         self._namespace = namespace
@@ -116,7 +116,7 @@ class EnqueueOutbox:
             if items and size > BODY_BYTES_MAX:
                 break
             item = self._waiting.popleft()
-            # Whoever asked for it may have gone.
+            # The caller may have been cancelled.
             if not item.future.done():
                 items.append(item)
         return items
@@ -204,7 +204,7 @@ class _Turn:
 
 
 def check_size(body: bytes) -> None:
-    """Refuse a task that no request has room for."""
+    """Refuse a task that is too large for a request."""
     if len(body) > BODY_BYTES_MAX:
         message = (
             f"The task has {len(body)} bytes, and a request has room for {BODY_BYTES_MAX}. "
@@ -214,7 +214,7 @@ def check_size(body: bytes) -> None:
 
 
 def _waiters(items: Sequence[_Item]) -> list[Waiter]:
-    """Return who waits for the results, if everybody does."""
+    """Return who waits for the results, if all callers do."""
     found = [item.waiter for item in items if item.waiter is not None]
     return found if len(found) == len(items) else []
 
@@ -222,7 +222,7 @@ def _waiters(items: Sequence[_Item]) -> list[Waiter]:
 def _settle(
     items: Sequence[_Item], answer: pb.EnqueueTasksResponse
 ) -> tuple[list[_Item], TenureError | None]:
-    """Tell everybody what became of theirs; return those to be sent again, and why."""
+    """Resolve the futures; return the tasks to send again, and why."""
     undecided: list[_Item] = []
     problem: TenureError | None = None
     for item, result in zip(items, answer.results, strict=True):

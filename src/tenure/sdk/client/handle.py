@@ -1,4 +1,4 @@
-"""A task as its client holds it."""
+"""The handle of a task."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from tenure.core.task.record import TaskState
 from tenure.errors import DeadlineExceeded, Unavailable
 from tenure.sdk import failure
-from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.definition import Activity, signature_of
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
 from tenure.sdk.client.task_stream import Waiter
-from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo, TaskProgress
+from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo
 from tenure.sdk.duration import Duration
 from tenure.sdk.payload import BYTES, Payload, PayloadError, UserValue
+from tenure.sdk.progress import TaskProgress
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 OnProgress = Callable[[TaskProgress], object]
-"""Called with each progress that is new; what it returns is awaited if it can be."""
+"""Called with each new progress; an async function is awaited."""
 
-# How old the progress that somebody watches may be.
-_LOOK_SECONDS: Final = 0.5
+# How often the progress of a task is polled.
+_POLL_SECONDS: Final = 0.5
 _SUCCEEDED: Final = task_pb2.TASK_STATE_SUCCEEDED
 
 
@@ -61,14 +62,15 @@ class Handle(Generic[R_co]):
 
         A task that did not succeed raises ``TaskFailed`` or one of its subclasses, with the
         failure in the worker as the cause. After ``timeout`` a ``TimeoutError`` is raised and the
-        task goes on. Without one the wait lasts as long as the task, over restarts of the server.
-        ``on_progress`` is called whenever the activity has reported another progress.
+        task goes on. Without a timeout it waits as long as the task takes, also while the server
+        is restarted.
+        ``on_progress`` is called with each new progress of the activity.
         """
         limit_s = None if timeout is None else seconds(timeout, "timeout")
         return await self._wait(limit_s, on_progress)
 
     async def describe(self) -> TaskInfo:
-        """Return the task as it stands, with its payloads."""
+        """Return the present state of the task, with its payloads."""
         return view.task_info(await self._get(), self._state.converter)
 
     async def attempts(self) -> list[AttemptInfo]:
@@ -85,7 +87,7 @@ class Handle(Generic[R_co]):
         return await self._state.explain(self.task_id)
 
     async def cancel(self, reason: str = "") -> TaskState:
-        """Ask for the end of the task; return its state. A running one is told and gives way."""
+        """Cancel the task; return its state. A running activity is told, and stops by itself."""
         request = pb.CancelTaskRequest(
             namespace_id=self._state.namespace, task_id=self.task_id, reason=reason
         )
@@ -93,25 +95,25 @@ class Handle(Generic[R_co]):
         return view.state_of(state)
 
     async def pause(self) -> TaskState:
-        """Hold the task: it is not handed out until it is resumed; return its state."""
+        """Pause the task: no worker gets it until it is resumed; return its state."""
         request = pb.PauseTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
         state = await self._state.change(m.PAUSE, request, lambda found: found == "PAUSED")
         return view.state_of(state)
 
     async def resume(self) -> TaskState:
-        """Let a paused task go on; return its state."""
+        """Resume a paused task; return its state."""
         request = pb.ResumeTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
         state = await self._state.change(m.RESUME, request, lambda found: found != "PAUSED")
         return view.state_of(state)
 
     async def terminate(self) -> TaskState:
-        """End the task without asking its worker; return its state."""
+        """End the task at once, without waiting for its worker; return its state."""
         request = pb.TerminateTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
         state = await self._state.change(m.TERMINATE, request, lambda found: found == "FAILED")
         return view.state_of(state)
 
     async def retry(self) -> Handle[R_co]:
-        """Make a new task from this one, which has ended; return its handle."""
+        """Enqueue a finished task again, as a new task; return the handle of that."""
         new_id = new_task_id()
         request = pb.RetryTaskRequest(
             namespace_id=self._state.namespace, task_id=self.task_id, new_task_id=new_id
@@ -137,8 +139,8 @@ class Handle(Generic[R_co]):
             if not clock.expired():
                 raise
             message = (
-                f"Task {self.task_id} has not ended within {limit_s:g} s. It goes on; its "
-                "explain() says why it has not ended."
+                f"Task {self.task_id} has not ended within {limit_s:g} s. The task goes on; "
+                "handle.explain() says what it waits for."
             )
             raise TimeoutError(message) from self._state.results.problem
 
@@ -152,7 +154,7 @@ class Handle(Generic[R_co]):
         ending = asyncio.ensure_future(waiting)
         telling = asyncio.ensure_future(self._watch_progress(teller))
         try:
-            # Whichever fails ends the wait: a callback's exception belongs to the caller.
+            # A failure of either ends the wait: the caller gets an exception of the callback.
             await asyncio.wait((ending, telling), return_when=asyncio.FIRST_COMPLETED)
             if telling.done():
                 telling.result()
@@ -161,17 +163,17 @@ class Handle(Generic[R_co]):
             for each in (ending, telling):
                 each.cancel()
             await asyncio.gather(ending, telling, return_exceptions=True)
-        # A short task may have ended between two looks.
+        # A short task may have ended between two polls.
         await self._look(teller)
         return result
 
     async def _watch_progress(self, teller: _Teller) -> None:
         while True:
             await self._look(teller)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _look(self, teller: _Teller) -> None:
-        # Whoever waits for the result waits while the server is away.
+        # The wait for the result goes on while the server cannot be reached.
         with contextlib.suppress(Unavailable, DeadlineExceeded):
             await teller.tell(view.progress(await self._get()))
 
@@ -185,8 +187,8 @@ class Handle(Generic[R_co]):
             raise failure.from_result(result, converter)
         wanted = self._result
         if isinstance(wanted, Activity):
-            wanted = wanted.signature.result_type
-        # Nothing at all is what a worker of another language sends when it has no value.
+            wanted = signature_of(wanted).result_type
+        # Workers in other languages send an empty output if there is no value.
         is_missing = not result.output and result.output_encoding != BYTES
         payload = Payload(result.output_encoding, b"null" if is_missing else result.output)
         try:
@@ -198,7 +200,7 @@ class Handle(Generic[R_co]):
 
 
 class _Teller:
-    """Tells each progress once."""
+    """Reports each progress once."""
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress

@@ -1,7 +1,7 @@
-"""Waits that take long: the log says why the task does not run, as far as the server knows.
+"""Logs why a task does not run, when somebody waits for it for more than five seconds.
 
-One task is asked about at a time, and one line is written for each kind of reason and minute,
-however many tasks are waited for.
+The server is asked about one task at a time. Each kind of reason is logged once per minute, for any
+number of tasks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tenure.sdk.client.view import Explanation
 
 log = logging.getLogger("tenure.client")
 
-# How long a wait takes before it is asked about.
+# The server is asked about waits that take longer than this.
 STALLED_S: Final = 5.0
 LOOK_S: Final = 1.0
-# How long it takes until the same is asked or said again.
+# The same task is asked about, and the same reason is logged, after this time again.
 _AGAIN_S: Final = 60.0
-# Reasons that are as they should be: the task runs, its turn comes, or it was asked for later.
+# Reasons that need no warning: the task runs, waits for its turn, or is delayed.
 _GOOD: Final = frozenset(
     {
         *("held", "next", "work_ahead", "workers_busy", "queue_full"),
@@ -42,7 +42,7 @@ class _Wait:
 
 
 class StalledWaits:
-    """Who waits since when, and what was said about it."""
+    """The present waits, and the reasons that were logged."""
 
     def __init__(self, explain: Callable[[str], Awaitable[Explanation]]) -> None:
         """Ask ``explain`` about tasks that are waited for."""
@@ -67,7 +67,7 @@ class StalledWaits:
         self._waits.pop(number, None)
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._waits = {}
         if self._timer is not None:
             self._timer.cancel()
@@ -93,7 +93,7 @@ class StalledWaits:
         try:
             explanation = await self._explain(task_id)
         except TenureError:
-            # Whoever waits for the result hears of an outage, and of a task that is not there.
+            # The wait itself reports outages and unknown tasks.
             return
         reason = explanation.reasons[0]
         now = asyncio.get_running_loop().time()
@@ -101,7 +101,7 @@ class StalledWaits:
             return
         self._silent_until[reason.code] = now + _AGAIN_S
         log.warning(
-            "Task %s is waited for, and it does not run. %s: %s %s",
+            "Waiting for task %s, which does not run. %s: %s %s",
             task_id,
             reason.code,
             reason.message,

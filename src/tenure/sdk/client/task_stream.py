@@ -35,7 +35,7 @@ _Wire = Stream[bytes, pb.WatchTasksResponse]
 
 
 class StreamBroken(Exception):
-    """The stream has no answer to a request; a call of its own will have one."""
+    """The stream ended before it had the answer; the request is sent as a single call."""
 
     def __init__(self, *, is_unsent: bool) -> None:
         """Say whether the request cannot have reached any server."""
@@ -44,7 +44,7 @@ class StreamBroken(Exception):
 
 
 class TaskStreams:
-    """Who waits for which task."""
+    """The waits for tasks, and the streams that their results come on."""
 
     def __init__(self, channel: Channel, namespace: str) -> None:
         """Start with nobody waiting and no stream."""
@@ -107,7 +107,7 @@ class TaskStreams:
         return await stream.enqueue(request, waiters, min(timeout_s, _ANSWER_SECONDS))
 
     async def close(self) -> None:
-        """End all streams; whoever still waits is told."""
+        """End all streams; the waits for their results fail."""
         streams, self._streams = self._streams, []
         for stream in streams:
             await stream.close()
@@ -210,7 +210,7 @@ class _TaskStream:
             self._idling = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._retire)
 
     async def close(self) -> None:
-        """End it; whoever still waits is told."""
+        """End it; the waits for its results fail."""
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
         self._fail(Unavailable("The client was closed.", reason="closed"))

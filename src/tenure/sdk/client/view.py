@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -10,7 +10,9 @@ import msgspec
 from tenure.core.limits import PRIORITY_DEFAULT
 from tenure.core.task.record import TaskState
 from tenure.sdk.failure import RemoteError
+from tenure.sdk.instant import datetime_of
 from tenure.sdk.payload import Converter, Payload
+from tenure.sdk.progress import HeartbeatDetails, TaskProgress
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 
@@ -23,15 +25,8 @@ _STATES: Final[dict[int, TaskState]] = {
 _NUMBERS: Final = {state: number for number, state in _STATES.items()}
 
 
-class TaskProgress(msgspec.Struct, frozen=True):
-    """How far a task is, in its own words."""
-
-    percent: float | None = None
-    message: str = ""
-
-
 class HeartbeatAnswer(msgspec.Struct, frozen=True):
-    """What the server says to a heartbeat from outside: go on, or stop."""
+    """The answer to a heartbeat from outside a worker: go on, or stop."""
 
     state: TaskState
     should_cancel: bool = False
@@ -39,10 +34,10 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True):
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A task as it stands. Instants are those of the server; what is None has not happened.
+    """The present state of a task. Instants are the server's; None means not yet.
 
-    Lists leave ``input`` and ``output`` out. ``damaged`` names what the server has left out because
-    it is not as it was stored.
+    In lists ``input``, ``output`` and ``heartbeat_details`` are left out. ``damaged`` names the
+    parts that the server left out because their stored data has changed.
     """
 
     task_id: str
@@ -63,6 +58,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     failure_count: int = 0
     interruption_count: int = 0
     progress: TaskProgress = TaskProgress()
+    heartbeat_details: HeartbeatDetails = HeartbeatDetails()
     created_at: datetime | None = None
     run_at: datetime | None = None
     handed_at: datetime | None = None
@@ -70,6 +66,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
+    is_pause_requested: bool = False
     run_id: str = ""
     parent_id: str = ""
     retry_of: str = ""
@@ -77,9 +74,9 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One hand-out of a task; of the live one neither its end nor its outcome is known."""
+    """One attempt of a task; while it runs, it has neither an end nor an outcome."""
 
-    number: int
+    attempt: int
     worker_id: str
     handed_at: datetime | None = None
     ended_at: datetime | None = None
@@ -131,13 +128,15 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
         failure_count=task.failure_count,
         interruption_count=task.interruption_count,
         progress=progress(task),
-        created_at=_instant(task.created_at_ms),
-        run_at=_instant(task.run_at_ms),
-        handed_at=_instant(task.handed_at_ms),
-        started_at=_instant(task.started_at_ms),
-        heartbeat_at=_instant(task.heartbeat_at_ms),
-        finished_at=_instant(task.finished_at_ms),
-        cancel_requested_at=_instant(task.cancel_requested_at_ms),
+        heartbeat_details=HeartbeatDetails(task.heartbeat_details, converter),
+        created_at=datetime_of(task.created_at_ms),
+        run_at=datetime_of(task.run_at_ms),
+        handed_at=datetime_of(task.handed_at_ms),
+        started_at=datetime_of(task.started_at_ms),
+        heartbeat_at=datetime_of(task.heartbeat_at_ms),
+        finished_at=datetime_of(task.finished_at_ms),
+        cancel_requested_at=datetime_of(task.cancel_requested_at_ms),
+        is_pause_requested=task.is_pause_requested,
         run_id=task.run_id,
         parent_id=task.parent_id,
         retry_of=task.retry_of,
@@ -148,10 +147,10 @@ def task_info(task: task_pb2.Task, converter: Converter) -> TaskInfo:
 def attempt_info(attempt: task_pb2.Attempt, converter: Converter) -> AttemptInfo:
     """Show an attempt."""
     return AttemptInfo(
-        number=attempt.number,
+        attempt=attempt.attempt,
         worker_id=attempt.worker_id,
-        handed_at=_instant(attempt.handed_at_ms),
-        ended_at=_instant(attempt.ended_at_ms),
+        handed_at=datetime_of(attempt.handed_at_ms),
+        ended_at=datetime_of(attempt.ended_at_ms),
         outcome=attempt.outcome,
         error=RemoteError(attempt.error, converter) if attempt.HasField("error") else None,
     )
@@ -183,15 +182,11 @@ def state_of(number: int) -> TaskState:
 
 
 def state_number(state: TaskState | str | None) -> task_pb2.TaskState.ValueType:
-    """Return the number of a state in the protocol; a ``ValueError`` names those that exist."""
+    """Return the number of a state in the protocol; a ``ValueError`` lists the states."""
     if state is None:
         return task_pb2.TASK_STATE_UNSPECIFIED
     try:
         return task_pb2.TaskState.ValueType(_NUMBERS[TaskState(state.lower())])
     except ValueError:
         known = ", ".join(TaskState)
-        raise ValueError(f"{state!r} is no state of a task. The states are: {known}.") from None
-
-
-def _instant(milliseconds: int) -> datetime | None:
-    return datetime.fromtimestamp(milliseconds / 1_000, UTC) if milliseconds else None
+        raise ValueError(f"{state!r} is not a state of a task. The states are: {known}.") from None

@@ -13,9 +13,9 @@ log = logging.getLogger("tenure.sdk")
 
 _VARIABLE: Final = "TENURE_API_KEY"
 _FILE_VARIABLE: Final = "TENURE_API_KEY_FILE"
-# How often a file is looked at; a worker notices a new key about as fast.
+# How often a file is checked for a new key.
 _LOOK_SECONDS: Final = 1.0
-# A key has 64; whatever is longer is another file.
+# A key has 64 characters; a longer file is something else.
 _LENGTH_MAX: Final = 1_024
 
 Metadata = tuple[tuple[str, str], ...]
@@ -43,14 +43,14 @@ def _read(path: Path) -> str:
         with path.open("r", encoding="ascii") as file:
             return file.read(_LENGTH_MAX)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise ValueError(f"The API key cannot be read from {path}: {why}.") from None
 
 
 def _checked(text: str) -> str:
     key = text.strip()
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise ValueError("api_key must be a key as the server gave it: tnr_, an id and a secret.")
+        raise ValueError("The API key is malformed. A key looks like tnr_ID_SECRET.")
     return key
 
 
@@ -101,10 +101,10 @@ class ApiKeySource:
         else:
             why = f"{path} is empty."
         if not text:
-            # It is being replaced, or somebody has made a mistake: the old key is still good.
+            # The file is being replaced, or has a mistake: the old key is still used.
             if not self._is_told:
                 self._is_told = True
-                log.warning("%s The API key that was read before is used.", why)
+                log.warning("%s The previous API key is still used.", why)
             return
         self._is_told = False
         self._stamp = stamp
@@ -112,7 +112,7 @@ class ApiKeySource:
             self.text = text
             self.number += 1
             self._metadata = _metadata(text)
-            log.info("The API key was replaced by another one in %s.", path)
+            log.info("A new API key was read from %s.", path)
 
 
 def _metadata(key: str) -> Metadata | None:

@@ -1,4 +1,4 @@
-"""The way to a server, or to one of several: deadlines, back-off, typed errors.
+"""The connection to a server, or to one of several: deadlines, back-off, typed errors.
 
 A ``Channel`` belongs to one event loop. It connects with its first call, goes on to the next target
 when one fails, and raises nothing but the errors of ``tenure.errors``.
@@ -37,12 +37,12 @@ Asked = TypeVar("Asked", bound=Message)
 Answered = TypeVar("Answered", bound=Message)
 Options = tuple[tuple[str, str | int], ...]
 
-# What one try may take: a busy server answers by then, and a silent one is left for the next.
+# The limit of one try. A busy server answers by then; after it the next target is tried.
 TRY_SECONDS: Final = 10.0
 BACKOFF_SECONDS: Final = 0.1
 BACKOFF_SECONDS_MAX: Final = 2.0
 LAST_TRY_SECONDS: Final = 0.05
-# An outage that lasts longer is worth a line in the log while it lasts.
+# A longer outage is logged while it lasts.
 _WARN_SECONDS: Final = 1.0
 # Longer than any single try, so that a channel is closed only when no call is open on it.
 _RETIRED_SECONDS: Final = 30.0
@@ -50,7 +50,7 @@ _OPTIONS: Final[Options] = (
     ("grpc.primary_user_agent", f"tenure-python/{__version__}"),
     # A channel that replaces another is a connection of its own.
     ("grpc.use_local_subchannel_pool", 1),
-    # Where the server is, the target says; a variable of the environment does not.
+    # Only the target says where the server is, not the proxy variables of the environment.
     ("grpc.enable_http_proxy", 0),
     # The server has its limits; what it sends is wanted.
     ("grpc.max_receive_message_length", -1),
@@ -138,7 +138,7 @@ class Channel:
         self._tls = tls
         if is_exposed(self.targets, self.api_key.text, tls):
             log.warning(
-                "The API key goes to %s without TLS: others on the network can read it. "
+                "The API key is sent to %s without TLS, so others on the network can read it. "
                 "Use TLS if the server offers it: tls=True, or TENURE_TLS=1.",
                 self.place,
             )
@@ -277,12 +277,12 @@ class Channel:
         return meant
 
     def _final(self, error: TenureError, tried_s: float) -> TenureError:
-        """Return the last error of a call, in words for somebody who waited."""
+        """Return the last error of a call, with how long it was tried."""
         if not refusal.is_silence(error):
             return error
         message = f"{error.message} It was tried for {round(tried_s, 2):g} s."
         if len(self.targets) > 1:
-            message = f"{message} All of these were asked: {self.place}."
+            message = f"{message} All targets were tried: {self.place}."
         return type(error)(message, **error.fields)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+log = logging.getLogger("tenure.client")
+
 _CLOSE_SECONDS: Final = 2.0
 # A signal that comes just before a wait begins does not end it; it is noticed at the next look.
 _LOOK_SECONDS: Final = 0.5
@@ -49,7 +52,9 @@ class ConnectionThread:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine on the loop."""
-        assert threading.current_thread() is not self._thread, "it would wait for itself"
+        assert threading.current_thread() is not self._thread, (
+            "This call would wait for its own thread."
+        )
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self) -> None:
@@ -177,6 +182,7 @@ class Anchor:
         self._client: Client | None = None
         self._pid = 0
         self._is_closed = False
+        self._is_told = False
 
     def __repr__(self) -> str:
         place = ", ".join(split_targets(self._settings["target"]))
@@ -186,6 +192,8 @@ class Anchor:
         self, work: Callable[[Client], Coroutine[Any, Any, T]], inbox: CallInbox | None = None
     ) -> T:
         """Do something with the client and wait for it; Ctrl-C ends the wait and the work."""
+        if not self._is_told:
+            self._look_for_loop()
         future = _present.get().submit(self._work(work))
         try:
             return (inbox or CallInbox()).serve(future)
@@ -216,6 +224,18 @@ class Anchor:
         self._is_closed = True
         if self._client is not None and self._pid == os.getpid():
             _present.get().submit(self._client.close()).result()
+
+    def _look_for_loop(self) -> None:
+        """Warn once of a call that blocks an event loop. A notebook may want just that."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._is_told = True
+        log.warning(
+            "A SyncClient is used in a thread that runs an event loop: nothing else on that loop "
+            "goes on until the call returns. Use Client there, and await its calls."
+        )
 
     async def _work(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         return await work(self._present_client())

@@ -6,6 +6,7 @@ from typing import Final
 
 from tenure import errors
 from tenure.errors import ERRORS, DeadlineExceeded, TenureError, Unavailable
+from tenure.sdk.transport.python_name import in_python
 from tenure.sdk.transport.tls import IN_CODE, SPEAKS_HTTP, trouble
 from tenure.transport import grpc
 from tenure.v1 import error_pb2
@@ -25,6 +26,16 @@ _PLAIN: Final[dict[grpc.StatusCode, type[TenureError]]] = {
 }
 
 
+# What to do in Python about a refusal, behind what the server says.
+_ADVICE: Final = {
+    "unauthenticated": "Give one with api_key=… or TENURE_API_KEY.",
+    "permission_denied": "Use an API key with a role that allows it.",
+    "not_found": "Check the id, and the namespace (namespace=… or TENURE_NAMESPACE).",
+    "task_already_terminal": "A task that has ended never changes; retry() makes a new one of it.",
+    "payload_too_large": "Store the data elsewhere and send a reference to it.",
+}
+
+
 def translate(error: grpc.aio.AioRpcError, target: str, *, is_tls: bool = False) -> TenureError:
     """Return what a failed call to ``target`` means."""
     detail = detail_of(error)
@@ -41,9 +52,9 @@ def translate(error: grpc.aio.AioRpcError, target: str, *, is_tls: bool = False)
 
 
 def _no_answer(status: grpc.StatusCode, text: str, target: str, *, is_tls: bool) -> Unavailable:
-    """Return what to say of a connection that was not there or did not last.
+    """Return the error for a connection that was not made, or broke.
 
-    Our server answers everything with a detail, so whatever else comes is the network's.
+    A server of ours answers every call with a detail, so other answers come from the network.
     """
     # The end of gRPC's account is where it says what the system said.
     why = text.rpartition(": ")[2].strip(" ].")
@@ -99,7 +110,7 @@ def detail_of(error: grpc.aio.AioRpcError) -> error_pb2.ErrorDetail | None:
             if any(packed.Unpack(found) for packed in status.details):
                 return found
         except DecodeError:
-            # Somebody in between made it up.
+            # It is not from a server of ours.
             return None
     return None
 
@@ -111,16 +122,20 @@ def from_detail(detail: error_pb2.ErrorDetail) -> TenureError:
         for field, value in detail.ListFields()
         if field.name not in {"code", "message"}
     }
+    if detail.field:
+        fields["field"] = in_python(detail.field)
+    message = in_python(detail.message)
+    if detail.code in _ADVICE:
+        message = f"{message.removesuffix('.')}. {_ADVICE[detail.code]}"
     spec = ERRORS.get(detail.code)
     if spec is None:
         # A newer server may know more codes than we do.
-        message = f"{detail.code}: {detail.message}"
-        return Unavailable(message, reason="unknown_code")
-    return spec.exception(detail.message, **fields)
+        return Unavailable(f"{detail.code}: {message}", reason="unknown_code")
+    return spec.exception(message, **fields)
 
 
 def copied(error: Exception) -> Exception:
-    """Return an error for one more who gets it: raised twice it would collect both traces."""
+    """Return a copy for one more caller: an error that is raised twice would mix both traces."""
     if not isinstance(error, TenureError):
         return error
     copy = type(error)(error.message, **error.fields)

@@ -1,4 +1,4 @@
-"""Where servers are, and what else a client is told: checked before anything is opened."""
+"""Checks the target, namespace and timeout of a client before it connects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def split_targets(targets: str | Sequence[str] | None) -> tuple[str, ...]:
     parts = targets.split(",") if isinstance(targets, str) else list(targets)
     found = tuple(part.strip() for part in parts if part.strip())
     if not found:
-        raise ValueError("A target is missing: give the gRPC address of a server as host:port.")
+        raise ValueError("The target is empty. Give the gRPC address of a server as host:port.")
     for each in found:
         _check_target(each)
     return found
@@ -35,8 +35,10 @@ def split_targets(targets: str | Sequence[str] | None) -> tuple[str, ...]:
 def _check_target(target: str) -> None:
     if "://" in target and not target.startswith(("dns:", "unix:", "ipv4:", "ipv6:")):
         raise ValueError(f"{target!r} is a URL. Give the gRPC address of a server as host:port.")
-    if not target.startswith("unix:") and not target.rpartition(":")[2].isdigit():
-        raise ValueError(f"{target!r} has no port. Write host:port, such as {DEFAULT_TARGET}.")
+    host, _, port = target.rpartition(":")
+    if not target.startswith("unix:") and not (host and port.isdigit()):
+        missing = "port" if host or not port.isdigit() else "host"
+        raise ValueError(f"{target!r} has no {missing}. Write host:port, such as {DEFAULT_TARGET}.")
 
 
 def find_namespace(given: str | None) -> str:

@@ -1,4 +1,4 @@
-"""TLS of whoever calls a server: what it trusts, what it shows, and what went wrong.
+"""TLS of clients and workers: settings, files, and explanations of failures.
 
 Files are read when a channel is opened, so that one which takes the place of another already uses
 what has been replaced since.
@@ -42,7 +42,7 @@ class TLS(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse one half of a pair."""
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("TLS needs certificate and key, or neither of them.")
+            raise ValueError("TLS needs both certificate and key, or neither.")
 
     @property
     def paths(self) -> tuple[str, str, str]:
@@ -92,7 +92,7 @@ def _from_environment() -> TLS | bool:
     if said in _NO:
         return False
     paths = [os.environ.get(f"TENURE_TLS_{name}", "") for name in ("CA", "CERT", "KEY")]
-    # Whoever names a file wants TLS.
+    # A named file turns TLS on.
     return of_paths(*paths) if said or any(paths) else False
 
 
@@ -115,7 +115,7 @@ def _read(tls: TLS) -> _Pem:
         try:
             context.load_verify_locations(cadata=pem.ca.decode("ascii"))
         except (ssl.SSLError, ValueError):
-            raise ValueError(f"The file {ca} has no certificate of an authority in it.") from None
+            raise ValueError(f"The file {ca} contains no certificate of an authority.") from None
     if certificate:
         try:
             context.load_cert_chain(certificate, key, password=_refuse_password)
@@ -186,7 +186,7 @@ def trouble(details: str, target: str, words: Words, *, is_tls: bool) -> Trouble
 SPEAKS_HTTP: Final = ("http1.x server", "http/1.")
 _NO_GRPC: Final = (
     "{target} does not speak gRPC.",
-    "Is it the HTTP port? That for clients is 7301.",
+    "It may be the HTTP port. Use the gRPC port, which is 7301 by default.",
 )
 _TROUBLES: Final = (
     (
@@ -218,13 +218,16 @@ _TROUBLES: Final = (
 )
 _HUNG_UP: Final = ("socket closed", "connection reset", "handshake read failed")
 _MUTE: Final = (
-    "Whatever listens at {target} hung up at once.",
-    "If it speaks TLS, connect with {on}, or TENURE_TLS=1.",
+    "What listens at {target} closed the connection at once.",
+    (
+        "Check the port: the gRPC port of a server is 7301 by default. If the server uses TLS, "
+        "connect with {on}, or TENURE_TLS=1."
+    ),
 )
 _REFUSED: Final = (
-    "The server at {target} hung up after the TLS handshake.",
+    "The server at {target} closed the connection after the TLS handshake.",
     (
-        "It may want a certificate of yours, or not trust the one it got: see {certificate}, "
+        "It may require a client certificate, or not trust the one it got: see {certificate}, "
         "or TENURE_TLS_CERT and TENURE_TLS_KEY."
     ),
 )

@@ -1,4 +1,4 @@
-"""Where execution and connection meet: what each may ask of the other."""
+"""The interface between execution and connection: what each may ask of the other."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tenure.v1 import task_pb2
 
 
 class Reporter(Protocol):
-    """What execution tells the connection; from any thread, and it never waits."""
+    """What execution reports to the connection, from any thread. No call blocks."""
 
     def finish(self, finish: task_pb2.TaskFinish) -> None:
-        """Report the end of an attempt: kept, and sent until it was acknowledged."""
+        """Report the end of an attempt. It is sent again until the server has acknowledged it."""
         ...
 
     def beat(self, beat: task_pb2.TaskBeat) -> None:
-        """Report progress of an attempt; the last one wins, and it goes before the finish."""
+        """Report progress of an attempt. The newest one is sent, before the end."""
         ...
 
     def stuck(self, count: int) -> None:
-        """Tell how many abandoned threads hold a slot."""
+        """Report how many abandoned threads use a slot."""
         ...
 
     def loop_lag(self, milliseconds: int) -> None:
-        """Tell how far the user's event loop is behind."""
+        """Report the lag of the user's event loop."""
         ...
 
 
@@ -44,12 +44,12 @@ class Executor(Protocol):
         ...
 
     def stop(self, task_id: str, attempt: int, reason: StopReason) -> None:
-        """Ask an attempt to stop; after its grace it is not asked any more."""
+        """Ask an attempt to stop. After its grace period it is ended by force, or abandoned."""
         ...
 
     @property
     def exclusive_types(self) -> frozenset[str]:
-        """Which types must not run beside another attempt of the same task."""
+        """The types of which no two attempts of one task may run at the same time."""
         ...
 
     @property
@@ -58,15 +58,15 @@ class Executor(Protocol):
         ...
 
     def stop_exclusive(self) -> None:
-        """Stop what must not run when the lease may be over."""
+        """Stop exclusive attempts, because the lease may be over."""
         ...
 
     def time_out(self, task_id: str, attempt: int) -> None:
-        """Stop an exclusive attempt whose time is over as far as this worker can know."""
+        """Stop an exclusive attempt that has timed out by the clock of this worker."""
         ...
 
     def hand_back(self) -> None:
-        """Stop everything because the worker ends; what has not ended is released."""
+        """Stop all attempts because the worker ends, and release those that have not ended."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class Executor(Protocol):
         ...
 
     def runs_task(self, task_id: str) -> bool:
-        """Tell whether code of an attempt of this task still runs, abandoned or not."""
+        """Return whether code of an attempt of this task still runs."""
         ...
 
     async def close(self) -> None:

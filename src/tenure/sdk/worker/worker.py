@@ -14,9 +14,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Literal, TypedDict, Unpack
 
+from msgspec.structs import replace
+
 from tenure.core import check
 from tenure.core.duration import duration_text
-from tenure.core.limits import LEASE_MS_MAX, LEASE_MS_MIN, WORKER_SLOTS_MAX
+from tenure.core.limits import (
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    NAME_LENGTH_MAX,
+    WORKER_QUEUES_MAX,
+    WORKER_SLOTS_MAX,
+)
 from tenure.errors import InvalidArgument
 from tenure.sdk.activity.registry import Registry
 from tenure.sdk.duration import Duration, duration_ms
@@ -24,6 +32,7 @@ from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.target import find_namespace
 from tenure.sdk.transport.tls import TLS, resolve
+from tenure.sdk.worker import served_queue
 from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
 from tenure.sdk.worker.connection.worker_heartbeat import boot_time_s
@@ -35,15 +44,16 @@ from tenure.sdk.worker.executor_protocol import Executor, Reporter
 Mode = Literal["session", "poll"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-# A launcher that passes signals on doubles those of its terminal or group: both are one request.
+# A launcher that forwards signals doubles those of the terminal. Both count as one request.
 _ECHO_S: Final = 0.5
 _PORT_MAX: Final = 65_535
 
 
 class WorkerOptions(TypedDict, total=False):
-    """What can be set for a worker; ``Worker`` says what each means."""
+    """The settings of a worker. ``Worker`` explains them."""
 
     queue: str  # "default"
+    queues: Sequence[str]  # instead of queue
     max_concurrent: int  # 100
     max_processes: int | None
     namespace: str | None  # TENURE_NAMESPACE, or "default"
@@ -60,26 +70,30 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class Worker:
-    """Runs activities for a queue until it is drained.
+    """Runs activities for one queue or several until it is drained.
 
     >>> worker = Worker("127.0.0.1:7301", queue="mail", activities=[send, Payments(gateway)])
     >>> await worker.run()
 
-    ``target`` is the gRPC address of a server, or several with commas between them; without one,
-    the variable TENURE_TARGET names it, or else it is ``127.0.0.1:7301``. ``namespace`` is that of
-    TENURE_NAMESPACE unless it is given, or else ``default``.
-    ``max_concurrent`` tasks run at a time; those with ``executor="process"`` share
-    ``max_processes`` children, one per processor unless it is given. A ``name`` is unique among
-    live workers: a new one takes the place of the old one. ``lease`` is how long the server waits
-    for a sign of life before it gives the tasks to others, 10 s to 10 min (unset, the server
-    chooses).
+    ``queue`` is the queue whose tasks it runs; ``queues=["mail", "reports"]`` names several. They
+    share ``max_concurrent``, and the server knows one worker for each of them, named
+    ``name@queue`` if there is a ``name``.
+
+    ``target`` is the gRPC address of a server, or several with commas between them. The default
+    is the variable TENURE_TARGET, or else ``127.0.0.1:7301``. The default of ``namespace`` is
+    TENURE_NAMESPACE, or else ``default``.
+    At most ``max_concurrent`` tasks run at a time. Activities with ``executor="process"`` share
+    ``max_processes`` child processes, by default one per processor. A ``name`` is unique among
+    live workers: a new worker replaces the old one of the same name. ``lease`` is how long the
+    server waits for a heartbeat before it gives the tasks to others, 10 s to 10 min. By default
+    the server chooses it.
     ``drain_deadline`` is how long running tasks may take after the worker was asked to stop.
-    ``health`` is the ``host:port`` for probes: ``/livez`` and ``/readyz``. ``api_key`` is for
-    servers that ask for one; unset, it is that of the variable TENURE_API_KEY, or in the file that
-    TENURE_API_KEY_FILE names. A ``Path`` is read again when it gets a new key.
-    ``tls=True`` trusts the authorities of the operating system; ``TLS`` names others, and a
-    certificate of this worker. Unset, the variables TENURE_TLS and TENURE_TLS_CA, _CERT and _KEY
-    say it.
+    ``health`` is the ``host:port`` for the probes ``/livez`` and ``/readyz``. The default of
+    ``api_key`` is TENURE_API_KEY, or the file that TENURE_API_KEY_FILE names. A ``Path`` is read
+    again when the file changes.
+    ``tls=True`` trusts the certificate authorities of the operating system. ``TLS`` names others,
+    and the certificate of this worker. The default comes from TENURE_TLS, TENURE_TLS_CA,
+    TENURE_TLS_CERT and TENURE_TLS_KEY.
     """
 
     def __init__(
@@ -101,10 +115,11 @@ class Worker:
             target, api_key=options.get("api_key"), tls=resolve(options.get("tls"))
         )
         lease = options.get("lease")
+        queues = _queues(options)
         self._setup = _checked(
             Setup(
                 namespace=find_namespace(options.get("namespace")),
-                queue=options.get("queue", "default"),
+                queue=queues[0],
                 types=tuple(self._registry.types),
                 max_concurrent=options.get("max_concurrent", 100),
                 mode=options.get("mode", "session"),
@@ -128,8 +143,10 @@ class Worker:
         self._context: Context | None = None
         self._runners: Runners | None = None
         self._ended: Future[None] | None = None
+        self._queues = queues
+        served_queue.add(self)
         self._connection = WorkerConnection(
-            [self._setup], self._channel, self._make_executor, health=self._health
+            _setups(self._setup, queues), self._channel, self._make_executor, health=self._health
         )
 
     async def run(self, *, handle_signals: bool = True) -> None:
@@ -141,9 +158,10 @@ class Worker:
         unknown namespace. A server that cannot be reached is waited for.
         """
         if self._ended is not None:
-            raise RuntimeError("This worker has been run already. Make a new one.")
+            raise RuntimeError("A worker can be run once. Make a new one.")
+        served_queue.warn_of_unserved(self, self._registry.activities)
         self._user_loop = asyncio.get_running_loop()
-        # Activities see the context variables of whoever runs the worker.
+        # Activities see the context variables of the code that runs the worker.
         self._context = copy_context()
         with self._signals() if handle_signals else contextlib.nullcontext():
             self._ended = self._connection.start()
@@ -151,7 +169,7 @@ class Worker:
             try:
                 await asyncio.shield(waiting)
             except asyncio.CancelledError:
-                # Whoever cancels wants an end soon: nothing is waited for that can be handed back.
+                # A cancelled run should end soon, so running tasks are handed back.
                 self._connection.hand_back()
                 await asyncio.wait([waiting])
                 with contextlib.suppress(Exception):
@@ -169,7 +187,7 @@ class Worker:
         if self._ended is not None:
             ended = asyncio.wrap_future(self._ended)
             await asyncio.wait([ended])
-            # Whether it was a good end is the business of whoever awaits ``run``.
+            # ``run`` raises the error, if there is one.
             ended.exception()
 
     def request_shutdown(self, deadline: Duration | None = None) -> None:
@@ -180,13 +198,28 @@ class Worker:
 
     @property
     def target(self) -> str:
-        """Where its server is, or its servers are."""
+        """The address of its server, or of its servers."""
         return self._channel.place
 
     @property
     def queue(self) -> str:
-        """The queue whose tasks it runs."""
+        """The queue whose tasks it runs; of several, the first."""
         return self._setup.queue
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues whose tasks it runs."""
+        return self._queues
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its queues."""
+        return self._setup.namespace
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has run, and runs no more tasks."""
+        return self._ended is not None and self._ended.done()
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -195,22 +228,32 @@ class Worker:
 
     @property
     def worker_id(self) -> str:
-        """The id that the server gave; empty while it is not registered."""
+        """The id that the server gave; empty while it is not registered.
+
+        A worker of several queues has one for each: with commas between them here, and by queue
+        in ``worker_ids``.
+        """
         return self._connection.status().worker_id
 
     @property
+    def worker_ids(self) -> dict[str, str]:
+        """The id for each queue; empty while it is not registered there."""
+        known = self._connection.status().worker_ids
+        return {queue: known.get(queue, "") for queue in self.queues}
+
+    @property
     def is_registered(self) -> bool:
-        """Whether a server knows this worker as active, as far as it can know."""
-        return bool(self.worker_id)
+        """Whether this worker is registered for every queue, as far as it knows."""
+        return all(self.worker_ids.values())
 
     @property
     def active_count(self) -> int:
-        """How many slots are taken, by abandoned threads too."""
+        """How many slots are in use. Abandoned threads use one each."""
         return self._connection.status().active_count
 
     @property
     def health_port(self) -> int:
-        """The port of the probes, also when ``health`` asked for any free one; 0 without."""
+        """The port of the probes; 0 without ``health``."""
         probe = self._connection.probe
         return 0 if probe is None else probe.port
 
@@ -227,7 +270,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Let the signals of an orchestrator drain; only the main thread can be told of them."""
+        """Drain on SIGTERM and SIGINT. Python allows handlers in the main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -245,11 +288,11 @@ class Worker:
             count += 1
             self._connection.request_stop()
             if count > 1:
-                # Whoever asks a third time means the process, not the worker.
+                # The third signal ends the process.
                 for each in _SIGNALS:
                     signal.signal(each, signal.SIG_DFL)
 
-        # Not a handler of the loop: that would wait while an activity blocks it.
+        # A handler of the event loop would have to wait while an activity blocks the loop.
         before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {
             each: signal.signal(each, stop) for each in _SIGNALS
         }
@@ -258,6 +301,47 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _queues(options: WorkerOptions) -> tuple[str, ...]:
+    """Return the queues that were named; raise ``ValueError`` or ``TypeError`` for bad ones."""
+    if "queues" not in options:
+        queue: object = options.get("queue", "default")
+        if not isinstance(queue, str):
+            kind = type(queue).__name__
+            raise TypeError(f'queue must be a text, not {kind}; several are queues=["a", "b"]')
+        return (queue,)
+    if "queue" in options:
+        raise ValueError('give either queue="a" or queues=["a", "b"], not both')
+    return _checked_queues(options["queues"])
+
+
+def _checked_queues(given: object) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f'queues must be a list such as ["a", "b"], not {type(given).__name__}')
+    queues = tuple(given)
+    others = [type(each).__name__ for each in queues if not isinstance(each, str)]
+    if others:
+        raise TypeError(f"queues must be a list of texts, and one is {others[0]}")
+    if not 1 <= len(queues) <= WORKER_QUEUES_MAX:
+        raise ValueError(f"queues must name 1 to {WORKER_QUEUES_MAX} queues, not {len(queues)}")
+    twice = [each for each in queues if queues.count(each) > 1]
+    if twice:
+        raise ValueError(f"queues must name each queue once, and {twice[0]!r} is there twice")
+    return queues
+
+
+def _setups(setup: Setup, queues: Sequence[str]) -> list[Setup]:
+    """Return one registration for each queue."""
+    if len(queues) == 1:
+        return [setup]
+    setups = []
+    for queue in queues:
+        name = f"{setup.name}@{queue}" if setup.name else ""
+        if len(name) > NAME_LENGTH_MAX:
+            raise ValueError(f"name@queue must have at most {NAME_LENGTH_MAX} characters: {name}")
+        setups.append(replace(_checked(replace(setup, queue=queue)), name=name))
+    return setups
 
 
 def _checked(setup: Setup) -> Setup:

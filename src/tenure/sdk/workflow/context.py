@@ -46,7 +46,7 @@ class WorkflowContext:
     """The first argument of a workflow: steps, sleeps, signals, and a time that is recorded."""
 
     def __init__(self, run: Run, info: RunInfo, scope: Scope | None = None) -> None:
-        """Stand for a run, or with ``scope`` for one branch of it."""
+        """Belong to a run or, with ``scope``, to one branch of it."""
         self._run = run
         self._scope = scope
         self.info = info
@@ -84,7 +84,7 @@ class WorkflowContext:
         return datetime.fromtimestamp(self._run.now_ms / 1_000, UTC)
 
     async def sleep(self, duration: Duration) -> None:
-        """Wait; the run holds no worker meanwhile. The same as ``asyncio.sleep``."""
+        """Wait; the run uses no worker until then. The same as ``asyncio.sleep``."""
         self._run.check_place()
         delay_ms = 0 if duration in (0, "0s") else duration_ms(duration, "sleep")
         await asyncio.sleep(delay_ms / 1_000)
@@ -123,7 +123,7 @@ class WorkflowContext:
         return value
 
     async def signals(self, sig: Signal[T]) -> AsyncIterator[T]:
-        """Iterate over signals of a kind as they come; it has no end of its own."""
+        """Iterate over signals of a kind as they come; the iteration never ends by itself."""
         while True:
             yield await self.wait_signal(sig)
 
@@ -170,19 +170,19 @@ class WorkflowLog:
         self._context = context
 
     def debug(self, message: str, *args: object) -> None:
-        """Log for somebody who looks for a mistake."""
+        """Log at level DEBUG."""
         self._log(logging.DEBUG, message, args)
 
     def info(self, message: str, *args: object) -> None:
-        """Log what happens."""
+        """Log at level INFO."""
         self._log(logging.INFO, message, args)
 
     def warning(self, message: str, *args: object) -> None:
-        """Log what somebody should look at."""
+        """Log at level WARNING."""
         self._log(logging.WARNING, message, args)
 
     def error(self, message: str, *args: object) -> None:
-        """Log what went wrong."""
+        """Log at level ERROR."""
         self._log(logging.ERROR, message, args)
 
     def _log(self, level: int, message: str, args: tuple[object, ...]) -> None:

@@ -23,7 +23,7 @@ import msgspec
 from tenure.core import check
 from tenure.core.limits import PRIORITY_DEFAULT
 from tenure.errors import InvalidArgument
-from tenure.sdk.activity.option import RetryPolicy
+from tenure.sdk.activity.option import RetryPolicy, retry_to_wire
 from tenure.sdk.activity.signature import Signature
 from tenure.sdk.duration import Duration, duration_ms
 
@@ -37,7 +37,7 @@ Changes = Literal["park", "tolerate"]
 
 
 class WorkflowSettings(TypedDict, total=False):
-    """What can be set where a workflow is declared."""
+    """Options of ``@workflow``."""
 
     name: str
     timeout: Duration
@@ -47,7 +47,7 @@ class WorkflowSettings(TypedDict, total=False):
 
 
 class WorkflowOptions(msgspec.Struct, frozen=True):
-    """Settings after they were checked; a timeout of 0 is not set."""
+    """Checked settings; a timeout of 0 is not set."""
 
     name: str
     timeout_ms: int = 0
@@ -67,7 +67,7 @@ class Workflow(Generic[P, R_co]):
         function: Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R_co]],
         options: WorkflowOptions,
     ) -> None:
-        """Declare; the decorator ``workflow`` does it."""
+        """Use the decorator ``workflow`` instead."""
         self.function = function
         self.options = options
         self._signature: Signature | None = None
@@ -82,7 +82,7 @@ class Workflow(Generic[P, R_co]):
 
     @property
     def name(self) -> str:
-        """The type of its runs."""
+        """The name of the workflow, which is the type of its runs."""
         return self.options.name
 
     @property
@@ -122,7 +122,7 @@ def workflow(function: Any = None, /, **settings: Any) -> Any:
 
 def _declare(function: Callable[..., Any], settings: dict[str, Any]) -> Workflow[..., Any]:
     if not inspect.iscoroutinefunction(function):
-        raise TypeError(f"@workflow goes on an async function, not on {function!r}")
+        raise TypeError(f"@workflow decorates an async function, not {function!r}")
     values = dict(settings)
     name = values.pop("name", None) or function.__name__
     if not inspect.signature(function).parameters:
@@ -139,7 +139,7 @@ def _declare(function: Callable[..., Any], settings: dict[str, Any]) -> Workflow
             priority=check.priority(values.get("priority", PRIORITY_DEFAULT)),
         )
         if options.retry is not None:
-            options.retry.to_wire()
+            retry_to_wire(options.retry)
     except (ValueError, InvalidArgument) as error:
         raise ValueError(f"workflow {name}: {error}") from None
     return Workflow(function, options)

@@ -1,4 +1,4 @@
-"""What cannot be durable is refused in a body, with the line that tried it."""
+"""Refuses operations in a workflow that cannot be durable, and names the line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BLOCKING: Final = {
 
 
 class NotDurable(Exception):
-    """A workflow used what would not survive its process; the message names line and remedy."""
+    """A workflow used something that would not survive its process; see its message."""
 
 
 class _Body(threading.local):

@@ -44,11 +44,11 @@ class Scope:
         return CallKey(self._key(name), self.path, index)
 
     def next_note(self, name: str) -> str:
-        """Return the key of something that is recorded and is no call."""
+        """Return the key of something that is recorded but is not a call."""
         return self._key(name)
 
     def next_timeout(self) -> str:
-        """Return the key of a timeout. It is no call, so code in a timeout keeps its keys."""
+        """Return the key of a timeout. It is not a call, so code in a timeout keeps its keys."""
         index = self.call_count
         count = self._timeouts.get(index, 0) + 1
         self._timeouts[index] = count
@@ -60,7 +60,7 @@ class Scope:
         return self._below(str(self._child_count))
 
     def branch(self, name: str) -> Scope:
-        """Return a branch with a name; raise ``ValueError`` if it is used twice, or is no name."""
+        """Return a branch with a name; raise ``ValueError`` if the name is bad or used twice."""
         check.name(name, "branch")
         if name.isdigit() or len(name) > BRANCH_NAME_LENGTH_MAX:
             message = f"a branch needs a name of up to {BRANCH_NAME_LENGTH_MAX} characters with a "

@@ -22,7 +22,7 @@ class Signal(Generic[T]):
     __slots__ = ("name", "type")
 
     def __init__(self, name: str, type: UserValue) -> None:
-        """Declare; ``signal`` does it."""
+        """Use ``signal`` instead."""
         self.name = name
         self.type = type
 

@@ -11,8 +11,8 @@ import msgspec
 
 from tenure.core import check
 from tenure.errors import InvalidArgument
-from tenure.sdk.activity.definition import Activity
-from tenure.sdk.activity.option import RetryPolicy
+from tenure.sdk.activity.definition import Activity, signature_of
+from tenure.sdk.activity.option import RetryPolicy, retry_to_wire
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import UserValue
 from tenure.sdk.workflow.loop import RunFuture
@@ -30,7 +30,7 @@ _OPTIONS: Final = "__tenure_step__"
 
 
 class StepSettings(TypedDict, total=False):
-    """What can be set for a local step."""
+    """Options of ``@step``."""
 
     timeout: Duration
     retry: RetryPolicy
@@ -77,7 +77,7 @@ class Step(RunFuture[R]):
     """The future of a call: await it, or pass it to ``asyncio.gather``, ``wait`` and the like."""
 
     def __init__(self, run: Run, call: CallKey, line: str) -> None:
-        """Stand for one call; the context makes it."""
+        """Use ``ctx.step`` instead."""
         super().__init__(run.loop.number(), run.loop)
         self._run = run
         self.call_key = call
@@ -95,7 +95,7 @@ class Step(RunFuture[R]):
         return f"<step {self.key} of {self.line}>"
 
     def cancel(self, msg: object = None) -> bool:
-        """Give up the call; what runs for it is stopped."""
+        """Cancel the call; its step is stopped."""
         is_cancelled = super().cancel(msg)
         if is_cancelled:
             self._run.give_up(self)
@@ -139,7 +139,7 @@ def _of_activity(activity: Activity[..., Any]) -> StepFunction:
     is_async = inspect.iscoroutinefunction(activity.function)
     # Each kind of activity can be called; that is said in the subclasses.
     called: Any = activity
-    return StepFunction(called, own, is_async, activity.signature.result_type)
+    return StepFunction(called, own, is_async, signature_of(activity).result_type)
 
 
 def _options(function: Callable[..., Any], settings: StepSettings) -> StepOptions:
@@ -149,7 +149,7 @@ def _options(function: Callable[..., Any], settings: StepSettings) -> StepOption
         message = f"{function!r} has no name that can be recorded: give it one, @step(name=…)"
         raise ValueError(message) from None
     retry = settings.get("retry", _RETRY)
-    retry.to_wire()
+    retry_to_wire(retry)
     timeout = settings.get("timeout")
     timeout_ms = _TIMEOUT_MS if timeout is None else duration_ms(timeout, "timeout")
     return StepOptions(name, timeout_ms, retry)

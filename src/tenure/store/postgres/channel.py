@@ -1,4 +1,4 @@
-"""The side connection over which replicas tell each other what is new."""
+"""The side connection for notifications between replicas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Connection = asyncpg.Connection
 
 
 async def close_connection(connection: Connection | PoolConnectionProxy) -> None:
-    """Say goodbye; a backend that stands still is left without one."""
+    """Close the connection; a stopped backend gets no goodbye."""
     try:
         await connection.close(timeout=CONNECT_SECONDS_MAX)
     except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
@@ -22,10 +22,10 @@ async def close_connection(connection: Connection | PoolConnectionProxy) -> None
 
 
 class NotifyChannel:
-    """Listens and notifies. A lost connection is made anew; the engine's polls bridge the gap."""
+    """Listens and notifies. A lost connection is made again; until then the engine polls."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
-        """Remember how to connect; the name is given before the first use."""
+        """Store how to connect; the name is set before the first use."""
         self._connect = connect
         self.name = ""
         self._connection: Connection | None = None
@@ -34,11 +34,11 @@ class NotifyChannel:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the connection is there, as far as this side knows."""
+        """Return whether the connection exists, as far as this side knows."""
         return self._connection is not None and not self._connection.is_closed()
 
     async def open(self) -> None:
-        """Connect and listen, unless that is so."""
+        """Connect and listen, if not connected."""
         await self._ready()
 
     async def close(self) -> None:
@@ -49,12 +49,12 @@ class NotifyChannel:
                 self._connection = None
 
     def drop(self) -> None:
-        """Leave a host that is no longer the right one; the next look connects anew."""
+        """Close the connection to an outdated host; the next check connects again."""
         if self._connection is not None:
             self._connection.terminate()
 
     async def send(self, statement: str, payloads: Sequence[str]) -> None:
-        """Notify everybody; whoever calls again after a failure also listens again."""
+        """Notify all replicas; a call after a failure also listens again."""
         connection = await self._ready()
         await connection.execute(statement, payloads, self.name)
 

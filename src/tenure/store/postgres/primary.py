@@ -1,8 +1,8 @@
 """Which host is the primary: the one with the highest timeline, and never an older one.
 
-A promoted standby begins a new timeline; a primary that was replaced stays on its own. So a server
-remembers the highest timeline that it has seen, and the identifier of the database system, and
-refuses a host with a lower timeline or another identifier.
+A promoted standby begins a new timeline; a replaced primary stays on its own. So a server keeps the
+highest timeline that it has seen, and the identifier of the database system, and refuses a host
+with a lower timeline or another identifier.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger("tenure.store")
 Connection = asyncpg.Connection
 Open = Callable[[str], Awaitable[Connection]]
 REASON = "old_primary"
-# The role may not ask, or the service has no such functions.
+# The role may not call them, or the service has no such functions.
 _UNKNOWN = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.UndefinedFunctionError,
@@ -32,19 +32,19 @@ _UNKNOWN = (
 
 
 class FoundHost(msgspec.Struct, frozen=True):
-    """A connection to a host that takes writes, and where that host stands."""
+    """A connection to a host that accepts writes, and the position of that host."""
 
     connection: Connection
     position: Position | None
 
 
 class Primary:
-    """Connects to the right host, and remembers the highest timeline."""
+    """Connects to the right host, and keeps the highest timeline."""
 
     def __init__(
         self, dsn: str, *, position_sql: str, on_newer: Callable[[], Awaitable[None]]
     ) -> None:
-        """Start without having seen any; ``on_newer`` is called when a higher one is."""
+        """Start without a timeline; ``on_newer`` is called when a higher one is seen."""
         self._dsns = host_dsns(dsn)
         self._position_sql = position_sql
         self._on_newer = on_newer
@@ -52,7 +52,7 @@ class Primary:
         self.known: Position | None = None
 
     async def connect(self, open_one: Open) -> FoundHost:
-        """Connect to the host with the highest timeline among those that can be reached."""
+        """Connect to the host with the highest timeline among the reachable ones."""
         found = await self._reach(open_one)
         best: FoundHost | None = None
         try:
@@ -65,7 +65,7 @@ class Primary:
         return best
 
     def is_right(self, position: Position | None) -> bool:
-        """Tell whether a host that was connected has not been replaced since."""
+        """Return whether a connected host has not been replaced since."""
         return _problem(position, self.known) is None
 
     def check(self, position: Position | None) -> None:
@@ -75,7 +75,7 @@ class Primary:
             raise Lost(problem, reason=REASON)
 
     def learn_stored(self, timeline: int) -> None:
-        """Take in what other servers have seen of the system that is connected."""
+        """Take in the timelines that other servers have seen of the connected system."""
         if self.known is not None and timeline > self.known.timeline:
             self.known = Position(self.known.system_id, timeline)
 
@@ -99,7 +99,7 @@ class Primary:
             await self._on_newer()
 
     async def _reach(self, open_one: Open) -> list[FoundHost]:
-        """Connect to every host that takes writes; the others are waited for only for a moment."""
+        """Connect to every host that accepts writes; wait for the others only for a moment."""
         tasks = [asyncio.ensure_future(self._open(open_one, dsn)) for dsn in self._dsns]
         try:
             await _settle(tasks)
@@ -135,7 +135,7 @@ class Primary:
 
 
 async def _settle(tasks: Sequence[asyncio.Future[FoundHost]]) -> None:
-    """Wait for all, once one has succeeded only for a moment longer."""
+    """Wait for all; after the first success only for a moment longer."""
     waiting: set[asyncio.Future[FoundHost]] = set(tasks)
     while waiting:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -167,13 +167,13 @@ def _sorted_out(
 
 
 def _problem(position: Position | None, known: Position | None) -> str | None:
-    """Return why a host must not be used; where nothing is known nothing is refused."""
+    """Return why a host must not be used; without information nothing is refused."""
     if position is None or known is None:
         return None
     if position.system_id != known.system_id:
         return (
-            f"The host belongs to database system {position.system_id}; this server works on "
-            f"{known.system_id}. Restart the server if it has been moved."
+            f"The host belongs to database system {position.system_id}; this server uses "
+            f"{known.system_id}. Restart the server if the database was moved."
         )
     if position.timeline < known.timeline:
         return (

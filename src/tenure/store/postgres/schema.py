@@ -1,8 +1,8 @@
 """The PostgreSQL schema that has the tables.
 
-The names in a statement get their schema once, when a store is opened. A search path would not do:
-a pooler in transaction mode keeps none. Only migrations and the functions that they have made use
-one, and it ends with their transaction.
+The names in a statement get their schema once, when a store is opened. A search path would not
+work: a pooler in transaction mode keeps none. Only migrations, and the functions that they create,
+use a search path, which ends with their transaction.
 """
 
 from __future__ import annotations
@@ -31,20 +31,23 @@ _CREATED: Final = re.compile(r"\bCREATE (TABLE|TYPE|FUNCTION)(?: IF NOT EXISTS)?
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be the name of a schema."""
+    """Refuse an invalid name of a schema."""
     if not _NAME.fullmatch(name):
         raise InvalidArgument(
             f"The schema must be a name of at most {SCHEMA_NAME_BYTES_MAX} letters, digits, "
             "underscores and hyphens that does not start with a digit or a hyphen.",
             field="schema",
         )
+    if name.startswith("pg_") or name == "information_schema":
+        message = f"{name} is a schema of PostgreSQL itself. Name another one."
+        raise InvalidArgument(message, field="schema")
 
 
 async def find(fetch: Fetch, asked: str) -> tuple[str, bool]:
     """Return the schema to use, and whether it exists.
 
-    Where none is asked for it is the default one, unless an earlier version, which used the search
-    path, has made its tables elsewhere.
+    Without a requested schema it is the default one, unless an earlier version, which used the
+    search path, has created its tables elsewhere.
     """
     rows = await fetch("list_schemas", asked or DEFAULT)
     schema = asked or _installed(rows) or DEFAULT
@@ -52,7 +55,7 @@ async def find(fetch: Fetch, asked: str) -> tuple[str, bool]:
 
 
 def _installed(rows: Sequence[Any]) -> str:
-    """Return the one schema that has tables of ours, or nothing."""
+    """Return the one schema that has tables of Tenure, or nothing."""
     on_path = [name for name, has_tables, is_on_path in rows if has_tables and is_on_path]
     by_default = [name for name, has_tables, _ in rows if has_tables and name == DEFAULT]
     found = sorted({*on_path[:1], *by_default})
@@ -65,15 +68,15 @@ def _installed(rows: Sequence[Any]) -> str:
 
 
 def channel_in(schema: str) -> str:
-    """Return the channel on which servers of a schema hear each other.
+    """Return the channel on which servers of a schema notify each other.
 
-    In ``public`` it is the one of earlier versions, which go on beside this one during an upgrade.
+    In ``public`` it is that of earlier versions, which run at the same time during an upgrade.
     """
     return "tenure" if schema == "public" else f"tenure_{schema}"
 
 
 def statements_in(schema: str) -> Mapping[str, Statement]:
-    """Return all statements, with the schema in front of every table, type and function of ours.
+    """Return all statements, with the schema before every table, type and function of Tenure.
 
     >>> statements_in("tenure")["next_due"].parts[0].text
     'SELECT min(due_at_ms) FROM "tenure".tasks WHERE due_at_ms IS NOT NULL'
@@ -92,14 +95,14 @@ def _qualified(each: Statement, schema: str) -> Statement:
 
 
 def _names(*kinds: str) -> str:
-    """Return a pattern for what the migrations and the statements create."""
+    """Return a pattern for the names that the migrations and the statements create."""
     texts = [each.sql for each in MIGRATIONS]
     texts += [part.text for each in STATEMENTS.values() for part in each.parts]
     found = {name for text in texts for kind, name in _CREATED.findall(text) if kind in kinds}
     return "|".join(sorted(found))
 
 
-# A table stands behind one of these words; elsewhere the same word is a column or an alias.
+# A table name follows one of these words; elsewhere the same word is a column or an alias.
 _TABLES: Final = re.compile(
     r"\b((?:FROM|JOIN|INTO|UPDATE|USING|EXISTS|TRUNCATE|VACUUM \([^)]*\))\s+)"
     rf"({_names('TABLE')})\b"

@@ -1,7 +1,7 @@
 """PostgreSQL through asyncpg: one connection per lane, a small pool for reads.
 
 Behind pgbouncer in transaction mode (``pooled``) no statement is prepared by name, no session
-setting is relied on and nothing listens; the engine's polls are then the only way to hear.
+setting is used and nothing listens; then the engine only polls.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Connection = asyncpg.Connection
 
 # The lanes' statements look up rows by arrays of keys, and each has one right plan: nested loops
 # over an index. So plans are made once (planning took as long as the work of a small batch), and
-# the choices that statistics of an empty table, the normal state of a queue, lead to are off: a
-# plan that was cached then would scan the table from end to end once it is full.
+# plans that statistics of an empty table lead to are switched off. An empty table is the normal
+# state of a queue; a plan that was cached then would scan the whole table once it is full.
 LANE_SETTINGS = {
     "application_name": "tenure",
     "jit": "off",
@@ -54,8 +54,8 @@ LANE_SETTINGS = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
-# The same for lists and counts. Without statistics a list in the order of an index was sorted from
-# end to end, whatever its limit (a million tasks: 0.45 s then, 2 ms so).
+# The same for lists and counts. Without statistics a list in the order of an index was sorted as a
+# whole, whatever its limit (a million tasks: 0.45 s instead of 2 ms).
 READ_SETTINGS = {
     "application_name": "tenure",
     "jit": "off",
@@ -77,7 +77,7 @@ class PostgresTx:
     """A transaction on one connection."""
 
     def __init__(self, link: LaneConnection, probe: Probe | None) -> None:
-        """Work on a connection that has begun a transaction."""
+        """Use a connection that has begun a transaction."""
         self._link = link
         self._probe = probe
 
@@ -121,7 +121,7 @@ class LaneConnection:
         pooled: bool,
         position: Position | None = None,
     ) -> None:
-        """Wrap an open connection to a host that stands at ``position``."""
+        """Wrap an open connection to a host at ``position``."""
         self.connection = connection
         self.statements = statements
         self.position = position
@@ -140,7 +140,7 @@ class LaneConnection:
 
 
 def _read_failure(error: Exception) -> BaseException:
-    """Say what a failed read means: one that took too long is given up, and the store is well."""
+    """Translate a failed read: one that took too long is stopped, and the store is available."""
     if isinstance(error, TimeoutError | asyncpg.QueryCanceledError):
         return Lost("The read took too long.", reason="read_timeout")
     return translated(error)
@@ -154,12 +154,12 @@ class PostgresStore:
     def __init__(
         self, dsn: str, *, schema: str = "", pooled: bool = False, probe: Probe | None = None
     ) -> None:
-        """Remember where the database is; ``open`` connects, and finds the schema."""
+        """Store where the database is; ``open`` connects, and finds the schema."""
         if schema:
             names.check_name(schema)
         self._dsn = dsn
         self._asked_schema = schema
-        # Until the schema is known only those are used that name nothing of ours.
+        # Until the schema is known only statements without our tables are used.
         self._statements = names.STATEMENTS
         self._pooled = pooled
         self._probe = probe
@@ -170,7 +170,7 @@ class PostgresStore:
         )
         self._links: dict[LaneName, LaneConnection] = {}
         self._locks = {lane: asyncio.Lock() for lane in LaneName}
-        # Backends that did not answer in time, of connections that were dropped.
+        # Backends that did not answer in time, of closed connections.
         self._silent_pids: dict[LaneName, int] = {}
         self._pool: asyncpg.Pool | None = None
         self._scans = asyncio.Semaphore(SCANS_MAX)
@@ -184,12 +184,12 @@ class PostgresStore:
 
     @property
     def is_listening(self) -> bool:
-        """Tell whether the side connection is there; behind a pooler there is none."""
+        """Return whether the side connection exists; behind a pooler there is none."""
         return self._channel is not None and self._channel.is_open
 
     @property
     def is_far(self) -> bool:
-        """The database is another process, if not on another machine."""
+        """The database is another process, maybe on another machine."""
         return True
 
     @property
@@ -198,7 +198,7 @@ class PostgresStore:
         return self._primary.known or Position()
 
     async def open(self) -> None:
-        """Connect and bring the schema up to date, together with others that start now."""
+        """Connect and bring the schema up to date, one server after the other."""
         try:
             await self._migrate()
             self._pool = await asyncpg.create_pool(
@@ -238,20 +238,20 @@ class PostgresStore:
         )
 
     async def _leave_old(self) -> None:
-        """Use no connection to a primary that has been replaced; lanes look for themselves."""
+        """Use no connection to a replaced primary; lanes check it themselves."""
         if self._pool is not None:
             await self._pool.expire_connections()
         if self._channel is not None:
             self._channel.drop()
 
     async def _migrate(self) -> None:
-        """Bring the schema up to date on the connection that the work lane will use."""
+        """Bring the schema up to date on the connection of the work lane."""
         link = await self._link(LaneName.WORK)
         connection = link.connection
         try:
             async with connection.transaction():
                 tx = PostgresTx(link, None)
-                # Another server may be about to migrate, and that takes as long as it takes.
+                # Another server may be migrating, and that has no time limit.
                 await tx.one("limit_lock_wait", 0)
                 await tx.one("lock_migrations")
                 await self._enter_schema(link)
@@ -271,7 +271,7 @@ class PostgresStore:
             raise
 
     async def _enter_schema(self, link: LaneConnection) -> None:
-        """Find the schema, or make it, and use it until the end of the transaction."""
+        """Find or create the schema, and use it until the end of the transaction."""
         tx = PostgresTx(link, None)
         schema, is_there = await names.find(tx.one, self._asked_schema)
         self._statements = link.statements = names.statements_in(schema)
@@ -282,7 +282,7 @@ class PostgresStore:
         await tx.one("use_schema")
 
     async def _learn_stored(self, tx: PostgresTx) -> None:
-        """Take in the highest timeline that any server has noted."""
+        """Take in the highest timeline that any server has stored."""
         rows = await tx.one("read_timeline", self.position.system_id)
         self._primary.learn_stored(cast("int", rows[0][0]))
 
@@ -306,7 +306,7 @@ class PostgresStore:
         return await self._use(lane, lambda link: self._transact(link, body))
 
     async def write(self, name: str, row: tuple[object, ...], *shared: object) -> bool:
-        """Run a statement without BEGIN and COMMIT, which are each as long a way as itself."""
+        """Run a statement without BEGIN and COMMIT, which are each one more round trip."""
         return await self._use(LaneName.WORK, lambda link: self._write(link, name, row, shared))
 
     async def look(self, name: str, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
@@ -316,7 +316,7 @@ class PostgresStore:
         )
 
     async def _use(self, lane: LaneName, run: Callable[[LaneConnection], Awaitable[T]]) -> T:
-        # Whoever gives up while it waits for the lane leaves the connection to its present user.
+        # A caller that is cancelled while it waits for the lane leaves the connection to its user.
         async with self._locks[lane]:
             try:
                 async with asyncio.timeout(_deadline_s(lane)):
@@ -327,7 +327,7 @@ class PostgresStore:
                 if isinstance(error, TimeoutError):
                     self._note_silent(lane)
                 if isinstance(failure, Lost) or not isinstance(error, Exception):
-                    # Nobody knows in which state the connection is: it is never used again.
+                    # The state of the connection is unknown: it is never used again.
                     self._drop(lane)
                 if failure is error:
                     raise
@@ -347,8 +347,8 @@ class PostgresStore:
             if not connection.is_closed():
                 await transaction.rollback()
             raise
-        # Whoever is cancelled, by the deadline too, waits for no rollback: the connection is
-        # dropped, and the database takes back what was done on it.
+        # A cancelled call, also by the deadline, waits for no rollback: the connection is closed,
+        # and the database rolls back.
         await transaction.commit()
         self._mark("after COMMIT")
         return result
@@ -387,20 +387,20 @@ class PostgresStore:
         return link
 
     def _note_silent(self, lane: LaneName) -> None:
-        """Remember which backend did not answer; behind a pooler nobody knows."""
+        """Note which backend did not answer; behind a pooler it is not known."""
         link = self._links.get(lane)
         if link is not None and not self._pooled and not link.connection.is_closed():
             self._silent_pids[lane] = link.connection.get_server_pid()
 
     async def _end_silent(self, lane: LaneName, link: LaneConnection) -> None:
-        """Ask the database to end the backend that this connection replaces.
+        """Ask the database to terminate the backend of the replaced connection.
 
-        It may keep rows locked. One whose client only seems to be there ends now, one that stands
-        still as soon as it goes on.
+        It may hold row locks. A backend that only lost its client ends now, a stopped one as soon
+        as it runs again.
         """
         pid = self._silent_pids.pop(lane, None)
         if pid is not None:
-            # Nothing depends on it: the lane goes on either way.
+            # Nothing depends on it: the lane continues in any case.
             with contextlib.suppress(asyncpg.PostgresError):
                 await link.fetch("end_backend", (pid, round(LANE_SECONDS_MAX * 500)))
 
@@ -420,7 +420,7 @@ class PostgresStore:
             raise failure from error
 
     async def scan(self, body: Body[T]) -> T:
-        """Run a body that reads many rows on the pool, of which lookups keep a part."""
+        """Run a body that reads many rows on the pool; some connections are kept for lookups."""
         try:
             async with asyncio.timeout(READ_SECONDS_MAX):
                 await self._scans.acquire()
@@ -443,10 +443,10 @@ class PostgresStore:
             pool.acquire(timeout=READ_SECONDS_MAX) as connection,
             connection.transaction(readonly=True, isolation=isolation),
         ):
-            # A pool lends its connections for a moment only: nothing is prepared by name.
+            # A connection of the pool is used only for a moment: nothing is prepared by name.
             tx = PostgresTx(LaneConnection(connection, self._statements, pooled=True), self._probe)
             if self._pooled and isolation == "repeatable_read":
-                # The settings of a session are not ours behind a pooler.
+                # Behind a pooler the session settings are not ours.
                 await tx.one("set_plans")
             return await body(tx)
 
@@ -466,7 +466,7 @@ class PostgresStore:
             raise failure from error
 
     async def notify(self, *payloads: str) -> None:
-        """Tell the other replicas from a side connection: inside a lane it would serialise."""
+        """Notify the other replicas from a side connection: inside a lane it would serialise."""
         if self._channel is None:
             return
         try:
@@ -478,12 +478,12 @@ class PostgresStore:
             raise failure from error
 
     def listen(self, callback: Callable[[str], None]) -> None:
-        """Call back with what other replicas tell."""
+        """Call back with the messages of other replicas."""
         if self._channel is not None:
             self._channel.callback = callback
 
     async def listen_again(self) -> None:
-        """Connect the side connection anew if it was lost."""
+        """Connect the side connection again if it was lost."""
         if self._channel is None or self._is_closed:
             return
         try:

@@ -1,8 +1,8 @@
-"""Rows with a text that is no text any more: SQLite gives it, and Python cannot decode it.
+"""Rows with a damaged text: SQLite returns it, but Python cannot decode it.
 
-One such text must not hide the rows beside it. So the statement runs once more and gives every text
-as bytes; those that cannot be decoded stay bytes, which whoever makes records of rows takes for
-damage.
+One such text must not hide the other rows. So the statement runs once more and returns every text
+as bytes. Those that cannot be decoded stay bytes, and the code that makes records of rows treats
+them as damaged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import apsw
 
 from tenure.store.table.damaged_row import DamagedRows
 
-# Statements whose rows are made into records one by one where something is wrong with them.
+# Statements whose rows are made into records one by one if something is wrong with them.
 FORGIVING: Final = frozenset(
     {
         "claim_tasks",

@@ -1,6 +1,6 @@
-"""A quick look at a SQLite file before a server works on it.
+"""A quick check of a SQLite file before a server uses it.
 
-``quick_check`` goes through every page and finds broken trees, not changed contents: these have
+``quick_check`` reads every page and finds broken trees, not changed contents: these have
 checksums of their own. It takes 0.6 s of CPU per GiB and reads the whole file, so it has a time
 limit; `tenure db check` has none.
 """
@@ -20,12 +20,12 @@ from tenure.store.failure import StoreDamagedError
 log = structlog.get_logger("tenure.store")
 # About a millisecond of work in SQLite's virtual machine.
 _STEPS_BETWEEN_LOOKS: Final = 20_000
-# Findings about the values of single rows, which are no danger to the others.
+# Problems with the values of single rows, which do not affect the others.
 _OF_ROWS: Final = re.compile(r"(value|constraint failed) in ")
 
 
 def check_file(connection: apsw.Connection) -> None:
-    """Refuse a file whose structure is broken: every write would break more of it."""
+    """Refuse a file with a broken structure: every write would damage more of it."""
     deadline = time.monotonic() + SQLITE_CHECK_MS_MAX / 1000
     connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
     try:
@@ -44,7 +44,7 @@ def check_file(connection: apsw.Connection) -> None:
     broken = [each for each in problems if not _OF_ROWS.search(each)]
     if broken:
         message = (
-            f"The SQLite file is damaged: {broken[0]}. Keep a copy of it as it is, see "
+            f"The SQLite file is damaged: {broken[0]}. Keep a copy of it as it is, run "
             "tenure db check, then restore a backup."
         )
         raise StoreDamagedError(message)

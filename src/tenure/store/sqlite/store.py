@@ -1,4 +1,4 @@
-"""SQLite through apsw: WAL, every commit on disk; a thread for writes, lookups and scans each.
+"""SQLite through apsw: WAL, every commit on disk; one thread each for writes, lookups and scans.
 
 ``transaction`` sends the whole body to the writer, where ``tx`` never suspends and one
 ``send(None)`` runs it to its end. ``inline`` does the same on the caller's thread: the simulation.
@@ -44,8 +44,8 @@ _MIGRATIONS = migration.load("tenure.store.sqlite.migrations")
 # About a millisecond of work in SQLite's virtual machine.
 _STEPS_BETWEEN_LOOKS = 20_000
 
-# Rows go to SQLite together: each call lets go of the interpreter's lock and asks for it again, and
-# an INSERT from a SELECT costs more per statement than per row.
+# Rows go to SQLite together: each call releases the interpreter's lock and takes it again, and an
+# INSERT from a SELECT costs more per statement than per row.
 _ROWS_AT_ONCE = (64, 8)
 _VALUES = re.compile(r"VALUES \(\s*\?\d+(,\s+\?\d+)*\s*\)")
 _LIST = re.compile(r"IN \(\?\d+\)\Z")
@@ -70,7 +70,7 @@ class SqliteTx:
     def __init__(
         self, connection: apsw.Connection, clock: Callable[[], int], probe: Probe | None
     ) -> None:
-        """Work on a connection that has begun a transaction."""
+        """Use a connection that has begun a transaction."""
         self._connection = connection
         self._clock = clock
         self._probe = probe
@@ -111,7 +111,7 @@ class SqliteTx:
         return results
 
     async def fenced(self, name: str, rows: Sequence[tuple[object, ...]]) -> int:
-        """Run a write for each row of parameters; counted, because RETURNING costs half again.
+        """Run a write for each row of parameters; counted, because RETURNING is 1.5 times as slow.
 
         A row is written if every part has written it.
         """
@@ -128,7 +128,7 @@ class SqliteTx:
         return written
 
     def _run(self, part: StatementPart, rows: Sequence[tuple[object, ...]]) -> Sequence[Row]:
-        """Run a part for each row of parameters, many rows at once where its text allows that."""
+        """Run a part for each row of parameters, many rows at once if its text allows that."""
         count = part.parameter_count
         given = rows if count == len(rows[0]) else [row[:count] for row in rows]
         results: list[Row] = []
@@ -151,7 +151,7 @@ class SqliteTx:
 
 @functools.cache
 def _is_list(part: StatementPart) -> bool:
-    """Tell whether a text ends with a list for its last parameter; rows share the others."""
+    """Return whether a text ends with a list for its last parameter; rows share the others."""
     return _LIST.search(part.text) is not None
 
 
@@ -170,7 +170,7 @@ def _joined(part: StatementPart, rows: Sequence[tuple[object, ...]]) -> list[obj
 
 @functools.cache
 def _repeated(part: StatementPart, count: int) -> str | None:
-    """Return the text for so many rows, if it has its parameters in one list of values."""
+    """Return the text for this many rows, if it has its parameters in one list of values."""
     marks = [f"?{number}" for number in range(1, part.parameter_count + 1)]
     if _is_list(part):
         return _LIST.sub(f"IN ({', '.join([marks[-1], *'?' * (count - 1)])})", part.text)
@@ -186,7 +186,7 @@ def _bind(parameters: Sequence[object]) -> Any:  # noqa: ANN401 (apsw's own type
 
 
 class _NotWritten(Exception):
-    """A fence did not hold."""
+    """A fence failed."""
 
 
 class SqliteStore:
@@ -203,7 +203,7 @@ class SqliteStore:
         probe: Probe | None = None,
         synchronous: str = "FULL",
     ) -> None:
-        """Remember where the file is; ``open`` does the work.
+        """Store where the file is; ``open`` does the work.
 
         ``file:…?vfs=memdb`` names a database in memory; everything else is a file.
         """
@@ -226,26 +226,26 @@ class SqliteStore:
 
     @property
     def is_shared(self) -> bool:
-        """A file belongs to one server; one in memory is shared by those that know its name."""
+        """A file belongs to one server; servers that know its name share one in memory."""
         return not self._is_file
 
     @property
     def is_listening(self) -> bool:
-        """Nobody tells anything here."""
+        """There are no hints here."""
         return False
 
     @property
     def is_far(self) -> bool:
-        """A transaction is one way to the writer's thread, whatever it does."""
+        """A transaction is one hand-over to the writer's thread, whatever it does."""
         return False
 
     @property
     def position(self) -> Position:
-        """A file has no copy that could be taken for it."""
+        """A file has no replica."""
         return Position()
 
     async def open(self) -> None:
-        """Open the file for this server alone and bring its schema up to date."""
+        """Open the file for this server only and bring its schema up to date."""
         if self._is_file:
             self._lock_file = _lock(Path(self._path))
         await self._run(self._write_thread, self._open)
@@ -265,7 +265,7 @@ class SqliteStore:
         connection = apsw.Connection(
             self._path, flags=flags, statementcachesize=SQLITE_STATEMENTS_MAX
         )
-        # Without this SQLite plans a statement anew whenever a bound value changes: 50 µs each.
+        # Without this SQLite plans a statement again whenever a bound value changes: 50 µs each.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.set_busy_timeout(SQLITE_BUSY_MS if self._is_file else 0)
         connection.create_scalar_function("now_ms", self._now_ms_function(), 0)
@@ -273,14 +273,14 @@ class SqliteStore:
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", self._synchronous)
             connection.pragma("mmap_size", 0)
-            # Else a statement of many rows keeps what it may have to take back in a file, made
-            # anew for each batch, perhaps on another disk, which may be full.
+            # Otherwise SQLite keeps the rollback data of a statement with many rows in a file,
+            # created for each batch, maybe on another disk, which may be full.
             connection.pragma("temp_store", "memory")
             connection.pragma("cache_size", -65_536)
         return connection
 
     def _now_ms_function(self) -> Callable[..., int]:
-        """Return a function for SQL that does not keep the store: no collector looks into apsw."""
+        """Return a function for SQL without a reference to the store: apsw would never free it."""
         weak = weakref.ref(self)
 
         def now_ms() -> int:
@@ -306,7 +306,7 @@ class SqliteStore:
         connection.execute("COMMIT")
 
     async def close(self) -> None:
-        """Close the connections and let others have the file."""
+        """Close the connections and release the file."""
         for thread in (self._write_thread, self._read_thread, self._scan_thread):
             if thread is not None:
                 thread.stop()
@@ -381,8 +381,8 @@ class SqliteStore:
         return await thread.call(lambda: self._read_until(deadline, reader, body))
 
     def _read_until(self, deadline: float, reader: apsw.Connection, body: Body[T]) -> T:
-        # The statement looks at the time itself: an alarm from outside might ring between two
-        # statements, or for the read that comes next.
+        # The statement checks the time itself: an alarm from outside might fire between two
+        # statements, or during the next read.
         reader.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
         return self._read(reader, body)
 
@@ -397,7 +397,7 @@ class SqliteStore:
                 reader.execute("ROLLBACK")
 
     async def maintain(self, name: str) -> None:
-        """SQLite needs no such care."""
+        """SQLite does not need this."""
 
     async def notify(self, *payloads: str) -> None:
         """There is no other replica."""
@@ -420,7 +420,7 @@ def _finish(awaitable: Awaitable[T]) -> T:
     except StopIteration as stop:
         return cast("T", stop.value)
     coroutine.close()
-    message = "A transaction body awaited something else than its transaction."
+    message = "A transaction body awaited something other than its transaction."
     raise AssertionError(message)
 
 
@@ -433,7 +433,7 @@ def _raise_translated(error: BaseException) -> NoReturn:
 
 
 def _translated(error: BaseException) -> BaseException:
-    """Say what the caller should do about a failure of SQLite."""
+    """Return what a failure of SQLite means for the caller."""
     if isinstance(error, apsw.FullError):
         return Lost("The disk is full.", reason="storage_full")
     if isinstance(error, _CONFLICTS):
@@ -447,16 +447,16 @@ def _translated(error: BaseException) -> BaseException:
     if isinstance(error, _LOSSES):
         return Lost(f"SQLite: {type(error).__name__}", reason="storage_error")
     if isinstance(error, _DAMAGES):
-        return Lost(f"SQLite: {error}: run tenure db check.", reason="storage_damaged")
+        return Lost(f"SQLite: {error}. Run tenure db check.", reason="storage_damaged")
     if isinstance(error, apsw.InterruptError):
         return Lost("The read took too long.", reason="read_timeout")
     return error
 
 
 def _lock(path: Path) -> int:
-    """Take the file for this process, readable by its owner alone."""
+    """Take the file for this process, readable only by its owner."""
     if not path.parent.exists():
-        message = f"The folder {path.parent} does not exist. Make it, or name another store."
+        message = f"The folder {path.parent} does not exist. Create it, or name another store."
         raise NotFound(message, field="store")
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     os.close(os.open(path, flags, 0o600))
@@ -467,7 +467,7 @@ def _lock(path: Path) -> int:
     except BlockingIOError:
         os.close(handle)
         message = (
-            f"Another Tenure server works on {path.name}. Stop it first, or use PostgreSQL, "
+            f"Another Tenure server uses {path.name}. Stop it first, or use PostgreSQL, "
             "which any number of servers can share."
         )
         raise StoreInUseError(message) from None

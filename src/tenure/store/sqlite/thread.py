@@ -30,7 +30,7 @@ class _Call(Generic[T]):
             self._answer(self._succeed, result)
 
     def _answer(self, function: Callable[..., None], value: object) -> None:
-        # A loop that was closed meanwhile has nobody left who waits.
+        # If the loop was closed meanwhile, nobody waits any more.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, value)
 
@@ -44,7 +44,7 @@ class _Call(Generic[T]):
 
 
 class CallThread:
-    """Runs calls in their order, one hop each way."""
+    """Runs calls in their order, with one thread change each way."""
 
     def __init__(self, name: str) -> None:
         """Prepare; the first call starts the thread."""

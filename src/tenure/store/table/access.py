@@ -1,7 +1,7 @@
-"""Who may call and what was administered: keys, disabled namespaces and the audit log.
+"""Keys, disabled namespaces and the audit log.
 
-Whatever changes who may call locks one row first and raises its version: servers do so one after
-the other, and a look at that row tells whether there is something new.
+Every change of keys or namespaces first locks one row and increases its version: servers do so one
+after the other, and a read of that row shows whether something is new.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class AccessState(msgspec.Struct, frozen=True):
-    """All that a server has to remember: the live keys, and the namespaces that are disabled.
+    """All that a server has to cache: the live keys, and the disabled namespaces.
 
-    ``has_keys`` tells whether there has ever been a key: their rows stay for ever.
+    ``has_keys`` says whether there has ever been a key: their rows stay for ever.
     """
 
     version: int
@@ -37,7 +37,7 @@ class AccessState(msgspec.Struct, frozen=True):
 
 
 class KeyPlace(msgspec.Struct, frozen=True, gc=False):
-    """Behind which key a part of the list of keys begins, and how many rows it may have."""
+    """After which key a part of the list of keys begins, and how many rows it may have."""
 
     created_at_ms: int
     key_id: str
@@ -45,12 +45,12 @@ class KeyPlace(msgspec.Struct, frozen=True, gc=False):
 
 
 async def read_version(tx: Tx) -> tuple[int, int]:
-    """Return how often access has changed, and the time."""
+    """Return the version of access, and the time."""
     return _version(await tx.one("read_access")), await tx.now_ms()
 
 
 async def lock_version(tx: Tx) -> int:
-    """Let nobody else change access for the rest of this transaction; return its version."""
+    """Prevent other changes of access during this transaction; return its version."""
     return _version(await tx.one("lock_access"))
 
 
@@ -64,7 +64,7 @@ def _version(rows: Sequence[Sequence[object]]) -> int:
 
 
 async def read_state(tx: Tx) -> AccessState:
-    """Read what a server remembers; the version first, so that it is never too new for the rest."""
+    """Read the data for the cache; the version first, so that it is never newer than the rest."""
     version, now_ms = await read_version(tx)
     keys = [key_from(row) for row in await tx.one("list_live_api_keys", now_ms)]
     disabled = frozenset(cast("str", row[0]) for row in await tx.one("list_disabled_namespaces"))
@@ -73,13 +73,13 @@ async def read_state(tx: Tx) -> AccessState:
 
 
 async def lock_keys(tx: Tx, key_ids: Iterable[str]) -> list[ApiKey]:
-    """Lock keys, those that there are."""
+    """Lock keys, if they exist."""
     rows = await tx.each("lock_api_keys", [(each,) for each in sorted(key_ids)])
     return [key_from(row) for row in rows]
 
 
 async def read_keys(tx: Tx, key_ids: Iterable[str]) -> list[ApiKey]:
-    """Read keys, those that there are."""
+    """Read keys, if they exist."""
     rows = await tx.each("read_api_keys", [(each,) for each in sorted(key_ids)])
     return [key_from(row) for row in rows]
 
@@ -121,12 +121,12 @@ async def revoke_keys(tx: Tx, keys: Iterable[ApiKey]) -> None:
 
 
 async def touch_keys(tx: Tx, used: Mapping[str, int]) -> None:
-    """Write when keys were used last; time never goes back."""
+    """Write when keys were last used; the time never decreases."""
     await tx.each("touch_api_keys", sorted(used.items()))
 
 
 async def insert_audit(tx: Tx, records: Iterable[AuditRecord]) -> None:
-    """Write what was administered."""
+    """Write audit records."""
     await tx.each("insert_audit", [_audited(each) for each in records])
 
 
@@ -179,10 +179,10 @@ def _audit_from(row: AnyRow) -> AuditRecord:
 
 
 class AccessRows(RowSet[str, ApiKey]):
-    """API keys by id. Who changes access (``is_changing``) does so alone.
+    """API keys by id. A change of access (``is_changing``) excludes other changes.
 
-    ``version`` is there if this transaction may change access; ``saved_version`` is what it has
-    become.
+    ``version`` is set if this transaction may change access; ``saved_version`` is the version after
+    it.
     """
 
     __slots__ = ("is_changing", "is_counting", "live_count", "saved_version", "version")
@@ -199,12 +199,12 @@ class AccessRows(RowSet[str, ApiKey]):
         self.saved_version: int | None = None
 
     def add(self, record: ApiKey) -> None:
-        """Take in a new key, which is live."""
+        """Add a new key, which is live."""
         super().add(record)
         self.live_count += 1
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Keep everybody else from changing access, and load the keys that are asked for."""
+        """Prevent other changes of access, and load the wanted keys."""
         if not self.is_changing:
             return
         self.version = self.saved_version = await lock_version(tx)
@@ -215,13 +215,13 @@ class AccessRows(RowSet[str, ApiKey]):
         rows.note_locked()
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
-        """Save keys; the version tells other servers if who may call has changed."""
+        """Save keys; the version shows other servers that access has changed."""
         await super().save(tx, rows)
         if self.new or self.changed or rows.namespaces.changed:
             self.saved_version = await raise_version(tx)
 
 
 class AuditRows(RowSet[str, AuditRecord]):
-    """What was administered, by id; it is only written."""
+    """Audit records, by id; they are only written."""
 
     table = Table(operator.attrgetter("id"), insert=insert_audit)

@@ -1,7 +1,7 @@
-"""Between rows and records. Both databases give the same columns in the same order.
+"""Converts between rows and records. Both databases give the same columns in the same order.
 
-What was damaged in the store is never decoded: whatever is wrong with a row is raised, and
-``damaged_row`` makes what can be made of it.
+Damaged data is never decoded: whatever is wrong with a row is raised, and ``damaged_row`` makes the
+best possible record of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.lease import Lease
 from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
 
-# Columns come from the database driver untyped; this module is where they get their types.
+# Columns come from the database driver untyped; this module gives them their types.
 AnyRow = Sequence[Any]
 
 _STATES: Final = {state.value: state for state in TaskState}
@@ -43,14 +43,14 @@ DAMAGED_ERROR: Final = ErrorInfo(
 _decode_types = msgspec.json.Decoder(tuple[str, ...]).decode
 _encode_json = msgspec.json.Encoder().encode
 
-# Tasks of one type nearly always share their spec: each is decoded and encoded once. Its checksum
-# is where that of the input starts, so that a change of either is found.
+# Tasks of one type nearly always share their spec: each is decoded and encoded once. The checksum
+# of the input starts with that of the spec, so that a change of either is detected.
 _specs: dict[bytes, tuple[Spec, int]] = {}
 _spec_bytes: dict[int, tuple[Spec, bytes, int]] = {}
 
 
 class DamagedError(Exception):
-    """A stored part is not as it was written."""
+    """A stored part is damaged."""
 
 
 def spec_from(data: bytes) -> tuple[Spec, int]:
@@ -75,12 +75,12 @@ def spec_to(spec: Spec) -> tuple[Spec, bytes, int]:
 
 
 def progress_from(row: AnyRow) -> AttemptProgress:
-    """Decode the progress of a row if it is as it was written."""
+    """Decode the progress of a row if it is not damaged."""
     return progress_of(row[19], version=row[10], stored=row[22])
 
 
 def progress_of(data: bytes | None, *, version: int, stored: int | None) -> AttemptProgress:
-    """Decode a progress if it is what its checksum says for this version of its row."""
+    """Decode a progress if it matches its checksum for this version of its row."""
     if not is_version_sound(data, version, stored):
         raise DamagedError
     return NO_PROGRESS if data is None else _decode_progress(data)
@@ -147,7 +147,7 @@ def claimed_from(row: AnyRow) -> Task:
 
 
 def is_input_sound(data: bytes, stored: int | None, spec: bytes) -> bool:
-    """Tell whether an input that was read by itself is as it was stored, and so are its options."""
+    """Return whether an input that was read separately, and its options, are as stored."""
     return stored is None or stored == checksum(data, checksum(spec))
 
 

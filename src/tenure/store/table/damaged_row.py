@@ -1,7 +1,7 @@
-"""Rows of tasks as records, one by one where a row is damaged: it must not hide its neighbours.
+"""Rows of tasks as records, one by one if a row is damaged: it must not hide other rows.
 
-A damaged part is left out of the record, which says so. What a row says of where its task stands
-is guessed if it cannot be right: whoever decides ends such a task.
+A damaged part is left out of the record, which says so. A state that cannot be right is replaced by
+a guess: the core ends such a task.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tenure.store.table.codec import AnyRow, DamagedError
 
 log = structlog.get_logger("tenure.store")
 T = TypeVar("T")
-# What the decoders raise for bytes that nobody has written: msgspec's errors are ValueErrors.
+# What the decoders raise for invalid bytes: msgspec's errors are ValueErrors.
 _WRONG = (DamagedError, ValueError, TypeError, LookupError, AssertionError)
 _FINISHED_COLUMNS = 30
 # id, namespace, queue, type, state, worker_id, last_outcome, labels
@@ -30,7 +30,7 @@ _TEXT_COLUMNS = (0, 1, 2, 3, 4, 11, 14, 17)
 
 
 class DamagedRows(list[Any]):
-    """Rows in which a text may be bytes, because it is no text any more."""
+    """Rows in which a damaged text may be bytes."""
 
 
 def _log_unreadable(row: AnyRow) -> None:
@@ -46,9 +46,9 @@ def tasks_from(
     make: Callable[[AnyRow], Task],
     tell: Callable[[AnyRow], None] = _log_unreadable,
 ) -> list[Task]:
-    """Make tasks from their rows by ``make``, and what is left of those that are damaged.
+    """Make tasks from their rows by ``make``, and partial records from damaged rows.
 
-    ``tell`` hears of rows of which not even the key can be read: nothing can be done to them.
+    ``tell`` is called for rows whose key cannot be read: nothing can be done with them.
     """
     try:
         if type(rows) is not DamagedRows:
@@ -66,7 +66,7 @@ def tasks_from(
 
 
 def suspect_from(row: AnyRow) -> tuple[str, AttemptProgress]:
-    """Return the worker and the progress of a suspect; one that is damaged shares with nobody."""
+    """Return the worker and the progress of a suspect; a damaged one shares with no other."""
     worker_id, data, version, stored = row
     try:
         return worker_id, codec.progress_of(data, version=version, stored=stored)
@@ -87,7 +87,7 @@ def _task_or_rest(row: AnyRow, make: Callable[[AnyRow], Task]) -> Task | None:
 
 
 def _rest(row: AnyRow) -> Task:
-    """Make what can be made of a damaged row."""
+    """Make a record from the readable parts of a damaged row."""
     parts: list[str] = []
     spec, start = _part(parts, DamagedPart.OPTIONS, lambda: codec.spec_from(row[18]), (Spec(), 0))
     progress = _part(parts, DamagedPart.PROGRESS, lambda: codec.progress_from(row), NO_PROGRESS)
@@ -120,7 +120,7 @@ def _rest(row: AnyRow) -> Task:
 
 
 def _finished(row: AnyRow, task: Task, parts: list[str]) -> Task:
-    """Say how a task has ended; one of which that cannot be read counts as failed."""
+    """Return how a task has ended; if that cannot be read, it counts as failed."""
     at_ms = _number(row[25])
     try:
         return replace(
@@ -137,7 +137,7 @@ def _finished(row: AnyRow, task: Task, parts: list[str]) -> Task:
 
 
 def _live(row: AnyRow, task: Task, parts: list[str]) -> Task:
-    """Say where a live task stands, or what its worker suggests if that cannot be read."""
+    """Return the state of a live task; if it cannot be read, what its worker suggests."""
     try:
         return replace(
             task,
@@ -159,7 +159,7 @@ def _live(row: AnyRow, task: Task, parts: list[str]) -> Task:
 def _payload(
     parts: list[str], part: DamagedPart, data: object, stored: int | None, start: int = 0
 ) -> bytes | None:
-    """Return a payload if it is as it was written."""
+    """Return a payload if it is not damaged."""
     payload = data if isinstance(data, bytes) else None
     if payload is data and (stored is None or stored == checksum(payload or b"", start)):
         return payload

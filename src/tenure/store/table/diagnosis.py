@@ -1,4 +1,4 @@
-"""The reads of a diagnosis: bounded looks at the store, or at some namespaces of it."""
+"""The reads of a diagnosis: bounded reads of the store, or of some of its namespaces."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tenure.store.transaction import Tx
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """What a read may see: the rows of some namespaces, none of them for all, up to an amount.
+    """What a read may see: rows of some namespaces, empty for all, up to an amount.
 
-    The amount counts what is seen, so that what others have hides nothing.
+    The amount counts visible rows, so that rows of others hide nothing.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -28,23 +28,23 @@ class Extent(msgspec.Struct, frozen=True):
 
     @property
     def scope(self) -> str:
-        """Return the namespaces as the statements take them."""
+        """Return the namespaces in the form of the statements."""
         return codec.names_to(self.namespaces)
 
 
 async def read_settings(tx: Tx) -> dict[str, str]:
-    """Return what decides over durability and room, by name."""
+    """Return the settings that matter for durability and space, by name."""
     rows = await tx.one("list_settings")
     return {cast("str", row[0]): cast("str", row[1]) or "" for row in rows}
 
 
 async def read_size(tx: Tx) -> int:
-    """Return how many bytes the database has."""
+    """Return the size of the database in bytes."""
     return cast("int", (await tx.one("read_size"))[0][0])
 
 
 async def list_applied(tx: Tx) -> list[str]:
-    """Return the migrations that the database has, in their order."""
+    """Return the migrations of the database, in their order."""
     rows = await tx.one("list_migrations")
     return [_title(cast("int", row[0]), cast("str", row[1])) for row in rows]
 
@@ -60,7 +60,7 @@ def _title(number: int, name: str) -> str:
 
 
 async def list_servers(tx: Tx) -> list[ServerRow]:
-    """Return the servers of this store, those that were seen last first."""
+    """Return the servers of this store, the last seen first."""
     rows = await tx.one("list_servers", DIAGNOSED_ROWS_MAX)
     return [ServerRow(*cast("tuple[str, int, int, int]", tuple(row))) for row in rows]
 
@@ -73,7 +73,7 @@ async def count_fleet(tx: Tx, extent: Extent, onlooker: Onlooker) -> list[Health
 
 
 async def count_sdks(tx: Tx, extent: Extent) -> list[Sdk]:
-    """Count active workers by namespace and the SDK that they name."""
+    """Count active workers by namespace and SDK."""
     rows = await tx.one("count_sdk_versions", extent.scope, extent.amount)
     return [Sdk(*cast("tuple[str, str, int]", tuple(row))) for row in rows]
 

@@ -1,4 +1,4 @@
-"""The reads of an explanation: bounded looks at a queue, its workers and its line."""
+"""The reads of an explanation: bounded reads of a queue, its workers and its line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenure.store.transaction import Tx
 
 
 async def list_crews(tx: Tx, task: Task, onlooker: Onlooker) -> tuple[Crew, ...]:
-    """Return the active workers that could run a task, those that are alike together."""
+    """Return the active workers that could run a task, grouped by their state."""
     place = (task.namespace, task.queue, task.type)
     given = (deaf_text(onlooker), onlooker.now_ms, EXPLAINED_MAX)
     rows: list[codec.AnyRow] = list(await tx.one("list_crews", *place, *given))
@@ -38,7 +38,7 @@ def _crew(kind: tuple[object, ...], rows: list[codec.AnyRow]) -> Crew:
 
 
 async def list_near(tx: Tx, task: Task) -> tuple[NearWorker, ...]:
-    """Return active workers that miss a task by their queue or by their types."""
+    """Return active workers that do not fit a task because of their queue or their types."""
     rows: list[codec.AnyRow] = list(
         await tx.one("list_near_workers", task.namespace, task.queue, task.type, EXPLAINED_MAX)
     )
@@ -48,7 +48,7 @@ async def list_near(tx: Tx, task: Task) -> tuple[NearWorker, ...]:
 
 
 async def find_last_ended(tx: Tx, task: Task) -> EndedWorker | None:
-    """Return the worker of a task's queue that ended last, if that was not long ago."""
+    """Return the worker of a task's queue that ended last, if that was recent."""
     given = (task.namespace, task.queue, ENDED_SEEN_MAX)
     rows: list[codec.AnyRow] = list(await tx.one("list_ended_workers", *given))
     for row in rows:
@@ -57,7 +57,7 @@ async def find_last_ended(tx: Tx, task: Task) -> EndedWorker | None:
 
 
 async def list_held(tx: Tx, task: Task) -> tuple[HeldTask, ...]:
-    """Return the tasks of a queue that workers have held for longest."""
+    """Return the tasks of a queue that workers have held longest."""
     rows: list[codec.AnyRow] = list(
         await tx.one("list_holders", task.namespace, task.queue, EXPLAINED_MAX)
     )

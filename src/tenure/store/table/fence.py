@@ -10,6 +10,6 @@ from tenure.store.failure import FenceLost
 
 
 def check_fence(records: Sequence[Task] | Sequence[Worker], written: int) -> None:
-    """Raise when a row has moved on; which one it was does not matter, all are read again."""
+    """Raise when a row has changed; which one does not matter, all are read again."""
     if written != len(records):
         raise FenceLost(frozenset(each.id for each in records))

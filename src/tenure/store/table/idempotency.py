@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Key(msgspec.Struct, frozen=True, gc=False):
-    """An idempotency key and the end of its task, if that has come."""
+    """An idempotency key and the end of its task, if it has ended."""
 
     namespace: str
     key: str
@@ -25,7 +25,7 @@ class Key(msgspec.Struct, frozen=True, gc=False):
     digest: bytes
     finished_at_ms: int | None
     is_task_live: bool
-    # Of a new one; it is written and never read.
+    # For a new key; it is written and never read.
     created_at_ms: int = 0
 
 
@@ -46,7 +46,7 @@ async def insert_keys(tx: Tx, keys: Sequence[Key]) -> None:
 
 
 async def delete_keys(tx: Tx, keys: Sequence[Key]) -> None:
-    """Delete keys whose time is over."""
+    """Delete expired keys."""
     await tx.each("delete_keys", [(x.namespace, x.key, x.task_id) for x in keys])
 
 
@@ -61,6 +61,6 @@ class KeyRows(RowSet[tuple[str, str], Key]):
     )
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Load keys; the answer to a repeated enqueue tells the state of the first task."""
+        """Load keys; the answer to a repeated enqueue contains the state of the first task."""
         await super().load(tx, rows)
         rows.tasks.wanted.update((each.namespace, each.task_id) for each in self.values())

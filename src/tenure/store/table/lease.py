@@ -1,4 +1,4 @@
-"""Leases, and those kept in mind after their worker's end: records in, records out."""
+"""Leases, and copies that are kept after their worker's end: records in, records out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Lapsed(msgspec.Struct, frozen=True, gc=False):
-    """A lease that may be over; when its server was seen last, and how many leases it had then."""
+    """A lease that may have ended; when its server was last seen, and its number of leases then."""
 
     lease: Lease
     server_seen_at_ms: int | None
@@ -53,7 +53,7 @@ async def beat_leases(tx: Tx, beats: Sequence[tuple[str, str, Beat]], now_ms: in
 
 
 def _renewed(row: codec.AnyRow, given: Mapping[str, tuple[str, str, Beat]], now_ms: int) -> Lease:
-    """Return a lease after its heartbeat: what was sent, and what only the row knew."""
+    """Return a lease after its heartbeat: the sent values, and those of the row."""
     worker_id, lease_ms, previous_beat_at_ms, total_completed, total_failed = row
     _, namespace, beat = given[worker_id]
     return Lease(
@@ -80,13 +80,13 @@ async def read_leases(tx: Tx, worker_ids: Iterable[str]) -> list[Lease]:
 
 
 async def load_lapsed(tx: Tx, *, now_ms: int, amount: int) -> list[Lapsed]:
-    """Return leases that seem to be over."""
+    """Return leases that may have ended."""
     rows = await tx.one("load_lapsed", now_ms, amount)
     return [Lapsed(codec.lease_from(row), *cast("list[int | None]", row[15:17])) for row in rows]
 
 
 async def count_leases(tx: Tx, server_ids: Iterable[str]) -> dict[str, int]:
-    """Count the leases of workers that these servers heard last."""
+    """Count the leases that these servers renewed last."""
     rows = await tx.each("count_leases", [(each,) for each in sorted(server_ids)])
     return {cast("str", row[0]): cast("int", row[1]) for row in rows}
 
@@ -97,7 +97,7 @@ async def insert_leases(tx: Tx, leases: Sequence[Lease]) -> None:
 
 
 async def clamp_leases(tx: Tx, now_ms: int) -> None:
-    """Shorten leases that would last longer than they were granted: the clock went back."""
+    """Shorten leases that would last longer than granted: the clock was set back."""
     await tx.one("clamp_leases", now_ms)
 
 
@@ -108,7 +108,7 @@ async def lock_leases(tx: Tx, worker_ids: Iterable[str]) -> list[Lease]:
 
 
 async def keep_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
-    """Note the leases of workers that are about to go offline, as they are now."""
+    """Copy the leases of workers that are about to go offline, as they are now."""
     await tx.each("keep_leases", [(each,) for each in sorted(worker_ids)])
 
 
@@ -119,13 +119,15 @@ async def read_ended_leases(tx: Tx, worker_ids: Iterable[str]) -> dict[str, tupl
 
 
 async def drop_ended_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
-    """Forget the leases of workers that hold nothing more."""
+    """Delete the copied leases of workers that hold nothing more."""
     await tx.each("drop_ended_leases", [(each,) for each in sorted(worker_ids)])
 
 
 async def drop_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
-    """Delete the leases of workers that end."""
-    await tx.each("drop_leases", [(each,) for each in sorted(worker_ids)])
+    """Delete the leases of workers that end; their totals are kept."""
+    rows = await tx.each("drop_leases", [(each,) for each in sorted(worker_ids)])
+    if rows:
+        await tx.each("keep_totals", [tuple(row) for row in rows])
 
 
 async def fail_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
@@ -134,7 +136,7 @@ async def fail_leases(tx: Tx, worker_ids: Iterable[str]) -> None:
 
 
 async def suspect_leases(tx: Tx, leases: Sequence[Lease]) -> set[str]:
-    """Write until when each worker is suspected, unless it has been heard meanwhile."""
+    """Write until when each worker is suspect, unless it sent a heartbeat meanwhile."""
     rows = await tx.each(
         "suspect_leases", [(each.worker_id, each.token, each.suspect_until_ms) for each in leases]
     )
@@ -142,16 +144,16 @@ async def suspect_leases(tx: Tx, leases: Sequence[Lease]) -> set[str]:
 
 
 async def resume_leases(tx: Tx, leases: Sequence[Lease]) -> None:
-    """Write that suspected workers are here again."""
+    """Write that suspect workers are connected again."""
     await tx.each("resume_leases", [(each.worker_id, each.server_id) for each in leases])
 
 
 class LeaseRows(RowSet[str, Lease]):
-    """Leases by worker, and those that are kept in mind after their worker's end (``ended``).
+    """Leases by worker, and copies that are kept after their worker's end (``ended``).
 
-    To judge, the leases that seem to be over (``lapsed``) are found and, of these, the ones locked
-    that ``reason_to_end`` would end: whoever is spared is not kept from renewing. A heartbeat
-    touches a lease alone, in its own lane, so each kind of change writes only what it is about.
+    To judge, the leases that may have ended (``lapsed``) are found, and only those that
+    ``reason_to_end`` would end are locked: other workers can still renew. A heartbeat changes only
+    a lease, in its own lane, so each kind of change writes only its own columns.
     """
 
     __slots__ = (
@@ -174,7 +176,7 @@ class LeaseRows(RowSet[str, Lease]):
     table = Table(operator.attrgetter("worker_id"), is_locked=False)
 
     def __init__(self) -> None:
-        """Start with nobody."""
+        """Start without leases."""
         super().__init__()
         self.ended_wanted: set[str] = set()
         self.ended: dict[str, tuple[int, int]] = {}
@@ -193,11 +195,11 @@ class LeaseRows(RowSet[str, Lease]):
 
     @property
     def is_judging(self) -> bool:
-        """Tell whether leases are judged in this batch."""
+        """Return whether leases are judged in this batch."""
         return self.judged_max > 0
 
     async def find_lapsed(self, tx: Tx) -> set[str]:
-        """Return whose leases seem to be over; nothing is locked, their workers come first."""
+        """Return the workers whose leases may have ended; nothing is locked, workers come first."""
         self.scanned_at_ms = now_ms = await tx.now_ms()
         await clamp_leases(tx, now_ms)
         found = await load_lapsed(tx, now_ms=now_ms, amount=self.judged_max)
@@ -205,7 +207,7 @@ class LeaseRows(RowSet[str, Lease]):
         return set(self.lapsed)
 
     def stale_server(self, lapsed: Lapsed) -> StaleServer | None:
-        """Return the server that heard a worker last, if it is silent."""
+        """Return the server that renewed a worker's lease last, if it is silent."""
         seen_at_ms = lapsed.server_seen_at_ms
         if seen_at_ms is None or not is_silent(seen_at_ms=seen_at_ms, now_ms=self.scanned_at_ms):
             return None
@@ -213,7 +215,7 @@ class LeaseRows(RowSet[str, Lease]):
         return StaleServer(seen_at_ms, lapsed.server_lease_count or 0, left_count)
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Load leases, and lock those that are over."""
+        """Load leases, and lock those that have ended."""
         if self.lapsed:
             await self._lock_lapsed(tx, rows)
         if self.wanted:
@@ -223,7 +225,7 @@ class LeaseRows(RowSet[str, Lease]):
             self.ended = await read_ended_leases(tx, self.ended_wanted)
 
     async def _lock_lapsed(self, tx: Tx, rows: RowSets) -> None:
-        """Lock the leases to end; a heartbeat or a session since the scan has the last word."""
+        """Lock the leases to end; a heartbeat or a session since the scan wins."""
         silent = {x.lease.server_id for x in self.lapsed.values() if self.stale_server(x)}
         if silent:
             self.lease_counts = await count_leases(tx, silent)
@@ -239,7 +241,7 @@ class LeaseRows(RowSet[str, Lease]):
         rows.note_locked()
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
-        """Save each kind of change by itself; what is kept in mind is read before it is deleted."""
+        """Save each kind of change separately; leases are copied before they are deleted."""
         del rows
         if self.kept:
             await keep_leases(tx, self.kept)
@@ -270,4 +272,4 @@ _judged_by = operator.attrgetter("token", "lease_until_ms", "suspect_until_ms")
 
 
 def _spare(_leases: LeaseRows, _lapsed: Lapsed, _worker: Worker) -> EndReason | None:
-    """Nobody is judged unless a command says by what."""
+    """No worker is judged unless a command sets the readiness."""

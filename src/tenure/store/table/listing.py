@@ -16,16 +16,16 @@ from tenure.core.worker.record import Worker
 from tenure.store.table import codec
 from tenure.store.transaction import Row, Tx
 
-# Columns of a listed worker: behind its own those of its lease, and how it was found.
+# Columns of a listed worker: its own, then those of its lease, and how it was found.
 _LEASE, _IS_LISTED, _PLACE = 21, 36, 37
-# Behind every id that exists: lists go from the newest to the oldest.
+# After every existing id: lists go from the newest to the oldest.
 NEWEST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
-    """What stands in front of a page in its list, and how many rows the page may have.
+    """What precedes a page in its list, and how many rows the page may have.
 
-    So many rows at the most are looked at for it, whether they pass the filter or not.
+    At most this many rows are read for it, whether they match the filter or not.
     """
 
     position: str
@@ -41,20 +41,20 @@ class Total(msgspec.Struct, frozen=True, gc=False):
 
 
 def total_from(rows: Sequence[Row], amount: int) -> Total:
-    """Make a total from how many pass a filter among those that were looked at."""
+    """Make a total from the matching rows among those that were read."""
     listed, seen = cast("tuple[int, int]", tuple(rows[0]))
     return Total(listed, seen < amount)
 
 
 class Onlooker(msgspec.Struct, frozen=True, gc=False):
-    """What health is judged by besides the leases: the time, and who was found deaf."""
+    """What health depends on besides the leases: the time, and the deaf workers."""
 
     now_ms: int
     deaf: Collection[str] = ()
 
 
 class OnlineWorker(msgspec.Struct, frozen=True, gc=False):
-    """A worker that may get work, with what its heartbeats have counted: reports, stuck runs."""
+    """A worker that may get work, with the counters of its heartbeats: reports, stuck attempts."""
 
     id: str
     namespace: str
@@ -67,7 +67,7 @@ class OnlineWorker(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Return (namespace, queue, worker): where what it holds is found."""
+        """Return (namespace, queue, worker), by which its tasks are found."""
         return self.namespace, self.queue, self.id
 
 
@@ -79,7 +79,7 @@ class HeldCount(msgspec.Struct, frozen=True, gc=False):
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """The first claimable task of a line, with the brakes of its queue."""
+    """The first claimable task of a line, with pause and limit of its queue."""
 
     namespace: str
     queue: str
@@ -92,7 +92,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 async def list_workers(
     tx: Tx, namespace: str, where: WorkerFilter, part: Slice, onlooker: Onlooker
 ) -> tuple[list[tuple[Worker, Lease | None]], str | None]:
-    """Return workers with the leases of the active ones, and where the look ended too early."""
+    """Return workers with the leases of the active ones, and where the read stopped early."""
     given = (*_worker_parameters(namespace, where, onlooker), part.position, part.seen_max)
     rows: list[codec.AnyRow] = list(await tx.one("list_workers", *given, part.amount))
     found = [(codec.worker_from(row), _lease_from(row)) for row in rows if row[_IS_LISTED]]
@@ -103,7 +103,7 @@ async def list_workers(
 async def count_workers(
     tx: Tx, namespace: str, where: WorkerFilter, onlooker: Onlooker, *, amount: int
 ) -> Total:
-    """Count what the list has among the newest ``amount`` workers."""
+    """Count the matches among the newest ``amount`` workers."""
     given = _worker_parameters(namespace, where, onlooker)
     return total_from(await tx.one("count_listed_workers", *given, amount), amount)
 
@@ -124,7 +124,7 @@ def _worker_parameters(
 
 
 def deaf_text(onlooker: Onlooker) -> str:
-    """Return who was found deaf as the statements take it."""
+    """Return the deaf workers in the form of the statements."""
     return msgspec.json.encode(sorted(onlooker.deaf)).decode()
 
 
@@ -133,7 +133,7 @@ def _lease_from(row: codec.AnyRow) -> Lease | None:
 
 
 async def list_online(tx: Tx, *, server_id: str, after_id: str, amount: int) -> list[OnlineWorker]:
-    """Return workers that were heard by a server last, in the order of their ids."""
+    """Return the workers that sent a server their last heartbeat, in the order of their ids."""
     rows = await tx.one("list_online_workers", server_id, after_id, amount)
     return [_online_from(row) for row in rows]
 
@@ -144,7 +144,7 @@ def _online_from(row: codec.AnyRow) -> OnlineWorker:
 
 
 async def count_worker_held(tx: Tx, places: Iterable[tuple[str, str, str]]) -> dict[str, HeldCount]:
-    """Count what each of (namespace, queue, worker) holds."""
+    """Count the tasks of each (namespace, queue, worker)."""
     rows = await tx.each("count_worker_held", sorted(places))
     return {
         cast("str", row[0]): HeldCount(cast("int", row[1]), cast("int", row[2])) for row in rows
@@ -154,7 +154,7 @@ async def count_worker_held(tx: Tx, places: Iterable[tuple[str, str, str]]) -> d
 async def list_waiting(tx: Tx, *, amount: int, scope: Sequence[str] = ()) -> list[Head]:
     """Return the heads of the lines that have claimable tasks; a type may have several lines.
 
-    Those of the namespaces in ``scope``; an empty one has all.
+    Only namespaces in ``scope``; an empty one means all.
     """
     if scope:
         rows = await tx.one("list_waiting_in", codec.names_to(scope), amount)
@@ -170,7 +170,7 @@ def _head_from(row: codec.AnyRow) -> Head:
 async def count_depths(
     tx: Tx, namespace: str, names: Iterable[str], *, amount: int
 ) -> dict[str, dict[TaskState, int]]:
-    """Count live tasks by queue and state; of one queue and kind ``amount`` at the most."""
+    """Count live tasks by queue and state; at most ``amount`` per queue and kind."""
     depths: dict[str, dict[TaskState, int]] = {}
     for row in await tx.each("count_depths", [(namespace, name) for name in names], amount):
         queue, state, count = cast("tuple[str, str, int]", tuple(row))
@@ -198,7 +198,7 @@ async def find_busy_namespaces(tx: Tx, *, after: str, amount: int) -> list[str]:
 
 
 async def read_queues(tx: Tx, namespace: str, names: Iterable[str]) -> list[Queue]:
-    """Return those of some queues that have settings."""
+    """Return the settings of some queues, if they have any."""
     rows = await tx.each("read_queues", [(namespace, name) for name in names])
     return [codec.queue_from(row) for row in rows]
 
@@ -206,7 +206,7 @@ async def read_queues(tx: Tx, namespace: str, names: Iterable[str]) -> list[Queu
 async def count_queues(
     tx: Tx, namespace: str, names: Iterable[str], *, amount: int
 ) -> dict[str, dict[str, dict[TaskState, int]]]:
-    """Count live tasks by queue, type and state; of one queue ``amount`` at the most."""
+    """Count live tasks by queue, type and state; at most ``amount`` per queue."""
     counts: dict[str, dict[str, dict[TaskState, int]]] = {}
     for row in await tx.each("count_queue_tasks", [(namespace, name) for name in names], amount):
         queue, type_, state, count = cast("tuple[str, str, str, int]", tuple(row))

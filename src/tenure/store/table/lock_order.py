@@ -1,4 +1,4 @@
-"""All tables of a batch in the one order in which their rows are locked, and saved."""
+"""All tables of a batch in the order in which their rows are locked and saved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenure.store.transaction import Tx
 
 S = TypeVar("S", bound=RowSet[Any, Any])
 
-# A new table is one line here, at its place in the lock order; what only grows comes last.
+# A new table is one line here, at its place in the lock order; append-only tables come last.
 LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     AccessRows,
     QueueRows,
@@ -54,7 +54,7 @@ class RowSets:
         self.namespaces = self[NamespaceRows]
         self.audit = self[AuditRows]
         self.now_ms = 0
-        # The time as a statement has read it that has locked rows, if none has locked others since.
+        # The time as read by a statement that locked rows, if no later one has locked others.
         self.locked_at_ms: int | None = None
 
     def __getitem__(self, kind: type[S]) -> S:
@@ -70,17 +70,17 @@ class RowSets:
         self.locked_at_ms = at_ms
 
     async def load(self, tx: Tx) -> None:
-        """Load and lock what is wanted, then read the time, which belongs to the store."""
+        """Load and lock the wanted rows, then read the store's time."""
         for each in self:
             await each.load(tx, self)
         self.now_ms = await tx.now_ms() if self.locked_at_ms is None else self.locked_at_ms
 
     async def save(self, tx: Tx) -> None:
-        """Write what has changed, every write of a live row fenced by its version."""
+        """Write the changes, every write of a live row fenced by its version."""
         for each in self:
             await each.save(tx, self)
 
     def keep_taken(self, first: RowSets) -> None:
-        """Keep what a first load took by a write or a lock that cannot be had a second time."""
+        """Keep what a first load took by a write or a lock that cannot be repeated."""
         for again, before in zip(self, first, strict=True):
             again.keep_taken(before)

@@ -1,4 +1,4 @@
-"""What other servers may have changed behind this one's back: reads by arrays, without locks."""
+"""Changes of other servers that this one may not know: reads by arrays, without locks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HeldKey = tuple[str, str, str]
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """What a server believes of a worker: its session's number, and how much it holds."""
+    """What a server knows of a worker: its session's number, and how many tasks it holds."""
 
     namespace: str
     queue: str
@@ -27,7 +27,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 class News(msgspec.Struct, frozen=True, gc=False):
-    """What is true of a worker; without a status there is no such worker any more."""
+    """The stored state of a worker; without a status the worker does not exist any more."""
 
     worker_id: str
     status: WorkerStatus | None
@@ -37,7 +37,7 @@ class News(msgspec.Struct, frozen=True, gc=False):
 
 
 async def read_news(tx: Tx, known: Sequence[Known]) -> list[News]:
-    """Read workers that are not online, have a later session, or hold less than is believed."""
+    """Read workers that are not online, have a later session, or hold less than known."""
     rows = await tx.each("read_news", [msgspec.structs.astuple(each) for each in known])
     return [_news(row) for row in rows]
 
@@ -63,6 +63,6 @@ async def read_held(tx: Tx, workers: Iterable[HeldKey]) -> dict[str, dict[str, i
 
 
 async def find_tasks(tx: Tx, keys: Iterable[TaskKey]) -> set[TaskKey]:
-    """Tell which tasks are live."""
+    """Return which tasks are live."""
     rows = await tx.each("find_tasks", sorted(keys))
     return {cast("TaskKey", (row[0], row[1])) for row in rows}

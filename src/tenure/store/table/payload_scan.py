@@ -1,7 +1,7 @@
-"""A look at every stored payload: whether it is as it was written.
+"""Checks every stored payload for damage.
 
-Some rows at a time, in the order of their keys, so that neither the memory nor a running server
-feels how many there are.
+Some rows at a time, in the order of their keys, so that neither the memory nor a running server is
+affected by the number of rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NIL_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class Scan(msgspec.Struct):
-    """What was found. Rows that were written before there were checksums cannot be verified."""
+    """The result. Rows that were written before there were checksums cannot be verified."""
 
     row_count: int = 0
     unverified_count: int = 0
@@ -33,14 +33,14 @@ class Scan(msgspec.Struct):
     problems: list[str] = msgspec.field(default_factory=list)
 
     def damaged(self, what: str) -> None:
-        """Take in a damaged row; the first ones are named."""
+        """Add a damaged row; the first ones are named."""
         self.damaged_count += 1
         if len(self.problems) < SCANNED_DAMAGES_MAX:
             self.problems.append(what)
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """How the rows of a table are gone through: where its keys are, and what tells damage."""
+    """How the rows of a table are read: where its keys are, and how damage is found."""
 
     name: str
     key_columns: tuple[int, ...]
@@ -49,7 +49,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 async def scan(read: Read, tell: Callable[[int], None]) -> Scan:
-    """Look at the payloads of all tasks and attempts; ``tell`` hears how many rows that were."""
+    """Check the payloads of all tasks and attempts; ``tell`` gets the number of rows."""
     found = Scan()
     for table in _TABLES:
         await _scan_table(found, table, read, tell)
@@ -64,13 +64,13 @@ async def _scan_table(found: Scan, table: _Table, read: Read, tell: Callable[[in
         tell(found.row_count)
         after = tuple(rows[-1][column] for column in table.key_columns)
         if not _is_behind(after, key):
-            found.damaged(f"{table.name}: the keys behind {key[1]} are out of order")
+            found.damaged(f"{table.name}: the keys after {key[1]} are out of order")
             return
         key = after
 
 
 def _is_behind(after: tuple[object, ...], key: tuple[object, ...]) -> bool:
-    """Tell whether a key is one, and comes later; otherwise the rows would never end."""
+    """Return whether a key is valid and comes later; otherwise the loop would never end."""
     try:
         return after > key
     except TypeError:

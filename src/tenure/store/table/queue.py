@@ -21,7 +21,7 @@ async def lock_queues(tx: Tx, names: Iterable[tuple[str, str]]) -> list[Queue]:
 
 
 async def save_queues(tx: Tx, queues: Sequence[Queue]) -> None:
-    """Write the brakes of queues."""
+    """Write pause and limit of queues."""
     await tx.each(
         "save_queues",
         [(q.namespace, q.name, q.is_paused, q.concurrency_max, q.version) for q in queues],
@@ -45,34 +45,34 @@ async def set_namespaces(tx: Tx, namespaces: Iterable[Namespace]) -> None:
 
 
 class QueueRows(RowSet[tuple[str, str], Queue]):
-    """Queues by (namespace, name), locked so that their brakes can be changed."""
+    """Queues by (namespace, name), locked so that pause and limit can be changed."""
 
     table = Table(operator.attrgetter("namespace", "name"), load=lock_queues, update=save_queues)
 
 
 class NamespaceRows(RowSet[str, Namespace]):
-    """Namespaces by name. Those that are ``known`` exist and are read only if administered."""
+    """Namespaces by name. ``known`` ones exist and are read only for administrative commands."""
 
     __slots__ = ("administered", "disabled", "known")
 
     table = Table(operator.attrgetter("name"), load=read_namespaces, is_locked=False)
 
     def __init__(self) -> None:
-        """Start with nothing known."""
+        """Start without known namespaces."""
         super().__init__()
         self.administered: set[str] = set()
         self.disabled: set[str] = set()
         self.known: frozenset[str] = frozenset()
 
     def know(self, enabled: frozenset[str], disabled: frozenset[str]) -> None:
-        """Spare the reads of what is known; what is read all the same is newer."""
+        """Skip the reads of known namespaces; a read of one is newer."""
         self.known = enabled
         self.wanted -= enabled
         self.wanted |= self.administered
         self.disabled |= disabled
 
     def take(self, record: Namespace) -> str:
-        """Take in a namespace as it was read."""
+        """Add a namespace as it was read."""
         if not record.is_disabled:
             self.disabled.discard(record.name)
         else:
@@ -80,7 +80,7 @@ class NamespaceRows(RowSet[str, Namespace]):
         return super().take(record)
 
     def put(self, record: Namespace) -> None:
-        """Take in that a namespace was disabled or enabled; what follows in the batch obeys."""
+        """Note that a namespace was disabled or enabled; later commands of the batch see it."""
         self[record.name] = self.changed[record.name] = record
         self.administered.add(record.name)
         if record.is_disabled:
@@ -97,9 +97,9 @@ class NamespaceRows(RowSet[str, Namespace]):
             await set_namespaces(tx, self.changed.values())
 
     def exists(self, name: str) -> bool:
-        """Tell whether there is a namespace of this name."""
+        """Return whether a namespace of this name exists."""
         return name in self.known or name in self
 
     def looked_at(self) -> list[Namespace]:
-        """Return those that were administered."""
+        """Return the changed ones."""
         return [self[name] for name in self.administered if name in self]

@@ -1,19 +1,20 @@
-"""Forgetting what is old, in bounded batches or by whole days."""
+"""Deletion of old rows, in bounded batches or by whole days."""
 
 from __future__ import annotations
 
+from tenure.store.table.stop import take_stops
 from tenure.store.transaction import Tx
 
 
 async def keep_days(tx: Tx, *, first: int, today: int, last: int) -> None:
-    """Make room for the history of the days to come, and drop those before the first one."""
+    """Create partitions for the history of the next days, and drop those before the first one."""
     for day in range(today, last + 1):
         await tx.one("ensure_days", day)
     await tx.one("drop_days", first)
 
 
 async def delete_history(tx: Tx, *, before_ms: int, amount: int) -> int:
-    """Delete finished tasks where there are no days to drop; return how many."""
+    """Delete finished tasks if there are no partitions to drop; return how many."""
     return len(await tx.one("delete_history", before_ms, amount))
 
 
@@ -28,12 +29,14 @@ async def delete_old_keys(tx: Tx, *, before_ms: int, amount: int) -> int:
 
 
 async def delete_offline_workers(tx: Tx, *, before_ms: int, amount: int) -> int:
-    """Delete workers that ended before; return how many."""
-    return len(await tx.one("delete_offline_workers", before_ms, amount))
+    """Delete workers that ended before, with what they were to be told; return how many."""
+    rows = await tx.one("delete_offline_workers", before_ms, amount)
+    await take_stops(tx, [str(row[0]) for row in rows])
+    return len(rows)
 
 
 async def delete_servers(tx: Tx, *, before_ms: int) -> None:
-    """Delete the rows of servers that were seen last before."""
+    """Delete the rows of servers that were last seen before."""
     await tx.one("delete_servers", before_ms)
 
 

@@ -1,8 +1,8 @@
-"""Row sets: what one batch wants of a table, has loaded of it, and makes of it.
+"""Row sets: the rows of a table that one batch wants, has loaded, and changes.
 
-A table is one subclass. It names the functions that load and save its rows; what is special about a
-table (a split by outcome, rows that are found by something else than their key) is a method of its
-own. The list of all of them, in the lock order, is ``lock_order``.
+A table is one subclass. It names the functions that load and save its rows; special behaviour of a
+table (a split by outcome, rows that are not found by their key) is a method. ``lock_order`` lists
+all of them, in the lock order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Save = Callable[[Tx, Sequence[Any]], Awaitable[object]]
 
 
 class Table(NamedTuple):
-    """How the rows of a table are found, loaded and saved; it may lack what it does not do."""
+    """How the rows of a table are found, loaded and saved; unused functions may be missing."""
 
     key_of: Callable[[Any], Any]
     load: Load | None = None
@@ -54,24 +54,24 @@ class RowSet(dict[Key, Record]):
         self.removed: dict[Key, Record] = {}
 
     def add(self, record: Record) -> None:
-        """Take in a row that is not stored yet."""
+        """Add a row that is not stored yet."""
         key = self.table.key_of(record)
         self[key] = self.new[key] = record
 
     def put(self, record: Record) -> None:
-        """Take in what has become of a row, stored or new."""
+        """Set the new state of a row, stored or new."""
         key = self.table.key_of(record)
         changes = self.new if key in self.new else self.changed
         self[key] = changes[key] = record
 
     def take(self, record: Record) -> Key:
-        """Take in a row as it was read."""
+        """Add a row as it was read."""
         key: Key = self.table.key_of(record)
         self[key] = self.loaded[key] = record
         return key
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Load what is wanted."""
+        """Load the wanted rows."""
         if self.wanted and self.table.load is not None:
             for record in await self.table.load(tx, self.wanted):
                 self.take(record)
@@ -79,7 +79,7 @@ class RowSet(dict[Key, Record]):
                 rows.note_locked()
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
-        """Write what has become of the rows, each kind of change by one statement."""
+        """Write the changes, each kind of change by one statement."""
         del rows
         for records, save in (
             (self.removed, self.table.delete),
@@ -91,4 +91,4 @@ class RowSet(dict[Key, Record]):
                 await save(tx, list(records.values()))
 
     def keep_taken(self, first: RowSet[Key, Record]) -> None:
-        """Keep what a first load took that a second one cannot have again."""
+        """Keep what a first load took and a second one cannot get again."""

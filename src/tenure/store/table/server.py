@@ -1,4 +1,4 @@
-"""What servers of one database share besides work: their rows, their secrets, space, patience."""
+"""What servers of one database share: their rows, their secrets, the space probe, lock waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VACUUM_TASKS = "vacuum_tasks"
 
 
 async def touch_server(tx: Tx, server_id: str, *, now_ms: int, position: Position) -> None:
-    """Write that a server is here, and how new the database is that it has seen."""
+    """Write that a server is alive, and the position of the database that it has seen."""
     await tx.one("touch_server", server_id, now_ms, position.system_id, position.timeline)
 
 
@@ -23,20 +23,20 @@ async def read_secrets(tx: Tx) -> dict[str, bytes]:
 
 
 async def insert_secrets(tx: Tx, secrets: Mapping[str, bytes], *, now_ms: int) -> None:
-    """Write shared keys; one that is there already stays."""
+    """Write shared keys; existing ones stay."""
     await tx.each("insert_secrets", [(name, value, now_ms) for name, value in secrets.items()])
 
 
 async def free_space(tx: Tx) -> None:
-    """Take away what was stored to see whether there is space."""
+    """Delete the rows of the space probe."""
     await tx.one("free_space")
 
 
 async def reserve_space(tx: Tx, content: bytes) -> None:
-    """Store something as large as a large task."""
+    """Store as much as a large task needs."""
     await tx.one("reserve_space", content)
 
 
 async def limit_lock_wait(tx: Tx, wait_ms: int) -> None:
-    """Let a transaction wait for rows only for so long."""
+    """Limit how long a transaction waits for rows."""
     await tx.one("limit_lock_wait", wait_ms)

@@ -1,4 +1,4 @@
-"""The statements that are a transaction by themselves, in place of those of a batch."""
+"""The statements that are a transaction of their own, instead of those of a batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 CLAIM: Final = "claim_tasks"
 PEEK: Final = "peek_tasks"
-"""Looks at the same lines as a claim and locks nothing."""
+"""Reads the same lines as a claim and locks nothing."""
 INSERT: Final = "insert_tasks"
 FENCED: Final[Mapping[str, str]] = {INSERT: "insert_alone", "update_tasks": "update_alone"}
-"""The same writes, fenced by the worker, the queue's brakes and the time as well."""
+"""The same writes, also fenced by the worker, the queue's pause and limit, and the time."""

@@ -1,4 +1,4 @@
-"""Stops: what workers are still to be told of attempts that somebody else has ended."""
+"""Stops: messages to workers about attempts that ended elsewhere, until they are sent."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ def _stop_from(row: AnyRow) -> TellStop:
 
 
 async def read_stops(tx: Tx, worker_ids: Iterable[str]) -> list[TellStop]:
-    """Read what workers are still to be told."""
+    """Read the stops that are not sent yet."""
     rows = await tx.each("read_stops", [(each,) for each in sorted(worker_ids)])
     return [_stop_from(row) for row in rows]
 
 
 async def take_stops(tx: Tx, worker_ids: Iterable[str]) -> list[TellStop]:
-    """Take out what workers are told now."""
+    """Take the stops that are sent now."""
     rows = await tx.each("take_stops", [(each,) for each in sorted(worker_ids)])
     return [_stop_from(row) for row in rows]
 
 
 async def insert_stops(tx: Tx, stops: Sequence[TellStop]) -> None:
-    """Write what workers have to be told."""
+    """Write stops for workers."""
     await tx.each("insert_stops", [(*_key_of(each), each.stop.cause.value) for each in stops])
 
 
 async def delete_stops(tx: Tx, stops: Sequence[TellStop]) -> None:
-    """Forget what workers were told."""
+    """Delete sent stops."""
     await tx.each("delete_stops", sorted(map(_key_of, stops)))
 
 
 class StopRows(RowSet[StopKey, TellStop]):
-    """Stops by (worker, task, attempt); ``of_workers`` are those of whom all are wanted."""
+    """Stops by (worker, task, attempt); ``of_workers`` are workers whose stops are all wanted."""
 
     __slots__ = ("of_workers",)
 
@@ -68,7 +68,7 @@ class StopRows(RowSet[StopKey, TellStop]):
                 self.take(told)
 
     def forget(self, worker_id: str) -> None:
-        """Delete what a worker was to be told: it was told, or it is gone."""
+        """Delete the stops of a worker: they were sent, or the worker is gone."""
         for key, told in self.loaded.items():
             if told.worker_id == worker_id:
                 self.removed[key] = told

@@ -69,23 +69,23 @@ async def load_attempts(tx: Tx, key: TaskKey) -> list[Attempt]:
 
 
 async def load_due(tx: Tx, *, now_ms: int, amount: int) -> list[Task]:
-    """Lock tasks whose timer has fired; others that are looked at are left out, and inputs."""
+    """Lock tasks whose timer has fired, without inputs; those that others handle are left out."""
     return tasks_from(await tx.one("load_due", now_ms, amount), codec.task_from)
 
 
 async def next_due_ms(tx: Tx) -> int | None:
-    """Return the nearest instant at which a timer fires."""
+    """Return the earliest instant at which a timer fires."""
     return cast("int | None", (await tx.one("next_due"))[0][0])
 
 
 async def load_held(tx: Tx, worker: Worker, *, amount: int) -> list[Task]:
-    """Lock what a worker holds; inputs are not read."""
+    """Lock the tasks of a worker; inputs are not read."""
     rows = await tx.one("load_held", worker.namespace, worker.queue, worker.id, amount)
     return tasks_from(rows, codec.task_from)
 
 
 async def claim_tasks(tx: Tx, demands: Sequence[Demand]) -> list[Task]:
-    """Lock the head of each line that is asked for; large inputs are left in the store."""
+    """Lock the head of each requested line; large inputs are left in the store."""
     rows = await tx.each("claim_tasks", [msgspec.structs.astuple(each) for each in demands])
     return tasks_from(rows, codec.claimed_from)
 
@@ -105,7 +105,7 @@ async def load_suspects(
 
 
 async def load_cancelling(tx: Tx, worker_ids: Iterable[str]) -> list[tuple[str, str, int]]:
-    """Return (worker, task, attempt) of what is being cancelled on these workers."""
+    """Return (worker, task, attempt) of tasks that are being cancelled on these workers."""
     rows = await tx.each("load_cancelling", [(each,) for each in sorted(worker_ids)])
     return [cast("tuple[str, str, int]", tuple(row)) for row in rows]
 
@@ -193,7 +193,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.due: list[TaskKey] = []
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Load and lock what is wanted and not remembered, then look up what is finished."""
+        """Load and lock wanted tasks that are not cached, then look up finished ones."""
         wanted = self._remember()
         if wanted:
             for task in await load_tasks(tx, wanted):
@@ -211,7 +211,7 @@ class TaskRows(RowSet[TaskKey, Task]):
             rows.note_locked()
 
     def _remember(self) -> set[TaskKey]:
-        """Take in remembered copies of what is wanted; return what has to be read."""
+        """Take cached copies of wanted tasks; return what has to be read."""
         self.wanted |= self.births
         self.wanted |= self.locked
         for key in self.wanted - self.locked if self.locked else self.wanted:
@@ -232,7 +232,7 @@ class TaskRows(RowSet[TaskKey, Task]):
             self.control[worker.id] = await _load_control(tx, worker)
 
     def _take_fresh(self, task: Task) -> TaskKey:
-        """Prefer a row that was just locked to a remembered copy."""
+        """Prefer a row that was just locked to a cached copy."""
         key = self.take(task)
         self.cached.discard(key)
         return key
@@ -276,7 +276,7 @@ class TaskRows(RowSet[TaskKey, Task]):
 
 
 async def _load_control(tx: Tx, worker: Worker) -> ControlGroup:
-    """Read how the other workers of a lost worker's queue have fared until it was lost."""
+    """Read how many other workers of a lost worker's queue were lost and live."""
     assert worker.ended_at_ms is not None
     since_ms = worker.ended_at_ms - CONTROL_WINDOW_MS
     return await count_control_group(tx, worker, since_ms=since_ms, seen_max=CONTROL_SEEN_MAX)
@@ -294,7 +294,7 @@ def _split(tasks: Mapping[TaskKey, Task]) -> tuple[list[Task], list[Task]]:
 class AttemptRows(RowSet[tuple[str, str, int], Attempt]):
     """Ended attempts by (namespace, task, number); ``finishes`` are those that reports end.
 
-    They are only written. What a report names and is not live any more is read: it may have been
+    They are only written. A reported attempt that is not live any more is read: it may have been
     accepted before.
     """
 
@@ -313,7 +313,7 @@ class AttemptRows(RowSet[tuple[str, str, int], Attempt]):
         self.finishes: list[tuple[TaskKey, int]] = []
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Look up what is not live."""
+        """Look up attempts that are not live."""
         tasks = rows.tasks
         for key, attempt in self.finishes:
             known = tasks.get(key)

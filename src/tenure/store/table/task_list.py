@@ -1,7 +1,7 @@
-"""The list of tasks, live and finished: which are on a page, and how many there are.
+"""The list of tasks, live and finished: the tasks of a page, and their number.
 
-A look reads a bounded number of rows, however few of them pass the filter. What it did not get to
-is on the next page.
+A read is limited to a number of rows, however few of them match the filter. The next page continues
+after them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tenure.store.transaction import Tx
 
 
 class FoundTask(msgspec.Struct, frozen=True):
-    """Ids of tasks, newest first; ``end_id`` is where the look ended while rows were left."""
+    """Ids of tasks, newest first; ``end_id`` is where the read stopped while rows were left."""
 
     ids: tuple[str, ...]
     end_id: str | None = None
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """Rows in the order of the list, and the statements that look at them."""
+    """Rows in the order of the list, and the statements that read them."""
 
     find: str
     count: str
@@ -49,7 +49,7 @@ async def find_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> 
     ids = sorted((each for look in looks for each in look.ids), reverse=True)
     if not ends:
         return FoundTask(tuple(ids[: part.amount]))
-    # Behind the end of one look there may be newer tasks than some that the other has found.
+    # After the end of one read there may be newer tasks than some that the other has found.
     end_id = max(ends)
     return FoundTask(tuple(each for each in ids if each >= end_id)[: part.amount], end_id)
 
@@ -100,7 +100,7 @@ async def _look(
 async def _find_few(
     tx: Tx, namespace: str, where: TaskFilter, part: Slice
 ) -> tuple[str, ...] | None:
-    """Find what an index has that is not in the order of the list, if it has few enough to sort."""
+    """Find rows by an index that has another order than the list, if few enough to sort."""
     if where.queue:
         name = "find_queue_tasks"
     elif where.state in _HELD:

@@ -1,1 +1,1 @@
-"""What belongs to every request: serving, reading, refusing and answering it."""
+"""What every request needs: serving, reading, refusing and answering."""

@@ -1,13 +1,15 @@
-"""The edge: what belongs to every request, whatever it asks for.
+"""The edge: what every request needs, whatever it asks for.
 
-It has a key, an id and a line in the log, a deadline and a place among a bounded number; it ends
-with an answer or an error of the one table; and its work is dropped when its client is gone.
+It has a key, an id, a log line, a deadline and a place among a limited number. It ends with an
+answer or a typed error, and its work is dropped when its client disconnects.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AbstractContextManager, nullcontext, suppress
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -66,7 +68,8 @@ NO_ANSWER: Final = 499
 HEAD_TOO_LARGE: Final = 431
 SLOW_CLIENT: Final = 408
 UNKNOWN: Final = "unknown"
-# Separators and NUL that a proxy may have decoded or not: no id of ours holds them.
+_READS: Final = frozenset({"GET", "HEAD"})
+# Separators and NUL that a proxy may have decoded or not: no id of Tenure contains them.
 _HIDDEN: Final = (b"%2f", b"%5c", b"%00")
 _EVENTS: Final = b"text/event-stream"
 
@@ -85,30 +88,30 @@ class Exchange:
         self.path: dict[str, str] = {}
         self.http_status: int | None = None
         self.code = OK
-        # How many like it the log left out before; None when it leaves this one out too.
+        # How many like it were not logged before; None when this one is not logged either.
         self.left_out: int | None = 0
         self._send = send
         self._is_streaming = False
 
     @property
     def name(self) -> str:
-        """Return the name of the operation that is asked for, once it is known."""
+        """Return the name of the operation, once it is known."""
         return self.operation.name if self.operation else UNKNOWN
 
     async def answer(self, response: Response) -> None:
-        """Send an answer, with what every answer carries."""
+        """Send an answer, with the headers that every answer has."""
         response.headers["x-request-id"] = self.request_id
         response.headers["x-content-type-options"] = "nosniff"
         await response(self.scope, self.receive, self._note)
 
     async def fail(self, error: TenureError, status: int | None = None) -> None:
-        """Send an error, unless an answer has begun: only a stream can still be told of it."""
+        """Send an error, unless an answer has begun: then only a stream can still send it."""
         self.code = error.code
         if self.http_status is None:
             await self.answer(error_response(error, status))
         elif self._is_streaming:
             event = b"event: error\ndata: %b\n\n" % error_body(error)
-            # One that does not read is cut off without it.
+            # A client that does not read is disconnected without it.
             with suppress(TimeoutError):
                 async with asyncio.timeout(limits.SLOW_READER_MS / 1000):
                     await self._note(
@@ -128,7 +131,7 @@ class Exchange:
 
 
 class _HeadTooLarge(PayloadTooLarge):
-    """The request line and the headers are larger than allowed."""
+    """The request line and the headers are larger than allowed. Send shorter ones."""
 
 
 class _SlowClient(DeadlineExceeded):
@@ -145,7 +148,7 @@ class Edge:
     """The ASGI application."""
 
     def __init__(self, context: RequestContext, table: Table, settings: ServerSettings) -> None:
-        """Answer what the table has for the engine of the context."""
+        """Answer the operations of the table with the engine of the context."""
         self._context = context
         self._table = table
         self._access = Access(context.engine, context.allowance.refusals)
@@ -153,7 +156,7 @@ class Edge:
         self._bytes_max = settings.body_bytes_max
 
     def turn_away(self, data: bytes) -> bytes | None:
-        """Return the refusal of a whole request that was just received, if it must be refused."""
+        """Return the refusal of a complete received request, if it must be refused."""
         name = early_refusal.new_work(data)
         if name is None:
             return None
@@ -163,9 +166,9 @@ class Edge:
         return None
 
     def _check_load(self) -> None:
-        """Refuse new work when the server is late with what it has."""
+        """Refuse new work when the server is overloaded."""
         admission = self._context.allowance.admission
-        # One that was let in when it arrived is not asked about again.
+        # A request that was accepted when it arrived is not checked again.
         if not admission.is_expecting and admission.refuses():
             raise overloaded()
 
@@ -184,23 +187,28 @@ class Edge:
             self._note(exchange, clock.monotonic_ms() - begun_ms)
 
     def _request_id(self, headers: Headers) -> str:
-        """Return the id that the client chose, if it is a good name."""
+        """Return the id that the client chose, if it is valid."""
         try:
             return check.name(headers.get("x-request-id"), "X-Request-Id")
         except InvalidArgument:
             return self._context.engine.clock.new_id()
 
     def _note(self, exchange: Exchange, took_ms: int) -> None:
-        """Say what happened, without anything that a client may want to keep to itself."""
+        """Log what happened, without private data of the client."""
         operation = exchange.operation
         self._context.metrics.request("http", exchange.name, exchange.code, took_ms / 1000)
         if exchange.left_out is None:
             return
-        log.info(
+        # Probes, scrapes and dashboards read all the time.
+        status = exchange.http_status or NO_ANSWER
+        is_answered = status < HTTPStatus.BAD_REQUEST or status == NO_ANSWER
+        is_quiet = is_answered and exchange.scope["method"] in _READS
+        log.log(
+            logging.DEBUG if is_quiet else logging.INFO,
             "http.request",
             method=operation.method if operation else exchange.scope["method"][:16],
             route=operation.path if operation else UNKNOWN,
-            status=exchange.http_status or NO_ANSWER,
+            status=status,
             ms=took_ms,
             request_id=exchange.request_id,
         )
@@ -212,7 +220,7 @@ class Edge:
             note_refusal(error, exchange.name, address, left_out)
 
     async def _serve(self, exchange: Exchange) -> None:
-        """Answer with what the operation gives, or with the error that it ends with."""
+        """Answer with the result of the operation, or with its error."""
         try:
             principal, operation = await self._admit(exchange)
             is_long = operation.is_waiting
@@ -228,7 +236,7 @@ class Edge:
             await exchange.fail(internal(exchange.request_id))
 
     async def _admit(self, exchange: Exchange) -> tuple[Principal, Operation]:
-        """Return who asks for what; without a key nobody learns which paths there are."""
+        """Return the operation and its caller; without a key nobody learns which paths exist."""
         scope = exchange.scope
         _check_size(scope)
         check_head(exchange.headers)
@@ -266,7 +274,7 @@ class Edge:
                     call = OperationCall(
                         self._context, scope, namespace, exchange.path, query, body, principal
                     )
-                    # Not before: a body that comes slowly is no work, and keeps none out.
+                    # Not before: a slow body is not work yet, and blocks none.
                     with work():
                         return await while_connected(exchange.receive, _run(operation, call))
         except TimeoutError as error:
@@ -277,7 +285,7 @@ class Edge:
     def _gate(
         self, operation: Operation, principal: Principal, scope: Scope
     ) -> AbstractContextManager[None]:
-        """Return the place that a request takes among those of all keys, or else addresses."""
+        """Return whose places a request takes: those of its key, or else of its address."""
         if operation.is_waiting:
             return nullcontext()
         gate = self._context.probes if operation.is_probe else self._context.requests
@@ -290,7 +298,7 @@ class Edge:
         if operation.is_new_work:
             self._check_load()
         if operation.is_list:
-            # Lists of the whole server are counted for each key: nobody uses up those of others.
+            # Lists of the whole server are counted per key: no key uses up those of others.
             self._context.allowance.lists.take(namespace or principal.key_id)
 
 
@@ -303,7 +311,7 @@ async def _read_body(incoming: Incoming, operation: Operation) -> object:
 
 
 def _client(scope: Scope) -> str:
-    """Return what stands for a client without a key; a socket of this machine has no address."""
+    """Return the key of a client without an API key; a local socket has no address."""
     address = scope.get("client")
     return client_of(address[0]) if address else ""
 
@@ -338,11 +346,11 @@ def _check_path(scope: Scope) -> None:
     """Refuse a path that hides a separator."""
     hidden = _raw_path(scope).lower()
     if any(each in hidden for each in _HIDDEN):
-        raise NotFound("There is no such path. /docs lists those that there are.")
+        raise NotFound("This path does not exist. /docs lists all paths.")
 
 
 async def _refuse_protocol(scope: Scope, receive: Receive, send: Send) -> None:
-    """Close what is no HTTP request; a start and a stop of the server are just acknowledged."""
+    """Close what is not an HTTP request; start and stop of the server are acknowledged."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1000})
         return

@@ -1,7 +1,7 @@
-"""Recognises whole requests for new work in what a socket just gave, without parsing them.
+"""Recognises complete requests for new work in received data, without parsing them.
 
-Only the common form is recognised: one request, head and body, in one piece. Everything else takes
-the usual way, where it can still be refused before its body is read.
+Only the common form is recognised: one request, head and body, in one piece. All others are handled
+as usual, and can still be refused before their body is read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tenure.api.http.edge.error import error_response
 _ENQUEUE: Final = re.compile(rb"POST /v1/tasks(:batch)?[ ?]")
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?=\r\n)", re.IGNORECASE)
-# Such a request is not over with its length, or wants an answer before it goes on.
+# Such a request does not end with its length, or expects an answer before it continues.
 _ODD: Final = re.compile(rb"\r\n(transfer-encoding|expect|connection|upgrade):", re.IGNORECASE)
 
 
@@ -35,7 +35,7 @@ def new_work(data: bytes) -> str | None:
 
 
 def _answer() -> bytes:
-    """Return the refusal as it goes over the wire; it has no date and no id, which cost time."""
+    """Return the refusal as bytes; it has no date and no id, which would cost time."""
     response = error_response(overloaded())
     response.headers["x-content-type-options"] = "nosniff"
     head = b"".join(b"%b: %b\r\n" % each for each in response.raw_headers)

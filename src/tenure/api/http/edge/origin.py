@@ -1,9 +1,9 @@
-"""Which web pages may use an open server: none but its own.
+"""Which web pages may use an open server: only its own.
 
-An open server does what everybody says who can reach it, and every page in a browser on this
-machine can. A page of another site says where it comes from in the headers Origin and
-Sec-Fetch-Site, which it cannot change. A page whose name was made to point here (DNS rebinding)
-is taken for ours by the browser; the header Host has its name. So both are looked at.
+An open server obeys everybody who can reach it, and every page in a browser on this machine can. A
+page of another site says where it comes from in the headers Origin and Sec-Fetch-Site, which it
+cannot change. A page whose host name was changed to point here (DNS rebinding) looks like ours to
+the browser, but the header Host has its name. So both are checked.
 
 A server with keys needs none of this: a page of another site cannot send somebody's key.
 """
@@ -24,19 +24,19 @@ _READS: Final = frozenset({"GET", "HEAD"})
 _OUR_SITE: Final = "same-origin"
 # The user has typed the address, or opened a bookmark.
 _NO_SITE: Final = "none"
-# Forms and requests whose page may not see the answer: ours sends neither.
+# Forms and requests whose page may not see the answer: our page sends neither.
 _BLIND_MODES: Final = frozenset({"no-cors", "navigate"})
 
 
 class OriginCheck:
-    """Knows the names of an open server."""
+    """Knows the host names of an open server."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        """Answer for the names that were given; those of this machine need not be."""
+        """Accept the given names; those of this machine are always accepted."""
         self._names = frozenset({settings.http.host.lower(), *settings.allow_hosts})
 
     def check(self, method: str, headers: Headers) -> None:
-        """Refuse what is for another name, or from a page of another site."""
+        """Refuse requests for another host name, or from a page of another site."""
         self._check_host(headers)
         _check_origin(headers)
         _check_fetch(method, headers)
@@ -46,9 +46,9 @@ class OriginCheck:
         name = found[1].strip("[]").lower() if found else ""
         if not is_loopback(name) and name not in self._names:
             message = (
-                "This server has no API keys, so it answers only for names of its own machine. "
+                "This server has no API keys, so it answers only for names of its own host. "
                 "The header Host has another one: allow it with --allow-host NAME when the server "
-                "is started, or make a key with `tenure keys create`."
+                "is started, or create a key with `tenure keys create`."
             )
             raise ForeignPage(message, reason="foreign_host")
 
@@ -71,8 +71,8 @@ def _check_fetch(method: str, headers: Headers) -> None:
 
 def _refuse_page(reason: str) -> NoReturn:
     message = (
-        "This server has no API keys, so it takes no requests from pages of other sites. Type the "
-        "address into the browser, let a proxy pass the header Host on unchanged, or make a key "
+        "This server has no API keys, so it refuses requests from pages of other sites. Type the "
+        "address into the browser, let a proxy pass the header Host on unchanged, or create a key "
         "with `tenure keys create` and send it."
     )
     raise ForeignPage(message, reason=reason)

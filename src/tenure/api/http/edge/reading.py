@@ -1,6 +1,6 @@
-"""Reading a request: its size, its type, its query, its namespace, and whether its client is there.
+"""Reading a request: size, type, query, namespace, and whether its client is still connected.
 
-What cannot be right is refused before it is read.
+What cannot be valid is refused before it is read.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from tenure.errors import InvalidArgument, PayloadTooLarge, UnsupportedMediaType
 T = TypeVar("T")
 Q = TypeVar("Q", bound=NoQuery)
 NAMESPACE_HEADER: Final = "tenure-namespace"
-# No path takes more; the number keeps a crafted query cheap.
+# No path needs more; the limit keeps a crafted query cheap.
 PARAMETERS_MAX: Final = 100
 
 
-# A proxy in front may believe another one of two than the server behind it.
+# A proxy in front may use another one of the two than the server behind it.
 _ONCE: Final = ("content-type", "content-encoding", "origin")
 
 
 class ClientGone(Exception):
-    """The client closed its connection: nobody is left to answer."""
+    """The client closed its connection: there is nobody to answer."""
 
 
 class Incoming:
-    """The body of one request on its way in."""
+    """The incoming body of one request."""
 
     def __init__(self, headers: Headers, receive: Receive, *, bytes_max: int) -> None:
         """Read from ``receive``, at most ``bytes_max``."""
@@ -54,7 +54,7 @@ class Incoming:
         """Return the body as the type that the operation names, or None when it takes none."""
         if operation.body is None:
             if self.is_pending:
-                _refuse("body", "must be empty: this path takes none")
+                _refuse("body", "must be empty: this path has no body")
             return None
         self._check_head()
         data = await self._read_all()
@@ -66,7 +66,7 @@ class Incoming:
     def _check_head(self) -> None:
         encoding = self._headers.get("content-encoding", "identity")
         if encoding.strip().lower() not in {"", "identity"}:
-            raise UnsupportedMediaType("The body must not be compressed; send it as it is.")
+            raise UnsupportedMediaType("The body must not be compressed. Send it unchanged.")
         if self.is_pending:
             self._check_type()
         if self._length > self._bytes_max:
@@ -101,7 +101,7 @@ class Incoming:
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Do some work; when its client goes first, the work is dropped."""
+    """Do some work; if its client disconnects first, the work is dropped."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_gone(receive))
     try:
@@ -121,7 +121,7 @@ async def _gone(receive: Receive) -> None:
 
 
 def check_head(headers: Headers) -> None:
-    """Refuse a head that says two things; h11 refuses two hosts, and lengths that differ."""
+    """Refuse contradicting headers; h11 refuses two hosts, and different lengths."""
     if "content-length" in headers and "transfer-encoding" in headers:
         message = "The headers Content-Length and Transfer-Encoding exclude each other."
         raise AmbiguousHead(message, field="transfer-encoding")
@@ -174,7 +174,7 @@ def _plain(type_: msgspec.inspect.Type) -> msgspec.inspect.Type:
 
 
 def read_authorization(headers: Headers) -> str | None:
-    """Return the header that says who asks; two of them would say two things."""
+    """Return the header with the key; two of them are refused."""
     found = headers.getlist("authorization")
     if len(found) > 1:
         raise KeyRefused("The header Authorization must be sent once.")
@@ -188,7 +188,7 @@ def read_namespace(headers: Headers, query: NoQuery) -> str:
     given = [*headers.getlist(NAMESPACE_HEADER), *([query.namespace] if query.namespace else [])]
     namespaces = {scope(each) for each in given} or {scope("")}
     if len(namespaces) > 1:
-        _refuse("namespace", "is given twice, with different values")
+        _refuse("namespace", "is given twice with different values")
     return namespaces.pop()
 
 

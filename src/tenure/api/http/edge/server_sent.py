@@ -1,4 +1,4 @@
-"""Server-sent events as an answer: the head, then events for as long as somebody takes them."""
+"""Server-sent events as an answer: the head, then events while the client reads them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tenure.api.http.operation import RequestContext
 
 
 class ServerSentEvents(Response):
-    """An answer that goes on; how many there are at a time is bounded, for each caller too."""
+    """An answer that goes on; the number at a time is limited, also for each caller."""
 
     media_type = "text/event-stream"
 
     def __init__(self, context: RequestContext, caller: str) -> None:
-        """Let nobody in between keep or gather what is sent."""
+        """Prevent caching and buffering by proxies."""
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._context = context
         self._caller = caller
 
     def events(self) -> AsyncGenerator[bytes, None]:
-        """Return what is sent, each time as one write; its end ends the answer."""
+        """Return what is sent, each item as one write; the end ends the answer."""
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until there is nothing more, the client is gone or the server stops."""
+        """Send until the end, until the client disconnects or until the server stops."""
         with self._context.allowance.streams.place(self._caller), self._context.streams:
             await send(
                 {

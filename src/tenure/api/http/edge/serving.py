@@ -1,7 +1,7 @@
-"""uvicorn as Tenure runs it: h11, no signals of its own, and no patience with slow heads.
+"""uvicorn as Tenure runs it: h11, without its signal handling, with a deadline for heads.
 
-uvicorn waits for the rest of a request line as long as a client likes, and answers what is no HTTP
-with text. Here a head has a deadline, and every refusal is typed.
+uvicorn waits for the rest of a request line without a limit, and answers invalid HTTP with plain
+text. Here a head has a deadline, and every refusal is typed.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class Protocol(H11Protocol):
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the first head."""
+        """Start to wait for the first head."""
         super().connection_made(cast("asyncio.Transport", transport))
         # asyncio leaves Nagle's algorithm on for sockets that were opened without a protocol
-        # number; it would hold the body back for 40 ms, until the client acknowledges the head.
+        # number; it would delay the body by 40 ms, until the client acknowledges the head.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting."""
         self._stop_watching()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came; what is not a whole head yet has begun to take its time."""
+        """Take in received data; an incomplete head starts its deadline."""
         if self._is_turned_away(data):
             self._stop_watching()
             return
@@ -61,8 +61,8 @@ class Protocol(H11Protocol):
     def _is_turned_away(self, data: bytes) -> bool:
         """Answer a request that the application refuses before it is read, in a few microseconds.
 
-        Refusing must cost far less than doing: a server that is offered three times what it can do
-        would spend all its time on refusals.
+        Refusing must cost far less than doing: otherwise a server at three times its capacity would
+        spend all its time on refusals.
         """
         turn_away = getattr(self.app, "turn_away", None)
         is_first = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
@@ -72,16 +72,16 @@ class Protocol(H11Protocol):
         if answer is None or self.transport.is_closing():
             return False
         self.transport.write(answer)
-        # As after any other answer: the connection may now be idle for a while.
+        # As after any other answer: the connection may now be idle for some time.
         self.on_response_complete()
         return True
 
     @property
     def _is_between(self) -> bool:
-        """Tell whether no request is being answered: what comes now belongs to the next one.
+        """Return whether no request is being answered: data that comes now belongs to the next one.
 
-        It may also be the rest of a body that was refused. That is read and thrown away for a
-        while: a socket that is closed at once takes the answer with it.
+        It may also be the rest of a refused body. That is read and dropped for some time: if the
+        socket were closed at once, the answer would be lost.
         """
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return cycle is None or cycle.response_complete
@@ -107,11 +107,11 @@ class Protocol(H11Protocol):
             self.transport.close()
 
     def _should_upgrade(self) -> bool:
-        """Ignore the wish for another protocol, as HTTP allows; uvicorn would log an advert."""
+        """Ignore a request for another protocol, as HTTP allows; uvicorn would log advice."""
         return False
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP; uvicorn calls this while it handles h11's complaint."""
+        """Refuse invalid HTTP; uvicorn calls this while it handles the error of h11."""
         complaint = sys.exception()
         if getattr(complaint, "error_status_hint", _BAD_REQUEST) == _TOO_LARGE:
             self._refuse(_TOO_LARGE, PayloadTooLarge(limit=limits.HTTP_HEAD_BYTES_MAX))
@@ -137,7 +137,7 @@ class Protocol(H11Protocol):
 
 
 def http_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
-    """Return how uvicorn serves the edge; open requests get ``grace_s`` when it stops."""
+    """Return the uvicorn settings of the edge; open requests get ``grace_s`` when it stops."""
     options: dict[str, Any] = {
         "http": Protocol,
         "ws": "none",
@@ -148,7 +148,7 @@ def http_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
         "proxy_headers": False,
         "h11_max_incomplete_event_size": limits.HTTP_HEAD_BYTES_MAX,
         "timeout_keep_alive": limits.HTTP_IDLE_MS // 1000,
-        # uvicorn says whole seconds and takes any number.
+        # uvicorn documents whole seconds but accepts any number.
         "timeout_graceful_shutdown": grace_s,
     }
     return uvicorn.Config(app, **options)
@@ -185,11 +185,11 @@ class HttpServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
+        """Do not handle signals."""
         yield
 
     def stop(self) -> None:
-        """Take no more connections, let open requests end, and let ``serve`` return."""
+        """Accept no more connections, let open requests end, and let ``serve`` return."""
         self.should_exit = True
         self._stopping.set()
 

@@ -1,9 +1,9 @@
-"""Strict JSON: what is not exactly one good value of the wanted type is refused with its field.
+"""Strict JSON: a body that is not exactly one valid value is refused, and the field is named.
 
-msgspec refuses unknown fields, wrong types, numbers out of range, NaN, a byte order mark and lone
-surrogates. Three things it lets through are looked at here: bytes that are no UTF-8, and numbers
-that nobody can read, inside a payload that is kept undecoded; how deep such a payload nests; and
-keys that stand twice in one object, of which readers would choose different ones.
+msgspec refuses unknown fields, wrong types, numbers out of range, NaN, a byte order mark and
+unpaired surrogates. Three things that it accepts are checked here: invalid UTF-8 and unreadable
+numbers inside a payload that is stored undecoded; the depth of such a payload; and keys that occur
+twice in one object, where readers would choose different ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLACE: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
 _PATH: Final = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
 
-# By the type of a body; the table of operations has a few of them.
+# By the type of a body; the table of operations has a few types.
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
@@ -48,7 +48,7 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Return a body as a value of ``kind``; its payloads are known to be good JSON."""
+    """Return a body as a value of ``kind``; its payloads are valid JSON."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -69,7 +69,7 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 
 def is_json(data: bytes) -> bool:
-    """Tell whether stored bytes can be shown as JSON."""
+    """Return whether stored bytes can be shown as JSON."""
     try:
         data.decode()
         _skip(data)
@@ -81,8 +81,8 @@ def is_json(data: bytes) -> bool:
 def check_payload(payload: bytes, field: str) -> None:
     """Refuse a payload that is too large, or that some reader could not read.
 
-    It was skipped as good JSON before, without making anything of it; that is not done here either
-    unless a number looks as if it might be out of range.
+    It was already skipped as valid JSON without decoding it; it is not decoded here either, unless
+    a number may be out of range.
     """
     check.payload(payload, field)
     if _SUSPICIOUS.search(payload):
@@ -90,7 +90,7 @@ def check_payload(payload: bytes, field: str) -> None:
             _decode_any(payload)
         except msgspec.DecodeError as error:
             problem = str(error).partition(" - at ")[0]
-            raise InvalidArgument(f"{field} is not good JSON. {problem}", field=field) from error
+            raise InvalidArgument(f"{field} is not valid JSON. {problem}", field=field) from error
         except RecursionError:
             _refuse_depth(field)
     if _depth(payload) > limits.JSON_DEPTH_MAX:
@@ -98,16 +98,16 @@ def check_payload(payload: bytes, field: str) -> None:
 
 
 def _depth(payload: bytes) -> int:
-    """Return how deep good JSON nests; what has few brackets cannot nest too deep."""
+    """Return the depth of valid JSON; a text with few brackets cannot be too deep."""
     if payload.count(b"[") + payload.count(b"{") <= limits.JSON_DEPTH_MAX:
         return 0
     brackets = _STRING.sub(b"", payload).translate(_STEPS, _NO_BRACKETS)
-    # They may all have stood in strings.
+    # They may all be inside strings.
     return max(accumulate(array("b", brackets)), default=0)
 
 
 def _payloads(value: object, path: str) -> Iterator[tuple[str, bytes]]:
-    """Find the payloads of a body, with the fields they stand in."""
+    """Find the payloads of a body, with the names of their fields."""
     if isinstance(value, msgspec.Raw):
         if payload := bytes(value):
             yield path, payload
@@ -134,14 +134,14 @@ class _Object:
 
 
 def _members(text: str) -> object:
-    """Return JSON with every key; numbers stay text, how large they may be was decided before."""
+    """Return JSON with every key; numbers stay text, their range was checked before."""
     return json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str)
 
 
 def _has_unique_keys(data: bytes) -> bool:
-    """Tell whether no key stands twice in an object, much faster than it is found.
+    """Return whether no key occurs twice in an object; faster than finding it.
 
-    Decoding keeps one of two equal keys; then fewer members are written again than were there.
+    Decoding keeps one of two equal keys; then the encoded text has fewer members than before.
     """
     again = _encode(_decode_any(data))
     if again == msgspec.json.format(data, indent=-1):
@@ -163,18 +163,18 @@ def _check_unique(value: object, path: str) -> None:
         for key, member in value.members:
             field = f"{path}.{key}" if path else key
             if key in seen:
-                _refuse(_shown(field, path or "body"), "stands twice in its object")
+                _refuse(_shown(field, path or "body"), "occurs twice in its object")
             seen.add(key)
             _check_unique(member, field)
 
 
 def _shown(field: str, whole: str) -> str:
-    """Return a field that may be repeated in an answer: the caller may have made it up."""
+    """Return a field that may be repeated in an answer: the caller may have invented it."""
     return field if _PATH.fullmatch(field) else whole
 
 
 def refusal(error: msgspec.ValidationError, *, whole: str = "body") -> InvalidArgument:
-    """Return the typed error for what msgspec found, with the field that it is about."""
+    """Return the typed error for what msgspec found, with its field."""
     text = str(error)
     place = _PLACE.search(text)
     problem = text[: place.start()] if place else text
@@ -186,20 +186,20 @@ def refusal(error: msgspec.ValidationError, *, whole: str = "body") -> InvalidAr
             return InvalidArgument(f"{field} {complaint}", field=field)
     field = path or whole
     if problem.startswith(_UNKNOWN_VALUE):
-        # What was sent is not repeated: it may have been meant for another field.
-        problem = "is none of the values that there are"
+        # The value is not repeated: it may have been meant for another field.
+        problem = "is not one of the allowed values"
     return InvalidArgument(f"{field}: {problem}", field=field)
 
 
 _UNKNOWN_VALUE: Final = "Invalid enum value "
 _ABOUT_A_MEMBER: Final = {
-    "Object contains unknown field ": "is not known here",
+    "Object contains unknown field ": "is unknown",
     "Object missing required field ": "is missing",
 }
 
 
 def _refuse_depth(field: str) -> NoReturn:
-    _refuse(field, f"nests deeper than {limits.JSON_DEPTH_MAX} levels")
+    _refuse(field, f"is nested deeper than {limits.JSON_DEPTH_MAX} levels")
 
 
 def _refuse(field: str, problem: str) -> NoReturn:

@@ -75,7 +75,7 @@ def _shown(key: ApiKey) -> ApiKeyView:
 
 
 async def create_key(call: OperationCall[NoQuery, ApiKeyBody]) -> Answer:
-    """Make a key."""
+    """Create a key."""
     body = call.body
     command = key_grant.creation(
         call.principal,
@@ -109,7 +109,7 @@ async def get_key(call: OperationCall[NoQuery, None]) -> Answer:
 
 
 async def revoke_key(call: OperationCall[NoQuery, None]) -> Answer:
-    """End a key for good."""
+    """Revoke a key for good."""
     command = c.RevokeKey(key_id=call.path["keyId"], actor=call.principal.key_id)
     return Answer(_shown(await call.engine.submit(command)))
 
@@ -120,7 +120,7 @@ OPERATIONS: Final = (
         method="GET",
         path="/v1/api-keys",
         name="listApiKeys",
-        summary="List API keys, newest first, ended ones too.",
+        summary="List API keys, newest first, including ended ones.",
         handle=list_keys,
         is_list=True,
         query=PageQuery,
@@ -130,7 +130,7 @@ OPERATIONS: Final = (
         method="POST",
         path="/v1/api-keys",
         name="createApiKey",
-        summary="Create an API key; its secret is in this answer and nowhere else.",
+        summary="Create an API key; its secret is only in this answer.",
         handle=create_key,
         body=ApiKeyBody,
         needs_body=True,
@@ -152,7 +152,7 @@ OPERATIONS: Final = (
         method="DELETE",
         path=_KEY,
         name="revokeApiKey",
-        summary="Revoke an API key: nobody gets in with it any more, and its streams end.",
+        summary="Revoke an API key: it is refused from now on, and its streams end.",
         handle=revoke_key,
         answer=ApiKeyView,
         errors=("not_found",),

@@ -18,11 +18,11 @@ from tenure.engine.read import query
 
 
 class AuditQuery(PageQuery, frozen=True):
-    """Which records."""
+    """Filter for records."""
 
-    namespace: Annotated[str, Meta(description="Only what concerns this namespace")] = ""
-    action: Annotated[str, Meta(description="Such as key.create or worker.evict")] = ""
-    actor: Annotated[str, Meta(description="Only what was done with this key")] = ""
+    namespace: Annotated[str, Meta(description="Only records of this namespace")] = ""
+    action: Annotated[str, Meta(description="For example key.create or worker.evict")] = ""
+    actor: Annotated[str, Meta(description="Only actions of this key")] = ""
 
 
 class AuditRecordView(view.View, frozen=True):

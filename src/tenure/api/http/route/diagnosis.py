@@ -1,4 +1,4 @@
-"""The operation that says what is wrong with a server, its store and its workers."""
+"""The operation that reports problems of a server, its store and its workers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tenure.engine.read.diagnosis import Question, diagnose
 
 
 class DiagnosisQuery(NoQuery, frozen=True):
-    """What is looked at."""
+    """The scope of a diagnosis."""
 
     namespace: Annotated[
-        str, Meta(description="Only this namespace; otherwise all that the key may see")
+        str, Meta(description="Only this namespace; default: all that the key may see")
     ] = ""
     client_now_ms: Annotated[
-        int, Meta(description="Your clock, to compare with; 0 = do not", ge=0, le=INSTANT_MS_MAX)
+        int, Meta(description="Your clock, to compare; 0 means none", ge=0, le=INSTANT_MS_MAX)
     ] = 0
 
 
 class FindingView(View, frozen=True):
-    """One check: a stable name, how bad it is, what was found, and what to do."""
+    """One check: a stable name, its level, what was found, and what to do."""
 
-    check: Annotated[str, Meta(description="Such as clock_skew, migrations, stuck_leases")]
+    check: Annotated[str, Meta(description="For example clock_skew, migrations, stuck_leases")]
     level: Annotated[str, values(Level)]
     message: str
     advice: str
@@ -40,7 +40,7 @@ class FindingView(View, frozen=True):
 
 
 class DiagnosisView(View, frozen=True):
-    """What was found, the worst first. Without storeNow the store did not answer."""
+    """The findings, the worst first. Without storeNow the store did not answer."""
 
     server_id: str
     server_version: str
@@ -50,7 +50,7 @@ class DiagnosisView(View, frozen=True):
 
 
 async def get_diagnosis(call: OperationCall[DiagnosisQuery, None]) -> Answer:
-    """Look at everything, and say what is wrong."""
+    """Check everything, and report what is wrong."""
     asked = call.query
     namespace = scope(asked.namespace) if asked.namespace else ""
     if namespace:
@@ -78,7 +78,7 @@ OPERATIONS: Final = (
         path="/v1/diagnosis",
         name="getDiagnosis",
         group="Server",
-        summary="What is wrong with this server, its store and its workers, and what to do.",
+        summary="Problems of this server, its store and its workers, and what to do.",
         handle=get_diagnosis,
         action=Action.ADMIN,
         is_list=True,

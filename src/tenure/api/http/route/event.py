@@ -1,4 +1,4 @@
-"""``GET /v1/events``: hints of what changed in a namespace, as server-sent events."""
+"""``GET /v1/events``: change hints of a namespace, as server-sent events."""
 
 from __future__ import annotations
 
@@ -24,36 +24,34 @@ from tenure.errors import InvalidArgument
 
 LAST_EVENT_ID: Final = "last-event-id"
 _KINDS: Final = frozenset(each.value for each in EventKind)
-# The id is that of ``core.event.position_text``, without its detour over text for each hint.
+# The id is that of ``core.change_hint.position_text``, without creating a text for each hint.
 _EVENT: Final = b"id: %b:%d\nevent: %b\ndata: %b\n\n"
 _NAMES: Final = {each: each.value.encode() for each in EventKind}
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class EventQuery(Scoped, frozen=True):
-    """Which hints."""
+    """Filter for hints."""
 
     kind: Annotated[
         str,
-        Meta(
-            description="Only these, with commas between: task, worker, queue, namespace, progress"
-        ),
+        Meta(description="Only these, comma-separated: task, worker, queue, namespace, progress"),
     ] = ""
-    queue: Annotated[str, Meta(description="Only what is in this queue, and the queue itself")] = ""
+    queue: Annotated[str, Meta(description="Only this queue and its content")] = ""
     last_event_id: Annotated[
         str,
         Meta(
-            description="Go on behind this event; the header Last-Event-ID goes before it",
+            description="Continue after this event; the header Last-Event-ID overrides it",
             max_length=EVENT_ID_LENGTH_MAX,
         ),
     ] = ""
 
     def chosen(self, namespace: str) -> EventFilter:
-        """Return what is asked for in a namespace."""
+        """Return the filter for a namespace."""
         kinds = frozenset(self.kind.split(",")) if self.kind else CHANGES
         if not kinds <= _KINDS:
             message = (
-                "kind must be some of task, worker, queue, namespace, progress, with commas between"
+                "kind must be a comma-separated list of task, worker, queue, namespace, progress"
             )
             raise InvalidArgument(message, field="kind")
         queue = check.name(self.queue, "queue") if self.queue else ""
@@ -61,26 +59,26 @@ class EventQuery(Scoped, frozen=True):
 
 
 class Reset(view.View, frozen=True):
-    """Hints of these kinds are missing: whoever shows lists of them reads the lists again."""
+    """Hints of these kinds are missing: read lists of these kinds again."""
 
     kinds: list[EventKind]
     reason: str
 
 
 class EventFeedStream(ServerSentEvents):
-    """The hints of one subscriber, from now on or from where it left off."""
+    """The hints of one subscriber, from now on or from a given event."""
 
     def __init__(self, call: OperationCall[EventQuery, None], last_id: str) -> None:
-        """Prepare; it listens when it is sent."""
+        """Prepare; the subscription starts when it is sent."""
         super().__init__(call.context, call.caller)
         self._chosen = call.query.chosen(call.namespace)
         self._last_id = last_id
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """Send hints, many in one write, and a sign of life when there are none."""
+        """Send hints, many in one write, and a comment when there are none."""
         feed = self._context.engine.events
         with feed.subscribe(self._chosen, self._last_id) as subscription:
-            # The id alone makes no event, but a client that is cut off goes on from it.
+            # An id without data is not an event, but a client that reconnects continues from it.
             head = b": hints of what changed\nretry: %d\nid: %b\n\n"
             yield head % (EVENT_RETRY_MS, subscription.position.encode())
             stopping = asyncio.ensure_future(self._end(subscription))
@@ -106,7 +104,7 @@ class EventFeedStream(ServerSentEvents):
 
 
 def rendered(page: HintPage, chosen: EventFilter, server_id: str) -> bytes:
-    """Return a page as events; those who choose the same share them."""
+    """Return a page as events; subscribers with the same filter share them."""
     if page.missed:
         return _reset(page, chosen, server_id)
     if chosen.queue:
@@ -136,7 +134,7 @@ def _reset(page: HintPage, chosen: EventFilter, server_id: str) -> bytes:
 
 
 async def listen_to_events(call: OperationCall[EventQuery, None]) -> EventFeedStream:
-    """Show what changes, as it changes."""
+    """Send changes as they happen."""
     given = Headers(scope=call.scope).get(LAST_EVENT_ID)
     stream = EventFeedStream(call, given or call.query.last_event_id)
     await query.check_namespace(call.engine.store, namespace=call.namespace)
@@ -149,7 +147,7 @@ OPERATIONS: Final = (
         path="/v1/events",
         name="listenToEvents",
         group="Events",
-        summary="Hints of what changed in a namespace as server-sent events: task, worker, queue "
+        summary="Hints about changes in a namespace as server-sent events: task, worker, queue "
         "and namespace (a Hint), and reset (a Reset) when lists have to be read again.",
         handle=listen_to_events,
         action=Action.READ,

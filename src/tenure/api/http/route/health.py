@@ -1,4 +1,4 @@
-"""Whether the process is up, and whether it can do its work."""
+"""Whether the process runs, and whether it can work."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from tenure.errors import Unavailable
 
 
 class HealthView(View, frozen=True):
-    """The server is there, or ready."""
+    """The server runs, or is ready."""
 
     status: str
 
 
 async def is_up(call: OperationCall[NoQuery, None]) -> Answer:
-    """Answer: that is all."""
+    """Answer without a check."""
     del call
     return Answer(HealthView(status="up"))
 
 
 async def is_ready(call: OperationCall[NoQuery, None]) -> Answer:
-    """Answer while the server takes requests, its lanes commit and its store reads."""
+    """Answer while the server accepts requests, its lanes commit and its store can be read."""
     reason = call.context.readiness.problem()
     if reason is not None:
-        raise _not_ready("The server cannot take requests now.", reason)
+        raise _not_ready("The server cannot accept requests now.", reason)
     page = query.PageRequest(cursor_key=call.engine.secrets.cursor_key, size=1)
     try:
         async with asyncio.timeout(READY_MS_MAX / 1000):
             await query.list_namespaces(call.engine.store, page=page)
     except TimeoutError as error:
-        raise _not_ready("The store does not answer in time.", "store_slow") from error
+        raise _not_ready("The store did not answer in time.", "store_slow") from error
     return Answer(HealthView(status="ready"))
 
 
@@ -50,7 +50,7 @@ OPERATIONS: Final = (
         path="/healthz",
         name="isUp",
         group="Server",
-        summary="The process is up.",
+        summary="The process runs.",
         handle=is_up,
         action=None,
         is_probe=True,
@@ -61,7 +61,7 @@ OPERATIONS: Final = (
         path="/readyz",
         name="isReady",
         group="Server",
-        summary="The server can work: 503 while its store is away or full, or while it stops.",
+        summary="The server can work. 503 while its store is not available or full, or it stops.",
         handle=is_ready,
         action=None,
         is_probe=True,

@@ -1,4 +1,4 @@
-"""The operations on namespaces; a caller sees those that its key is for."""
+"""The operations on namespaces; a caller sees those of its key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tenure.engine.access import command as c
 from tenure.engine.read import query
 from tenure.errors import InvalidArgument
 
-# A name has a slash in it, and a path is matched part by part.
+# A name contains a slash, and a path is matched part by part.
 _NAMESPACE: Final = "/v1/namespaces/{tenant}/{workspace}"
 
 
@@ -83,12 +83,12 @@ async def get_namespace(call: OperationCall[NoQuery, None]) -> Answer:
 
 
 async def disable_namespace(call: OperationCall[NoQuery, EmptyBody]) -> Answer:
-    """Let a namespace take no workers, no tasks and no polls."""
+    """Let a namespace accept no workers, no tasks and no polls."""
     return await _set(call, is_disabled=True)
 
 
 async def enable_namespace(call: OperationCall[NoQuery, EmptyBody]) -> Answer:
-    """Let a disabled namespace go on."""
+    """Enable a disabled namespace."""
     return await _set(call, is_disabled=False)
 
 
@@ -145,7 +145,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_NAMESPACE}/disable",
         name="disableNamespace",
-        summary="Take no more workers, tasks and polls; what workers hold they may finish.",
+        summary="Accept no more workers, tasks and polls; workers may finish what they hold.",
         handle=disable_namespace,
         action=Action.ADMIN,
         is_whole=True,
@@ -157,7 +157,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_NAMESPACE}/enable",
         name="enableNamespace",
-        summary="Let a disabled namespace go on.",
+        summary="Enable a disabled namespace.",
         handle=enable_namespace,
         action=Action.ADMIN,
         is_whole=True,

@@ -23,16 +23,16 @@ _QUEUE: Final = "/v1/queues/{queue}"
 
 
 class QueueBody(Body, frozen=True):
-    """The brakes of a queue; what is not given stays as it is."""
+    """Pause and limit of a queue; fields that are not given do not change."""
 
     paused: bool | UnsetType = UNSET
     concurrency_max: (
-        Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 is without limit")] | UnsetType
+        Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 means no limit")] | UnsetType
     ) = UNSET
 
 
 class QueueItem(View, frozen=True):
-    """A queue: its brakes, and its live tasks by state and by type and state."""
+    """A queue: pause, limit, and its live tasks by state and by type and state."""
 
     name: str
     paused: bool
@@ -40,8 +40,7 @@ class QueueItem(View, frozen=True):
     counts: dict[str, int] = field(default_factory=dict)
     types: dict[str, dict[str, int]] = field(default_factory=dict)
     is_count_exact: Annotated[
-        bool,
-        Meta(description="False when counting stopped: at least so many, perhaps of more types"),
+        bool, Meta(description="False when counting stopped: there are at least so many tasks")
     ] = True
 
 
@@ -91,12 +90,12 @@ async def pause_queue(call: OperationCall[Scoped, EmptyBody]) -> Answer:
 
 
 async def resume_queue(call: OperationCall[Scoped, EmptyBody]) -> Answer:
-    """Let a queue go on."""
+    """Resume a queue."""
     return await _set(call, is_paused=False)
 
 
 async def set_queue(call: OperationCall[Scoped, QueueBody]) -> Answer:
-    """Set the brakes of a queue."""
+    """Set pause and limit of a queue."""
     body = call.body
     if body.paused is UNSET and body.concurrency_max is UNSET:
         message = "paused or concurrencyMax must be given"
@@ -139,7 +138,7 @@ OPERATIONS: Final = (
         method="GET",
         path=_QUEUE,
         name="getQueue",
-        summary="Get a queue; one that nobody has used yet is empty and has no brakes.",
+        summary="Get a queue; an unused queue is empty and has no pause and no limit.",
         handle=get_queue,
         action=Action.READ,
         answer=QueueItem,
@@ -148,7 +147,7 @@ OPERATIONS: Final = (
         method="PUT",
         path=_QUEUE,
         name="setQueue",
-        summary="Set the brakes of a queue; what is not given stays as it is.",
+        summary="Set pause and limit of a queue; fields that are not given do not change.",
         handle=set_queue,
         action=Action.OPERATE,
         body=QueueBody,
@@ -160,7 +159,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_QUEUE}/pause",
         name="pauseQueue",
-        summary="Hand out nothing more from a queue; what runs goes on.",
+        summary="Hand out nothing more from a queue; running tasks continue.",
         handle=pause_queue,
         action=Action.OPERATE,
         body=EmptyBody,
@@ -170,7 +169,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_QUEUE}/resume",
         name="resumeQueue",
-        summary="Let a paused queue go on.",
+        summary="Resume a paused queue.",
         handle=resume_queue,
         action=Action.OPERATE,
         body=EmptyBody,

@@ -1,4 +1,4 @@
-"""Paths that belong to the API and are not built yet: their place is visible, with ``501``."""
+"""Paths of the API that are not implemented yet: they answer ``501``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unimplemented() -> Unimplemented:
 
 
 async def refuse(call: OperationCall[NoQuery, None]) -> Response:
-    """Say that this server does not have it."""
+    """Refuse: this server does not have it."""
     del call
     raise unimplemented()
 
@@ -52,7 +52,7 @@ _PATHS: Final = (
 
 
 def _action(method: str, path: str) -> Action:
-    """Return what a caller must be allowed to do, so that nobody else learns of it even now."""
+    """Return the needed permission, so that callers without it do not learn of the path."""
     if method == "GET":
         return Action.READ
     return Action.OPERATE if path.startswith("/v1/endpoints") else Action.SUBMIT

@@ -29,7 +29,7 @@ from tenure.core.filter import WorkerFilter
 from tenure.core.limits import DRAIN_DEADLINE_MS
 from tenure.core.worker.health import Health
 from tenure.core.worker.lease import Lease
-from tenure.core.worker.record import EndReason, Worker, WorkerMode, WorkerStatus
+from tenure.core.worker.record import EndReason, WorkerMode, WorkerStatus
 from tenure.engine.read import query
 from tenure.engine.read.query import WorkerView
 from tenure.engine.worker import bulk_drain
@@ -40,7 +40,7 @@ _WORKER: Final = "/v1/workers/{workerId}"
 
 
 class WorkerListQuery(CountedPageQuery, frozen=True):
-    """Which workers."""
+    """Filter for workers."""
 
     queue: str = ""
     status: Annotated[str, name_of(WorkerStatus, "Only workers of this status")] = ""
@@ -52,7 +52,7 @@ class WorkerListQuery(CountedPageQuery, frozen=True):
 
 
 class DrainBody(Body, frozen=True):
-    """How long the worker may take; what it still holds then is handed back."""
+    """How long the worker may take; then the rest is handed back."""
 
     deadline_ms: Duration | UnsetType = UNSET
 
@@ -76,7 +76,7 @@ class LeaseView(View, frozen=True):
 
 
 class WorkerItem(View, frozen=True):
-    """A worker; lease, health and counters are there while it is active."""
+    """A worker; an active one has lease and health, totals are also those of an offline one."""
 
     worker_id: str
     namespace: str
@@ -86,14 +86,14 @@ class WorkerItem(View, frozen=True):
     types: tuple[str, ...]
     max_concurrent: int
     registered_at: Instant
+    total_completed: Annotated[int, Meta(description="From its last heartbeat")]
+    total_failed: Annotated[int, Meta(description="From its last heartbeat")]
     health: Annotated[str, names(Health)] | UnsetType = UNSET
     held_count: (
         Annotated[int, Meta(description="Live attempts it holds; left out in lists")] | UnsetType
     ) = UNSET
     lease: LeaseView | UnsetType = UNSET
     active_count: int | UnsetType = UNSET
-    total_completed: int | UnsetType = UNSET
-    total_failed: int | UnsetType = UNSET
     loop_lag_ms: int | UnsetType = UNSET
     stuck_count: int | UnsetType = UNSET
     name: str | UnsetType = UNSET
@@ -117,13 +117,13 @@ class WorkerListView(View, frozen=True):
 
 
 class DrainedView(View, frozen=True):
-    """The workers that drain now: none of them gets anything new."""
+    """The workers that are draining now: none of them gets new tasks."""
 
     worker_ids: list[str]
 
 
 def _shown(view: WorkerView) -> WorkerItem:
-    """Show a worker. Its instance key stays unseen: whoever knows it can take its place."""
+    """Show a worker, without its instance key: anyone who knows it can act for the worker."""
     item = view.worker
     return WorkerItem(
         worker_id=item.id,
@@ -134,6 +134,8 @@ def _shown(view: WorkerView) -> WorkerItem:
         types=item.types,
         max_concurrent=item.slots,
         registered_at=instant(item.registered_at_ms),
+        total_completed=view.total_completed,
+        total_failed=view.total_failed,
         health=name_or_unset(view.health),
         held_count=or_unset(view.held_count),
         name=or_unset(item.name),
@@ -159,16 +161,9 @@ def _lease(lease: Lease) -> dict[str, Any]:
             suspect_until=instant_or_unset(lease.suspect_until_ms),
         ),
         "active_count": lease.active_count,
-        "total_completed": lease.total_completed,
-        "total_failed": lease.total_failed,
         "loop_lag_ms": lease.loop_lag_ms,
         "stuck_count": lease.stuck_count,
     }
-
-
-def _changed(item: Worker) -> WorkerItem:
-    """Show a worker that a command has changed; its lease was not read."""
-    return _shown(WorkerView(item, None, None))
 
 
 async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
@@ -204,7 +199,12 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 
 async def get_worker(call: OperationCall[Scoped, None]) -> Answer:
-    """Show a worker, with its lease and what it holds."""
+    """Show a worker, with its lease and its held tasks."""
+    return await _present(call)
+
+
+async def _present(call: OperationCall[Scoped, Any]) -> Answer:
+    """Show a worker as it is now."""
     found = await query.get_worker(
         call.engine.store,
         namespace=call.namespace,
@@ -215,14 +215,15 @@ async def get_worker(call: OperationCall[Scoped, None]) -> Answer:
 
 
 async def drain_worker(call: OperationCall[Scoped, DrainBody]) -> Answer:
-    """Let a worker finish what it holds; the answer means that no later hand-out happens."""
+    """Let a worker finish its tasks; the answer means that no later hand-out happens."""
     command = c.DrainWorker(
         namespace=call.namespace,
         worker_id=call.path["workerId"],
         deadline_ms=given_or(call.body.deadline_ms, DRAIN_DEADLINE_MS),
         actor=call.principal.key_id,
     )
-    return Answer(_changed(await call.engine.submit(command)))
+    await call.engine.submit(command)
+    return await _present(call)
 
 
 async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
@@ -230,11 +231,12 @@ async def evict_worker(call: OperationCall[Scoped, EmptyBody]) -> Answer:
     command = c.EvictWorker(
         namespace=call.namespace, worker_id=call.path["workerId"], actor=call.principal.key_id
     )
-    return Answer(_changed(await call.engine.submit(command)))
+    await call.engine.submit(command)
+    return await _present(call)
 
 
 async def drain_workers(call: OperationCall[Scoped, DrainAllBody]) -> Answer:
-    """Let all workers that match finish what they hold."""
+    """Let all matching workers finish their tasks."""
     body = call.body
     drained = await bulk_drain.drain_matching(
         call.engine,
@@ -265,7 +267,7 @@ OPERATIONS: Final = (
         method="GET",
         path=_WORKER,
         name="getWorker",
-        summary="Get a worker: status, health, lease, labels, totals, and how much it holds.",
+        summary="Get a worker: status, health, lease, labels, totals, and number of held attempts.",
         handle=get_worker,
         action=Action.READ,
         answer=WorkerItem,
@@ -274,7 +276,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_WORKER}/drain",
         name="drainWorker",
-        summary="Let a worker finish what it holds and give it nothing new.",
+        summary="Let a worker finish its tasks and give it nothing new.",
         handle=drain_worker,
         action=Action.OPERATE,
         body=DrainBody,
@@ -286,7 +288,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_WORKER}/evict",
         name="evictWorker",
-        summary="Take a worker offline whatever it does; its tasks run elsewhere.",
+        summary="Take a worker offline at once; its tasks run elsewhere.",
         handle=evict_worker,
         action=Action.OPERATE,
         body=EmptyBody,

@@ -1,4 +1,4 @@
-"""What operators do, over gRPC."""
+"""The calls of operators, over gRPC."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tenure.v1 import admin_service_pb2_grpc, worker_pb2
 
 
 class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
-    """Workers, queues, namespaces, keys and the audit log, for those who run the server."""
+    """Workers, queues, namespaces, keys and the audit log, for operators."""
 
     async def DrainWorker(
         self, request: pb.DrainWorkerRequest, context: Context
     ) -> pb.DrainWorkerResponse:
-        """Let a worker finish what it holds and give it nothing new."""
+        """Let a worker finish its tasks and give it nothing new."""
         namespace = scope(request.namespace_id)
         command = DrainWorker(
             namespace=namespace,
@@ -59,7 +59,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     async def EvictWorker(
         self, request: pb.EvictWorkerRequest, context: Context
     ) -> pb.EvictWorkerResponse:
-        """Take a worker offline, whatever it does."""
+        """Take a worker offline at once."""
         namespace = scope(request.namespace_id)
         command = EvictWorker(namespace=namespace, worker_id=request.worker_id, actor=_actor())
         await self._engine.submit(command)
@@ -95,7 +95,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         return worker_view.queue(view)
 
     async def SetQueue(self, request: pb.SetQueueRequest, context: Context) -> pb.SetQueueResponse:
-        """Set the brakes of a queue."""
+        """Set pause and limit of a queue."""
         namespace = scope(request.namespace_id)
         concurrency_max = request.concurrency_max if request.HasField("concurrency_max") else None
         command = c.SetQueue(
@@ -158,7 +158,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     async def CreateApiKey(
         self, request: pb.CreateApiKeyRequest, context: Context
     ) -> pb.CreateApiKeyResponse:
-        """Make a key; this answer is the only one with its secret."""
+        """Create a key; this answer is the only one with its secret."""
         command = key_grant.creation(
             PRINCIPAL.get(),
             name=request.name,
@@ -196,7 +196,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     async def RevokeApiKey(
         self, request: pb.RevokeApiKeyRequest, context: Context
     ) -> pb.RevokeApiKeyResponse:
-        """End a key for good."""
+        """Revoke a key for good."""
         command = c.RevokeKey(key_id=request.key_id, actor=_actor())
         revoked = await self._engine.submit(command)
         return pb.RevokeApiKeyResponse(key=access_view.key(revoked))
@@ -206,7 +206,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
     async def ListAuditRecords(
         self, request: pb.ListAuditRecordsRequest, context: Context
     ) -> pb.ListAuditRecordsResponse:
-        """List what was administered, newest first."""
+        """List audit records, newest first."""
         self._allowance.lists.take(_actor())
         page = await query.list_audit(
             self._engine.store,
@@ -224,7 +224,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
         )
 
     async def Diagnose(self, request: pb.DiagnoseRequest, context: Context) -> pb.DiagnoseResponse:
-        """Say what is wrong here, and what to do about it."""
+        """Report what is wrong, and what to do about it."""
         self._allowance.lists.take(_actor())
         question = Question(
             version=tenure.__version__,
@@ -236,7 +236,7 @@ class AdminService(EngineService, admin_service_pb2_grpc.AdminServiceServicer):
 
 
 def _actor() -> str:
-    """Return the key whose holder asks, for the audit log; on an open server there is none."""
+    """Return the id of the caller's key, for the audit log; an open server has none."""
     return PRINCIPAL.get().key_id
 
 

@@ -31,7 +31,7 @@ class SessionService(EngineService, session_service_pb2_grpc.SessionServiceServi
         return len(self._sessions)
 
     def close(self) -> None:
-        """Close every session: their workers go on elsewhere, nobody is suspected."""
+        """Close every session: their workers reconnect elsewhere, and none becomes a suspect."""
         self._is_closing = True
         for session in self._sessions:
             session.close()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from msgspec.structs import replace
-
 from tenure.api.guard.access import speaker
 from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
@@ -38,7 +36,7 @@ _PlainRequest = pb.PauseTaskRequest | pb.ResumeTaskRequest | pb.TerminateTaskReq
 def _plain_change(
     kind: type[_PlainChange],
 ) -> Callable[[TaskService, _PlainRequest, Context], Awaitable[pb.ChangeTaskResponse]]:
-    """Return the method that changes a task and needs to know nothing but which."""
+    """Return a method that changes a task and needs only its id."""
 
     async def change(
         service: TaskService, request: _PlainRequest, _: Context
@@ -65,7 +63,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     async def EnqueueTasks(
         self, request: pb.EnqueueTasksRequest, context: Context
     ) -> pb.EnqueueTasksResponse:
-        """Store tasks: all or none, or each on its own."""
+        """Store tasks: all or none, or each separately."""
         return await self._enqueue.answer(scope(request.namespace_id), request)
 
     async def GetTask(self, request: pb.GetTaskRequest, context: Context) -> pb.GetTaskResponse:
@@ -82,7 +80,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         """List tasks, newest first, without their payloads."""
         state = task_view.STATE_OF.get(request.state)
         if state is None and request.state:
-            raise InvalidArgument("state is not known", field="state")
+            raise InvalidArgument("state must be one of the task states", field="state")
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
         page = await query.list_tasks(
@@ -120,14 +118,14 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     TerminateTask = _plain_change(c.TerminateTask)
 
     async def change(self, command: Command[c.Reported]) -> pb.ChangeTaskResponse:
-        """Answer with the state that a command has led to."""
+        """Answer with the new state of the task."""
         answer = await self._engine.submit(command)
         return pb.ChangeTaskResponse(state=task_view.STATES[answer.state])
 
     async def RetryTask(
         self, request: pb.RetryTaskRequest, context: Context
     ) -> pb.RetryTaskResponse:
-        """Make a new task from a finished one."""
+        """Create a new task from a finished one."""
         command = c.RetryTask(
             namespace=scope(request.namespace_id),
             task_id=request.task_id,
@@ -140,7 +138,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     async def ExplainTask(
         self, request: pb.ExplainTaskRequest, context: Context
     ) -> pb.ExplainTaskResponse:
-        """Say why a task is not running now; it looks at as much as a list does."""
+        """Explain why a task is not running now; it reads as much as a list does."""
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
         found = await explain_task(
@@ -151,7 +149,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     async def WatchTasks(
         self, requests: AsyncIterator[pb.WatchTasksRequest], context: Context
     ) -> None:
-        """Send results of tasks as they end, and take enqueues, over one stream."""
+        """Send results of tasks as they end, and accept enqueues, over one stream."""
         await self._streams.serve(requests, context)
 
     def close(self) -> None:
@@ -204,7 +202,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         | pb.FinishTasksRequest
         | pb.CreateTaskTokenRequest,
     ) -> str | None:
-        """Return the key that has to be the worker's own, unless that is known."""
+        """Return the key that must be the worker's own, unless that is known."""
         namespace = scope(request.namespace_id)
         return self._engine.worker_keys.unproven(namespace, request.worker_id, speaker())
 
@@ -219,20 +217,17 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     async def CreateTaskToken(
         self, request: pb.CreateTaskTokenRequest, context: Context
     ) -> pb.CreateTaskTokenResponse:
-        """Give the holder of a live attempt the token for its asynchronous completion."""
+        """Give the worker of a live attempt the token for its asynchronous completion."""
         namespace = scope(request.namespace_id)
+        worker_id = _worker_id(request.worker_id)
         by = self._speaker(request)
-        if by is not None:
-            await query.check_speaker(
-                self._engine.store,
-                namespace=namespace,
-                worker_id=_worker_id(request.worker_id),
-                speaker=by,
-            )
+        await query.check_reporter(
+            self._engine.store, namespace=namespace, worker_id=worker_id, speaker=by
+        )
         task = await self._get(namespace, request.item.task_id)
         attempt = request.item.attempt
-        if not is_held(task, attempt, _worker_id(request.worker_id)):
-            raise replace(attempt_mismatch(task, attempt), message="").to_error()
+        if not is_held(task, attempt, worker_id):
+            raise attempt_mismatch(task, attempt).to_error()
         key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
         return pb.CreateTaskTokenResponse(task_token=task_view.completion_token(key, task, now_ms))
 
@@ -241,7 +236,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     async def CompleteByToken(
         self, request: pb.CompleteByTokenRequest, context: Context
     ) -> pb.CompleteTaskResponse:
-        """Complete the attempt that a token vouches for."""
+        """Complete the attempt of a task token."""
         claims = self._claims(request.task_token)
         finish = task_view.ending(request, task_id=claims.task_id, attempt=claims.attempt)
         return await self._complete(claims.namespace, finish)
@@ -249,7 +244,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     async def CompleteById(
         self, request: pb.CompleteByIdRequest, context: Context
     ) -> pb.CompleteTaskResponse:
-        """Complete the live attempt of a task, or the one that is named."""
+        """Complete the live attempt of a task, or the named one."""
         namespace = scope(request.namespace_id)
         check.integer(request.attempt, "attempt", 0, 2**31 - 1)
         finish = task_view.ending(request, task_id=request.task_id, attempt=request.attempt)
@@ -263,14 +258,14 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
     async def HeartbeatByToken(
         self, request: pb.HeartbeatByTokenRequest, context: Context
     ) -> pb.HeartbeatTaskResponse:
-        """Note progress of the attempt that a token vouches for."""
+        """Note progress of the attempt of a task token."""
         claims = self._claims(request.task_token)
         return await self._beat(claims.namespace, claims.task_id, claims.attempt, request)
 
     async def HeartbeatById(
         self, request: pb.HeartbeatByIdRequest, context: Context
     ) -> pb.HeartbeatTaskResponse:
-        """Note progress of the live attempt of a task, or of the one that is named."""
+        """Note progress of the live attempt of a task, or of the named one."""
         namespace = scope(request.namespace_id)
         attempt = request.attempt
         if not attempt:
@@ -305,7 +300,7 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
 
 
 def _worker_id(text: str) -> str:
-    """Check who reports: without a worker id a report would vouch for nobody."""
+    """Check the reporting worker: a report needs a worker id."""
     return check.task_id(text, "workerId")
 
 

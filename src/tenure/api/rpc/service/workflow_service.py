@@ -1,4 +1,4 @@
-"""Workers that poll, and the registry, over gRPC. Runs and steps are not offered yet."""
+"""Workers that poll, and the list of workers, over gRPC. Runs and steps are not offered yet."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _MS_PER_S: Final = 1_000
 
 
 class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceServicer):
-    """Registration, heartbeats and polls of workers, and the registry."""
+    """Registration, heartbeats and polls of workers, and the list of workers."""
 
     def __init__(self, shared: ServiceDependencies) -> None:
-        """Know besides whether the server can do its work."""
+        """Also know whether the server can work."""
         super().__init__(shared)
         self._readiness = shared.readiness
 
@@ -46,7 +46,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     async def RegisterWorker(
         self, request: pb.RegisterWorkerRequest, context: Context
     ) -> pb.RegisterWorkerResponse:
-        """Register an incarnation; the same instance key again gives the same one."""
+        """Register an incarnation; the same instance key again returns the same one."""
         namespace = scope(request.namespace_id)
         command = c.RegisterWorker(
             namespace=namespace, new=self._new_worker(request), speaker=speaker()
@@ -80,10 +80,10 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     async def WorkerHeartbeat(
         self, request: pb.WorkerHeartbeatRequest, context: Context
     ) -> pb.WorkerHeartbeatResponse:
-        """Renew a lease, take in what the worker says of attempts, and tell it what to do."""
+        """Renew a lease, take in the worker's report about attempts, and answer what to do."""
         held = request.held_activities
         namespace, worker_id = scope(request.namespace_id), check.worker_id(request.worker_id)
-        # The id alone would let a stranger use up what the worker of another namespace may send.
+        # Without the namespace a stranger could use up the rate of another namespace's worker.
         self._allowance.beats.take(f"{namespace} {worker_id}")
         renewed, answer = await self._engine.heartbeat(
             c.Heartbeat(
@@ -127,7 +127,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     async def DeregisterWorker(
         self, request: pb.DeregisterWorkerRequest, context: Context
     ) -> empty_pb2.Empty:
-        """Let a worker go, or begin its drain."""
+        """Deregister a worker, or begin its drain."""
         namespace = scope(request.namespace_id)
         command: c.DrainWorker | c.DeregisterWorker
         if request.drain:
@@ -151,7 +151,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     async def ListWorkers(
         self, request: pb.ListWorkersRequest, context: Context
     ) -> pb.ListWorkersResponse:
-        """List workers, newest first, with their health and how many there are."""
+        """List workers, newest first, with their health and their number."""
         namespace = scope(request.namespace_id)
         self._allowance.lists.take(namespace)
         page = await query.list_workers(
@@ -176,7 +176,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     async def GetWorker(
         self, request: pb.GetWorkerRequest, context: Context
     ) -> pb.GetWorkerResponse:
-        """Show a worker with what it holds."""
+        """Show a worker with its held tasks."""
         view = await query.get_worker(
             self._engine.store,
             namespace=scope(request.namespace_id),
@@ -226,7 +226,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
         try:
             return await claiming
         except asyncio.CancelledError:
-            # The caller may have gone in the very moment in which its tasks came.
+            # The caller may have disconnected at the moment when its tasks arrived.
             is_answered = claiming.done() and not claiming.cancelled()
             if is_answered and claiming.exception() is None and claiming.result():
                 self._engine.give_back(claiming.result())
@@ -235,7 +235,7 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
     async def HealthCheck(
         self, request: pb.HealthCheckRequest, context: Context
     ) -> pb.HealthCheckResponse:
-        """Say whether this server can do its work."""
+        """Return whether this server can work."""
         problem = self._readiness.problem()
         now = Timestamp()
         now.FromMilliseconds(self._engine.clock.now_ms())

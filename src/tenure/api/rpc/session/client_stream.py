@@ -1,4 +1,4 @@
-"""One stream of a client: the tasks it waits for, its enqueues, and what it was not told yet."""
+"""One stream of a client: the tasks it waits for, its enqueues, and what is not sent yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenure.engine.replica.result_watch import Listener, Result, ResultWatch
 from tenure.errors import InvalidArgument, PayloadTooLarge
 from tenure.v1 import task_service_pb2 as pb
 
-# Results in one frame; more of them gain nothing.
+# Results in one frame; more of them bring no gain.
 _FRAME_ITEMS: Final = 500
 
 
@@ -45,12 +45,12 @@ class ClientStream:
         self._is_closing = False
 
     def close(self) -> None:
-        """End the stream because the server stops: the client goes on elsewhere."""
+        """End the stream because the server stops: the client reconnects elsewhere."""
         self._is_closing = True
         self._wake.set()
 
     async def serve(self, requests: AsyncIterator[pb.WatchTasksRequest]) -> None:
-        """Write results until the client has asked for its last and got it."""
+        """Write results until the client has ended the stream and got the last one."""
         try:
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read(requests, group))
@@ -98,22 +98,22 @@ class ClientStream:
         self._answers.append(answer)
         self._enqueue_count -= 1
         if message.watch and self._is_waited(answer):
-            # The result is what its client wants, and often it is only milliseconds away.
+            # The client wants the result, and often it is only milliseconds away.
             self._flush_delay.begin()
         else:
             self._wake.set()
 
     def _is_waited(self, answer: pb.StreamedAnswer) -> bool:
-        """Tell whether an answer says nothing but that one task is waited for."""
+        """Return whether an answer only says that one task is waited for."""
         results = answer.response.results
         return len(results) == 1 and results[0].task_id in self._waited
 
     def _add(self, task_id: str) -> None:
         if task_id in self._waited:
             return
-        # What waits to be written counts too: a client that does not read asks for no more.
+        # Unwritten results count too: a client that does not read cannot request more.
         if len(self._waited) + len(self._ended) >= WATCHED_MAX:
-            message = f"One stream waits for at most {WATCHED_MAX} tasks. Open another one."
+            message = f"One stream waits for at most {WATCHED_MAX} tasks. Open another stream."
             raise PayloadTooLarge(message, limit=WATCHED_MAX)
 
         def listener(result: Result) -> None:
@@ -141,7 +141,7 @@ class ClientStream:
 
     async def _write(self) -> None:
         while self._is_open:
-            # What was accepted is answered first: nobody has to ask again elsewhere.
+            # Accepted enqueues are answered first, so that nobody has to repeat them elsewhere.
             if self._is_closing and not self._enqueue_count and not self._answers:
                 raise error.shutting_down("Watch the tasks elsewhere.")
             if self._ended or self._answers:
@@ -154,15 +154,16 @@ class ClientStream:
         self._flush_delay.end()
         answers, self._answers = self._answers, deque()
         for _ in answers:
-            # Not before: a client that does not read its answers asks for no more.
+            # Not before: a client that does not read its answers cannot request more.
             self._enqueue_places.release()
         frame = pb.WatchTasksResponse(answers=answers)
         size = 0
         while self._ended and size < FRAME_BYTES and len(frame.results) < _FRAME_ITEMS:
             task_id, result = self._ended.popleft()
             if isinstance(result, Task):
-                frame.results.append(task_view.result(result))
-                size += len(result.output or b"")
+                made = task_view.result(result)
+                frame.results.append(made)
+                size += len(made.output) + len(made.heartbeat_details)
             else:
                 frame.results.append(pb.TaskResult(task_id=task_id, refusal=error.detail(result)))
         return frame
@@ -187,6 +188,6 @@ class ClientStreams:
             self._open.discard(stream)
 
     def close(self) -> None:
-        """End all streams: their clients go on elsewhere."""
+        """End all streams: their clients reconnect elsewhere."""
         for stream in self._open:
             stream.close()

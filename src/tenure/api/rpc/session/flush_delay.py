@@ -1,4 +1,4 @@
-"""A short wait before a write: what is not urgent goes along with what comes next."""
+"""A short wait before a write: a message that is not urgent is sent with the next one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tenure.core.limits import LULL_MS
 class FlushDelay:
     """Wakes a writer a little later, unless it has written before.
 
-    Each write costs both sides far more than what is in it: a system call, and a thread that is
-    woken on the way.
+    Each write costs both sides far more than its content: a system call, and a thread that has to
+    wake up.
     """
 
     def __init__(self, wake: asyncio.Event) -> None:
@@ -26,7 +26,7 @@ class FlushDelay:
             self._timer = loop.call_later(LULL_MS / 1000, self._wake.set)
 
     def end(self) -> None:
-        """Take note that all that waited is written now."""
+        """Note that everything that waited is written now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""What waits to be written to one session: bounded, and combined into frames."""
+"""The messages that wait to be written to one session: limited, and combined into frames."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tenure.v1 import task_pb2
 
 
 class SessionOutbox:
-    """Collects what a worker is to be told. Tasks, stops and cancels are bounded by its window.
+    """Collects messages for a worker. Tasks, stops and cancels are limited by its window.
 
-    Payloads are bounded by ``room_bytes``, which counts what is not written yet, acknowledgements
-    by what it reports: ``ack_count`` tells the reader when to wait.
+    Payloads are limited by ``room_bytes``, which counts unwritten bytes, acknowledgements by the
+    number of reports: ``ack_count`` tells the reader when to wait.
     """
 
     def __init__(self, token_of: Callable[[Task], str] | None = None) -> None:
-        """Start empty; ``token_of`` makes the tokens that the worker wants with its tasks."""
+        """Start empty; ``token_of`` makes the task tokens that the worker requested."""
         self._token_of = token_of
         # Each with its bytes, which are counted once.
         self._tasks: deque[tuple[Task, int]] = deque()
@@ -48,7 +48,7 @@ class SessionOutbox:
         return len(self._acks)
 
     def put_tasks(self, tasks: Sequence[Task]) -> None:
-        """Hand over tasks."""
+        """Add tasks."""
         for task in tasks:
             size = counted_bytes(task)
             self._tasks.append((task, size))
@@ -57,28 +57,28 @@ class SessionOutbox:
 
     @property
     def room_bytes(self) -> int:
-        """Return how much of payloads may still come."""
+        """Return how many bytes of payloads still fit."""
         return STREAM_BYTES_MAX - self._unwritten_bytes
 
     def written(self) -> bool:
-        """Note that the last frame was written; tell whether there is room again."""
+        """Note that the last frame was written; return whether there is room again."""
         had_room = self.room_bytes >= PAYLOAD_BYTES_MAX
         self._unwritten_bytes -= self._frame_bytes
         self._frame_bytes = 0
         return not had_room and self.room_bytes >= PAYLOAD_BYTES_MAX
 
     def put_cancel(self, refs: Iterable[TaskRef]) -> None:
-        """Ask for tasks to be cancelled."""
+        """Add cancels."""
         self._cancel.update(dict.fromkeys(refs))
         self._filled.set()
 
     def put_stop(self, stops: Iterable[Stop]) -> None:
-        """Say that attempts are over."""
+        """Add stops for attempts that have ended."""
         self._stop.update(dict.fromkeys(stops))
         self._filled.set()
 
     def put_acks(self, acks: Iterable[pb.Ack]) -> None:
-        """Answer reports; the worker has gone on, and a few may wait for the next frame."""
+        """Answer reports; the worker does not wait, so a few may wait for the next frame."""
         self._acks.extend(acks)
         if len(self._acks) <= LULL_ACKS_MAX:
             self._flush_delay.begin()
@@ -91,7 +91,7 @@ class SessionOutbox:
         self._filled.set()
 
     def wake(self) -> None:
-        """Let the writer look up, also when there is nothing to write."""
+        """Wake the writer, also when there is nothing to write."""
         self._filled.set()
 
     def put_drain(self, drain: pb.Drain) -> None:
@@ -100,7 +100,7 @@ class SessionOutbox:
         self._filled.set()
 
     def put_end(self, reason: TenureError) -> None:
-        """Say that the worker is offline; nothing follows."""
+        """Add that the worker is offline; nothing follows."""
         self._end = reason
         self._filled.set()
 

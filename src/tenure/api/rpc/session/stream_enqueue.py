@@ -1,4 +1,4 @@
-"""Enqueues that come over a stream: each is taken as if it were a call of its own."""
+"""Enqueues over a stream: each is handled like a call of its own."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tenure.errors import RateLimited, TenureError
 from tenure.v1 import task_service_pb2 as pb
 
 Enqueue = Callable[[str, pb.EnqueueTasksRequest], Awaitable[pb.EnqueueTasksResponse]]
-# Counted as what it is, whichever way it came.
+# Counted as an enqueue, over a stream or as a call.
 _METHOD: Final = "EnqueueTasks"
 
 
 class StreamEnqueue:
-    """Asks who it is and whether there is room, and answers; a stream goes on after a refusal."""
+    """Checks the caller and the load, and answers; a stream goes on after a refusal."""
 
     def __init__(self, enqueue: Enqueue, admission: Admission, count: Count) -> None:
-        """Pass what is let in on to ``enqueue``, and report everything to ``count``."""
+        """Pass accepted requests to ``enqueue``, and report everything to ``count``."""
         self._enqueue = enqueue
         self._admission = admission
         self._count = count

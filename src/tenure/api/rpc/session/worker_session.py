@@ -1,8 +1,8 @@
-"""One session of a worker: a stream of frames, and the worker's offer behind it.
+"""One session of a worker: a stream of frames, and the worker's offer.
 
-The reader submits what a frame says, in its order, and does not wait for the commit; answers come
-back through the outbox. How the stream ends decides what its end means: only one that the worker
-closed without a goodbye makes it suspect.
+The reader submits the reports of a frame in their order, and does not wait for the commit; answers
+come back through the outbox. Only a stream that the worker closed without a goodbye makes the
+worker suspect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.task import command as c
 from tenure.engine.worker.command import DeregisterWorker, Heartbeat, OpenSession, SessionAnswer
-from tenure.errors import InvalidArgument, Rejection, TenureError, WorkerInactive
+from tenure.errors import Rejection, TenureError, WorkerInactive
 from tenure.v1 import session_service_pb2 as pb
 
 log = structlog.get_logger("tenure.api")
@@ -41,7 +41,7 @@ Item = TypeVar("Item", TaskRef, c.TaskBeat, c.Finish)
 
 
 class WorkerSession:
-    """The sink of a worker's offer, and the stream that it is told through."""
+    """The sink of a worker's offer, and its stream."""
 
     def __init__(self, engine: Engine, context: Context, hello: pb.Hello, beats: RateLimit) -> None:
         """Prepare; ``serve`` opens it."""
@@ -68,12 +68,12 @@ class WorkerSession:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the worker still listens."""
+        """Return whether the worker is still connected."""
         return self._is_open
 
     @property
     def room_bytes(self) -> int:
-        """Return how much of payloads can be given now."""
+        """Return how many bytes of payloads fit now."""
         return self._outbox.room_bytes
 
     def give(self, tasks: Sequence[Task]) -> None:
@@ -81,24 +81,24 @@ class WorkerSession:
         self._outbox.put_tasks(tasks)
 
     def cancel(self, refs: Sequence[TaskRef]) -> None:
-        """Tell that tasks are to be cancelled."""
+        """Send cancels for tasks."""
         self._outbox.put_cancel(refs)
 
     def stop(self, stops: Sequence[Stop]) -> None:
-        """Tell that attempts are over."""
+        """Send stops for attempts that have ended."""
         self._outbox.put_stop(stops)
 
     def drain(self) -> None:
-        """Tell that the worker drains: nothing more comes."""
+        """Send the drain: no more tasks come."""
         self._is_drain_wanted = True
         self._outbox.wake()
 
     def end(self, reason: EndReason) -> None:
-        """Tell that the worker is offline."""
+        """Send that the worker is offline."""
         self._outbox.put_end(worker_rules.inactive(self._worker_id, reason).to_error())
 
     def close(self) -> None:
-        """End the stream because the server stops: the lease decides, nobody is suspected."""
+        """End the stream because the server stops: the lease decides, no worker is suspected."""
         self._is_closing = True
         self._outbox.wake()
 
@@ -139,7 +139,7 @@ class WorkerSession:
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The session may be opened although nobody waits for it: it is lost then.
+            # The session may be opened although the stream has ended: then it is lost.
             opening.add_done_callback(self._lose_unseen)
             raise
 
@@ -149,7 +149,7 @@ class WorkerSession:
             self._engine.lose_session(self._namespace, self._worker_id, session_no)
 
     def _leave(self) -> None:
-        """Say how the stream ended, and give back what was never written."""
+        """Report how the stream ended, and give back tasks that were never written."""
         unwritten = self._outbox.take_tasks()
         if unwritten:
             self._engine.give_back(unwritten)
@@ -166,7 +166,7 @@ class WorkerSession:
                 reader = self._group.create_task(self._read(frames))
                 writer = self._group.create_task(self._write())
                 await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-                # After a goodbye what was acknowledged is still written.
+                # After a goodbye acknowledgements are still written.
                 if reader.done() and self._said_goodbye:
                     await self._flush(writer)
                 reader.cancel()
@@ -175,7 +175,7 @@ class WorkerSession:
             raise failures.exceptions[0] from None
 
     async def _flush(self, writer: asyncio.Task[None]) -> None:
-        """Let the reports before a goodbye be answered, within a call's time."""
+        """Answer the reports before a goodbye, within a call's time."""
         async with asyncio.timeout(limits.CALL_MS / 1000):
             while not writer.done() and (self._report_count or self._outbox.ack_count):
                 if self._outbox.ack_count:
@@ -271,7 +271,7 @@ class WorkerSession:
             )
 
     def _report(self, frame: pb.ClientFrame) -> None:
-        """Submit what a frame says of attempts: started, then beating, then finished."""
+        """Submit the reports of a frame: started, then heartbeats, then finished."""
         if frame.started:
             started = list(task_view.refs(frame.started))
             exclusive = task_view.exclusive_refs(frame.started)
@@ -312,7 +312,7 @@ class WorkerSession:
         items: Sequence[Item],
         make: Callable[[tuple[Item, ...]], Command[tuple[c.ItemAnswer, ...]]],
     ) -> None:
-        """Submit reports together; if they are refused, each alone, so that each is answered."""
+        """Submit reports together; if refused, each separately, so that each is answered."""
         try:
             future = self._engine.submit(make(tuple(items)))
         except TenureError as refusal:
@@ -354,7 +354,7 @@ class WorkerSession:
     # -- Heartbeats of the worker
 
     async def _begin_beat(self, beat: pb.WorkerBeat) -> None:
-        """Take one heartbeat at a time; reports of later frames do not wait for it."""
+        """Handle one heartbeat at a time; reports of later frames do not wait for it."""
         if self._beat_done is not None:
             await self._beat_done
         self._beat_done = self._group.create_task(self._beat(beat))
@@ -374,7 +374,8 @@ class WorkerSession:
             self._outbox.put_end(over)
             return
         except TenureError as refusal:
-            self._outbox.put_lease(pb.LeaseGrant(error=error.detail(refusal)))
+            told = error.detail(refusal, pb.WorkerBeat.DESCRIPTOR)
+            self._outbox.put_lease(pb.LeaseGrant(error=told))
             return
         lease = renewed.lease
         self._outbox.put_stop((*renewed.stop, *held.stop))
@@ -401,15 +402,19 @@ class WorkerSession:
 
 
 def token_number(text: str) -> int:
-    """Return the number behind a heartbeat token; before the first answer it is empty."""
+    """Return the number in a heartbeat token; before the first answer it is empty.
+
+    An unreadable token is ``_NO_TOKEN``: its worker gets the current one, as if it were stale.
+    """
     if not text:
         return 1
     if len(text) > _TOKEN_LENGTH_MAX or not text.isascii() or not text.isdigit():
-        raise InvalidArgument("token must be the one of the last answer", field="token")
+        return _NO_TOKEN
     return int(text)
 
 
 _TOKEN_LENGTH_MAX = 18
+_NO_TOKEN = 0
 
 
 def _drain_frame(drain_at_ms: int | None, now_ms: int) -> pb.Drain:
@@ -419,7 +424,7 @@ def _drain_frame(drain_at_ms: int | None, now_ms: int) -> pb.Drain:
 
 
 def _is_awaited(answer: c.ItemAnswer) -> bool:
-    """Tell whether a worker has to hear of what began or beat: of most it need not."""
+    """Return whether a worker needs the answer to a start or heartbeat: mostly it does not."""
     return answer.is_exclusive if isinstance(answer, c.Reported) else True
 
 

@@ -51,7 +51,7 @@ def namespace(item: Namespace) -> pb.Namespace:
 
 
 def audit_record(item: AuditRecord) -> pb.AuditRecord:
-    """Show what was administered; of several namespaces only the detail tells."""
+    """Show an audit record; if it has several namespaces, only the detail names them."""
     return pb.AuditRecord(
         audit_id=item.id,
         at_ms=item.at_ms,

@@ -9,7 +9,7 @@ from tenure.v1 import admin_service_pb2 as pb
 
 
 def diagnosis(found: Diagnosis) -> pb.DiagnoseResponse:
-    """Show what was found."""
+    """Show the findings."""
     return pb.DiagnoseResponse(
         findings=[pb.Finding(**structs.asdict(each)) for each in found.findings],
         server_id=found.server_id,

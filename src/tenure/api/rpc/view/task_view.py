@@ -1,4 +1,4 @@
-"""Tasks between the records of the core and the messages of the wire."""
+"""Converts tasks between records of the core and messages of the wire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.core.access import task_token as task_tokens
 from tenure.core.run.record import Wait, Yield
 from tenure.core.task import damage
 from tenure.core.task.effect import Stop
-from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
+from tenure.core.task.record import TIMEOUTS, NewTask, Spec, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine.command import TaskRef
 from tenure.engine.read.explanation import TaskExplanation
@@ -45,12 +45,12 @@ class SpecReader:
         self._known: dict[bytes, Spec] = {}
 
     def read(self, options: task_pb2.TaskOptions) -> Spec:
-        """Return what was asked for."""
+        """Return the spec of the options."""
         key = options.SerializeToString(deterministic=True)
         spec = self._known.get(key)
         if spec is None:
             spec = _spec(options)
-            # What is that large is refused later, and must not fill the memory.
+            # Options of that size are refused later, and must not fill the memory.
             if len(key) > limits.SPEC_BYTES_REMEMBERED_MAX:
                 return spec
             if len(self._known) >= limits.SPECS_REMEMBERED_MAX:
@@ -62,7 +62,7 @@ class SpecReader:
 def _spec(options: task_pb2.TaskOptions) -> Spec:
     kind = _KIND_OF.get(options.kind) if options.kind else TaskKind.ACTIVITY
     if kind is None:
-        raise InvalidArgument("options.kind is not known", field="options.kind")
+        raise InvalidArgument("options.kind must be one of the task kinds", field="options.kind")
     return Spec(
         kind=kind,
         schedule_to_start_ms=options.schedule_to_start_ms,
@@ -90,7 +90,7 @@ def _policy(retry: task_pb2.RetryPolicy) -> RetryPolicy:
 
 
 def new_task(message: task_pb2.NewTask, task_id: str, specs: SpecReader) -> NewTask:
-    """Return a task as a client asks for it."""
+    """Return a task as a client requests it."""
     return NewTask(
         task_id,
         message.type,
@@ -105,12 +105,12 @@ def new_task(message: task_pb2.NewTask, task_id: str, specs: SpecReader) -> NewT
 
 
 def refs(messages: Iterable[task_pb2.TaskRef]) -> tuple[TaskRef, ...]:
-    """Return attempts that a worker names."""
+    """Return the attempts that a worker names."""
     return tuple(TaskRef(each.task_id, each.attempt) for each in messages)
 
 
 def exclusive_refs(messages: Iterable[task_pb2.TaskRef]) -> frozenset[TaskRef]:
-    """Return those of the attempts beside which no other may run."""
+    """Return the attempts that are exclusive."""
     return frozenset(TaskRef(each.task_id, each.attempt) for each in messages if each.exclusive)
 
 
@@ -120,7 +120,7 @@ def wire_refs(items: Iterable[TaskRef]) -> list[task_pb2.TaskRef]:
 
 
 def stops(items: Iterable[Stop]) -> list[task_pb2.TaskRef]:
-    """Name attempts that are over, and why."""
+    """Name attempts that have ended, and why."""
     return [
         task_pb2.TaskRef(task_id=each.task_id, attempt=each.attempt, stop_reason=each.cause.value)
         for each in items
@@ -135,7 +135,7 @@ Beating = (
 
 
 def beat(message: Beating, task_id: str, attempt: int) -> c.TaskBeat:
-    """Return the heartbeat of an attempt, as its worker or somebody outside sends it."""
+    """Return the heartbeat of an attempt, from its worker or from outside."""
     return c.TaskBeat(
         task_id=task_id,
         attempt=attempt,
@@ -182,7 +182,7 @@ def _wish(message: task_pb2.TaskFinish) -> Yield:
 
 
 def ending(message: Ending, *, task_id: str, attempt: int) -> c.Finish:
-    """Return the end of an attempt as somebody outside reports it."""
+    """Return the end of an attempt as reported from outside."""
     kind = finish_kind(message)
     if kind not in _OUTSIDE:
         message_text = "kind must be SUCCEEDED, FAILED or CANCELLED"
@@ -204,17 +204,19 @@ def finish_kind(message: Ending) -> c.FinishKind:
     """Return how an attempt ended."""
     kind = _FINISH_OF.get(message.kind)
     if kind is None:
-        raise InvalidArgument("kind must say how the attempt ended", field="kind")
+        raise InvalidArgument("kind must be one of the outcomes of an attempt", field="kind")
     return kind
 
 
 def error_info(message: task_pb2.TaskError) -> ErrorInfo:
-    """Return what a worker says of a failure."""
+    """Return a worker's description of a failure."""
     category = ErrorCategory.USER_CODE
     if message.category:
         known = _CATEGORY_OF.get(message.category)
         if known is None:
-            raise InvalidArgument("error.category is not known", field="error.category")
+            raise InvalidArgument(
+                "error.category must be one of the error categories", field="error.category"
+            )
         category = known
     return ErrorInfo(
         category=category,
@@ -281,7 +283,7 @@ def assigned(task: Task, task_token: str = "") -> task_pb2.AssignedTask:
 
 
 def _deadline_at_ms(task: Task) -> int:
-    """Return when the attempt is over at the latest."""
+    """Return when the attempt ends at the latest."""
     spec = task.spec
     ends = [spec.close_at_ms] if spec.close_at_ms else []
     if spec.start_to_close_ms:
@@ -295,21 +297,21 @@ def _parent_id(task: Task) -> str:
 
 
 def completion_token(key: bytes, task: Task, now_ms: int) -> str:
-    """Return the credential with which somebody outside may complete this attempt."""
+    """Return the credential with which this attempt can be completed from outside."""
     claims = task_tokens.Claims(
         purpose=task_tokens.Purpose.COMPLETION,
         namespace=task.namespace,
         run_id=_parent_id(task),
         task_id=task.id,
         attempt=task.attempt,
-        # As long as somebody may wait for it: the attempt ends before its token does.
+        # As long as the attempt may last: the attempt ends before its token does.
         expires_at_ms=max(now_ms + limits.COMPLETION_TOKEN_MS, _deadline_at_ms(task)),
     )
     return task_tokens.sign(key, claims)
 
 
 def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
-    """Show a task as it stands; lists leave the payloads out."""
+    """Show the present state of a task; lists leave the payloads out."""
     spec, progress = task.spec, task.progress
     made = task_pb2.Task(
         task_id=task.id,
@@ -343,6 +345,7 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         version=task.version,
         output_encoding=task.output_encoding,
         damaged=task.damaged,
+        is_pause_requested=progress.pause_wanted,
     )
     if with_payload:
         made.input = task.input or b""
@@ -370,7 +373,7 @@ def _options(spec: Spec) -> task_pb2.TaskOptions:
 def attempt(view: AttemptView) -> task_pb2.Attempt:
     """Show one hand-out of a task."""
     return task_pb2.Attempt(
-        number=view.number,
+        attempt=view.number,
         worker_id=view.worker_id or "",
         handed_at_ms=view.handed_at_ms,
         ended_at_ms=view.ended_at_ms or 0,
@@ -380,12 +383,12 @@ def attempt(view: AttemptView) -> task_pb2.Attempt:
 
 
 def result(task: Task) -> task_service_pb2.TaskResult:
-    """Show how a task ended, for whoever waits for it; a result that is lost is refused."""
+    """Show how a task ended, for a waiting caller; a damaged result is refused."""
     if damage.is_result_lost(task):
         refusal = error.detail(damage.refusal(task))
         return task_service_pb2.TaskResult(task_id=task.id, refusal=refusal)
     progress = task.progress
-    return task_service_pb2.TaskResult(
+    made = task_service_pb2.TaskResult(
         task_id=task.id,
         state=STATES[task.state],
         output=task.output or b"",
@@ -396,6 +399,13 @@ def result(task: Task) -> task_service_pb2.TaskResult:
         finished_at_ms=task.finished_at_ms or 0,
         cancel_reason=progress.cancel_reason,
     )
+    if progress.reason in TIMEOUTS:
+        # Its progress: the waiting caller may continue from there.
+        if progress.percent is not None:
+            made.progress_percent = progress.percent
+        made.progress_message = progress.message or ""
+        made.heartbeat_details = progress.details or b""
+    return made
 
 
 def explanation(found: TaskExplanation) -> task_service_pb2.ExplainTaskResponse:
@@ -408,7 +418,7 @@ def explanation(found: TaskExplanation) -> task_service_pb2.ExplainTaskResponse:
 
 
 def report(answer: c.ItemAnswer) -> task_service_pb2.ReportResult:
-    """Show what became of one reported attempt."""
+    """Show the result of one reported attempt."""
     if isinstance(answer, Rejection):
         return task_service_pb2.ReportResult(error=error.detail(answer))
     return task_service_pb2.ReportResult(

@@ -1,4 +1,4 @@
-"""Workers and queues between the records of the core and the messages of the wire."""
+"""Converts workers and queues between records of the core and messages of the wire."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 def mode(number: int) -> WorkerMode:
-    """Return how a worker wants to be reached; unspecified means that it polls."""
+    """Return the mode of a worker; unspecified means that it polls."""
     found = _MODE_OF.get(number) if number else WorkerMode.POLL
     if found is None or found is WorkerMode.SERVED:
         raise InvalidArgument("mode must be SESSION or POLL", field="mode")
@@ -37,7 +37,7 @@ def mode(number: int) -> WorkerMode:
 
 
 def status(text: str) -> WorkerStatus | None:
-    """Return the status that a list asks for; empty means all."""
+    """Return the status filter of a list; empty means all."""
     if not text:
         return None
     try:
@@ -48,12 +48,12 @@ def status(text: str) -> WorkerStatus | None:
 
 
 def milliseconds(duration: Duration) -> int:
-    """Return a duration in milliseconds; it may be nothing at all."""
+    """Return a duration in milliseconds, 0 if it is not set."""
     return duration.seconds * _MS_PER_S + duration.nanos // _NS_PER_MS
 
 
 def given_ms(message: Message, name: str, default_ms: int) -> int:
-    """Return the duration in a field, more than nothing, or the default if the field is not set."""
+    """Return the duration in a field, more than 0, or the default if the field is not set."""
     if not message.HasField(name):
         return default_ms
     ms = milliseconds(getattr(message, name))
@@ -97,11 +97,11 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
         ended_at_ms=worker.ended_at_ms or 0,
         end_reason=worker.end_reason or "",
         session_no=worker.session_no,
+        total_completed=view.total_completed,
+        total_failed=view.total_failed,
     )
     if lease is not None:
         made.active_count = lease.active_count
-        made.total_completed = lease.total_completed
-        made.total_failed = lease.total_failed
         made.last_heartbeat_at.CopyFrom(_instant(lease.beat_at_ms) or Timestamp())
         made.lease_until_ms = lease.lease_until_ms
         made.lease_duration_ms = lease.lease_ms
@@ -113,7 +113,7 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
 
 
 def queue(view: QueueView) -> admin_service_pb2.Queue:
-    """Show a queue with its brakes and counts."""
+    """Show a queue with its settings and counts."""
     return admin_service_pb2.Queue(
         name=view.queue.name,
         is_paused=view.queue.is_paused,

@@ -24,6 +24,7 @@ from tenure.sdk.worker.connection.incarnation import Incarnation, Setup
 from tenure.sdk.worker.connection.outage import Outage
 from tenure.sdk.worker.connection.probe import Probe
 from tenure.sdk.worker.connection.registration import Common, Registration
+from tenure.sdk.worker.connection.shared_slots import TURN_S, SharedSlots
 from tenure.sdk.worker.connection.worker_heartbeat import boot_time_s
 from tenure.sdk.worker.executor_protocol import Executor, Reporter
 
@@ -31,17 +32,22 @@ log = logging.getLogger("tenure.worker")
 
 
 class ConnectionStatus(msgspec.Struct, frozen=True):
-    """How the worker stands, for its own process; ``worker_id`` has one id for each queue."""
+    """The state of the worker, for its own process.
+
+    ``worker_ids`` has the id for each queue, empty while it is not registered there; ``worker_id``
+    has all of them, with commas between.
+    """
 
     worker_id: str
     status: str
     active_count: int
     health: str
     is_ready: bool
+    worker_ids: dict[str, str]
 
 
 class WorkerConnection:
-    """One worker from start to end; its public methods may be called anywhere."""
+    """One worker from start to end. Its public methods may be called in any thread."""
 
     def __init__(
         self,
@@ -63,10 +69,11 @@ class WorkerConnection:
             chance=chance or random.SystemRandom(),
             begin_drain=self._begin_drain,
             outage=Outage(),
+            slots=SharedSlots(setups[0].max_concurrent) if len(setups) > 1 else None,
         )
         self._registrations: list[Registration] = []
         self._ended: Future[None] = Future()
-        # Before the loop runs a request is kept here. A signal may come while its own thread asks.
+        # For requests before the loop runs. A signal handler may interrupt its own thread.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: list[Callable[[], None]] = []
@@ -76,12 +83,12 @@ class WorkerConnection:
     # -- For other threads
 
     def start(self) -> Future[None]:
-        """Start the thread; the future has its end, and the error if there was one."""
+        """Start the thread. The future ends with the worker, and has its error if there is one."""
         threading.Thread(target=self._run, name="tenure-connection", daemon=True).start()
         return self._ended
 
     def shut_down(self, deadline_s: float | None = None) -> None:
-        """Begin a drain; asked again, it can only be shortened."""
+        """Begin a drain. A second call can only shorten it."""
         self._ask(lambda: self._begin_drain(deadline_s))
 
     def hand_back(self) -> None:
@@ -89,17 +96,17 @@ class WorkerConnection:
         self._ask(lambda: self._begin_drain(0.0))
 
     def request_stop(self) -> None:
-        """Drain; asked a second time, hand back now. Safe in a signal handler."""
+        """Drain. A second call hands back at once. Safe in a signal handler."""
         deadline_s = 0.0 if self._is_asked else None
         self._is_asked = True
         self._ask(lambda: self._begin_drain(deadline_s))
 
     def abort(self) -> None:
-        """End without a word to the server, as a process does that is killed: for tests."""
+        """End without telling the server, like a killed process; for tests."""
         self._ask(self._cancel)
 
     def status(self) -> ConnectionStatus:
-        """Return how the worker stands."""
+        """Return the state of the worker."""
         found = self._registrations
         known = [each.me for each in found if each.me is not None and each.me.worker_id]
         word = self._word(known)
@@ -110,23 +117,17 @@ class WorkerConnection:
             sum(each.executor.active_count for each in found),
             next((each for each in healths if each != HEALTHY), HEALTHY),
             is_ready=word == "online" and not any(each.heartbeat.is_fenced for each in known),
+            worker_ids={each.setup.queue: each.worker_id for each in found},
         )
 
     def _word(self, known: list[Incarnation]) -> str:
-        """Say how the worker stands, by what the server knows of it."""
+        """Return the status word, from what the server knows of the worker."""
         is_leaving = self._common.drain is not None
         if not known:
             return "offline" if is_leaving else "starting"
         if is_leaving or any(each.is_draining for each in known):
             return "draining"
         return "online" if len(known) == len(self._registrations) else "starting"
-
-    def worker_ids(self) -> dict[str, str]:
-        """Return the id that the server gave for each queue; empty while it has none."""
-        return {
-            each.setup.queue: "" if each.me is None else each.me.worker_id
-            for each in self._registrations
-        }
 
     def _ask(self, what: Callable[[], None]) -> None:
         with self._lock:
@@ -183,20 +184,28 @@ class WorkerConnection:
             await self._common.channel.close()
 
     async def _live(self) -> None:
-        """Serve all queues. If one cannot be served any more, the others are left as well."""
+        """Serve all queues. If one fails, the others are drained at once."""
         serving = [asyncio.ensure_future(each.live()) for each in self._registrations]
+        sharing = asyncio.ensure_future(self._share_slots())
         try:
             done, others = await asyncio.wait(serving, return_when=asyncio.FIRST_EXCEPTION)
             if others:
                 self._begin_drain(0.0)
                 await asyncio.wait(others)
         finally:
-            for each in serving:
+            for each in (*serving, sharing):
                 each.cancel()
-            await asyncio.gather(*serving, return_exceptions=True)
+            await asyncio.gather(*serving, sharing, return_exceptions=True)
         for each in (*done, *others):
             each.result()
         log.info("The worker has ended.")
+
+    async def _share_slots(self) -> None:
+        """Move slots between queues as time passes."""
+        slots = self._common.slots
+        while slots is not None:
+            await asyncio.sleep(TURN_S)
+            slots.settle(self._common.clock())
 
     def _begin_drain(self, deadline_s: float | None) -> None:
         now_s = self._common.clock()
@@ -204,7 +213,7 @@ class WorkerConnection:
             deadline_s = self._setups[0].drain_deadline_ms / 1_000
         if self._common.drain is None:
             self._common.drain = WorkerDrain(now_s, deadline_s)
-            log.info("Draining: %s have %.0f s to end.", self._held_text(), deadline_s)
+            log.info("Draining: %s have %.0f s to finish.", self._held_text(), deadline_s)
         else:
             self._common.drain.shorten(now_s + deadline_s)
         for each in self._registrations:
@@ -222,7 +231,7 @@ class WorkerConnection:
 
 
 def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Leave out one line of gRPC: with several loops each is woken for the news of all."""
+    """Drop a harmless error of gRPC, which wakes every loop for the events of all loops."""
     is_poller = "PollerCompletionQueue._handle_events" in repr(context.get("handle"))
     if not (is_poller and isinstance(context.get("exception"), BlockingIOError)):
         loop.default_exception_handler(context)

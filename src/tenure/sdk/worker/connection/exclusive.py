@@ -1,7 +1,7 @@
-"""Exclusive attempts of a worker: what waits for the server's word, and until when each may run.
+"""Exclusive attempts of a worker: which wait for the server's permission, and when they must stop.
 
-The server gives an exclusive attempt away a second or more after the instants that are kept here,
-because each is counted from the moment in which an accepted report was *sent*. Pure bookkeeping.
+Each instant counts from the moment in which an accepted report was *sent*. So the server gives an
+exclusive attempt to another worker at least a second later. Pure: nothing here waits or sends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Run(msgspec.Struct, eq=False):
     """One exclusive attempt: when accepted reports of it were sent."""
 
     task: task_pb2.AssignedTask
-    # When the last question whether it may start was sent; accepted, its time runs from there.
+    # When permission to start was last requested; its time runs from there.
     asked_at_s: float = math.inf
     heard_at_s: float = math.inf
     # Heartbeats that nobody has answered yet, in their order.
@@ -30,7 +30,7 @@ class _Run(msgspec.Struct, eq=False):
 
     @property
     def fence_at_s(self) -> float:
-        """When it has to stop if nobody is heard: at the first of its timeouts."""
+        """When it must stop if no answer comes: at the first of its timeouts."""
         task = self.task
         at_s = math.inf
         if task.start_to_close_ms:
@@ -50,57 +50,57 @@ class Exclusives:
         return ref in self._runs
 
     def is_asked(self, ref: Ref) -> bool:
-        """Tell whether an attempt waits for the server's word."""
+        """Return whether an attempt waits for the server's permission to start."""
         run = self._runs.get(ref)
         return run is not None and not run.is_running
 
     def ask(self, ref: Ref, task: task_pb2.AssignedTask) -> None:
-        """Let an attempt wait for the server's word."""
+        """Let an attempt wait for the server's permission to start."""
         self._runs[ref] = _Run(task)
 
     def asked(self) -> list[Ref]:
-        """Return the attempts that wait for the server's word."""
+        """Return the attempts that wait for the server's permission to start."""
         return [ref for ref, run in self._runs.items() if not run.is_running]
 
     def sent(self, ref: Ref, now_s: float) -> None:
-        """Note when the server was asked."""
+        """Record when the server was asked."""
         run = self._runs[ref]
         if not run.is_running:
             run.asked_at_s = now_s
 
     def accept(self, ref: Ref, now_s: float) -> bool:
-        """Take the server's word; False if it comes so late that it has to be asked again."""
+        """Take the server's permission; False if it came too late and must be requested again."""
         run = self._runs[ref]
         run.heard_at_s = run.asked_at_s
         run.is_running = now_s < run.fence_at_s
         return run.is_running
 
     def beat_sent(self, ref: Ref, now_s: float) -> None:
-        """Note when a heartbeat of an attempt was sent."""
+        """Record when a heartbeat of an attempt was sent."""
         run = self._runs.get(ref)
         if run is not None:
             run.beats_at_s.append(now_s)
 
     def beat_accepted(self, ref: Ref) -> None:
-        """Note that the oldest unanswered heartbeat of an attempt has counted."""
+        """Record that the oldest unanswered heartbeat of an attempt has counted."""
         run = self._runs.get(ref)
         if run is not None and run.beats_at_s:
             run.heard_at_s = max(run.heard_at_s, run.beats_at_s.popleft())
 
     def beat_refused(self, ref: Ref) -> None:
-        """Note that the oldest unanswered heartbeat of an attempt has not counted."""
+        """Record that the oldest unanswered heartbeat of an attempt has not counted."""
         run = self._runs.get(ref)
         if run is not None and run.beats_at_s:
             run.beats_at_s.popleft()
 
     def beat_unanswered(self, ref: Ref) -> None:
-        """Forget the newest heartbeat of an attempt: it is said again."""
+        """Forget the newest heartbeat of an attempt, which is sent again."""
         run = self._runs.get(ref)
         if run is not None and run.beats_at_s:
             run.beats_at_s.pop()
 
     def disconnected(self) -> None:
-        """Forget what nobody has answered: it is said again."""
+        """Forget the unanswered heartbeats, which are sent again."""
         for run in self._runs.values():
             run.beats_at_s.clear()
 
@@ -109,18 +109,18 @@ class Exclusives:
         self._runs.pop(ref, None)
 
     def fence_at_s(self) -> float:
-        """Return when the first of those that run has to stop."""
+        """Return when the first running attempt must stop."""
         return min(
             (each.fence_at_s for each in self._runs.values() if each.is_running), default=math.inf
         )
 
     def overdue(self, now_s: float) -> list[Ref]:
-        """Return those that have to stop now."""
+        """Return the attempts that must stop now."""
         return [
             ref for ref, run in self._runs.items() if run.is_running and run.fence_at_s <= now_s
         ]
 
     @property
     def is_any_running(self) -> bool:
-        """Tell whether one of them runs."""
+        """Return whether an exclusive attempt runs."""
         return any(each.is_running for each in self._runs.values())

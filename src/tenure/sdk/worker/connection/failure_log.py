@@ -1,4 +1,4 @@
-"""Logs failed attempts when the server has answered: only it knows whether the task is retried."""
+"""Logs failed attempts after the server's answer, which says whether the task is retried."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _AFTER: Final[dict[int, tuple[int, str]]] = {
     task_pb2.TASK_STATE_CANCELLED: (logging.WARNING, " and is cancelled"),
     task_pb2.TASK_STATE_FAILED: (logging.ERROR, ", its last"),
 }
-# A repeated report, or the server ended the attempt before.
+# The report was repeated, or the server had ended the attempt before.
 _OTHERWISE: Final = (logging.WARNING, ", which had ended already")
 
 
 def log_failure(task_type: str, finish: task_pb2.TaskFinish, state: int) -> None:
-    """Log one failed attempt; ``state`` is where it left its task."""
+    """Log one failed attempt; ``state`` is the state of its task after it."""
     error = finish.error
     if error.category == task_pb2.ERROR_CATEGORY_TIMEOUT and not error.stack_trace:
-        # The worker has ended it, and logged that then.
+        # The worker ended it because of a timeout, and logged that already.
         return
     level, after = _AFTER.get(state, _OTHERWISE)
     trace = error.stack_trace.rstrip()

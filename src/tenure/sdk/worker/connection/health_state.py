@@ -1,6 +1,6 @@
-"""How the process around the connection is doing, for heartbeats and probes.
+"""The health of the process, for heartbeats and probes.
 
-Whoever finds out (the watchdog of the loop, the executor) also writes it into the log.
+The watchdog of the loop and the executor report it here, and log it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class HealthState:
         self._lag_peak_ms = 0
 
     def set_lag(self, milliseconds: int) -> None:
-        """Take the present lag of the loop."""
+        """Set the current lag of the loop."""
         self._lag_ms = milliseconds
         self._lag_peak_ms = max(self._lag_peak_ms, milliseconds)
 
@@ -32,7 +32,7 @@ class HealthState:
 
     @property
     def health(self) -> str:
-        """The word for it, as far as the worker knows itself."""
+        """The health, as far as the worker can see it."""
         if self._lag_ms > LOOP_LAG_BLOCKED_MS:
             return "blocked"
         return "stuck" if self.stuck_count else HEALTHY

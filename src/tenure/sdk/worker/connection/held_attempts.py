@@ -1,7 +1,7 @@
 """What a worker holds: every attempt, from its delivery to the acknowledgement of its end.
 
-Pure bookkeeping: nothing here waits, reads a clock or sends. Confirmations, heartbeats and ends are
-taken out in batches, and put back when nobody has answered them.
+Pure: nothing here waits, reads a clock or sends. Confirmations, heartbeats and ends are taken out
+in batches, and put back if the server does not answer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from tenure.core.limits import FRAME_BYTES, PAYLOAD_BYTES_MAX
 from tenure.core.task.retry import ErrorCategory
+from tenure.core.worker.decide import OTHER_KEY
 from tenure.errors import ERRORS
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import make_error
@@ -26,11 +27,11 @@ from tenure.v1.error_pb2 import ErrorDetail
 Ref = tuple[str, int]
 """(task id, attempt)"""
 
-# Most tasks end within it, and are never written as running.
+# Most tasks end within this time. The server never has to store them as running.
 CONFIRM_AFTER_S: Final = 0.5
-# What the server could not take is said again after this, unless it names a time itself.
+# A report that the server could not take is repeated after this time, unless it names another.
 AGAIN_S: Final = 0.2
-# Our clock started later than the server's: an attempt that is this near its end has timed out.
+# Our clock starts later than the server's: an attempt this close to its timeout has timed out.
 NEARLY: Final = 0.9
 # An output may have its full size, with a trace and what is around them; together with a frame
 # that is nearly full it still passes the server's limit for a message.
@@ -44,10 +45,10 @@ _CANCELLED: Final = task_pb2.FINISH_KIND_CANCELLED
 
 
 class HeldAttempt(msgspec.Struct, eq=False):
-    """One attempt that this worker has."""
+    """One attempt that this worker holds."""
 
     ref: Ref
-    # For as long as it has not ended: its timeouts tell why it is stopped.
+    # Until the attempt ends. Its timeouts explain why it is stopped.
     task: task_pb2.AssignedTask | None
     delivered_at_s: float
     confirm_at_s: float = math.inf
@@ -64,7 +65,7 @@ class HeldAttempt(msgspec.Struct, eq=False):
 
 
 class Reports(NamedTuple):
-    """What is said of attempts in one frame: in this order."""
+    """The reports of one frame, in this order."""
 
     started: list[task_pb2.TaskRef]
     beats: list[task_pb2.TaskBeat]
@@ -78,11 +79,11 @@ class HeldAttempts:
         self._held: dict[Ref, HeldAttempt] = {}
         self._seen = SeenAttempts()
         self._waiting: dict[Ref, HeldAttempt] = {}
-        # Started attempts in the order of their start, to be confirmed when they are old enough.
+        # Started attempts, oldest first. Each is confirmed after a while.
         self._young: deque[HeldAttempt] = deque()
         self._confirm: dict[Ref, None] = {}
         self._beats: dict[Ref, task_pb2.TaskBeat] = {}
-        # Sent; a worker heartbeat that was sent later and is answered says that they arrived.
+        # Sent. The answer to a later heartbeat of the worker shows that they have arrived.
         self._sent_beats: dict[Ref, task_pb2.TaskBeat] = {}
         self._passed_beats: dict[Ref, task_pb2.TaskBeat] = {}
         self._unsent: deque[HeldAttempt] = deque()
@@ -91,9 +92,11 @@ class HeldAttempts:
         self.exclusives = Exclusives()
         self.completed_total = 0
         self.failed_total = 0
+        # How many of the held attempts have not ended.
+        self.open_count = 0
 
     def __len__(self) -> int:
-        """Return how many attempts are held, those included whose end is not acknowledged."""
+        """Return how many attempts are held, including those whose end is not acknowledged."""
         return len(self._held)
 
     def __contains__(self, ref: Ref) -> bool:
@@ -107,42 +110,44 @@ class HeldAttempts:
     # -- Delivery
 
     def begin(self, task: task_pb2.AssignedTask, now_s: float) -> bool:
-        """Hold an attempt that runs from now on; False if it was here before, or a higher one."""
+        """Hold an attempt that starts now; False if it, or a higher one, was here before."""
         ref = (task.task_id, task.attempt)
         if not self._seen.take(*ref) or ref in self._held:
             return False
         held = self._held[ref] = HeldAttempt(ref, task, now_s, now_s + CONFIRM_AFTER_S)
         self._young.append(held)
+        self.open_count += 1
         return True
 
     def deliver(self, task: task_pb2.AssignedTask, now_s: float) -> HeldAttempt | None:
-        """Hold an attempt that does not run yet; None if it was here before, or a higher one."""
+        """Hold an attempt that does not start yet; None if it, or a higher one, was here before."""
         ref = (task.task_id, task.attempt)
         if not self._seen.take(*ref) or ref in self._held:
             return None
         held = self._held[ref] = HeldAttempt(ref, task, now_s)
+        self.open_count += 1
         return held
 
     def lower(self, task: task_pb2.AssignedTask) -> list[Ref]:
-        """Return attempts of a task that a higher one has made stale."""
+        """Return the attempts of a task that are lower than a new one."""
         return [ref for ref in self._held if ref[0] == task.task_id and ref[1] < task.attempt]
 
     def wait(self, held: HeldAttempt) -> None:
-        """Let an attempt wait: until the lease is certain again, or a lower attempt has ended."""
+        """Let an attempt wait until the lease is renewed, or a lower attempt has ended."""
         self._waiting[held.ref] = held
 
     @property
     def has_waiting(self) -> bool:
-        """Tell whether something waits to be started."""
+        """Return whether an attempt waits to be started."""
         return bool(self._waiting)
 
     def take_waiting(self) -> list[HeldAttempt]:
-        """Take out what waits to be started."""
+        """Remove and return the attempts that wait to be started."""
         waiting, self._waiting = list(self._waiting.values()), {}
         return waiting
 
     def start(self, held: HeldAttempt, now_s: float) -> task_pb2.AssignedTask:
-        """Note that an attempt runs from now on."""
+        """Record that an attempt starts now."""
         assert held.task is not None
         held.confirm_at_s = now_s + CONFIRM_AFTER_S
         self._young.append(held)
@@ -156,7 +161,7 @@ class HeldAttempts:
         self._confirm[held.ref] = None
 
     def accept(self, ref: Ref, now_s: float) -> HeldAttempt | None:
-        """Take the word that an exclusive attempt may start; None if that is too late."""
+        """Take the permission to start an exclusive attempt; None if it came too late."""
         held = self._held.get(ref)
         if held is None or not self.exclusives.is_asked(ref):
             return None
@@ -166,7 +171,7 @@ class HeldAttempts:
         return held
 
     def take_asked(self) -> list[HeldAttempt]:
-        """Take out what waits for the word of a server that will not give it."""
+        """Remove and return the attempts that wait for a permission that will not come."""
         asked = self.exclusives.asked()
         for ref in asked:
             self.exclusives.drop(ref)
@@ -177,7 +182,7 @@ class HeldAttempts:
     # -- What execution says
 
     def finish(self, finish: task_pb2.TaskFinish) -> None:
-        """Keep the end of an attempt until it is acknowledged; one that is not held is dropped."""
+        """Keep the end of a held attempt until it is acknowledged."""
         held = self._held.get((finish.task_id, finish.attempt))
         if held is None or held.finish is not None:
             return
@@ -188,6 +193,7 @@ class HeldAttempts:
             self.failed_total += 1
             held.task_type = "" if held.task is None else held.task.type
         held.finish, held.task = finish, None
+        self.open_count -= 1
         self.exclusives.drop(held.ref)
         held.size = finish.ByteSize()
         self._unsent.append(held)
@@ -207,7 +213,7 @@ class HeldAttempts:
         if beat.ByteSize() > _REPORT_BYTES_MAX:
             return False
         held.beat_at_s = now_s
-        # It confirms as well.
+        # A heartbeat also confirms the attempt.
         held.is_confirmed = True
         self._beats[ref] = beat
         return True
@@ -215,7 +221,7 @@ class HeldAttempts:
     # -- What the server says
 
     def cancel(self, ref: Ref) -> bool:
-        """Cancel an attempt as asked; True if it runs and has to be told."""
+        """Cancel an attempt; True if it runs and has to be stopped."""
         held = self._held.get(ref)
         if held is None or held.finish is not None:
             return False
@@ -226,10 +232,10 @@ class HeldAttempts:
         return True
 
     def stop(self, ref: Ref, now_s: float, reason: str = "") -> StopReason | None:
-        """Forget an attempt that is not this worker's any more; say why it is to stop, if it runs.
+        """Forget an attempt that this worker has lost; if it runs, return why it must stop.
 
-        ``reason`` is the server's word. One that has ended is still reported: the server may have
-        taken that very report.
+        ``reason`` is what the server said. An attempt that has ended is still reported: the server
+        may have accepted that report already.
         """
         held = self._held.get(ref)
         if held is None or held.finish is not None:
@@ -252,16 +258,16 @@ class HeldAttempts:
             self._drop(held)
 
     def answered(self, ref: Ref, error: ErrorDetail, now_s: float) -> None:
-        """Take the refusal of the end of an attempt."""
+        """Handle the refusal of the end of an attempt."""
         held = self._held.get(ref)
         if held is None or held.finish is None:
             return
-        if error.code in _GONE:
+        if _is_gone(error):
             self._drop(held)
         elif _is_retryable(error):
             self._again.append((now_s + _pause_s(error), held))
         elif held.is_replaced:
-            # Nothing we can say is taken: the server shall know that nobody works on it.
+            # The server takes no report of it, so it must learn that nobody works on it.
             self._drop(held)
             self._unbound[ref] = None
         else:
@@ -269,11 +275,11 @@ class HeldAttempts:
             self._unsent.append(held)
 
     def refused(self, ref: Ref, error: ErrorDetail, now_s: float) -> StopReason | None:
-        """Take the refusal of a confirmation or a heartbeat; say why to stop, if that follows."""
+        """Handle a refused confirmation or heartbeat; return why to stop, if that follows."""
         held = self._held.get(ref)
         if held is None or held.finish is not None:
             return None
-        if error.code in _GONE:
+        if _is_gone(error):
             self._drop(held)
             # A server of an earlier version gives no reason.
             is_cancel = error.state == "CANCELLED"
@@ -283,20 +289,20 @@ class HeldAttempts:
             held.beat_again = self._sent_beats.pop(ref, None) or self._passed_beats.pop(ref, None)
             self._again.append((now_s + _pause_s(error), held))
         elif self.exclusives.is_asked(ref):
-            # Without the server's word it never starts here.
+            # It never starts here without the server's permission.
             self.release(ref)
         return None
 
     # -- Reports
 
     def take(self, now_s: float, bytes_max: int = FRAME_BYTES) -> Reports | None:
-        """Return what is to be said, as much as fits a frame; each is said once."""
+        """Return the reports to send, as many as fit in a frame. Each is returned once."""
         self._ripen(now_s)
         if not (self._unsent or self._beats or self._confirm):
             return None
         started = self._take_started(now_s) if self._confirm else []
         beats, size = self._take_beats(bytes_max, now_s) if self._beats else ([], 0)
-        # Heartbeats stay before the ends, also when they fill the frame.
+        # Heartbeats go before the ends, even when they fill the frame.
         finished = [] if self._beats else self._take_finished(bytes_max - size)
         return Reports(started, beats, finished)
 
@@ -313,16 +319,16 @@ class HeldAttempts:
         return [task_pb2.TaskRef(task_id=ref[0], attempt=ref[1]) for ref in self._held]
 
     def take_unbound(self) -> list[task_pb2.TaskRef]:
-        """Return attempts that were given up without the server's consent."""
+        """Return the attempts that were given up although the server did not accept their end."""
         refs, self._unbound = self._unbound, {}
         return [task_pb2.TaskRef(task_id=ref[0], attempt=ref[1]) for ref in refs]
 
     def put_unbound(self, refs: Iterable[task_pb2.TaskRef]) -> None:
-        """Say once more which attempts were given up."""
+        """Report again which attempts were given up."""
         self._unbound.update(dict.fromkeys((each.task_id, each.attempt) for each in refs))
 
     def send_again(self) -> None:
-        """A new connection: say all that was not answered on the old one."""
+        """Send again, on a new connection, what was not answered on the old one."""
         self.exclusives.disconnected()
         self._confirm.update(dict.fromkeys(self.exclusives.asked()))
         for _, held in self._again:
@@ -335,7 +341,7 @@ class HeldAttempts:
         self._passed_beats, self._sent_beats = {}, {}
 
     def restart(self, reports: Reports) -> None:
-        """Nobody has answered these: say them again."""
+        """Send these again, because no answer came."""
         for ref in reports.started:
             key = (ref.task_id, ref.attempt)
             if key in self._held:
@@ -351,7 +357,7 @@ class HeldAttempts:
                 self._unsent.append(held)
 
     def pass_beats(self) -> None:
-        """Note that a heartbeat of the worker goes out behind all heartbeats that were sent."""
+        """Record that a heartbeat of the worker is sent after these heartbeats of attempts."""
         self._passed_beats |= self._sent_beats
         self._sent_beats = {}
 
@@ -369,7 +375,7 @@ class HeldAttempts:
             self.release(held.ref)
 
     def abandon(self) -> list[Ref]:
-        """Forget what has not ended; return what of it runs."""
+        """Forget the attempts that have not ended; return those that run."""
         for held in (*self.take_waiting(), *self.take_asked()):
             self._drop(held)
         running = [held for held in self._held.values() if held.finish is None]
@@ -380,7 +386,7 @@ class HeldAttempts:
     # -- Inside
 
     def _ripen(self, now_s: float) -> None:
-        """Move what has become due to where it is taken from."""
+        """Queue the reports that are due now."""
         young = self._young
         while young and young[0].confirm_at_s <= now_s:
             held = young.popleft()
@@ -394,7 +400,7 @@ class HeldAttempts:
                 self._repeat(held)
 
     def _repeat(self, held: HeldAttempt) -> None:
-        """Say again what the server could not take."""
+        """Report again what the server could not take."""
         beat, held.beat_again = held.beat_again, None
         if beat is not None:
             self._beats.setdefault(held.ref, beat)
@@ -439,7 +445,7 @@ class HeldAttempts:
         return taken
 
     def _replace(self, held: HeldAttempt, code: str, message: str) -> None:
-        """Let an attempt fail whose own end the server does not take as it is."""
+        """Replace an end that the server does not accept by a failure."""
         assert held.finish is not None
         if held.finish.kind == _SUCCEEDED:
             self.completed_total -= 1
@@ -452,6 +458,8 @@ class HeldAttempts:
 
     def _drop(self, held: HeldAttempt) -> None:
         held.is_over = True
+        if held.finish is None:
+            self.open_count -= 1
         ref = held.ref
         del self._held[ref]
         self.exclusives.drop(ref)
@@ -468,10 +476,16 @@ def _end(ref: Ref, kind: task_pb2.FinishKind.ValueType) -> task_pb2.TaskFinish:
     return task_pb2.TaskFinish(task_id=ref[0], attempt=ref[1], kind=kind)
 
 
+def _is_gone(error: ErrorDetail) -> bool:
+    """Return whether the server has given the attempt up, or the worker that holds it."""
+    is_over = error.code == "worker_inactive" and error.reason != OTHER_KEY
+    return is_over or error.code in _GONE
+
+
 def _is_retryable(error: ErrorDetail) -> bool:
-    """Tell whether the same report may be taken later; of a lost incarnation the stream tells."""
+    """Return whether the same report may be accepted later, such as with a new API key."""
     spec = ERRORS.get(error.code)
-    return spec is None or spec.is_retryable or error.code == "worker_inactive"
+    return spec is None or spec.is_retryable or error.reason == OTHER_KEY
 
 
 def _pause_s(error: ErrorDetail) -> float:
@@ -479,9 +493,9 @@ def _pause_s(error: ErrorDetail) -> float:
 
 
 def _why(held: HeldAttempt, now_s: float, reason: str) -> StopReason:
-    """Return why the server has ended an attempt: as it says, or as far as the worker can know.
+    """Return why the server ended an attempt: its own reason, or what the worker can tell.
 
-    A task that was given to another worker may have timed out here before.
+    A task that another worker got may have timed out here first.
     """
     if reason in _REASONS:
         return StopReason(reason)

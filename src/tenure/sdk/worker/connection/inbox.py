@@ -1,4 +1,4 @@
-"""What execution tells the connection, from any thread, in batches."""
+"""Reports of execution to the connection: from any thread, delivered in batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenure.v1 import task_pb2
 
 
 class InboxReader(Protocol):
-    """Who takes the reports, on the connection's loop."""
+    """Takes the reports, on the connection's loop."""
 
     def take_finish(self, finish: task_pb2.TaskFinish) -> None:
         """Keep the end of an attempt."""
@@ -22,15 +22,15 @@ class InboxReader(Protocol):
         ...
 
     def take_stuck(self, count: int) -> None:
-        """Note how many abandoned threads there are."""
+        """Record how many abandoned threads there are."""
         ...
 
     def take_lag(self, milliseconds: int) -> None:
-        """Note how far the user's loop is behind."""
+        """Record the lag of the user's event loop."""
         ...
 
     def look_up(self) -> None:
-        """All of a batch was handed over."""
+        """Called after each batch."""
         ...
 
 
@@ -38,7 +38,7 @@ Put = Callable[[InboxReader], None]
 
 
 class WorkerInbox:
-    """The ``Reporter`` of execution: a queue, and one wake-up of the loop for all that is in it."""
+    """The ``Reporter`` of execution: a queue that wakes the loop once for all its items."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, reader: InboxReader) -> None:
         """Deliver to ``reader`` on ``loop``."""
@@ -56,26 +56,26 @@ class WorkerInbox:
         self._put(beat)
 
     def stuck(self, count: int) -> None:
-        """Tell how many abandoned threads hold a slot."""
+        """Report how many abandoned threads use a slot."""
         self._put(lambda reader: reader.take_stuck(count))
 
     def loop_lag(self, milliseconds: int) -> None:
-        """Tell how far the user's event loop is behind."""
+        """Report the lag of the user's event loop."""
         self._put(lambda reader: reader.take_lag(milliseconds))
 
     def _put(self, item: task_pb2.TaskFinish | task_pb2.TaskBeat | Put) -> None:
         self._items.append(item)
-        # The reader clears the mark before it looks, so that nothing stays behind unseen.
+        # The reader clears this flag before it reads the queue, so no item is missed.
         if not self._is_woken:
             self._is_woken = True
             try:
                 self._loop.call_soon_threadsafe(self.deliver)
             except RuntimeError:
-                # The loop is closed: an abandoned thread came back after the worker's end.
+                # The loop is closed: an abandoned thread ended after the worker.
                 self._items.clear()
 
     def deliver(self) -> None:
-        """Hand over what is there, in its order."""
+        """Deliver the items in their order."""
         self._is_woken = False
         items, reader = self._items, self._reader
         for _ in range(len(items)):

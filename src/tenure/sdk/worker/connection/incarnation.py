@@ -19,6 +19,7 @@ from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.failure_log import log_failure
 from tenure.sdk.worker.connection.health_state import HealthState
 from tenure.sdk.worker.connection.held_attempts import HeldAttempt, HeldAttempts, Ref, Reports
+from tenure.sdk.worker.connection.shared_slots import SlotShare
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
 from tenure.sdk.worker.executor_protocol import Executor
@@ -33,19 +34,21 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 Item = TypeVar("Item", task_pb2.TaskRef, task_pb2.TaskBeat, task_pb2.TaskFinish)
 
-# After a suspend no timer of the loop is on time: the lease is looked at this often.
+# Timers are late after the machine was suspended, so the lease is checked this often.
 WATCH_S: Final = 1.0
-# While exclusive work runs: nothing else tells that the machine was suspended. While an attempt
-# waits: nothing else tells that a lower one has ended.
+# While exclusive work runs, only this shows that the machine was suspended. While an attempt waits,
+# only this shows that a lower one has ended.
 WATCH_CLOSELY_S: Final = 0.1
 # How long an attempt waits for a lower one that was told to stop. Less than the time within which
 # the server wants to hear of a delivery.
 BLOCKED_S: Final = 10.0
+# Its own timeouts run while it waits: it is handed back when so much of the shortest has passed.
+_BLOCKED_SHARE: Final = 0.25
 _LEAST_S: Final = 0.005
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker presents itself; checked by ``Worker``."""
+    """What a worker registers with; ``Worker`` has checked it."""
 
     namespace: str
     queue: str
@@ -61,7 +64,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Incarnation:
-    """A worker from its registration to its end; all of it happens on the connection's loop."""
+    """A worker from its registration to its end, on the connection's loop."""
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Incarnation:
         health_state: HealthState,
     ) -> None:
         self.worker_id = worker_id
-        # What it was registered with, to do so again with another API key.
+        # The registration, to repeat it with another API key.
         self.registration = workflow_pb.RegisterWorkerRequest()
         self.setup = setup
         self.channel = channel
@@ -82,7 +85,7 @@ class Incarnation:
         self.held_attempts = HeldAttempts()
         self.changed = TimedEvent()
         self.clock = heartbeat.clock
-        # The server knows that it drains: whatever is delivered from now on goes back.
+        # The server knows that it drains. Tasks that still arrive are handed back.
         self.is_draining = False
         self.drain_deadline_at_s: float | None = None
         self.drain_changed = TimedEvent()
@@ -95,42 +98,67 @@ class Incarnation:
         self._executor = executor
         self._is_fenced = False
         self.is_handed_back = False
-        # What an earlier incarnation was told to stop may still take its time to do so.
+        # Only a worker of several queues shares its slots.
+        self.slots: SlotShare | None = None
+        # Wakes a worker that polls when there may be a slot for a task.
+        self.room = TimedEvent()
+        # Attempts of an earlier incarnation may still be stopping.
         self._leftover_count = executor.active_count
         self._wakes_at_s = -math.inf
         self._has_warned = False
 
     # -- Delivery
 
-    def deliver(self, tasks: Iterable[task_pb2.AssignedTask]) -> None:
-        """Start what was handed out; it waits while the lease may be over.
+    def deliver(self, tasks: Sequence[task_pb2.AssignedTask]) -> None:
+        """Start delivered tasks.
 
-        It waits as well while an earlier attempt of its task still runs here. While the server does
-        not know yet of a drain, what it gives to a worker that has handed back everything waits:
-        released at once, it would come back at once.
+        A task waits while the lease may be over, and while an earlier attempt of it still runs
+        here. After a hand-back it waits until the server knows of the drain: released earlier, it
+        would come back at once.
         """
         now_s = self.clock()
+        if self.slots is not None:
+            tasks = self._take_what_fits(self.slots, tasks, now_s)
         if self.heartbeat.is_fenced or self.is_draining or self.is_handed_back:
             self._keep(tasks, now_s)
         else:
             self._begin(tasks, now_s)
-        # Whoever waits for news does not know yet when these are to be confirmed.
+        # The writer does not know yet when these must be confirmed.
         if self.is_draining or self.held_attempts.next_at_s() < self._wakes_at_s:
             self.changed.notify()
+
+    def _take_what_fits(
+        self, slots: SlotShare, tasks: Sequence[task_pb2.AssignedTask], now_s: float
+    ) -> Sequence[task_pb2.AssignedTask]:
+        """Hand back tasks without a slot. Another queue got it while they were on their way."""
+        room = max(0, slots.all.room)
+        for task in tasks[room:]:
+            held = self.held_attempts.deliver(task, now_s)
+            if held is not None:
+                self.held_attempts.release(held.ref)
+        slots.all.delivered(slots.mine, len(tasks), now_s)
+        self.changed.notify()
+        return tasks[:room]
 
     def _begin(self, tasks: Iterable[task_pb2.AssignedTask], now_s: float) -> None:
         begin = self.held_attempts.begin
         exclusive_types = self._executor.exclusive_types
         for task in tasks:
-            if task.attempt > 1 and self._executor.runs_task(task.task_id):
+            if task.attempt > 1 and self._has_lower(task):
                 self._keep([task], now_s)
             elif exclusive_types and task.type in exclusive_types:
                 self._deliver_exclusive(task, now_s)
             elif begin(task, now_s):
                 self._start(task)
 
+    def _has_lower(self, task: task_pb2.AssignedTask) -> bool:
+        """Return whether an earlier attempt of a task runs here, or waits to be started."""
+        if self._executor.runs_task(task.task_id):
+            return True
+        return self.held_attempts.has_waiting and bool(self.held_attempts.lower(task))
+
     async def wait_for_news(self, seconds: float = math.inf) -> None:
-        """Wait until there is something to say, or for so long."""
+        """Wait until there is something to send, at most for some seconds."""
         self._wakes_at_s = min(self.clock() + seconds, self.held_attempts.next_at_s())
         await self.changed.wait(self._wakes_at_s - self.clock())
         self._wakes_at_s = -math.inf
@@ -140,7 +168,7 @@ class Incarnation:
             held = self.held_attempts.deliver(task, now_s)
             if held is None:
                 continue
-            # Their reports are refused anyway.
+            # The server would refuse their reports.
             for ref in self.held_attempts.lower(task):
                 self._stop(ref, self.held_attempts.stop(ref, now_s))
             if self.is_draining:
@@ -164,12 +192,12 @@ class Incarnation:
             self._start(self.held_attempts.start(held, self.clock()))
 
     def start_asked(self) -> None:
-        """Start what waits for the word of a server that will not give it."""
+        """Start the attempts that wait for a permission that an old server does not give."""
         for held in self.held_attempts.take_asked():
             self._ask(held)
 
     def accepted(self, ref: Ref, *, is_exclusive: bool) -> None:
-        """Start an exclusive attempt of which the server knows now."""
+        """Start an exclusive attempt that the server has accepted."""
         now_s = self.clock()
         held = self.held_attempts.accept(ref, now_s)
         self.changed.notify()
@@ -188,8 +216,8 @@ class Incarnation:
         if not self._has_warned:
             self._has_warned = True
             log.warning(
-                "The server at %s does not know exclusive activities: cut off from it, this worker "
-                "may run one for some seconds beside another worker. Update the server.",
+                "The server at %s is too old for exclusive activities. If this worker is cut "
+                "off, another one may run the same task for some seconds. Update the server.",
                 self.channel.target,
             )
 
@@ -197,8 +225,8 @@ class Incarnation:
         try:
             self._executor.start(task)
         except Exception:
-            # Execution reports every failure of a task; this is one of our own.
-            log.exception("Task %s could not be started and is handed back.", task.task_id)
+            # Execution reports failures of activities. This is a bug of the SDK.
+            log.exception("Task %s could not be started. It is handed back.", task.task_id)
             self.held_attempts.release((task.task_id, task.attempt))
             self.changed.notify()
 
@@ -210,7 +238,7 @@ class Incarnation:
         self.changed.notify()
 
     def stop(self, refs: Iterable[task_pb2.TaskRef]) -> None:
-        """Stop attempts that are not this worker's any more."""
+        """Stop attempts that this worker has lost."""
         now_s = self.clock()
         for each in refs:
             ref = (each.task_id, each.attempt)
@@ -224,7 +252,7 @@ class Incarnation:
     # -- Answers to reports
 
     def answered(self, ref: Ref, error: ErrorDetail | None, state: int = 0) -> None:
-        """Take the answer to the end of an attempt; ``state`` is where that left its task."""
+        """Handle the answer to the end of an attempt; ``state`` is the state of its task now."""
         failure = self.held_attempts.failure_of(ref)
         if error is None:
             self.held_attempts.acknowledge(ref)
@@ -234,7 +262,7 @@ class Incarnation:
             log_failure(*failure, state)
 
     def refused(self, ref: Ref, error: ErrorDetail) -> None:
-        """Take the refusal of a confirmation or a heartbeat."""
+        """Handle the refusal of a confirmation or a heartbeat."""
         reason = self.held_attempts.refused(ref, error, self.clock())
         self._stop(ref, reason)
         if reason is None and error.code in {"invalid_argument", "payload_too_large"}:
@@ -243,14 +271,14 @@ class Incarnation:
     # -- The lease
 
     def renewed(self) -> None:
-        """The lease is certain again: start what has waited for it."""
+        """Start waiting attempts, because the lease was renewed."""
         if self._is_fenced:
             self._is_fenced = False
-            log.info("Worker %s has renewed its lease and goes on.", self.worker_id)
+            log.info("Worker %s renewed its lease. It starts tasks again.", self.worker_id)
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        """Start what has waited, unless there is still a reason to wait."""
+        """Start waiting attempts, unless they still have to wait."""
         is_held_up = self.is_handed_back or self.heartbeat.is_fenced
         if is_held_up or not self.held_attempts.has_waiting:
             return
@@ -266,15 +294,17 @@ class Incarnation:
         self.changed.notify()
 
     def _wait_longer(self, held: HeldAttempt, now_s: float) -> None:
-        """Wait for a lower attempt to end; one that does not must not keep its task from others."""
-        if now_s - held.delivered_at_s < BLOCKED_S:
+        """Wait for a lower attempt to end. After a while, hand back: another worker can run it."""
+        assert held.task is not None
+        if now_s - held.delivered_at_s < _blocked_max_s(held.task):
             self.held_attempts.wait(held)
         else:
-            log.warning("An attempt of task %s does not end: the next is handed back.", held.ref[0])
+            # The lower attempt gets a warning of its own when it is abandoned.
+            log.info("An attempt of task %s does not stop. The next is handed back.", held.ref[0])
             self.held_attempts.release(held.ref)
 
     async def watch(self) -> None:
-        """Look at the lease: as soon as it may be over, nothing that is exclusive goes on."""
+        """Check the lease. As soon as it may be over, stop exclusive attempts."""
         while True:
             await self._watch_bell.wait(self._watch_again_in_s())
             self._count_leftovers()
@@ -285,8 +315,8 @@ class Incarnation:
             if self.heartbeat.is_fenced and not self._is_fenced:
                 self._is_fenced = True
                 log.warning(
-                    "Worker %s has heard from no server for so long that its lease may be over: "
-                    "it starts nothing new and stops exclusive activities.",
+                    "No server has answered worker %s for so long that its lease may be over. It "
+                    "starts no new tasks and stops exclusive activities.",
                     self.worker_id,
                 )
                 self._executor.stop_exclusive()
@@ -318,7 +348,10 @@ class Incarnation:
 
     @property
     def window(self) -> int:
-        """How many attempts it can hold: a slot that an earlier one still takes is none."""
+        """How many attempts it can hold. A slot that old code still uses does not count."""
+        if self.slots is not None:
+            self.slots.all.settle(self.clock())
+            return self.held_attempts.open_count + self.slots.mine.credit
         taken = max(self.health_state.stuck_count, self._leftover_count)
         return max(0, self.setup.max_concurrent - taken)
 
@@ -327,7 +360,7 @@ class Incarnation:
     async def ask(
         self, which: Method[Request, Response], request: Request, *, timeout_s: float
     ) -> Response:
-        """Call once; with a new API key the worker makes itself known before."""
+        """Call a method. If the API key is new, register with it first."""
         try:
             return await self.channel.ask(which, request, timeout_s=timeout_s)
         except WorkerInactive as over:
@@ -335,19 +368,19 @@ class Incarnation:
         return await self.channel.ask(which, request, timeout_s=timeout_s)
 
     async def register_again(self, over: WorkerInactive | None = None) -> None:
-        """Let the worker belong to the present API key; what it holds goes on.
+        """Register again with the current API key; running tasks are not affected.
 
-        ``over`` is the refusal that asks for it; any other one is raised as it is.
+        ``over`` is the refusal. It is raised if it has another reason than a new key.
         """
         if over is not None and reason_of(over) != OTHER_KEY:
             raise over
         await self.channel.ask(method.REGISTER, self.registration, timeout_s=method.CALL_S)
-        log.info("Worker %s is registered with a new API key.", self.worker_id)
+        log.info("Worker %s now uses a new API key.", self.worker_id)
 
     # -- The end
 
     def begin_drain(self, deadline_in_s: float | None = None) -> None:
-        """Take note that the server hands out nothing more to this worker."""
+        """Record that the server gives this worker no more tasks."""
         if deadline_in_s is not None:
             self.drain_deadline_at_s = self.clock() + deadline_in_s
         if not self.is_draining:
@@ -358,7 +391,7 @@ class Incarnation:
 
     @property
     def is_drained(self) -> bool:
-        """Tell whether a drain has nothing left to wait for."""
+        """Return whether a drain is complete."""
         return self.is_draining and not self.held_attempts
 
     def hand_back(self) -> None:
@@ -369,12 +402,12 @@ class Incarnation:
         self.changed.notify()
 
     def abandon(self) -> None:
-        """The incarnation is over: what has not ended is stopped, the rest may still count."""
+        """Stop the attempts that have not ended. The ends of the others may still count."""
         for ref in self.held_attempts.abandon():
             self._executor.stop(*ref, StopReason.LOST_LEASE)
 
     async def deregister(self, *, drain_ms: int = 0) -> None:
-        """Begin a drain, or end for good; asked until somebody answers."""
+        """Begin a drain, or deregister. Repeated until a server answers."""
         request = workflow_pb.DeregisterWorkerRequest(
             namespace_id=self.setup.namespace, worker_id=self.worker_id, drain=bool(drain_ms)
         )
@@ -392,7 +425,7 @@ class Incarnation:
                 return
 
     async def settle(self) -> None:
-        """Report the ends that nobody has acknowledged, until all are answered."""
+        """Report the ends that are not acknowledged, until all are answered."""
         backoff = Backoff()
         self.held_attempts.send_again()
         while self.held_attempts:
@@ -411,7 +444,7 @@ class Incarnation:
     # -- Reports as calls of their own
 
     async def report(self, reports: Reports) -> None:
-        """Report by calls: what is started, then what beats, then what is finished."""
+        """Report by calls: started attempts, then heartbeats, then ended attempts."""
         if reports.started:
             await _each(self._start_tasks, reports.started, self.refused)
         if reports.beats:
@@ -469,7 +502,7 @@ async def _each(
     items: Sequence[Item],
     refuse: Callable[[Ref, ErrorDetail], None],
 ) -> None:
-    """Report together; when the whole is refused for one of them, each alone."""
+    """Report items together. If the whole call is refused, report each alone."""
     try:
         await send(items)
     except TenureError as error:
@@ -483,16 +516,24 @@ async def _each(
             await _each(send, [item], refuse)
 
 
+def _blocked_max_s(task: task_pb2.AssignedTask) -> float:
+    """Return how long an attempt may wait for a lower one."""
+    has_deadline = task.deadline_at_ms > 0
+    limit_ms = task.deadline_at_ms - task.handed_at_ms if has_deadline else task.start_to_close_ms
+    limits_ms = [each for each in (limit_ms, task.heartbeat_timeout_ms) if each > 0]
+    return min([BLOCKED_S, *(each / 1_000 * _BLOCKED_SHARE for each in limits_ms)])
+
+
 def is_passing(error: TenureError) -> bool:
-    """Tell whether the same call may be answered otherwise a little later."""
+    """Return whether the same call may succeed later."""
     return ERRORS[error.code].is_retryable or refusal.is_silence(error)
 
 
 def is_denied(error: TenureError) -> bool:
-    """Tell whether the server does not take the API key: that says nothing of what was sent."""
+    """Return whether the server refuses the API key, which says nothing about the request."""
     return isinstance(error, Unauthenticated | PermissionDenied)
 
 
 def reason_of(over: WorkerInactive) -> str:
-    """Return why an incarnation is over, in the server's word."""
+    """Return the server's reason why an incarnation is over."""
     return str(over.fields.get("reason", "unknown"))

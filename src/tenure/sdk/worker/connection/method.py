@@ -10,7 +10,7 @@ from tenure.v1 import session_service_pb2 as session_pb
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 
-# What a call that changes something may take before it is asked again.
+# How long a call may take before it is repeated.
 CALL_S: Final = 5.0
 
 REGISTER: Final[Method[workflow_pb.RegisterWorkerRequest, workflow_pb.RegisterWorkerResponse]] = (
@@ -62,7 +62,7 @@ OPEN_SESSION: Final[Method[session_pb.ClientFrame, session_pb.ServerFrame]] = Me
 
 
 def duration(milliseconds: int) -> Duration:
-    """Return a duration of the wire."""
+    """Return a duration as a protobuf message."""
     made = Duration()
     made.FromMilliseconds(milliseconds)
     return made

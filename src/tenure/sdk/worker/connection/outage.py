@@ -1,4 +1,4 @@
-"""Times without a server: how long to wait before the next try, and few lines in the log."""
+"""Outages of the server: how long to wait before the next try, and when to log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tenure.sdk.transport.channel import Backoff
 
 log = logging.getLogger("tenure.worker")
 
-# Often enough for somebody who looks at the log because nothing happens.
+# Somebody who reads the log because nothing happens should see it soon.
 _REMIND_SECONDS: Final = 10.0
 
 
 class Outage:
-    """Whether the server is away: that is logged now and then, and its end; not each try."""
+    """Whether the server is away. Logs the begin, a reminder now and then, and the end."""
 
     def __init__(self) -> None:
         self._backoff: Backoff | None = None
@@ -25,7 +25,7 @@ class Outage:
         self._told_s = 0.0
 
     def pause_s(self, error: TenureError) -> float:
-        """Note a failure and return how long to wait."""
+        """Record a failure, and return how long to wait."""
         if self._backoff is None:
             self._backoff = Backoff()
             self._since_s = time.monotonic()
@@ -33,11 +33,14 @@ class Outage:
         now_s = time.monotonic()
         if now_s - self._told_s >= _REMIND_SECONDS:
             self._told_s = now_s
-            log.warning("%s The worker goes on trying and keeps what it holds.", error.message)
+            log.warning("%s The worker keeps its tasks and tries again.", error.message)
         return self._backoff.next_s(error)
 
     def over(self) -> None:
-        """Note that a server has answered."""
+        """Record that a server has answered."""
         if self._backoff is not None:
-            log.info("The server answers again after %.1f s.", time.monotonic() - self._since_s)
+            log.info(
+                "The server answers again. It was away for %.1f s.",
+                time.monotonic() - self._since_s,
+            )
             self._backoff = None

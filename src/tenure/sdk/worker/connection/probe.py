@@ -1,6 +1,6 @@
 """The endpoint for probes of Kubernetes: two paths on the connection's own loop.
 
-That it answers shows that the connection's thread turns, which is what ``/livez`` asks for.
+An answer shows that the connection's thread runs. That is all ``/livez`` checks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REASONS: Final = {
 
 
 class Snapshot(Protocol):
-    """What is shown of a worker; a struct that can be written as JSON."""
+    """What a probe shows of a worker, as JSON."""
 
     @property
     def is_ready(self) -> bool:
@@ -42,7 +42,7 @@ class Probe:
 
     @classmethod
     async def start(cls, address: tuple[str, int], status: Callable[[], Snapshot]) -> Self:
-        """Listen on an address; an ``OSError`` says that it is taken."""
+        """Listen on an address. Raises ``OSError`` if it is in use."""
         made = cls(status)
         host, port = address
         made._server = await asyncio.start_server(
@@ -52,15 +52,15 @@ class Probe:
 
     @property
     def port(self) -> int:
-        """The port, also when any free one was asked for."""
+        """The port that it listens on."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         assert self._server is not None
         self._server.close()
-        # An accepted connection is closed by its own coroutine; one turn lets the sockets go.
+        # Accepted connections are closed by their own coroutines. One turn frees the sockets.
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

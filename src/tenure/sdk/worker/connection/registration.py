@@ -1,4 +1,4 @@
-"""One queue of a worker: registered, served, and registered again when it was judged lost."""
+"""One queue of a worker: register, serve, and register again after the lease was lost."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from tenure.sdk.worker.connection.incarnation import (
     reason_of,
 )
 from tenure.sdk.worker.connection.outage import Outage
+from tenure.sdk.worker.connection.shared_slots import QueueSlots, SharedSlots, SlotShare
 from tenure.sdk.worker.connection.task_race import forever, run_together
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
@@ -51,13 +52,13 @@ from tenure.v1.worker_pb2 import WORKER_MODE_POLL, WORKER_MODE_SESSION, WorkerMo
 
 log = logging.getLogger("tenure.worker")
 
-# How often a drain is looked at while it lasts.
+# How often the progress of a drain is checked.
 ATTEND_S: Final = 0.25
-# A last try after all waiting was in vain.
+# The time for a last try to report and deregister.
 FAREWELL_S: Final = 2.0
 _KEY_BITS: Final = 128
 SDK_LABEL: Final = "tenure.sdk"
-"""The label by which a worker says what it was made with: a language and a version."""
+"""The label with the language and the version of the SDK."""
 _WIRE_MODES: Final[dict[str, WorkerMode.ValueType]] = {
     "session": WORKER_MODE_SESSION,
     "poll": WORKER_MODE_POLL,
@@ -83,18 +84,20 @@ _MODES: Final[dict[str, Callable[[Incarnation, Outage], Mode]]] = {
 
 
 class Common(msgspec.Struct, kw_only=True):
-    """What all registrations of a worker share: a drain is for all of them."""
+    """What all registrations of a worker share."""
 
     channel: Channel
     clock: Callable[[], float]
     chance: random.Random
     begin_drain: Callable[[float | None], None]
     outage: Outage
+    # Only if there are several queues.
+    slots: SharedSlots | None = None
     drain: WorkerDrain | None = None
 
 
 class Registration:
-    """A worker at one queue, through all of its incarnations; on the connection's loop."""
+    """A worker at one queue, in all its incarnations; on the connection's loop."""
 
     def __init__(
         self, setup: Setup, common: Common, make_executor: Callable[[Reporter], Executor]
@@ -107,8 +110,32 @@ class Registration:
         self._common = common
         self._inbox = WorkerInbox(asyncio.get_running_loop(), self)
         self.executor = make_executor(self._inbox)
+        self._slots = None if common.slots is None else self._share(common.slots)
         self._settling: set[asyncio.Task[None]] = set()
         self._was_registered = False
+
+    @property
+    def worker_id(self) -> str:
+        """The id that the server gave; empty while it is not registered."""
+        return "" if self.me is None else self.me.worker_id
+
+    def _share(self, slots: SharedSlots) -> SlotShare:
+        mine = QueueSlots(count_used=self._count_used, on_change=self._slots_changed)
+        return SlotShare(slots, slots.add(mine))
+
+    def _count_used(self) -> int:
+        """Return how many slots are in use, also by code that has not stopped yet."""
+        if self.me is None:
+            return self.executor.active_count
+        held = self.me.held_attempts
+        # The server counts an attempt until it has its end, so a poll before that gets nothing.
+        count = held.open_count if self.setup.mode == "session" else len(held)
+        return max(count + self.health_state.stuck_count, self.executor.active_count)
+
+    def _slots_changed(self) -> None:
+        if self.me is not None:
+            self.me.changed.notify()
+            self.me.room.notify()
 
     async def live(self) -> None:
         """Register, serve and register again, until a drain is done."""
@@ -119,17 +146,23 @@ class Registration:
             try:
                 await self._serve(me)
             except WorkerInactive as over:
+                self._unshare()
                 self._inbox.deliver()
                 await self._lose(me, reason_of(over))
             else:
+                self._unshare()
                 await self._leave(me)
                 break
         await self._finish_settling()
 
+    def _unshare(self) -> None:
+        if self._slots is not None:
+            self._slots.all.close(self._slots.mine)
+
     # -- Registration
 
     async def _register(self) -> Incarnation | None:
-        """Register until somebody answers; None when the worker is to stop before."""
+        """Register, and repeat it until a server answers; None if the worker must stop before."""
         request = self._registration()
         first_at_s: float | None = None
         while self._common.drain is None:
@@ -140,11 +173,11 @@ class Registration:
                     method.REGISTER, request, timeout_s=method.CALL_S
                 )
             except WorkerInactive:
-                # An earlier answer was lost, and the lease that it gave is over.
+                # An earlier answer was lost, and the lease that it granted is over.
                 request.instance_key, first_at_s = self._new_key(), None
             except TenureError as error:
-                # Who was never let in is told so at once; who was keeps trying, also while its
-                # namespace is disabled.
+                # A worker that never registered fails at once. Otherwise it keeps trying, also
+                # while its namespace is disabled.
                 is_barred = is_denied(error) or isinstance(error, WrongState)
                 is_kept = is_barred and self._was_registered
                 if not (is_passing(error) or is_kept):
@@ -191,7 +224,7 @@ class Registration:
         lease_ms = answer.lease_duration.ToMilliseconds()
         if self.setup.lease_ms and lease_ms != self.setup.lease_ms:
             log.warning(
-                "This worker asked for a lease of %s, and the server gives it %s.",
+                "This worker asked for a lease of %s, but the server granted %s.",
                 duration_text(self.setup.lease_ms),
                 duration_text(lease_ms),
             )
@@ -213,6 +246,9 @@ class Registration:
         )
         me.registration = request
         me.drain_changed = self.changed
+        if self._slots is not None:
+            me.slots = self._slots
+            self._slots.all.open(self._slots.mine)
         log.info(
             "Registered as worker %s at %s for queue %s with %d slots.",
             answer.worker_id,
@@ -230,11 +266,11 @@ class Registration:
         await run_together(mode.serve, me.watch, lambda: self._attend(me))
 
     async def _attend(self, me: Incarnation) -> None:
-        """Wait for a drain and see it through; return when there is no hope of an orderly end."""
+        """Wait for a drain and carry it out; return if it cannot end in order."""
         while self._common.drain is None and not me.is_draining:
             await self.changed.wait()
         if self._common.drain is None:
-            log.info("The server drains worker %s.", me.worker_id)
+            log.info("The server asked worker %s to drain.", me.worker_id)
             deadline_at_s = me.drain_deadline_at_s
             self._common.begin_drain(
                 None if deadline_at_s is None else deadline_at_s - self._common.clock()
@@ -250,17 +286,17 @@ class Registration:
             await self.changed.wait(ATTEND_S)
 
     def _advance(self, me: Incarnation, drain: WorkerDrain) -> bool:
-        """Do what is due in a drain; tell whether there is no hope of an orderly end."""
+        """Do what is due in a drain; return whether it cannot end in order."""
         now_s = self._common.clock()
         if me.drain_deadline_at_s is not None:
             drain.shorten(me.drain_deadline_at_s)
         is_known = me.is_draining or not me.is_connected
         if not me.is_handed_back and drain.is_due(now_s, is_known=is_known):
             log.info(
-                "Worker %s hands back what it holds (%d).", me.worker_id, len(me.held_attempts)
+                "Worker %s hands back %d unfinished task(s).", me.worker_id, len(me.held_attempts)
             )
             me.hand_back()
-        # What has ended cannot be reported to a server that refuses the key; what runs may end.
+        # A server that refuses the key takes no reports. Running attempts may still end.
         held_count = me.active_count if me.is_denied else len(me.held_attempts)
         return drain.is_hopeless(
             now_s, held_count=held_count, is_connected=me.is_connected, is_denied=me.is_denied
@@ -284,7 +320,7 @@ class Registration:
     # -- Ends
 
     async def _leave(self, me: Incarnation) -> None:
-        """End for good: report what is left, and deregister."""
+        """Report what is left, and deregister."""
         flush_s = FLUSH_S
         stuck_count = 0
         if not me.is_drained:
@@ -295,10 +331,10 @@ class Registration:
             async with asyncio.timeout(flush_s):
                 await me.settle()
                 if stuck_count:
-                    # Who says goodbye has stopped for sure.
+                    # Deregistering would say that they have stopped.
                     log.error(
-                        "Worker %s ends while %d exclusive task(s) do not stop: others run them "
-                        "when its lease is over.",
+                        "Worker %s ends although %d exclusive task(s) do not stop. Other workers "
+                        "run them when the lease of this worker is over.",
                         me.worker_id,
                         stuck_count,
                     )
@@ -308,7 +344,7 @@ class Registration:
             is_refused = isinstance(error, TenureError) and is_denied(error)
             why = "its API key is refused" if is_refused else "no server answers"
             if me.held_attempts:
-                # Somebody has to know that these are lost.
+                # The caller must know that these results are lost.
                 message = (
                     f"{len(me.held_attempts)} finished task(s) could not be reported before the "
                     f"drain ended: {why}. They are run again when the lease is over."
@@ -317,11 +353,13 @@ class Registration:
                     raise Unauthenticated(message) from error
                 raise Unavailable(message, reason=refusal.UNREACHABLE) from error
             log.warning(
-                "Worker %s ends without a goodbye, its lease runs out: %s.", me.worker_id, why
+                "Worker %s ends without deregistering: %s. Its lease will expire.",
+                me.worker_id,
+                why,
             )
 
     async def _lose(self, me: Incarnation, reason: str) -> None:
-        """Stop everything of an incarnation that is over; what has ended may still count."""
+        """Stop all attempts of an incarnation that is over. Reported ends may still count."""
         self.me = None
         me.abandon()
         settling = asyncio.ensure_future(_settle(me))
@@ -330,7 +368,7 @@ class Registration:
         not_wanted = _NOT_WANTED.get(reason)
         if not_wanted is None:
             log.warning(
-                "Worker %s is offline for the server (%s); its tasks were stopped here.",
+                "The server took worker %s offline (%s). Its running tasks are stopped.",
                 me.worker_id,
                 reason,
             )
@@ -338,7 +376,8 @@ class Registration:
         await self._finish_settling()
         name = f" {self.setup.name!r}" if self.setup.name else ""
         what = " ".join((not_wanted.__doc__ or "").split())
-        raise not_wanted(f"Worker{name} {me.worker_id} was {reason}. {what}")
+        of_queue = f" of queue {self.setup.queue}" if self._slots is not None else ""
+        raise not_wanted(f"Worker{name} {me.worker_id}{of_queue} was {reason}. {what}")
 
     async def _finish_settling(self) -> None:
         settling = set(self._settling)
@@ -358,18 +397,18 @@ class Registration:
     def take_beat(self, beat: task_pb2.TaskBeat) -> None:
         """Keep the heartbeat of an attempt."""
         if self.me is not None and not self.me.held_attempts.beat(beat, self._common.clock()):
-            log.warning("A heartbeat of task %s is too large and was not sent.", beat.task_id)
+            log.warning("A heartbeat of task %s is too large. It was not sent.", beat.task_id)
 
     def take_stuck(self, count: int) -> None:
-        """Note how many abandoned threads there are."""
+        """Record how many abandoned threads there are."""
         self.health_state.stuck_count = count
 
     def take_lag(self, milliseconds: int) -> None:
-        """Note how far the user's loop is behind."""
+        """Record the lag of the user's event loop."""
         self.health_state.set_lag(milliseconds)
 
     def look_up(self) -> None:
-        """Let the writer see what has come."""
+        """Wake the writer."""
         if self.me is not None:
             self.me.changed.notify()
 
@@ -378,11 +417,11 @@ async def _settle(me: Incarnation) -> None:
     try:
         await me.settle()
     except TenureError as error:
-        log.debug("The server takes no more reports of worker %s: %s", me.worker_id, error)
+        log.debug("The server accepts no more reports of worker %s: %s", me.worker_id, error)
 
 
 def _labels(setup: Setup) -> dict[str, str]:
-    """Add what ``tenure doctor`` compares with the server, unless the user has used up the room."""
+    """Add the version of the SDK for ``tenure doctor``, unless the user has set all labels."""
     if len(setup.labels) >= LABELS_MAX:
         return setup.labels
     return {**setup.labels, SDK_LABEL: f"python/{tenure.__version__}"}

@@ -1,10 +1,10 @@
-"""Which attempts a worker was given: none is started a second time, and none after a higher one."""
+"""Which attempts a worker has received: none starts twice, and none after a higher one."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# A delivery that comes twice does so within moments; a busy worker ends 1,000 tasks in a second.
+# A repeated delivery comes soon after the first. A busy worker ends 1,000 tasks per second.
 SEEN_MAX: Final = 10_000
 
 
@@ -16,7 +16,7 @@ class SeenAttempts:
         self._old: dict[str, int] = {}
 
     def take(self, task_id: str, attempt: int) -> bool:
-        """Note a delivery; False if this attempt, or a higher one, was delivered before."""
+        """Record a delivery; False if this attempt, or a higher one, was delivered before."""
         new = self._new
         if (new.get(task_id) or self._old.get(task_id, 0)) >= attempt:
             return False

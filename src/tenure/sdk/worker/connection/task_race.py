@@ -1,4 +1,4 @@
-"""Coroutines that live and end together."""
+"""Runs coroutines until the first one ends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ async def run_together(*parts: Callable[[], Coroutine[Any, Any, object]]) -> Non
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    # Of several that end at once the first one named tells why.
+    # If several ended at once, the result of the first in the list counts.
     for task in tasks:
         if task in done:
             task.result()
 
 
 async def forever() -> None:
-    """Wait for the end of the others."""
+    """Wait until cancelled."""
     await asyncio.get_running_loop().create_future()

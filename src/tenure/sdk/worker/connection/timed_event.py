@@ -1,4 +1,4 @@
-"""An event for the few coroutines that wait for news, with a time at which they stop waiting."""
+"""An event that a few coroutines wait for, with a timeout."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import math
 
 
 class TimedEvent:
-    """Wakes everybody who waits. An event that nobody waits for is kept for the next who waits."""
+    """Wakes all waiting coroutines. If none waits, the next one does not have to wait."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
         self._is_set = False
 
     def notify(self) -> None:
-        """Let whoever waits look up."""
+        """Wake all waiting coroutines."""
         self._is_set = True
         for each in self._waiting:
             if not each.done():
                 each.set_result(None)
 
     async def wait(self, seconds: float = math.inf) -> None:
-        """Wait for the next event, or for so long."""
+        """Wait for the next event, at most for some seconds."""
         if self._is_set or seconds <= 0:
             self._is_set = False
             return

@@ -1,4 +1,4 @@
-"""The chain of heartbeats of one incarnation, and the worker's own estimate of its lease."""
+"""The heartbeats of one incarnation, and the worker's own estimate of its lease."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-# How long before the lease is over the worker stops starting work: clocks may differ a little.
+# The worker starts nothing new this long before the lease ends: clocks may differ a little.
 FENCE_MARGIN_S: Final = 1.0
-# A short lease, as tests have, is not all margin.
+# For short leases, as in tests, the margin is smaller.
 FENCE_MARGIN_SHARE: Final = 0.25
-# Beats of many workers that were started together drift apart.
+# Spreads the heartbeats of workers that were started together.
 JITTER_MIN: Final = 0.85
-# Below this an answer may be late on a good line.
+# Even on a good connection an answer may take this long.
 PATIENCE_S_MIN: Final = 2.0
-# Three tries fit into what is left when one was not answered.
+# Leaves time for three more tries when one was not answered.
 AGAIN_SHARE: Final = 0.25
 
 
@@ -29,8 +29,8 @@ def boot_time_s() -> float:
 class WorkerHeartbeat:
     """Token, interval and lease; one heartbeat is in flight at a time.
 
-    The lease is counted from the moment in which the last accepted heartbeat was *sent*: the server
-    counts from later, so the worker never believes longer in its lease than the server.
+    The lease counts from the moment in which the last accepted heartbeat was *sent*. The server
+    counts from a later moment, so its lease never ends before the worker's estimate.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class WorkerHeartbeat:
         self._renewed_at_s = 0.0
 
     def begin(self, token: str, *, lease_ms: int, interval_ms: int, sent_at_s: float) -> None:
-        """Start with what a registration says that was first sent at the given moment."""
+        """Start with the answer to a registration that was first sent at the given moment."""
         self.token = token
         self._renew(lease_ms, sent_at_s)
         self._plan(interval_ms)
 
     def resume(self, token: str, *, interval_ms: int) -> None:
-        """Go on with what a welcome says; it renews nothing, so the lease ends as it did."""
+        """Continue with the token of a welcome, which does not renew the lease."""
         self.token, self._sent_at_s, self.is_full = token, None, False
         self._plan(interval_ms)
 
@@ -66,7 +66,7 @@ class WorkerHeartbeat:
 
     @property
     def is_due(self) -> bool:
-        """Tell whether it is time for a heartbeat, and none is in flight."""
+        """Return whether a heartbeat is due, and none is in flight."""
         return self._sent_at_s is None and self.clock() >= self.next_at_s
 
     def overdue_in_s(self) -> float:
@@ -83,7 +83,7 @@ class WorkerHeartbeat:
         return max(0.0, over_at_s - self.clock())
 
     def starved(self, seconds: float) -> None:
-        """Note for how long this thread could not run while an answer was waited for."""
+        """Record for how long this thread could not run while it waited for an answer."""
         self._starved_s += max(0.0, seconds)
 
     @property
@@ -92,14 +92,14 @@ class WorkerHeartbeat:
         return max(self.interval_s, PATIENCE_S_MIN)
 
     def send(self) -> None:
-        """Note that a heartbeat goes out now."""
+        """Record that a heartbeat is sent now."""
         assert self._sent_at_s is None
         self._sent_at_s = self.clock()
         self._starved_s = 0.0
 
     def accepted(self, token: str, *, lease_ms: int, interval_ms: int) -> None:
         """Take the new token and the renewed lease."""
-        # An answer to a beat that was given up says nothing about when that was sent.
+        # After a heartbeat was given up, it is unknown when the answered one was sent.
         if self._sent_at_s is None:
             return
         sent_at_s, self._sent_at_s = self._sent_at_s, None
@@ -108,7 +108,7 @@ class WorkerHeartbeat:
         self._plan(interval_ms)
 
     def mismatched(self, current_token: str) -> None:
-        """Take the current token and say everything that is held, at once."""
+        """Take the current token, and send the full held set at once."""
         self.token, self.is_full, self._sent_at_s = current_token, True, None
         self.next_at_s = self.clock()
 
@@ -119,7 +119,7 @@ class WorkerHeartbeat:
 
     @property
     def is_fenced(self) -> bool:
-        """Tell whether the lease may be over, as far as this worker can know."""
+        """Return whether the lease may be over, by the clock of this worker."""
         return self.clock() >= self.fence_at_s
 
     @property
@@ -134,7 +134,7 @@ class WorkerHeartbeat:
         self.fence_at_s = sent_at_s + lease_s - margin_s
 
     def _plan(self, interval_ms: int) -> None:
-        """Plan the next beat an interval after the last renewal: now, if that was long ago."""
+        """Plan the next heartbeat one interval after the last renewal, but not in the past."""
         self._starved_s = 0.0
         self.interval_s = interval_ms / 1_000
         pause_s = self.interval_s * self._chance.uniform(JITTER_MIN, 1)

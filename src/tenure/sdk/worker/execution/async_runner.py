@@ -20,7 +20,7 @@ from tenure.v1 import task_pb2
 
 
 class AsyncExecution(Execution):
-    """An attempt on the user's loop. What concerns the task happens in the thread of that loop."""
+    """An attempt on the user's loop. Its asyncio task is used only in the thread of that loop."""
 
     def __init__(
         self,
@@ -34,34 +34,34 @@ class AsyncExecution(Execution):
         self._runner = runner
         self._shield_depth = 0
         self._is_cancelled = False
-        # Held here, because a loop forgets tasks that nobody else holds.
+        # A reference is needed, because a loop keeps only weak ones.
         self._task: asyncio.Task[None] | None = None
 
     def interrupt(self) -> None:
-        """Cancel the task; its loop does it, as soon as it comes to it."""
+        """Let the loop cancel the task."""
         self._runner.post(self._cancel)
 
     @contextmanager
     def shield(self) -> Generator[None]:
-        """Keep the cancellation until the block ends."""
+        """Delay the cancellation until the block ends."""
         self._shield_depth += 1
         try:
             yield
         finally:
             self._shield_depth -= 1
             if self.stop_reason is not None:
-                # Not at once: the block may have been in a thread that the activity has started.
+                # Not at once: the block may have run in a thread that the activity started.
                 self._runner.call(self._cancel)
 
     def _cancel(self) -> None:
-        # Before its first step there is nothing to cancel: it looks at the reason itself.
+        # It has not started yet, and checks the reason itself when it does.
         if self._task is None or self._shield_depth or self._is_cancelled:
             return
         self._is_cancelled = True
         self._task.cancel()
 
     def forsake(self) -> None:
-        """Let the loop end without this task, whose code goes on after each cancellation."""
+        """Let the loop end although the code of this task ignores cancellation."""
         self._runner.post(self._unregister)
 
     def _unregister(self) -> None:
@@ -82,11 +82,11 @@ class AsyncExecution(Execution):
                 result = await (_guarded(self, called) if self.is_exclusive else called)
                 ending = attempt.succeeded(self.task, result, self.converter)
         except asyncio.CancelledError as error:
-            # Without a reason it comes from inside: user code cancelled itself, and has failed.
+            # Without a reason, user code cancelled itself. That is a failure.
             if self.stop_reason is None:
                 ending = attempt.ended_by(self.task, error, self.converter)
         except GeneratorExit:
-            # The loop is gone, and with it everybody who could be told.
+            # The loop is closed, so nobody is left to inform.
             raise
         except BaseException as error:
             ending = attempt.ended_by(self.task, error, self.converter)
@@ -96,9 +96,9 @@ class AsyncExecution(Execution):
 
 @types.coroutine
 def _guarded(execution: AsyncExecution, called: UserValue) -> Generator[Any, Any, Any]:
-    """Run exclusive code; before each step look whether it may: the process may have stood still.
+    """Run exclusive code. Check the lease before each step: the process may have been suspended.
 
-    Its connection would tell it a moment later, and one step too late.
+    The connection would notice that one step too late.
     """
     steps = called.__await__()
     step: Callable[[Any], Any] = steps.send
@@ -119,7 +119,7 @@ def _guarded(execution: AsyncExecution, called: UserValue) -> Generator[Any, Any
 
 
 class AsyncRunner:
-    """Brings attempts to the user's loop: what arrives together costs one wake-up."""
+    """Passes attempts to the user's loop. Several that arrive together wake it once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
         """Run on ``loop``, each attempt in a copy of ``context``."""
@@ -139,11 +139,11 @@ class AsyncRunner:
         self._loop.call_soon_threadsafe(function)
 
     def submit(self, execution: AsyncExecution) -> None:
-        """Start an attempt as soon as the loop comes to it."""
+        """Start an attempt on the loop."""
         self.post(execution)
 
     def post(self, item: Callable[[], None] | AsyncExecution) -> None:
-        """Hand something to the loop's thread, in order; from the connection's thread."""
+        """Run something in the loop's thread, in order; from the connection's thread."""
         self._inbox.append(item)
         if self._is_waking:
             return
@@ -151,18 +151,18 @@ class AsyncRunner:
         try:
             self._loop.call_soon_threadsafe(self._take_in)
         except RuntimeError:
-            # The loop is closed: nothing runs there any more, and the grace ends what waits.
+            # The loop is closed. Waiting attempts end after their grace period.
             self._inbox.clear()
 
     def _take_in(self) -> None:
-        # Cleared first: what is posted from here on is either seen below or wakes again.
+        # Cleared first, so that a later post is either seen below or wakes the loop again.
         self._is_waking = False
         inbox = self._inbox
         for _ in range(len(inbox)):
             item = inbox.popleft()
             if isinstance(item, AsyncExecution):
-                # A task copies the context that it is made in. Told so by an argument, a task
-                # factory of the user would have to know that argument.
+                # A task copies the context that it is made in. A task factory of the user may
+                # not know the argument `context`.
                 self._context.run(self._loop.create_task, item.run(), name=item.activity.name)
             else:
                 item()

@@ -1,4 +1,4 @@
-"""One attempt in the words of the wire: what user code gets of it, and how it ended.
+"""One attempt in messages of the protocol: what user code sees of it, and how it ended.
 
 Used where the activity runs, in the worker and in its child processes alike.
 """
@@ -13,7 +13,8 @@ from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.task.retry import ErrorCategory
 from tenure.sdk import failure
 from tenure.sdk.activity.context import CompletesLater, Info, StopReason
-from tenure.sdk.activity.definition import Activity
+from tenure.sdk.activity.definition import Activity, signature_of
+from tenure.sdk.instant import datetime_of, timedelta_of
 from tenure.sdk.payload import Converter, Payload, PayloadError
 from tenure.v1 import task_pb2
 
@@ -24,22 +25,22 @@ RELEASED: Final = task_pb2.FINISH_KIND_RELEASED
 DEFERRED: Final = task_pb2.FINISH_KIND_DEFERRED
 
 Ending = task_pb2.TaskFinish | None
-"""How user code ended; None if it let the stop through that was raised inside of it."""
+"""How user code ended; None if it was stopped by the exception that was raised in it."""
 
 
 class BadInputError(Exception):
-    """The input is not what the parameters of the activity say."""
+    """The input does not fit the parameters of the activity."""
 
 
 class BadResultError(Exception):
-    """The activity returned what cannot be sent."""
+    """The activity returned a value that cannot be sent."""
 
 
 class BadSetupError(Exception):
     """The activity cannot be run here at all."""
 
 
-# Whose fault it is, when no code of the activity has failed. None of them is helped by a retry.
+# The category, if no code of the activity has failed. A retry helps none of them.
 _OURS: Final[dict[type[BaseException], task_pb2.ErrorCategory.ValueType]] = {
     BadInputError: task_pb2.ERROR_CATEGORY_DATA_QUALITY,
     BadResultError: task_pb2.ERROR_CATEGORY_USER_CODE,
@@ -57,17 +58,17 @@ def info_of(task: task_pb2.AssignedTask, namespace: str, worker_id: str) -> Info
         namespace=namespace,
         worker_id=worker_id,
         failure_count=task.failure_count,
-        maximum_attempts=task.maximum_attempts,
+        max_attempts=task.maximum_attempts,
         priority=task.priority,
         labels=dict(task.labels),
-        start_to_close_ms=task.start_to_close_ms,
-        schedule_to_close_ms=task.schedule_to_close_ms,
-        heartbeat_timeout_ms=task.heartbeat_timeout_ms,
-        heartbeat_interval_ms=task.heartbeat_interval_ms,
-        cancel_grace_ms=task.cancel_grace_period_ms,
-        created_at_ms=task.created_at_ms,
-        handed_at_ms=task.handed_at_ms,
-        deadline_at_ms=task.deadline_at_ms,
+        start_to_close=timedelta_of(task.start_to_close_ms),
+        schedule_to_close=timedelta_of(task.schedule_to_close_ms),
+        heartbeat_timeout=timedelta_of(task.heartbeat_timeout_ms),
+        heartbeat_interval=timedelta_of(task.heartbeat_interval_ms),
+        cancel_grace=timedelta_of(task.cancel_grace_period_ms),
+        created_at=datetime_of(task.created_at_ms),
+        handed_at=datetime_of(task.handed_at_ms),
+        deadline_at=datetime_of(task.deadline_at_ms),
         task_token=task.task_token,
         user_key=task.idempotency_key,
         run_id=task.run_id,
@@ -76,7 +77,7 @@ def info_of(task: task_pb2.AssignedTask, namespace: str, worker_id: str) -> Info
 
 
 def details_of(task: task_pb2.AssignedTask) -> bytes | None:
-    """Return what an earlier attempt has left, if it has."""
+    """Return the heartbeat details of an earlier attempt, if there are any."""
     return task.heartbeat_details if task.HasField("heartbeat_details") else None
 
 
@@ -85,7 +86,7 @@ def arguments_of(
 ) -> dict[str, Any]:
     """Return the arguments of a task; raise ``BadInputError`` for those that do not fit."""
     try:
-        return activity.signature.decode(converter, Payload(task.encoding, task.input))
+        return signature_of(activity).decode(converter, Payload(task.encoding, task.input))
     except PayloadError as error:
         raise BadInputError(f"The input does not fit activity {activity.name}: {error}") from error
 
@@ -126,7 +127,7 @@ def returned(
 def ended_by(
     task: task_pb2.AssignedTask, error: BaseException, converter: Converter
 ) -> task_pb2.TaskFinish:
-    """Return what an exception that left the activity means."""
+    """Return the ending for an exception that the activity raised."""
     if isinstance(error, CompletesLater):
         return ended_as(task, DEFERRED)
     has_frames = _skip_own_frames(error)
@@ -136,7 +137,7 @@ def ended_by(
         message = f"The failure itself cannot be shown: {type(problem).__name__}"
         wire = failure.make_error(message, "Unspeakable", ErrorCategory.USER_CODE)
     if not has_frames:
-        # The message says what was wrong; our own frames would only hide that.
+        # The message is enough. Frames of the SDK would only hide it.
         wire.stack_trace = ""
     category = _OURS.get(type(error))
     if category is not None:
@@ -144,7 +145,7 @@ def ended_by(
         wire.category = category
         wire.retryable = False
     if len(wire.details) > PAYLOAD_BYTES_MAX:
-        # The failure is worth more than what came with it.
+        # The failure is reported without its details.
         wire.details = converter.encode_details(("The details were too large to be sent.",))
     return failed(task, wire)
 
@@ -157,21 +158,21 @@ def failed(task: task_pb2.AssignedTask, error: task_pb2.TaskError) -> task_pb2.T
 def ended_as(
     task: task_pb2.AssignedTask, kind: task_pb2.FinishKind.ValueType
 ) -> task_pb2.TaskFinish:
-    """Return an end that needs no more words."""
+    """Return an end of a kind that has no payload."""
     return task_pb2.TaskFinish(task_id=task.task_id, attempt=task.attempt, kind=kind)
 
 
 def report_of(
     task: task_pb2.AssignedTask, ending: Ending, reason: StopReason | None, *, is_over: bool
 ) -> Ending:
-    """Return what the server is told of an attempt that was to stop for a reason, if anything.
+    """Return the report of an attempt that was asked to stop, if the server needs one.
 
     ``is_over`` says that the server has ended the attempt itself and waits for no report.
     """
     if is_over:
         return None
     if ending is not None and ending.kind != FAILED:
-        # It came to its end in spite of the stop; the server decides what that still counts.
+        # It ended by itself in spite of the stop. The server decides whether that counts.
         return ending
     if reason is StopReason.CANCELLED:
         return ending or ended_as(task, CANCELLED)
@@ -181,12 +182,12 @@ def report_of(
     if reason is None:
         assert ending is not None, "only a stop can be let through"
         return ending
-    # Whatever failed on the way out, nobody is to blame: another worker starts again.
+    # A failure during the stop is not charged: another worker starts again.
     return ended_as(task, RELEASED)
 
 
 def _skip_own_frames(error: BaseException) -> bool:
-    """Begin each trace where the user's code begins; tell whether there is any of it."""
+    """Cut each trace to the user's code; return whether there is any."""
     has_frames = False
     seen: set[int] = set()
     link: BaseException | None = error

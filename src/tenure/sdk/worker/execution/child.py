@@ -45,9 +45,9 @@ from tenure.v1 import task_pb2
 
 _REASONS: Final = list(StopReason)
 _PR_SET_PDEATHSIG: Final = 1
-# So that a loop which heartbeats at each step does not drown its worker; what a crash can lose.
+# A loop that sends a heartbeat at each step must not flood the worker. A crash can lose this much.
 _BEAT_INTERVAL_S: Final = 0.01
-# If memory runs out, the kernel ends a child rather than the worker with its lease.
+# If memory runs out, the kernel should kill a child and not the worker with its lease.
 _OOM_SCORE: Final = "300"
 
 
@@ -74,7 +74,7 @@ class ChildExecution(ActivityContext):
     ) -> None:
         """Report progress."""
         check_beat(details, percent, message)
-        # An exception in the middle of a frame would break all that follow.
+        # An exception in the middle of a frame would break all later frames.
         with self.shield():
             self._host.beat(ChildBeat(details, percent, message))
 
@@ -91,12 +91,12 @@ class ChildExecution(ActivityContext):
                 self.interrupt()
 
     def arm(self) -> None:
-        """Let the stop be raised from here on."""
+        """Allow the stop to be raised from now on."""
         self._is_armed = True
         self.interrupt()
 
     def disarm(self) -> None:
-        """Let it be raised no more."""
+        """Do not allow it to be raised any more."""
         self._is_armed = False
 
     def interrupt(self) -> None:
@@ -109,7 +109,7 @@ class ChildExecution(ActivityContext):
 
 
 class ChildHost:
-    """The process itself: what it was told, and what it says."""
+    """The process: its orders and its reports."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Speak with the worker on ``connection``."""
@@ -134,7 +134,7 @@ class ChildHost:
         # The activity before this one may have set a handler of its own.
         self.listen_to_signals()
         self._current = (order.number, execution)
-        # A stop that came before it is seen here, one that comes later finds it.
+        # A stop that came earlier is seen here; a later one finds the run.
         self._apply_stop()
         ending = contextvars.copy_context().run(sync_call.call, execution)
         self._current = None
@@ -189,15 +189,15 @@ class ChildHost:
         )
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        # Without a stop for what runs now, the signal was not meant for it: the worker decides.
+        # Without a stop for the current run, the signal was meant for another one.
         if self._current is not None:
             self._current[1].interrupt()
 
     # In the thread that listens.
 
     def listen(self, pipe: int) -> None:
-        """Take in stops until the worker is gone."""
-        # What the worker writes at once is read at once: it is shorter than any pipe.
+        """Read stops until the worker is gone."""
+        # Each stop is short, so a pipe never splits it.
         while len(data := os.read(pipe, STOP.size)) == STOP.size:
             number, place = STOP.unpack(data)
             self._stop = (number, _REASONS[place])

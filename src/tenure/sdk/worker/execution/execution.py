@@ -1,7 +1,7 @@
-"""An attempt while it is executed here: one object from its delivery to its end.
+"""An attempt that is executed here: one object from its delivery to its end.
 
-Whoever takes it out of the table of live executions has its end to report, and everybody else
-comes too late: the runner with a result, or the executor when the grace of a stop is over.
+One caller takes it out of the table of live executions and reports its end: the runner with a
+result, or the executor when the grace period of a stop is over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tenure.v1 import task_pb2
 Ref = tuple[str, int]
 """(task id, attempt)"""
 
-# The server judges the same timeout from the hand-out; ours is for when it cannot be heard.
+# The server checks the same timeout. Ours is for the time without a connection.
 _DEADLINE_MARGIN_S: Final = 0.25
 _GRACE_MARGIN_SHARE: Final = 0.25
 _WITHOUT_DETAILS: Final = frozenset({attempt.SUCCEEDED, attempt.CANCELLED})
@@ -69,7 +69,7 @@ class Execution(ActivityContext):
         self.grace_ends_at_s: float | None = None
         self.is_over = False
         self.is_exclusive = activity.traits.is_exclusive
-        # Of what was abandoned: whether its end was told already, and how it ended after all.
+        # For abandoned code: whether its end was reported, and how it ended later.
         self.is_reported = False
         self.late_ending: Ending = None
         self._heartbeats: TaskHeartbeat | None = None
@@ -97,7 +97,7 @@ class Execution(ActivityContext):
     # What the executor asks, on the connection's loop.
 
     def stop(self, reason: StopReason, *, grace_s: float | None = None) -> None:
-        """Ask user code to stop; the first reason counts, and the shortest grace."""
+        """Ask user code to stop. The first reason and the shortest grace period count."""
         own_s = (self.task.cancel_grace_period_ms or CANCEL_GRACE_MS) / 1_000
         own_s -= min(self.grace_margin_s, own_s * _GRACE_MARGIN_SHARE)
         ends_at_s = self.site.clock() + (own_s if grace_s is None else min(own_s, grace_s))
@@ -106,16 +106,16 @@ class Execution(ActivityContext):
             return
         if reason is StopReason.TIMED_OUT:
             log_timeout(self.task, self.site.clock() - self.started_at_s)
-        # Set before it is raised: whoever starts or leaves a shield looks at it after that.
+        # Set before it is raised: code that starts or leaves a shield checks it afterwards.
         self.stop_reason = reason
         self.interrupt()
 
     def interrupt(self) -> None:
-        """Raise the stop in user code, now or as soon as it can be."""
+        """Raise the stop in user code, as soon as possible."""
         raise NotImplementedError
 
     def force(self) -> bool:
-        """End user code that has not given way; tell whether that is possible."""
+        """End user code that does not stop; return whether that is possible."""
         return False
 
     def forsake(self) -> None:
@@ -129,7 +129,7 @@ class Execution(ActivityContext):
     # How it ends.
 
     def take(self) -> bool:
-        """Take the right to report the end; only one gets it."""
+        """Take the right to report the end; True for exactly one caller."""
         return self.site.live.pop(self.ref, None) is self
 
     def end(self, ending: Ending) -> None:
@@ -141,7 +141,7 @@ class Execution(ActivityContext):
         self.report(ending)
 
     def report(self, ending: Ending) -> None:
-        """Tell the server; for the one who took it."""
+        """Report to the server; only after a successful ``take``."""
         if self.stop_reason is not None:
             ending = attempt.report_of(self.task, ending, self.stop_reason, is_over=self.is_over)
         if ending is None:

@@ -1,4 +1,4 @@
-"""Executes attempts: hands each to its runner, keeps its time, and ends what does not give way."""
+"""Executes attempts: passes each to its runner, checks timeouts, ends code that does not stop."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.sdk.worker.executor_protocol import Reporter
 from tenure.v1 import task_pb2
 
-# Timeouts are in seconds, and every execution is looked at: 1,000 of them take half a millisecond.
+# Timeouts are in seconds. A sweep over 1,000 executions takes half a millisecond.
 _SWEEP_S: Final = 0.1
-# What does not stop is killed in the sweep after this: the server counts on it.
+# Exclusive code that does not stop is killed after this. The server relies on it.
 _EXCLUSIVE_GRACE_S: Final = EXCLUSIVE_KILL_MS / 1_000 - _SWEEP_S
-# By these the server has ended the attempt itself, and waits for no report.
+# For these reasons the server has ended the attempt itself and needs no report.
 _OVER: Final = frozenset(StopReason) - {StopReason.CANCELLED, StopReason.WORKER_SHUTDOWN}
 _log = logging.getLogger("tenure.worker")
 
@@ -51,7 +51,7 @@ class TaskExecutor:
             clock=settings.clock,
         )
         self._live = self._site.live
-        # Not live any more, and still taking a slot.
+        # No longer live, but still using a slot.
         self._abandoned: set[Execution] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._is_handing_back = False
@@ -63,13 +63,13 @@ class TaskExecutor:
 
     @property
     def active_count(self) -> int:
-        """How many slots are taken, by abandoned threads too."""
+        """How many slots are in use. Abandoned threads use one each."""
         return len(self._live) + len(self._abandoned)
 
     def runs_task(self, task_id: str) -> bool:
-        """Tell whether an attempt of this task still runs and may yet end.
+        """Return whether an attempt of this task still runs.
 
-        An abandoned one may never end, and so does not count, unless it is exclusive.
+        An abandoned one may never end, so it counts only if it is exclusive.
         """
         exclusive = [each.ref for each in self._abandoned if each.is_exclusive]
         return any(ref[0] == task_id for ref in (*self._live, *exclusive))
@@ -81,7 +81,7 @@ class TaskExecutor:
 
     @property
     def worker_id(self) -> str:
-        """For which worker the activities run."""
+        """The id of the worker that the activities run for."""
         return self._site.worker_id
 
     @worker_id.setter
@@ -90,7 +90,7 @@ class TaskExecutor:
 
     @property
     def is_fenced(self) -> Callable[[], bool]:
-        """Tells whether the lease may be over."""
+        """A function that returns whether the lease may be over."""
         return self._site.is_fenced
 
     @is_fenced.setter
@@ -102,20 +102,22 @@ class TaskExecutor:
         activity = self._registry.find(task.type)
         if activity is None or self._is_handing_back:
             if activity is None:
-                _log.error("task %s has the unknown type %s: released", task.task_id, task.type)
+                _log.error(
+                    "Task %s has the unknown type %s. It is handed back.", task.task_id, task.type
+                )
             self._reporter.finish(attempt.ended_as(task, attempt.RELEASED))
             return
         runner = self._runners.of(activity)
         execution: Execution = runner.execution(self._site, task, activity)
         if self._live.setdefault(execution.ref, execution) is not execution:
-            # The same delivery once more.
+            # The same delivery again.
             return
         runner.submit(execution)
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def stop(self, task_id: str, attempt: int, reason: StopReason) -> None:
-        """Ask an attempt to stop; what does not give way within its grace is abandoned."""
+        """Ask an attempt to stop. If it does not within its grace period, it is abandoned."""
         execution = self._live.get((task_id, attempt))
         if execution is not None:
             is_over = reason in _OVER
@@ -124,29 +126,29 @@ class TaskExecutor:
             execution.stop(reason, grace_s=_EXCLUSIVE_GRACE_S if is_urgent else None)
 
     def stop_exclusive(self) -> None:
-        """Stop what must not run when the lease may be over.
+        """Stop exclusive attempts, because the lease may be over.
 
-        It is released: if the lease has survived, another worker starts it again.
+        They are released: if the lease still holds, another worker starts them again.
         """
         for execution in list(self._live.values()):
             if execution.is_exclusive:
                 execution.stop(StopReason.LOST_LEASE, grace_s=_EXCLUSIVE_GRACE_S)
 
     def time_out(self, task_id: str, attempt: int) -> None:
-        """Stop an exclusive attempt whose time is over as far as this worker can know."""
+        """Stop an exclusive attempt that has timed out by the clock of this worker."""
         execution = self._live.get((task_id, attempt))
         if execution is not None:
             execution.stop(StopReason.TIMED_OUT, grace_s=_EXCLUSIVE_GRACE_S)
 
     def hand_back(self) -> None:
-        """Stop everything because the worker ends; what has not ended is released."""
+        """Stop all attempts because the worker ends, and release those that have not ended."""
         self._is_handing_back = True
         grace_s = self._settings.hand_back_grace_ms / 1_000
         for execution in list(self._live.values()):
             execution.stop(StopReason.WORKER_SHUTDOWN, grace_s=grace_s)
 
     async def close(self) -> None:
-        """End threads and processes; what still runs is neither waited for nor reported."""
+        """End threads and processes, without waiting for running code or reporting it."""
         self._is_handing_back = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -159,7 +161,7 @@ class TaskExecutor:
         await self._runners.close()
 
     def _sweep(self) -> None:
-        """Look at every execution: a heartbeat may be due, its time over, or its grace."""
+        """Check every execution: a heartbeat may be due, or its timeout or grace period over."""
         now_s = self._site.clock()
         for execution in list(self._live.values()):
             execution.tick()
@@ -171,18 +173,18 @@ class TaskExecutor:
         self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep) if self._live else None
 
     def _abandon(self, execution: Execution) -> None:
-        """End an attempt whose code has not given way within its grace."""
+        """End an attempt whose code did not stop within its grace period."""
         if execution.force() or not execution.take():
             return
         self._abandoned.add(execution)
         _log.warning(
-            "activity %s of task %s does not stop (%s): abandoned, its slot stays taken",
+            "Activity %s of task %s does not stop (%s). It is abandoned and still uses a slot.",
             execution.activity.name,
             execution.ref[0],
             execution.stop_reason,
         )
-        # After a cancel it is the server that says so: CANCEL_TIMEOUT. It cannot say so to a worker
-        # that ends. Exclusive work is handed back when it has really ended, or with the lease.
+        # After a cancel the server ends the attempt itself, with CANCEL_TIMEOUT, but not while the
+        # worker ends. Exclusive work is handed back when it has really ended, or with the lease.
         is_cancel = execution.stop_reason is StopReason.CANCELLED
         if self._is_handing_back if is_cancel else not execution.is_exclusive:
             execution.report(None)
@@ -190,11 +192,11 @@ class TaskExecutor:
         self._reporter.stuck(len(self._abandoned))
 
     def _on_late(self, execution: Execution) -> None:
-        """Hear that abandoned code has ended after all; from any thread."""
+        """Handle the late end of abandoned code; from any thread."""
         try:
             self._loop.call_soon_threadsafe(self._free, execution)
         except RuntimeError:
-            # The connection is closed, and the slot with it.
+            # The connection is closed, so the slot does not matter any more.
             return
 
     def _free(self, execution: Execution) -> None:
@@ -205,7 +207,7 @@ class TaskExecutor:
             self._reporter.stuck(len(self._abandoned))
 
     def loop_lag(self, milliseconds: int) -> None:
-        """Hear how far the user's event loop is behind."""
+        """Handle a report of the lag of the user's event loop."""
         self._reporter.loop_lag(milliseconds)
 
     def async_names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a worker and its child processes say to each other, and how it is cut into frames.
+"""The messages between a worker and its child processes, and their frames.
 
 A frame is a message in msgpack behind its length. Orders go down and reports come up on one socket;
 stops go down on a pipe of their own, so that neither has to wait for the other.
@@ -44,11 +44,11 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
 
 
 class Taken(msgspec.Struct, frozen=True, tag="taken"):
-    """The run has begun: from here on its death is that of the attempt."""
+    """The run has begun. If the child dies from now on, the attempt has failed."""
 
 
 class ChildBeat(msgspec.Struct, frozen=True, tag="beat"):
-    """What the activity says of itself."""
+    """A heartbeat of the activity."""
 
     details: bytes | None = None
     percent: float | None = None
@@ -56,7 +56,7 @@ class ChildBeat(msgspec.Struct, frozen=True, tag="beat"):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """The end of a run: the message of the wire, or nothing when it gave way to a stop."""
+    """The end of a run: the message of the protocol, or nothing if it was stopped."""
 
     finish: bytes | None
 
@@ -68,7 +68,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class BrokenFrame(Exception):
-    """The other side sent what is no frame: one of its own has overwritten it."""
+    """The other side sent something that is not a frame."""
 
 
 class Frames:

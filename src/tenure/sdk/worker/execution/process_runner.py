@@ -42,7 +42,7 @@ from tenure.sdk.worker.execution.thread_pool import Pool
 from tenure.v1 import task_pb2
 
 _REASONS: Final = list(StopReason)
-# A child that died while a process of its own keeps the socket open is noticed after this.
+# How soon a dead child is noticed if a process that it started keeps the socket open.
 _LOOK_MS: Final = 500
 _EXIT_S: Final = 2.0
 _numbers: Final = itertools.count(1)
@@ -51,7 +51,7 @@ _numbers: Final = itertools.count(1)
 class ProcessExecution(Execution):
     """An attempt in a child process."""
 
-    # Killed early enough that the server hears of it within the grace that it counts itself.
+    # Early enough that the server hears of it within its own grace period.
     grace_margin_s = 1.0
 
     def __init__(
@@ -70,13 +70,13 @@ class ProcessExecution(Execution):
         self.plain_encoding = ""
 
     def attach(self, child: ChildProcess) -> None:
-        """Belong to a child; tell it of a stop that came before."""
+        """Assign a child, and pass on a stop that came before."""
         self._child = child
         if self.stop_reason is not None:
             self.interrupt()
 
     def interrupt(self) -> None:
-        """Tell the child to stop; what still waits in line ends here."""
+        """Tell the child to stop. A waiting attempt ends here."""
         child = self._child
         if child is not None and self.stop_reason is not None:
             child.stop(self.number, self.stop_reason)
@@ -139,7 +139,7 @@ class ChildProcess:
         return not self._is_killed and self._process.poll() is None
 
     def begin(self, order: Run) -> bool:
-        """Take on a run; tell whether it may have died meanwhile, because it was used before."""
+        """Begin a run; return whether the child was used before, and so may have died since."""
         with self._lock:
             self._number = order.number
         was_used, self._is_used = self._is_used, True
@@ -147,7 +147,7 @@ class ChildProcess:
         return was_used
 
     def end(self) -> None:
-        """Have nothing to run; from here on nobody's stop or kill is for it."""
+        """End the run. Later stops and kills of it have no effect."""
         with self._lock:
             self._number = None
 
@@ -169,7 +169,7 @@ class ChildProcess:
     def _is_readable(self) -> bool:
         while not self._poll.poll(_LOOK_MS):
             if self._process.poll() is not None:
-                # What it said before it died is there by now.
+                # Everything that it sent before it died has arrived.
                 return bool(self._poll.poll(0))
         return True
 
@@ -186,9 +186,9 @@ class ChildProcess:
                 self._kill()
 
     def wait(self) -> int:
-        """Make sure that the process is gone; return its exit code, negative for a signal."""
+        """End the process; return its exit code, negative for a signal."""
         with contextlib.suppress(OSError):
-            # Tells an idle child to go.
+            # An idle child ends when this is closed.
             self._connection.shutdown(socket.SHUT_RDWR)
         try:
             return self._process.wait(_EXIT_S)
@@ -206,7 +206,7 @@ class ChildProcess:
         """End the process and all that belongs to it."""
         self.wait()
         self._connection.close()
-        # A stop that crosses this finds the pipe closed, never a file of somebody else.
+        # A concurrent stop finds the pipe closed, and never writes to another file.
         with self._lock:
             pipe, self._pipe = self._pipe, -1
             os.close(pipe)
@@ -307,7 +307,7 @@ class ProcessRunner:
 
 
 def _order(execution: ProcessExecution) -> Run:
-    """Return the order for an attempt; its payloads leave the codec here, which a child has not."""
+    """Return the order for an attempt, with decoded payloads: a child has no codec."""
     task, converter = execution.task, execution.converter
     plain = task_pb2.AssignedTask()
     plain.CopyFrom(task)
@@ -346,7 +346,7 @@ def _converse(child: ChildProcess, execution: ProcessExecution, order: Run) -> E
 
 
 def _sealed(execution: ProcessExecution, finish: bytes) -> task_pb2.TaskFinish:
-    """Return the ending that a child reports, its payloads behind the codec."""
+    """Return the ending that a child reports, with encoded payloads."""
     ending = task_pb2.TaskFinish.FromString(finish)
     task, converter = execution.task, execution.converter
     if ending.kind == attempt.SUCCEEDED:
@@ -358,7 +358,7 @@ def _sealed(execution: ProcessExecution, finish: bytes) -> task_pb2.TaskFinish:
 
 
 def _death(execution: ProcessExecution, child: ChildProcess) -> Ending:
-    """Return what the death of a child means for the attempt that it ran."""
+    """Return the ending of an attempt whose child has died."""
     code = child.wait()
     if execution.is_killed or (execution.stop_reason is not None and code == -signal.SIGTERM):
         return None

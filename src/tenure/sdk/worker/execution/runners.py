@@ -35,10 +35,10 @@ class Runner(Protocol):
 
 
 class Watcher(Protocol):
-    """An executor, as far as it is told of the event loop."""
+    """An executor that is informed about the event loop."""
 
     def loop_lag(self, milliseconds: int) -> None:
-        """Hear how far the user's event loop is behind."""
+        """Handle a report of the lag of the user's event loop."""
         ...
 
     def async_names(self) -> list[str]:
@@ -78,7 +78,7 @@ class Runners:
         return self._by_place[activity.traits.where]
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell an executor how far the user's loop is behind."""
+        """Inform an executor about the lag of the user's event loop."""
         self._watchers.append(watcher)
 
     async def close(self) -> None:

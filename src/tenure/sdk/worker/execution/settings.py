@@ -11,8 +11,8 @@ import msgspec
 class ExecutionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker executes.
 
-    ``max_processes`` 0 is one per processor. At a hand-back each activity gets its own cancel
-    grace to clean up, but no more than ``hand_back_grace_ms``.
+    ``max_processes`` 0 is one per processor. When tasks are handed back, each activity
+    has its own cancel grace to clean up, but at most ``hand_back_grace_ms``.
     """
 
     namespace: str = "default"

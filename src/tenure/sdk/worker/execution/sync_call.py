@@ -24,11 +24,11 @@ class Interruptible(Protocol):
     stop_reason: StopReason | None
 
     def arm(self) -> None:
-        """Let the stop be raised from here on."""
+        """Allow the stop to be raised from now on."""
         ...
 
     def disarm(self) -> None:
-        """Let it be raised no more."""
+        """Do not allow it to be raised any more."""
         ...
 
 
@@ -50,7 +50,7 @@ def call(execution: Interruptible) -> Ending:
         _invoke(execution, result)
         execution.disarm()
     except Stopped:
-        # It came between the lines. It comes only once, so this cannot be interrupted again.
+        # The stop came outside of user code. It comes only once, so nothing interrupts this again.
         execution.disarm()
     if result.is_returned:
         return attempt.succeeded(execution.task, result.value, execution.converter)

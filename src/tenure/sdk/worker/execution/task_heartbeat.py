@@ -1,4 +1,4 @@
-"""The heartbeats of one attempt: as often as the activity likes, sent as seldom as is enough."""
+"""The heartbeats of one attempt: accepted at any rate, sent only as often as necessary."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tenure.core import check
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX
 from tenure.v1 import task_pb2
 
-# Two fit into a heartbeat timeout if one of them is a little late.
+# A heartbeat may be a little late without a timeout.
 _TIMEOUT_SHARE: Final = 0.8
 _INTERVAL_S_MAX: Final = 30.0
-# Somebody looks at progress, so it is shown sooner than a sign of life has to be sent.
+# Progress is watched by people, so it is sent more often than a heartbeat has to be.
 _PROGRESS_INTERVAL_S: Final = 1.0
 
 
@@ -28,10 +28,10 @@ def interval_of(task: task_pb2.AssignedTask) -> float:
 
 
 class TaskHeartbeat:
-    """What an attempt has said of itself; the newest of it waits until it may be sent.
+    """The heartbeats of an attempt. The newest one waits until it may be sent.
 
-    The activity speaks in its own thread, and what waits is sent by the connection's; a lock keeps
-    what is sent in the order in which it was said.
+    The activity reports in its own thread, and the connection's thread sends what waits. A lock
+    keeps the order.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class TaskHeartbeat:
         send: Callable[[task_pb2.TaskBeat], None],
         clock: Callable[[], float],
     ) -> None:
-        """Speak for an attempt."""
+        """Send for an attempt."""
         self._task_id = task.task_id
         self._attempt = task.attempt
         self._interval_s = interval_of(task)
@@ -57,9 +57,9 @@ class TaskHeartbeat:
     def beat(
         self, details: bytes | None, percent: float | None = None, message: str | None = None
     ) -> None:
-        """Take in what the activity says; send it if the last one was sent long enough ago."""
+        """Take a heartbeat of the activity; send it if the last one was sent long enough ago."""
         with self._lock:
-            # A later one says nothing of what it leaves out, so all that is known goes with it.
+            # A heartbeat may leave out progress or details, so the last known ones go with it.
             self._details = self._details if details is None else details
             self._percent = self._percent if percent is None else percent
             self._message = self._message if message is None else message
@@ -73,18 +73,18 @@ class TaskHeartbeat:
             self._send_if(is_due=self._clock() >= self._next_at_s)
 
     def tick(self) -> None:
-        """Send what waits if its time has come."""
+        """Send the waiting heartbeat if it is time."""
         if self._is_waiting:
             with self._lock:
                 self._send_if(is_due=self._clock() >= self._next_at_s)
 
     def flush(self) -> None:
-        """Send what waits: the attempt is about to end."""
+        """Send the waiting heartbeat, because the attempt is about to end."""
         with self._lock:
             self._send_if(is_due=True)
 
     def flush_progress(self) -> None:
-        """Send what waits if it shows progress: nobody resumes, but somebody may still look."""
+        """Send the waiting heartbeat if it has progress, which people may look at after the end."""
         with self._lock:
             self._send_if(is_due=self._is_progress_waiting)
 
@@ -105,7 +105,7 @@ class TaskHeartbeat:
 
 
 def check_beat(details: bytes | None, percent: float | None, message: str | None) -> None:
-    """Refuse in the activity what the server would refuse later, where nobody hears of it."""
+    """Raise here, in the activity, for values that the server would refuse later."""
     if details is not None:
         check.payload(details, "details")
     if percent is not None:

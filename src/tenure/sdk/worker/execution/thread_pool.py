@@ -19,7 +19,7 @@ _log = logging.getLogger("tenure.worker")
 
 
 class Pool(Generic[T]):
-    """At most ``limit`` threads that serve items; what is more waits in line."""
+    """At most ``limit`` threads that process items; further items wait."""
 
     def __init__(self, name: str, limit: int, serve: Callable[[T], None]) -> None:
         """Start nothing yet."""
@@ -75,8 +75,8 @@ class Pool(Generic[T]):
         try:
             threading.Thread(target=self._work, name=next(self._names), daemon=True).start()
         except RuntimeError:
-            # The system gives no more threads; those that there are go on with the line.
-            _log.exception("a thread for activities could not be started")
+            # The system has no more threads. The existing ones process the rest.
+            _log.exception("A thread for activities could not be started.")
             with self._lock:
                 self._thread_count -= 1
                 self._is_waking = False
@@ -97,9 +97,9 @@ class Pool(Generic[T]):
             try:
                 self._serve(item)
             except Exception:
-                # A mistake of ours; the thread goes on with the next one.
-                _log.exception("an activity thread has failed")
-            # What it was may be large, and the next one may come late.
+                # A bug of the SDK. The thread continues with the next item.
+                _log.exception("A thread for activities failed.")
+            # The item may be large, and the next one may come much later.
             del item
 
     def _rest(self, gate: threading.Lock) -> bool:

@@ -1,8 +1,8 @@
 """Runs sync activities in threads of its own, and interrupts them.
 
 A thread is stopped by an exception that the interpreter raises in it at its next bytecode. It must
-never hit the code of the pool or the next activity, so the right to raise it is a single ticket:
-lying there while the activity runs unshielded, taken by whoever raises or ends.
+never reach the code of the pool or the next activity. So there is one ticket: it is there while the
+activity runs without a shield, and only the thread that takes it may raise, or end the activity.
 """
 
 from __future__ import annotations
@@ -189,10 +189,10 @@ def _force() -> None:
 
 
 def _is_fragile(thread_id: int) -> bool:
-    """Tell whether a thread is where an exception might leave a lock behind."""
+    """Return whether a thread is where an exception might leave a lock behind."""
     stack = stack_of(thread_id)
     if stack is None:
-        # Nobody can tell; patience ends that.
+        # Unknown. The caller stops waiting after a while.
         return True
     for line in stack[:_FRAMES_LOOKED_AT]:
         found = _FILE.match(line)
@@ -208,7 +208,7 @@ def _is_fragile(thread_id: int) -> bool:
 
 
 def _keep_stops() -> None:
-    """Notice the stops that strike in a destructor, where nothing that is raised gets any further.
+    """Detect stops that are raised in a destructor, which swallows exceptions.
 
     Such a stop is raised again by the connection's thread, outside of the destructor.
     """
@@ -272,6 +272,6 @@ class ThreadRunner:
 
     def _run(self, execution: ThreadExecution) -> None:
         ending = self._context.copy().run(sync_call.call, execution)
-        # What it holds may be large, and the next one may come late.
+        # The attempt may be large, and the next one may come much later.
         _at_work.pop(threading.get_ident(), None)
         execution.end(ending)

@@ -1,4 +1,4 @@
-"""Logs attempts that took too long: the server ends them, and their worker stops them."""
+"""Logs attempts that timed out: the server ends them, and the worker stops their code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def log_timeout(task: task_pb2.AssignedTask, took_s: float) -> None:
 
 
 def _expired(task: task_pb2.AssignedTask, took_ms: float) -> tuple[str, int]:
-    """Return which timeout it was, as far as the worker can know, and how long that is."""
+    """Return which timeout it was, as far as the worker knows, and its length."""
     attempt = ("start_to_close", task.start_to_close_ms)
     total_ms = task.deadline_at_ms - task.handed_at_ms if task.deadline_at_ms else 0
     if 0 < task.start_to_close_ms * _NEARLY <= took_ms:
@@ -42,7 +42,7 @@ def _expired(task: task_pb2.AssignedTask, took_ms: float) -> tuple[str, int]:
 
 
 def _has_attempts(task: task_pb2.AssignedTask) -> bool:
-    """Tell whether the task has another attempt: a timeout itself is always retried."""
+    """Return whether the task has another attempt. A timeout itself is always retried."""
     policy = RetryPolicy(maximum_attempts=task.maximum_attempts)
     count = task.failure_count + 1
     return next_delay_ms(policy, failure_count=count, error=None, jitter=0.0) is not None

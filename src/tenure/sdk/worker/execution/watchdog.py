@@ -1,4 +1,4 @@
-"""Watches from the connection's thread how far the user's event loop is behind."""
+"""Measures the lag of the user's event loop, from the connection's thread."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tenure.sdk.worker.execution.thread_trace import stack_of
 
 _PROBE_S: Final = 0.25
 _LAG_S_MAX: Final = 1.0
-# Where it hangs is near the end; how it got there is long.
+# The place where it hangs is near the end. The rest of the stack is long.
 _STACK_FRAMES: Final = 12
 _log = logging.getLogger("tenure.worker")
 
 
 class Watchdog:
-    """Posts a callback to the user's loop, again and again, and sees how long it takes to run.
+    """Posts callbacks to the user's loop and measures how long each waits.
 
-    A loop that is behind for more than a second is reported, and logged once with what it does; so
-    is the end of it. The lease does not depend on that loop, but everything on it stands still.
+    A lag of more than a second is reported, and logged once with the place in the code; so is its
+    end. The lease does not depend on that loop, but no activity on it runs meanwhile.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Watchdog:
         self._timer = asyncio.get_running_loop().call_later(_PROBE_S, self._probe)
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -70,7 +70,7 @@ class Watchdog:
         if self._is_behind:
             self._is_behind = False
             self._report(0)
-            _log.warning("the event loop goes on again")
+            _log.warning("The event loop is no longer blocked.")
         self._posted_at_s = self._clock()
         try:
             self._loop.call_soon_threadsafe(self._answer)
@@ -79,7 +79,7 @@ class Watchdog:
             self.stop()
 
     def _answer(self) -> None:
-        """Be seen running; in the thread of the loop that is watched."""
+        """Answer, in the thread of the watched loop."""
         self._thread_id = threading.get_ident()
         self._posted_at_s = None
 
@@ -89,9 +89,9 @@ class Watchdog:
         if not self._is_behind:
             self._is_behind = True
             _log.warning(
-                "the event loop is blocked: no async activity of this worker goes on. Running: %s. "
-                'Call what blocks in a thread, or declare the activity without "async". It is at:'
-                "\n%s",
+                "The event loop is blocked. Async activities make no progress. Running: %s. "
+                'Run blocking code in a thread, or declare the activity without "async". '
+                "It is blocked at:\n%s",
                 ", ".join(self._running()) or "none",
                 self._stack(),
             )
@@ -99,4 +99,4 @@ class Watchdog:
 
     def _stack(self) -> str:
         lines = (stack_of(self._thread_id) or [])[:_STACK_FRAMES]
-        return "\n".join(reversed(lines)) or "a place that is not known"
+        return "\n".join(reversed(lines)) or "an unknown place"

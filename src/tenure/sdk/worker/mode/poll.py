@@ -10,23 +10,22 @@ from tenure.errors import TenureError, TokenMismatch, WorkerDraining, WorkerInac
 from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.incarnation import Incarnation
 from tenure.sdk.worker.connection.outage import Outage
+from tenure.sdk.worker.connection.shared_slots import SlotShare
 from tenure.sdk.worker.connection.task_race import run_together
-from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.v1 import workflow_service_pb2 as pb
 
 # Shorter than the idle timeout of common proxies; an answer may take a little longer.
 POLL_MS: Final = 20_000
-# What is written at once is started together; a full worker looks again this often at least.
+# A worker without a free slot checks again this often.
 FULL_S: Final = 1.0
 
 
 class PollMode:
-    """Polls, beats and reports for one incarnation, until that is drained or over."""
+    """Polls, sends heartbeats and reports for one incarnation, until it is drained or over."""
 
     def __init__(self, incarnation: Incarnation, outage: Outage) -> None:
         self._me = incarnation
         self._outage = outage
-        self._room = TimedEvent()
 
     async def serve(self) -> None:
         """Return when a drain is done; ``WorkerInactive`` says that the incarnation is over."""
@@ -49,7 +48,7 @@ class PollMode:
             await self._again_once(once)
 
     async def _again_once(self, once: Callable[[], Awaitable[None]]) -> None:
-        """Do it once; when nobody answers, wait a little."""
+        """Do it once. If no server answers, wait a little."""
         try:
             await once()
         except WorkerInactive:
@@ -73,27 +72,49 @@ class PollMode:
             me.changed.notify()
 
     async def _poll(self) -> None:
+        me, slots = self._me, self._me.slots
+        if me.heartbeat.is_fenced:
+            await me.room.wait(FULL_S)
+        elif slots is None:
+            free = me.window - len(me.held_attempts)
+            await (self._ask_for_tasks(free) if free > 0 else me.room.wait(FULL_S))
+        else:
+            await self._poll_with(slots)
+
+    async def _poll_with(self, slots: SlotShare) -> None:
+        """Poll with the part of the slots that this queue has now."""
         me = self._me
-        free = me.window - len(me.held_attempts)
-        if free <= 0 or me.heartbeat.is_fenced:
-            await self._room.wait(FULL_S)
+        free = slots.all.begin_poll(slots.mine, me.clock())
+        if not free:
+            await me.room.wait(FULL_S)
             return
+        count = 0
+        try:
+            wait_s = slots.all.poll_s(slots.mine, POLL_MS / 1_000)
+            count = await self._ask_for_tasks(free, round(wait_s * 1_000))
+        finally:
+            slots.all.end_poll(slots.mine, me.clock(), is_empty=not count)
+
+    async def _ask_for_tasks(self, free: int, wait_ms: int = POLL_MS) -> int:
+        """Wait for tasks and start them; return how many came."""
+        me = self._me
         request = pb.PollActivityRequest(
             namespace_id=me.setup.namespace,
             worker_id=me.worker_id,
             task_queue=me.setup.queue,
             supported_workflow_types=me.setup.types,
             max_tasks=free,
-            wait=method.duration(POLL_MS),
+            wait=method.duration(wait_ms),
         )
         try:
-            timeout_s = POLL_MS / 1_000 + method.CALL_S
+            timeout_s = wait_ms / 1_000 + method.CALL_S
             answer = await me.ask(method.POLL, request, timeout_s=timeout_s)
         except WorkerDraining:
             me.begin_drain()
-            return
+            return 0
         self._heard()
         me.deliver(answer.tasks)
+        return len(answer.tasks)
 
     # -- Heartbeats
 
@@ -120,7 +141,7 @@ class PollMode:
         me.stop(answer.stop)
         me.cancel((each.task_id, each.attempt) for each in answer.cancel)
         me.renewed()
-        self._room.notify()
+        self._me.room.notify()
         if answer.should_drain:
             me.begin_drain()
 
@@ -144,7 +165,7 @@ class PollMode:
     # -- Reports
 
     async def _report(self) -> None:
-        """Report what there is, or wait until there is something."""
+        """Send the reports, or wait until there are some."""
         me = self._me
         reports = me.held_attempts.take(me.clock())
         if reports is None:
@@ -158,4 +179,4 @@ class PollMode:
         self._heard()
         me.held_attempts.pass_beats()
         me.held_attempts.settle_beats()
-        self._room.notify()
+        self._me.room.notify()

@@ -1,4 +1,4 @@
-"""The session mode: one stream with frames both ways, opened again wherever a server answers."""
+"""The session mode: one stream with frames in both directions, reopened when it breaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STARTED: Final = pb.REPORT_KIND_STARTED
 _FINISHED: Final = pb.REPORT_KIND_FINISHED
 WELCOME_S: Final = 5.0
 GOODBYE_S: Final = 5.0
-# How often it is looked at whether this thread can run at all.
+# How often it is checked whether this thread gets any time.
 GUARD_S: Final = 1.0
 
 
@@ -33,7 +33,7 @@ class _KeyReplaced(Exception):
 
 
 class SessionMode:
-    """Keeps a session open for one incarnation, until that is drained or over."""
+    """Keeps a session open for one incarnation, until it is drained or over."""
 
     def __init__(self, incarnation: Incarnation, outage: Outage) -> None:
         self._me = incarnation
@@ -63,7 +63,7 @@ class SessionMode:
                 me.is_connected = False
 
     async def _register_again(self, over: WorkerInactive) -> None:
-        """Go on with a new API key, unless the incarnation is over."""
+        """Register with a new API key, unless the incarnation is over."""
         try:
             await self._me.register_again(over)
         except WorkerInactive:
@@ -118,7 +118,7 @@ class SessionMode:
         self._obey(frame)
 
     async def _give_up(self, stream: Wire, what: str) -> TenureError:
-        """Leave a server that says nothing."""
+        """Close the stream to a server that does not answer."""
         await stream.give_up()
         message = f"The server at {stream.target} {what} in time."
         return Unavailable(message, reason=refusal.BROKEN)
@@ -155,7 +155,7 @@ class SessionMode:
         me = self._me
         acknowledge = me.held_attempts.acknowledge
         succeeded = task_pb2.TASK_STATE_SUCCEEDED
-        # Only a refusal, or the last answer of a drain, leaves something to say.
+        # There is something to send only after a refusal, or after the last answer of a drain.
         has_news = me.is_draining
         for ack in frame.acks:
             ref = (ack.task_id, ack.attempt)
@@ -204,8 +204,8 @@ class SessionMode:
                 await stream.write(frame)
             else:
                 await me.wait_for_news(me.heartbeat.due_in_s())
-        # Not a final one: what the server has still written to this stream is read to its end and
-        # handed back before the worker deregisters, so that nothing is charged as lost.
+        # Not final: tasks that the server has already written are read and handed back before the
+        # worker deregisters, so that none counts as lost.
         self._said_goodbye = True
         await stream.write(pb.ClientFrame(goodbye=pb.Goodbye()))
         await stream.done_writing()
@@ -213,7 +213,7 @@ class SessionMode:
         raise await self._give_up(stream, "did not end the session")
 
     async def _guard(self, stream: Wire) -> None:
-        """Leave a server that does not answer heartbeats or does not read; follow a new key."""
+        """Leave a server that does not answer or does not read; switch to a new API key."""
         heartbeat = self._me.heartbeat
         while left_s := heartbeat.overdue_in_s():
             pause_s, began_s = min(left_s, GUARD_S), heartbeat.clock()
@@ -225,21 +225,24 @@ class SessionMode:
         raise await self._give_up(stream, "did not answer a heartbeat")
 
     async def _follow_key(self) -> None:
-        """Open the session again with a new API key, before the old one is revoked."""
+        """Reopen the session with a new API key, before the old one is revoked."""
         number = self._me.channel.api_key.look()
         try:
             await self._me.register_again()
         except TenureError as error:
             if is_denied(error):
                 self._key_number = number
-                log.warning("The session goes on with the old API key: %s", error.message)
+                log.warning(
+                    "The new API key was refused, so the session keeps the old one: %s",
+                    error.message,
+                )
             elif not is_passing(error):
                 raise
             return
         raise _KeyReplaced
 
     def _next_frame(self) -> pb.ClientFrame | None:
-        """Return everything that is to be said now, in one frame."""
+        """Return one frame with everything to send now."""
         me = self._me
         reports = me.held_attempts.take(me.clock())
         beat = self._beat() if me.heartbeat.is_due else None
@@ -278,5 +281,5 @@ class SessionMode:
 
 
 def closed(target: str) -> Unavailable:
-    """Return what it means that a server has ended a stream without a word."""
+    """Return the error for a stream that the server has closed without a reason."""
     return Unavailable(f"The server at {target} has closed the session.", reason="closed")

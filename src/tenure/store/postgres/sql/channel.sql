@@ -1,5 +1,5 @@
 -- name: end_backend(pid, silent_ms)
--- Not one that got the same number since then: it would have changed its state meanwhile.
+-- Not a new backend with the same number: it would have changed its state meanwhile.
 SELECT pg_terminate_backend(pid)
 FROM pg_stat_activity
 WHERE pid = :pid
@@ -8,7 +8,7 @@ WHERE pid = :pid
     AND state_change < pg_catalog.clock_timestamp() - make_interval(secs => :silent_ms / 1000.0);
 
 -- name: limit_lock_wait(wait_ms)
--- Of this transaction; 0 is without end.
+-- For this transaction; 0 means no limit.
 SELECT set_config('lock_timeout', CAST(CAST(:wait_ms AS bigint) AS text), true);
 
 -- name: lock_migrations()

@@ -1,6 +1,7 @@
 -- name: count_fleet(scope, deaf, now_ms, amount)
--- Active workers by namespace, status and health; a test compares the CASE with core.health.judge.
--- Here and below an empty scope has all namespaces, and the amount counts what is in the scope.
+-- Active workers by namespace, status and health; a test compares the CASE with
+-- core.worker.health.judge. Here and below an empty scope means all namespaces, and the amount
+-- counts rows in the scope.
 SELECT j.namespace, j.status, j.health, count(*)
 FROM (
     SELECT
@@ -23,7 +24,7 @@ ORDER BY j.namespace, j.status, j.health
 LIMIT CAST(:amount AS integer);
 
 -- name: count_sdk_versions(scope, amount)
--- What the active workers say of the SDK that they were made with, in a label of ours.
+-- The SDK of the active workers, from a label of Tenure.
 SELECT j.namespace, j.sdk, count(*)
 FROM (
     SELECT w.namespace, coalesce(w.labels ->> 'tenure.sdk', '') AS sdk
@@ -36,7 +37,7 @@ ORDER BY j.namespace, j.sdk
 LIMIT CAST(:amount AS integer);
 
 -- name: list_offered_types(scope, amount)
--- Workers of one program offer the same types, so the lists are few though the workers are many.
+-- Workers of one program offer the same types, so there are few lists even with many workers.
 SELECT d.namespace, d.queue, CAST(d.types AS text)
 FROM (
     SELECT DISTINCT w.namespace, w.queue, w.types
@@ -48,8 +49,8 @@ FROM (
 ) AS d;
 
 -- name: list_overdue(scope, before_ms, amount)
--- Tasks whose timers nobody has looked at, up to an amount. Those of other namespaces are passed by
--- one after the other: the index is by time alone, and such tasks are few where servers are well.
+-- Tasks with late timers, up to an amount. Those of other namespaces are skipped one by one: the
+-- index has only the time, and such tasks are few while servers work normally.
 SELECT o.namespace, count(*), min(o.due_at_ms)
 FROM (
     SELECT namespace, due_at_ms
@@ -73,8 +74,8 @@ ORDER BY s.touched_at_ms DESC
 LIMIT CAST(:amount AS integer);
 
 -- name: list_settings()
--- What decides over durability and room, by name. Everybody may count the connections of a
--- database server; whose they are is shown to few.
+-- The settings for durability and space, by name. Every role may count the connections of a
+-- database server; few roles may see whose they are.
 SELECT name, setting
 FROM pg_settings
 WHERE name IN (
@@ -89,7 +90,7 @@ UNION ALL
 SELECT 'version', current_setting('server_version_num');
 
 -- name: list_stuck_leases(scope, before_ms, amount)
--- A bounded scan without an index by design: see the table.
+-- A bounded scan without an index, by design: see the table.
 SELECT
     CAST(l.worker_id AS text), l.namespace, w.name, l.lease_until_ms, CAST(l.server_id AS text)
 FROM leases AS l

@@ -15,9 +15,9 @@ FROM (
 ) AS ahead;
 
 -- name: list_crews(namespace, queue, type, deaf, now_ms, amount)
--- Active workers of a queue that offer a type, by what may be given to them: the first of each
--- kind, and how many there are. The leases are few and narrow, so they lead; a test compares the
--- CASE with core.health.judge.
+-- Active workers of a queue that offer a type, by what they may be given: the first of each
+-- kind, and how many there are. The leases are few and narrow, so they come first; a test compares
+-- the CASE with core.worker.health.judge.
 SELECT
     g.status, g.health, g.is_full, g.is_guarding, g.alike_count, CAST(g.id AS text), g.name,
     g.slots, g.held_count
@@ -62,7 +62,7 @@ WHERE g.place <= CAST(:amount AS integer)
 ORDER BY g.status, g.health, g.is_full, g.is_guarding, g.id;
 
 -- name: list_ended_workers(namespace, queue, seen_max)
--- The worker of a queue that ended last, looked for among the last ones of all queues.
+-- The worker of a queue that ended last, searched among the last ones of all queues.
 SELECT CAST(e.id AS text), e.name, e.ended_at_ms, e.end_reason
 FROM (
     SELECT id, namespace, queue, name, ended_at_ms, end_reason
@@ -76,7 +76,7 @@ ORDER BY e.ended_at_ms DESC
 LIMIT 1;
 
 -- name: list_holders(namespace, queue, amount)
--- What takes up the limit of a queue, the longest held first.
+-- The tasks that count towards the limit of a queue, the longest held first.
 SELECT
     CAST(t.id AS text), t.type, CAST(t.worker_id AS text), coalesce(w.name, ''), t.handed_at_ms
 FROM (
@@ -90,8 +90,8 @@ LEFT JOIN workers AS w ON w.id = t.worker_id
 ORDER BY t.handed_at_ms, t.id;
 
 -- name: list_near_workers(namespace, queue, type, amount)
--- Active workers that miss a task by their queue or by their types: the first of both kinds, and
--- how many there are.
+-- Active workers that do not fit a task because of their queue or their types: the first of both
+-- kinds, and how many there are.
 SELECT CAST(n.id AS text), n.name, n.queue, CAST(n.types AS text), n.alike_count
 FROM (
     SELECT

@@ -1,5 +1,5 @@
 -- name: delete_history(before_ms, amount)
--- Retention drops whole days; this only empties what fell into the default partitions.
+-- Retention drops whole days; this only empties the default partitions.
 WITH gone AS (
     DELETE FROM attempts_default
     WHERE ctid = ANY (ARRAY(

@@ -1,5 +1,5 @@
 -- name: check_integrity()
--- PostgreSQL looks after its own pages; what can be wrong is that nobody may write.
+-- PostgreSQL checks its own pages; here only the right to write is checked.
 SELECT CASE WHEN pg_is_in_recovery() THEN 'the server is a read-only replica' ELSE 'ok' END
     AS result;
 

@@ -7,7 +7,7 @@ WHERE k.namespace = g.namespace AND k.key = g.key AND k.task_id = g.task_id
 RETURNING k.key;
 
 -- name: delete_old_keys(before_ms, amount)
--- A key outlives its task by a day: old enough, and its task neither lives nor ended lately.
+-- A key outlives its task by a day: the key is old, and its task neither lives nor ended recently.
 DELETE FROM idempotency_keys
 WHERE ctid = ANY (ARRAY(
     SELECT k.ctid
@@ -35,7 +35,7 @@ FROM unnest(
 );
 
 -- name: lock_keys(namespace, key)
--- With the end of the key's task, by which an old key is told from a living one.
+-- With the end of the key's task, which distinguishes an old key from a live one.
 SELECT
     k.namespace, k.key, CAST(k.task_id AS text), k.digest,
     (

@@ -1,19 +1,19 @@
 -- name: beat_leases(worker_id, namespace, token, server_id, lease_ms, completed, failed, active_count, loop_lag_ms, stuck_count, now_ms)
 -- One row per heartbeat, however many tasks the worker holds. Set-based for speed; a test compares
--- it with core.lease.decide on generated rows. One lookup per item, whatever the statistics say: as
--- a plain join, planned while nobody was registered, 500 heartbeats of 10,000 workers took 2.7 s.
--- "= ANY (ARRAY[x])" is "= x" that an index can answer and a hash or merge join cannot; what no
--- index answers is compared with IS TRUE, which no join takes either and costs less. Comparing with
--- abs(), which always holds, lets the planner expect few items. Not by place, as tasks are: a
--- session that is resumed meanwhile moves the row, and the heartbeat must still find it.
--- A counter below zero is a delta d as -1 - d: each column costs the sender time per heartbeat.
+-- it with core.worker.lease.decide on generated rows. One lookup per item, whatever the statistics
+-- say: as a plain join, planned while no worker was registered, 500 heartbeats of 10,000 workers
+-- took 2.7 s. "= ANY (ARRAY[x])" is "= x" for an index, but not for a hash or merge join.
+-- Conditions without an index use IS TRUE, which no join uses either and costs less. The comparison
+-- with abs(), which is always true, makes the planner expect few items. Not by place, as for tasks:
+-- a session that is resumed meanwhile moves the row, and the heartbeat must still find it. A
+-- counter below zero is a delta d as -1 - d: each column costs the sender time per heartbeat.
 UPDATE leases AS l
 SET token = l.token + 1,
     lease_ms = CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
     lease_until_ms =
         CAST(:now_ms AS bigint) + CASE WHEN g.lease_ms > 0 THEN g.lease_ms ELSE l.lease_ms END,
     server_id = g.server_id,
-    -- After the clock went back no instant tells what came before that heartbeat.
+    -- After the clock was set back no instant shows what came before that heartbeat.
     previous_beat_at_ms = CASE WHEN l.beat_at_ms > CAST(:now_ms AS bigint) THEN 0 ELSE l.beat_at_ms END,
     beat_at_ms = CAST(:now_ms AS bigint),
     total_completed = CASE
@@ -38,7 +38,7 @@ RETURNING
     l.total_failed;
 
 -- name: clamp_leases(now_ms)
--- After the clock went back a lease would last longer than it was granted.
+-- After the clock was set back a lease would last longer than granted.
 UPDATE leases SET lease_until_ms = :now_ms + lease_ms
 WHERE lease_until_ms > CAST(:now_ms AS bigint) + lease_ms
 RETURNING CAST(worker_id AS text);
@@ -57,7 +57,7 @@ RETURNING CAST(worker_id AS text);
 -- name: drop_leases(worker_id)
 DELETE FROM leases AS l
 WHERE l.worker_id = ANY (CAST(:worker_id AS uuid[]))
-RETURNING CAST(l.worker_id AS text);
+RETURNING CAST(l.worker_id AS text), l.total_completed, l.total_failed;
 
 -- name: fail_leases(worker_id)
 UPDATE leases AS l
@@ -84,7 +84,7 @@ FROM unnest(
 );
 
 -- name: keep_leases(worker_id)
--- Before they are deleted. Locked, because a heartbeat in between would have the last word.
+-- Before they are deleted. Locked, because otherwise a heartbeat in between would win.
 INSERT INTO ended_leases AS e (worker_id, lease_until_ms, lease_ms)
 SELECT l.worker_id, l.lease_until_ms, l.lease_ms
 FROM leases AS l
@@ -96,7 +96,7 @@ SET lease_until_ms = excluded.lease_until_ms, lease_ms = excluded.lease_ms
 RETURNING CAST(e.worker_id AS text);
 
 -- name: load_lapsed(now_ms, amount)
--- A bounded scan without an index by design: see the table.
+-- A bounded scan without an index, by design: see the table.
 SELECT
     CAST(l.worker_id AS text), l.namespace, CAST(l.server_id AS text), l.lease_until_ms,
     l.lease_ms, l.token, l.beat_at_ms, l.previous_beat_at_ms, l.total_completed,
@@ -108,7 +108,8 @@ WHERE l.lease_until_ms <= :now_ms OR l.suspect_until_ms <= :now_ms
 LIMIT CAST(:amount AS integer);
 
 -- name: lock_leases(worker_id)
--- To be judged, behind their workers. A heartbeat that is being written keeps its worker alive.
+-- To judge them, after their workers are locked. A heartbeat that is being written keeps its worker
+-- alive.
 SELECT
     CAST(worker_id AS text), namespace, CAST(server_id AS text), lease_until_ms, lease_ms,
     token, beat_at_ms, previous_beat_at_ms, total_completed, total_failed, active_count,

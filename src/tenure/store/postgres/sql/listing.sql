@@ -13,7 +13,7 @@ FROM (
 ) AS s;
 
 -- name: count_live_tasks(namespace, queue, type, state, seen_max)
--- What find_live_tasks would find among the newest rows, and how many rows were looked at.
+-- What find_live_tasks would find among the newest rows, and how many rows were read.
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
 FROM (
     SELECT
@@ -27,7 +27,7 @@ FROM (
 ) AS s;
 
 -- name: count_unsuccessful_tasks(namespace, queue, type, state, seen_max)
--- As count_live_tasks, over the index of what failed or was cancelled.
+-- As count_live_tasks, over the index of failed and cancelled tasks.
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
 FROM (
     SELECT
@@ -59,7 +59,7 @@ WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
 LIMIT CAST(:amount AS integer);
 
 -- name: find_held_tasks(namespace, queue, type, state, before_id, seen_max, amount)
--- Of the tasks that workers hold, if these are few: the first row says how many were looked at.
+-- Of the tasks that workers hold, if these are few: the first row says how many were read.
 WITH seen AS MATERIALIZED (
     SELECT id, queue, type, state
     FROM tasks
@@ -80,8 +80,8 @@ UNION ALL
 );
 
 -- name: find_live_tasks(namespace, queue, type, state, before_id, seen_max, amount)
--- Newest first by id. An empty text means no filter. So many rows are looked at and no more; the
--- last of them is among the result in any case, so that the next page begins behind it.
+-- Newest first by id. An empty text means no filter. The number of rows that are read is limited;
+-- the last of them is always in the result, so that the next page begins after it.
 SELECT CAST(s.id AS text), s.is_listed, s.place
 FROM (
     SELECT
@@ -99,7 +99,7 @@ WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
 LIMIT CAST(:amount AS integer);
 
 -- name: find_queue_tasks(namespace, queue, type, state, before_id, seen_max, amount)
--- Of the live tasks of a queue, if these are few: the first row says how many were looked at.
+-- Of the live tasks of a queue, if these are few: the first row says how many were read.
 WITH seen AS MATERIALIZED (
     (
         SELECT id, type, state
@@ -133,7 +133,7 @@ UNION ALL
 );
 
 -- name: find_unsuccessful_tasks(namespace, queue, type, state, before_id, seen_max, amount)
--- As find_live_tasks, over the index of what failed or was cancelled.
+-- As find_live_tasks, over the index of failed and cancelled tasks.
 SELECT CAST(s.id AS text), s.is_listed, s.place
 FROM (
     SELECT
@@ -151,7 +151,7 @@ WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
 LIMIT CAST(:amount AS integer);
 
 -- name: list_finished_tasks(namespace, id)
--- Without payloads: a page may have many of them, and no list shows any.
+-- Without payloads: a page may have many tasks, and no list shows payloads.
 SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, 0, t.priority, t.created_at_ms,
     t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text), t.handed_at_ms, t.session_no,
@@ -180,5 +180,5 @@ CROSS JOIN LATERAL (
 ) AS t;
 
 -- name: set_plans()
--- For one transaction what READ_SETTINGS are for a session.
+-- The same settings for one transaction as READ_SETTINGS for a session.
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true);

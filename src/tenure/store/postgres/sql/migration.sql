@@ -1,5 +1,5 @@
 -- name: create_schema()
--- Asked for only where there is none: it needs a right on the database, also if there is one.
+-- Run only if there is none: it needs a right on the database even if the schema exists.
 CREATE SCHEMA IF NOT EXISTS {schema};
 
 -- name: insert_migration(number, name, checksum, is_breaking, applied_at_ms)
@@ -10,7 +10,7 @@ VALUES (:number, :name, :checksum, :is_breaking, :applied_at_ms);
 SELECT number, name, checksum, is_breaking FROM schema_migrations ORDER BY number;
 
 -- name: list_schemas(name)
--- The named one and those of the search path, in its order, and which of them have our tables.
+-- The named schema and those of the search path, in its order, and which of them have our tables.
 SELECT
     CAST(n.nspname AS text) AS name,
     EXISTS (

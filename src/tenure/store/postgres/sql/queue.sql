@@ -1,5 +1,5 @@
 -- name: count_depths(namespace, queue, amount)
--- Live tasks by state, for the metrics: exact far beyond what a list counts, because nothing is
+-- Live tasks by state, for the metrics: exact far beyond the limit of lists, because nothing is
 -- grouped where there may be millions.
 SELECT d.queue, c.state, c.count
 FROM unnest(CAST(:namespace AS text[]), CAST(:queue AS text[])) AS d (namespace, queue)
@@ -35,8 +35,8 @@ CROSS JOIN LATERAL (
 ) AS c;
 
 -- name: count_queue_tasks(namespace, queue, amount)
--- Live tasks by type and state, from the three indexes that have them all by queue; what is held
--- comes first, because there may be millions that wait. Counting stops at an amount.
+-- Live tasks by type and state, from the three indexes that contain all of them by queue; held
+-- tasks come first, because millions may wait. Counting stops at an amount.
 SELECT d.queue, c.type, c.state, count(*)
 FROM unnest(CAST(:namespace AS text[]), CAST(:queue AS text[])) AS d (namespace, queue)
 CROSS JOIN LATERAL (
@@ -65,7 +65,7 @@ CROSS JOIN LATERAL (
 GROUP BY d.queue, c.type, c.state;
 
 -- name: find_busy_namespaces(after_name, amount)
--- Those that have live tasks, one index probe each.
+-- Namespaces with live tasks, one index probe each.
 WITH RECURSIVE busy AS (
     (
         SELECT namespace AS name
@@ -88,7 +88,7 @@ WITH RECURSIVE busy AS (
 SELECT name FROM busy LIMIT CAST(:amount AS integer);
 
 -- name: find_queues(namespace, after_name, amount)
--- Those that have settings or live tasks, by name: one probe per queue of each index that has them.
+-- Queues with settings or live tasks, by name: one probe per queue of each index that has them.
 -- The order is that of the indexes, which is the database's own.
 WITH RECURSIVE held AS (
     (

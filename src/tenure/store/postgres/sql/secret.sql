@@ -1,5 +1,6 @@
 -- name: insert_secrets(name, value, created_at_ms)
--- Whoever comes second waits for the first to commit, and its next statement reads the first one's.
+-- The second server waits for the first to commit, and its next statement reads the first one's
+-- row.
 INSERT INTO secrets (name, value, created_at_ms)
 SELECT *
 FROM unnest(CAST(:name AS text[]), CAST(:value AS bytea[]), CAST(:created_at_ms AS bigint[]))

@@ -2,7 +2,7 @@
 DELETE FROM servers WHERE touched_at_ms < :before_ms RETURNING CAST(id AS text);
 
 -- name: read_position()
--- By the log that is written now: the last checkpoint may be from before a promotion.
+-- By the present log: the last checkpoint may be from before a promotion.
 SELECT
     (SELECT CAST(system_identifier AS text) FROM pg_control_system()) AS system_id,
     CAST(

@@ -1,5 +1,5 @@
 -- name: free_space()
--- What follows needs new space: rows that are only deleted would leave theirs to it.
+-- The next statement must need new space: rows that are only deleted would leave it theirs.
 TRUNCATE space_probe;
 
 -- name: reserve_space(body)

@@ -1,5 +1,5 @@
 -- name: delete_stops(worker_id, task_id, attempt)
--- Whoever has locked one is about to delete it.
+-- A transaction that has locked one is about to delete it.
 DELETE FROM stops AS s
 USING (
     SELECT k.worker_id, k.task_id, k.attempt
@@ -30,7 +30,7 @@ WHERE worker_id = ANY (CAST(:worker_id AS uuid[]));
 
 -- name: take_stops(worker_id)
 -- With a heartbeat, whose answer carries them. If that is lost, the full held set of the next
--- heartbeat brings them again. Whoever has locked one is about to tell of it.
+-- heartbeat brings them again. A transaction that has locked one is about to send it.
 DELETE FROM stops AS s
 USING (
     SELECT worker_id, task_id, attempt

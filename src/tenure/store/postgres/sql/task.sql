@@ -1,8 +1,8 @@
 -- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
--- One probe per (queue, type, line, priority): a million waiting tasks of a type that nobody here
--- can run cost nothing. The row comparison starts at the low-water mark, behind the dead entries
--- that a long-open snapshot keeps in the index. A large input stays where it is (limits:
--- CLAIM_INPUT_BYTES_MAX), only its size is told, for which it is not even read.
+-- One probe per (queue, type, line, priority): a million waiting tasks of a type that no worker
+-- here can run cost nothing. The row comparison starts at the low-water mark, after the dead
+-- entries that a long-open snapshot keeps in the index. A large input stays where it is (limits:
+-- CLAIM_INPUT_BYTES_MAX), only its size is returned, without reading it.
 SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
@@ -70,12 +70,12 @@ CROSS JOIN LATERAL (
 
 -- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output, progress_checksum, output_checksum)
 -- Each live row is looked up by its primary key, then deleted by its place, whatever the
--- statistics say. As a plain join this compared every row with every item after a VACUUM that saw
--- the table empty (50 million pairs for 500 items and 100,000 rows), and hashed the whole table at
+-- statistics say. As a plain join this compared every row with every item after a VACUUM of the
+-- empty table (50 million pairs for 500 items and 100,000 rows), and hashed the whole table at
 -- 500 items even with good statistics. OFFSET 0 keeps the lookup a lookup; comparing id and
--- version once more outside lets the planner expect few rows, so that it goes to their places.
--- The version is compared a third time where the row is written, for one that moves meanwhile:
--- every write of a task raises it.
+-- version once more outside makes the planner expect few rows, so that it reads them by place.
+-- The version is compared a third time where the row is written, in case it changed meanwhile:
+-- every write of a task increases it.
 WITH found AS MATERIALIZED (
     SELECT c.place, g.*
     FROM unnest(CAST(:rows AS finish_tasks_checked_row[])) AS g
@@ -106,21 +106,35 @@ INSERT INTO history (
 SELECT * FROM gone
 RETURNING CAST(id AS text);
 
--- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, worker_version, lease_ms, late_since_ms, slots, from_ms, until_ms)
 -- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
 -- handed out with it, its worker must be as it is remembered (held by the same lock as in
 -- share_workers, and not waited for, so that the time stays true), not late, its queue not braked.
+-- If slots are given, what it holds is counted after the lock that lock_receivers takes.
 WITH receiver AS MATERIALIZED (
     SELECT 1
     FROM workers AS w
     JOIN leases AS l ON l.worker_id = w.id
     LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
     WHERE w.id = CAST(:worker_id AS uuid)
+      AND CAST(:slots AS integer) = 0
       AND w.version = CAST(:worker_version AS integer)
       AND l.lease_ms = CAST(:lease_ms AS bigint)
       AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
       AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
     FOR KEY SHARE OF w SKIP LOCKED
+), counted AS MATERIALIZED (
+    SELECT w.namespace, w.queue, w.id
+    FROM workers AS w
+    JOIN leases AS l ON l.worker_id = w.id
+    LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+    WHERE w.id = CAST(:worker_id AS uuid)
+      AND CAST(:slots AS integer) > 0
+      AND w.version = CAST(:worker_version AS integer)
+      AND l.lease_ms = CAST(:lease_ms AS bigint)
+      AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
+      AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+    FOR UPDATE OF w SKIP LOCKED
 )
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
@@ -138,7 +152,16 @@ SELECT
     CAST(:progress_checksum AS bigint)
 WHERE floor(extract(epoch FROM clock_timestamp()) * 1000)
       BETWEEN CAST(:from_ms AS bigint) AND CAST(:until_ms AS bigint)
-  AND (CAST(:worker_id AS uuid) IS NULL OR EXISTS (SELECT 1 FROM receiver))
+  AND (
+      CAST(:worker_id AS uuid) IS NULL
+      OR EXISTS (SELECT 1 FROM receiver)
+      OR EXISTS (
+          SELECT 1
+          FROM counted AS w
+          WHERE held_now(w.namespace, w.queue, w.id, CAST(:slots AS integer))
+              < CAST(:slots AS integer)
+      )
+  )
 RETURNING CAST(id AS text);
 
 -- name: insert_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum)
@@ -184,7 +207,7 @@ FROM (SELECT * FROM heads LIMIT CAST(:amount AS integer)) AS h
 LEFT JOIN queues AS q ON q.namespace = h.namespace AND q.name = h.queue;
 
 -- name: list_waiting_in(scope, amount)
--- The same for some namespaces, each of which is gone through by itself.
+-- The same for some namespaces, one after the other.
 WITH RECURSIVE heads AS (
     (
         SELECT f.*
@@ -236,7 +259,7 @@ LIMIT CAST(:amount AS integer)
 FOR UPDATE SKIP LOCKED;
 
 -- name: load_held(namespace, queue, worker_id, amount)
--- Ordered outside: to save a sort the planner would walk the namespace by its primary key.
+-- Ordered outside: to save a sort the planner would read the namespace by its primary key.
 SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
@@ -257,7 +280,7 @@ FROM (
 ORDER BY held.id;
 
 -- name: load_inputs(namespace, id)
--- Of rows that this transaction has locked, with what verifies them.
+-- Of rows that this transaction has locked, with their checksums.
 SELECT t.namespace, CAST(t.id AS text), t.input, t.input_checksum, t.spec
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
@@ -302,7 +325,7 @@ CROSS JOIN LATERAL (
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
 -- name: peek_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
--- As claim_tasks without its locks, which would be written to the log and waited for.
+-- As claim_tasks, but without its locks, which would be written to the log and waited for.
 SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
@@ -364,7 +387,7 @@ CROSS JOIN LATERAL (
     SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
 ) AS t;
 
--- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum, worker_version, lease_ms, late_since_ms, slots, from_ms, until_ms)
 -- A hand-out that is a transaction by itself: see insert_alone.
 WITH receiver AS MATERIALIZED (
     SELECT 1
@@ -372,11 +395,24 @@ WITH receiver AS MATERIALIZED (
     JOIN leases AS l ON l.worker_id = w.id
     LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
     WHERE w.id = CAST(:worker_id AS uuid)
+      AND CAST(:slots AS integer) = 0
       AND w.version = CAST(:worker_version AS integer)
       AND l.lease_ms = CAST(:lease_ms AS bigint)
       AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
       AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
     FOR KEY SHARE OF w SKIP LOCKED
+), counted AS MATERIALIZED (
+    SELECT w.namespace, w.queue, w.id
+    FROM workers AS w
+    JOIN leases AS l ON l.worker_id = w.id
+    LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+    WHERE w.id = CAST(:worker_id AS uuid)
+      AND CAST(:slots AS integer) > 0
+      AND w.version = CAST(:worker_version AS integer)
+      AND l.lease_ms = CAST(:lease_ms AS bigint)
+      AND l.beat_at_ms > CAST(:late_since_ms AS bigint)
+      AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+    FOR UPDATE OF w SKIP LOCKED
 )
 UPDATE tasks AS t
 SET state = :state,
@@ -397,7 +433,15 @@ WHERE t.namespace = :namespace
   AND t.version = CAST(:version AS integer)
   AND floor(extract(epoch FROM clock_timestamp()) * 1000)
       BETWEEN CAST(:from_ms AS bigint) AND CAST(:until_ms AS bigint)
-  AND EXISTS (SELECT 1 FROM receiver)
+  AND (
+      EXISTS (SELECT 1 FROM receiver)
+      OR EXISTS (
+          SELECT 1
+          FROM counted AS w
+          WHERE held_now(w.namespace, w.queue, w.id, CAST(:slots AS integer))
+              < CAST(:slots AS integer)
+      )
+  )
 RETURNING CAST(t.id AS text);
 
 -- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum)

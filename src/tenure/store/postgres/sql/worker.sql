@@ -1,6 +1,6 @@
 -- name: count_control_group(namespace, queue, worker_id, since_ms, seen_max)
--- Other workers of a queue that were lost since an instant, of the last ones of all queues, unless a
--- suspect explains why; and live ones, of the first ones.
+-- Other workers of a queue that were lost since an instant, of the last ones of all queues, unless
+-- a suspect explains why; and live ones, of the first ones.
 SELECT
     (
         SELECT count(*)
@@ -48,7 +48,7 @@ FROM (
 GROUP BY j.status, j.health;
 
 -- name: count_listed_workers(namespace, queue, status, software_version, labels, health, deaf, now_ms, amount)
--- Counts what list_workers would list among the newest workers, and how many were looked at.
+-- Counts what list_workers would list among the newest workers, and how many were read.
 SELECT count(*) FILTER (WHERE j.is_listed), count(*)
 FROM (
     SELECT
@@ -126,8 +126,19 @@ FROM unnest(
     release_pending, version, key_id
 );
 
+-- name: keep_totals(id, completed, failed)
+-- The totals of a worker's lease when it was deleted.
+UPDATE workers AS w
+SET total_completed = g.completed, total_failed = g.failed
+FROM unnest(
+    CAST(:id AS uuid[]), CAST(:completed AS bigint[]), CAST(:failed AS bigint[])
+) AS g (id, completed, failed)
+WHERE w.id = g.id
+RETURNING CAST(w.id AS text);
+
 -- name: list_online_workers(server_id, after_id, amount)
--- Those that were heard by one server last. The leases are few and narrow, so they lead.
+-- Workers whose last heartbeat came to one server. The leases are few and narrow, so they come
+-- first.
 SELECT
     CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.slots, l.lease_ms,
     l.total_completed + l.total_failed, l.stuck_count
@@ -140,9 +151,9 @@ ORDER BY l.worker_id
 LIMIT CAST(:amount AS integer);
 
 -- name: list_workers(namespace, queue, status, software_version, labels, health, deaf, now_ms, before_id, seen_max, amount)
--- With the leases in the same look, so that a worker is listed under the health it is shown with;
--- a test compares the CASE with core.health.judge. An empty text means no filter. So many rows are
--- looked at and no more, as in find_live_tasks.
+-- With the leases in the same read, so that a worker is listed with the health that is shown;
+-- a test compares the CASE with core.worker.health.judge. An empty text means no filter. The number
+-- of rows that are read is limited, as in find_live_tasks.
 SELECT
     CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.instance_key,
     w.registered_at_ms, w.status, w.mode, w.slots, w.name, w.hostname, w.pid,
@@ -189,8 +200,30 @@ WHERE release_pending
 ORDER BY id
 LIMIT CAST(:amount AS integer);
 
+-- name: lock_receivers(id)
+-- As share_workers, for workers of whom nobody knows what they hold without counting. The lock
+-- excludes every other hand-out to them, and held_now counts after it.
+WITH locked AS MATERIALIZED (
+    SELECT *
+    FROM workers
+    WHERE id = ANY(CAST(:id AS uuid[]))
+    ORDER BY workers.id
+    FOR UPDATE
+)
+SELECT
+    CAST(w.id AS text), w.namespace, w.queue, CAST(w.types AS text), w.instance_key,
+    w.registered_at_ms, w.status, w.mode, w.slots, w.name, w.hostname, w.pid,
+    w.software_version, CAST(w.labels AS text), w.session_no, w.end_reason, w.drain_at_ms,
+    w.ended_at_ms, w.release_pending, w.version, w.key_id, q.is_paused, q.concurrency_max,
+    l.beat_at_ms, l.lease_ms,
+    CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint),
+    held_now(w.namespace, w.queue, w.id, w.slots)
+FROM locked AS w
+LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+LEFT JOIN leases AS l ON l.worker_id = w.id;
+
 -- name: lock_workers(id)
--- Taken by whatever changes a worker's status; the hand-out's lock below excludes it.
+-- Taken by every change of a worker's status; the hand-out's lock below excludes it.
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
     status, mode, slots, name, hostname, pid, software_version, CAST(labels AS text),
@@ -206,8 +239,9 @@ WHERE id = ANY (CAST(:id AS uuid[]))
 RETURNING CAST(id AS text);
 
 -- name: read_news(namespace, queue, worker_id, session_no, held_count)
--- Of the workers that a server has sessions or polls of only those that it is wrong about. What a
--- worker holds is counted in the index, and not at all for one that is believed to hold nothing.
+-- Of the workers with sessions or polls at a server, only those whose state differs from what the
+-- server knows. Held tasks are counted in the index, and not at all for a worker that holds nothing
+-- as far as the server knows.
 SELECT
     CAST(d.worker_id AS text), w.status, w.end_reason, w.session_no,
     CAST(h.held_count AS integer)
@@ -234,6 +268,11 @@ WHERE w.status IS DISTINCT FROM 'online'
    OR w.session_no > d.session_no
    OR h.held_count < d.held_count;
 
+-- name: read_totals(id)
+SELECT CAST(id AS text), total_completed, total_failed
+FROM workers
+WHERE id = ANY (CAST(:id AS uuid[]));
+
 -- name: read_workers(id)
 SELECT
     CAST(id AS text), namespace, queue, CAST(types AS text), instance_key, registered_at_ms,
@@ -245,8 +284,8 @@ ORDER BY workers.id;
 
 -- name: share_workers(id)
 -- Taken by every hand-out: a drain or an expiry comes before it, or finds its task, because
--- whatever changes a status takes FOR UPDATE. With the brakes of the worker's queue, its last
--- heartbeat and the time after the lock: one round trip instead of three on the way to a hand-out.
+-- every change of a status takes FOR UPDATE. With the settings of the worker's queue, its last
+-- heartbeat and the time after the lock: one round trip instead of three before a hand-out.
 WITH locked AS MATERIALIZED (
     SELECT *
     FROM workers

@@ -3,7 +3,7 @@
 SELECT :pid + :silent_ms WHERE 0;
 
 -- name: limit_lock_wait(wait_ms)
--- There is one writer: nobody waits for a row.
+-- There is one writer: no transaction waits for a row.
 SELECT :wait_ms WHERE 0;
 
 -- name: lock_migrations()

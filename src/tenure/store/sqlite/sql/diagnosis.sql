@@ -1,6 +1,7 @@
 -- name: count_fleet(scope, deaf, now_ms, amount)
--- Active workers by namespace, status and health; a test compares the CASE with core.health.judge.
--- Here and below an empty scope has all namespaces, and the amount counts what is in the scope.
+-- Active workers by namespace, status and health; a test compares the CASE with
+-- core.worker.health.judge. Here and below an empty scope means all namespaces, and the amount
+-- counts rows in the scope.
 SELECT j.namespace, j.status, j.health, count(*)
 FROM (
     SELECT
@@ -23,7 +24,7 @@ ORDER BY j.namespace, j.status, j.health
 LIMIT :amount;
 
 -- name: count_sdk_versions(scope, amount)
--- What the active workers say of the SDK that they were made with, in a label of ours.
+-- The SDK of the active workers, from a label of Tenure.
 SELECT j.namespace, j.sdk, count(*)
 FROM (
     SELECT
@@ -39,7 +40,7 @@ ORDER BY j.namespace, j.sdk
 LIMIT :amount;
 
 -- name: list_offered_types(scope, amount)
--- Workers of one program offer the same types, so the lists are few though the workers are many.
+-- Workers of one program offer the same types, so there are few lists even with many workers.
 SELECT DISTINCT w.namespace, w.queue, w.types
 FROM leases AS l
 CROSS JOIN workers AS w ON w.id = l.worker_id
@@ -48,8 +49,8 @@ WHERE w.status = 'online'
 LIMIT :amount;
 
 -- name: list_overdue(scope, before_ms, amount)
--- Tasks whose timers nobody has looked at, up to an amount. Those of other namespaces are passed by
--- one after the other: the index is by time alone, and such tasks are few where servers are well.
+-- Tasks with late timers, up to an amount. Those of other namespaces are skipped one by one: the
+-- index has only the time, and such tasks are few while servers work normally.
 SELECT o.namespace, count(*), min(o.due_at_ms)
 FROM (
     SELECT namespace, due_at_ms
@@ -73,7 +74,7 @@ ORDER BY s.touched_at_ms DESC
 LIMIT :amount;
 
 -- name: list_settings()
--- What decides over durability and room, by name.
+-- The settings for durability and space, by name.
 SELECT 'file', file FROM pragma_database_list WHERE name = 'main'
 UNION ALL
 SELECT 'journal_mode', journal_mode FROM pragma_journal_mode
@@ -83,7 +84,7 @@ UNION ALL
 SELECT 'version', sqlite_version();
 
 -- name: list_stuck_leases(scope, before_ms, amount)
--- A bounded scan without an index by design: see the table.
+-- A bounded scan without an index, by design: see the table.
 SELECT l.worker_id, l.namespace, w.name, l.lease_until_ms, l.server_id
 FROM leases AS l
 CROSS JOIN workers AS w ON w.id = l.worker_id

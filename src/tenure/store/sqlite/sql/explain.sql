@@ -1,6 +1,6 @@
 -- name: count_ahead(namespace, queue, type, line, priority, run_at_ms, id, amount)
--- Tasks that come before one in a line, up to an amount; without statistics SQLite would rather
--- read the whole namespace.
+-- Tasks that come before one in a line, up to an amount; without statistics SQLite would read the
+-- whole namespace.
 SELECT count(*)
 FROM (
     SELECT 1
@@ -15,9 +15,9 @@ FROM (
 ) AS ahead;
 
 -- name: list_crews(namespace, queue, type, deaf, now_ms, amount)
--- Active workers of a queue that offer a type, by what may be given to them: the first of each
--- kind, and how many there are. The leases are few and narrow, so they lead; a test compares the
--- CASE with core.health.judge.
+-- Active workers of a queue that offer a type, by what they may be given: the first of each
+-- kind, and how many there are. The leases are few and narrow, so they come first; a test compares
+-- the CASE with core.worker.health.judge.
 SELECT
     g.status, g.health, g.is_full, g.is_guarding, g.alike_count, g.id, g.name, g.slots,
     g.held_count
@@ -60,7 +60,7 @@ WHERE g.place <= :amount
 ORDER BY g.status, g.health, g.is_full, g.is_guarding, g.id;
 
 -- name: list_ended_workers(namespace, queue, seen_max)
--- The worker of a queue that ended last, looked for among the last ones of all queues.
+-- The worker of a queue that ended last, searched among the last ones of all queues.
 SELECT e.id, e.name, e.ended_at_ms, e.end_reason
 FROM (
     SELECT id, namespace, queue, name, ended_at_ms, end_reason
@@ -74,7 +74,7 @@ ORDER BY e.ended_at_ms DESC
 LIMIT 1;
 
 -- name: list_holders(namespace, queue, amount)
--- What takes up the limit of a queue, the longest held first.
+-- The tasks that count towards the limit of a queue, the longest held first.
 SELECT t.id, t.type, t.worker_id, coalesce(w.name, ''), t.handed_at_ms
 FROM (
     SELECT id, type, worker_id, handed_at_ms
@@ -87,8 +87,8 @@ LEFT JOIN workers AS w ON w.id = t.worker_id
 ORDER BY t.handed_at_ms, t.id;
 
 -- name: list_near_workers(namespace, queue, type, amount)
--- Active workers that miss a task by their queue or by their types: the first of both kinds, and
--- how many there are.
+-- Active workers that do not fit a task because of their queue or their types: the first of both
+-- kinds, and how many there are.
 SELECT n.id, n.name, n.queue, n.types, n.alike_count
 FROM (
     SELECT

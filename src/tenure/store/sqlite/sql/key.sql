@@ -4,7 +4,7 @@ WHERE namespace = :namespace AND key = :key AND task_id = :task_id
 RETURNING key;
 
 -- name: delete_old_keys(before_ms, amount)
--- A key outlives its task by a day: old enough, and its task neither lives nor ended lately.
+-- A key outlives its task by a day: the key is old, and its task neither lives nor ended recently.
 DELETE FROM idempotency_keys
 WHERE (namespace, key) IN (
     SELECT k.namespace, k.key
@@ -28,7 +28,7 @@ INSERT INTO idempotency_keys (namespace, key, task_id, digest, created_at_ms)
 VALUES (:namespace, :key, :task_id, :digest, :created_at_ms);
 
 -- name: lock_keys(namespace, key)
--- With the end of the key's task, by which an old key is told from a living one.
+-- With the end of the key's task, which distinguishes an old key from a live one.
 SELECT
     k.namespace, k.key, k.task_id, k.digest,
     (

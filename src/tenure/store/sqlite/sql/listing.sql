@@ -13,7 +13,7 @@ FROM (
 ) AS s;
 
 -- name: count_live_tasks(namespace, queue, type, state, seen_max)
--- What find_live_tasks would find among the newest rows, and how many rows were looked at.
+-- What find_live_tasks would find among the newest rows, and how many rows were read.
 SELECT coalesce(sum(s.is_listed), 0), count(*)
 FROM (
     SELECT
@@ -27,7 +27,7 @@ FROM (
 ) AS s;
 
 -- name: count_unsuccessful_tasks(namespace, queue, type, state, seen_max)
--- As count_live_tasks, over the index of what failed or was cancelled.
+-- As count_live_tasks, over the index of failed and cancelled tasks.
 SELECT coalesce(sum(s.is_listed), 0), count(*)
 FROM (
     SELECT
@@ -59,7 +59,7 @@ WHERE s.is_listed OR s.place = :seen_max
 LIMIT :amount;
 
 -- name: find_held_tasks(namespace, queue, type, state, before_id, seen_max, amount)
--- Of the tasks that workers hold, if these are few: the first row says how many were looked at.
+-- Of the tasks that workers hold, if these are few: the first row says how many were read.
 WITH seen AS MATERIALIZED (
     SELECT id, queue, type, state
     FROM tasks INDEXED BY tasks_held
@@ -81,8 +81,8 @@ FROM (
 );
 
 -- name: find_live_tasks(namespace, queue, type, state, before_id, seen_max, amount)
--- Newest first by id. An empty text means no filter. So many rows are looked at and no more; the
--- last of them is among the result in any case, so that the next page begins behind it.
+-- Newest first by id. An empty text means no filter. The number of rows that are read is limited;
+-- the last of them is always in the result, so that the next page begins after it.
 SELECT s.id, s.is_listed, s.place
 FROM (
     SELECT
@@ -100,7 +100,7 @@ WHERE s.is_listed OR s.place = :seen_max
 LIMIT :amount;
 
 -- name: find_queue_tasks(namespace, queue, type, state, before_id, seen_max, amount)
--- Of the live tasks of a queue, if these are few: the first row says how many were looked at.
+-- Of the live tasks of a queue, if these are few: the first row says how many were read.
 WITH seen AS MATERIALIZED (
     SELECT id, type, state
     FROM (
@@ -138,7 +138,7 @@ FROM (
 );
 
 -- name: find_unsuccessful_tasks(namespace, queue, type, state, before_id, seen_max, amount)
--- As find_live_tasks, over the index of what failed or was cancelled.
+-- As find_live_tasks, over the index of failed and cancelled tasks.
 SELECT s.id, s.is_listed, s.place
 FROM (
     SELECT
@@ -156,7 +156,7 @@ WHERE s.is_listed OR s.place = :seen_max
 LIMIT :amount;
 
 -- name: list_finished_tasks(namespace, id)
--- Without payloads: a page may have many of them, and no list shows any.
+-- Without payloads: a page may have many tasks, and no list shows payloads.
 SELECT
     id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress, NULL,

@@ -1,5 +1,5 @@
 -- name: count_depths(namespace, queue, amount)
--- Live tasks by state, for the metrics: exact far beyond what a list counts, because nothing is
+-- Live tasks by state, for the metrics: exact far beyond the limit of lists, because nothing is
 -- grouped where there may be millions.
 SELECT :queue, 'pending', count(*)
 FROM (
@@ -28,8 +28,8 @@ FROM (
 GROUP BY state;
 
 -- name: count_queue_tasks(namespace, queue, amount)
--- Live tasks by type and state, from the three indexes that have them all by queue; what is held
--- comes first, because there may be millions that wait. Counting stops at an amount.
+-- Live tasks by type and state, from the three indexes that contain all of them by queue; held
+-- tasks come first, because millions may wait. Counting stops at an amount.
 SELECT :queue, c.type, c.state, count(*)
 FROM (
     SELECT type, state
@@ -57,7 +57,7 @@ FROM (
 GROUP BY c.type, c.state;
 
 -- name: find_busy_namespaces(after_name, amount)
--- Those that have live tasks, one index probe each.
+-- Namespaces with live tasks, one index probe each.
 WITH RECURSIVE busy (name) AS (
     SELECT (SELECT namespace FROM tasks WHERE namespace > :after_name ORDER BY namespace LIMIT 1)
     UNION ALL
@@ -69,7 +69,7 @@ WITH RECURSIVE busy (name) AS (
 SELECT name FROM busy WHERE name IS NOT NULL;
 
 -- name: find_queues(namespace, after_name, amount)
--- Those that have settings or live tasks, by name: one probe per queue of each index that has them.
+-- Queues with settings or live tasks, by name: one probe per queue of each index that has them.
 WITH RECURSIVE held (name) AS (
     SELECT (
         SELECT queue
@@ -170,7 +170,7 @@ FROM queues
 WHERE namespace = :namespace AND name = :name;
 
 -- name: now_ms()
--- The injected clock is the time here; see SqliteTx.now_ms.
+-- The injected clock gives the time here; see SqliteTx.now_ms.
 SELECT NULL WHERE 0;
 
 -- name: read_namespaces(name)

@@ -1,6 +1,6 @@
 -- name: claim_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
--- A large input stays where it is (limits: CLAIM_INPUT_BYTES_MAX), only its size is told, for which
--- it is not even read.
+-- A large input stays where it is (limits: CLAIM_INPUT_BYTES_MAX), only its size is returned,
+-- without reading it.
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
@@ -41,7 +41,7 @@ FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
 -- name: finish_tasks(namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress, output, progress_checksum, output_checksum)
--- A list of rows, which may be many: one statement per task costs nearly twice as much.
+-- A list of many rows: one statement per task costs nearly twice as much.
 WITH ends (
     namespace, id, version, state, attempt, worker_id, last_outcome, finished_at_ms, progress,
     output, progress_checksum, output_checksum
@@ -65,16 +65,17 @@ SELECT
 FROM ends AS e
 CROSS JOIN tasks AS t
 WHERE t.namespace = e.namespace AND t.id = e.id AND t.version = e.version
--- A client that used the id of a finished task again must not stop the batches it is in; what was
--- accepted first stays, and counts as written: the count tells whether a row has moved on.
+-- A client that used the id of a finished task again must not stop its batches; the first accepted
+-- row stays, and counts as written: the count shows whether a row has changed.
 ON CONFLICT (namespace, id) DO UPDATE SET version = history.version;
--- A list too: for a subquery SQLite first collects what it is about to delete.
+-- A list too: for a subquery SQLite first collects the rows to delete.
 DELETE FROM tasks
 WHERE namespace = :namespace AND id IN (:id);
 
--- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- name: insert_alone(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, worker_version, lease_ms, late_since_ms, slots, from_ms, until_ms)
 -- An enqueue that is a transaction by itself, within a span of the store's time. If the task is
 -- handed out with it, its worker must be as it is remembered, not late, and its queue not braked.
+-- If slots are given, it must hold less.
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
@@ -97,6 +98,17 @@ WHERE now_ms() BETWEEN :from_ms AND :until_ms
             AND l.lease_ms = :lease_ms
             AND l.beat_at_ms > :late_since_ms
             AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+            AND (
+                :slots = 0
+                OR :slots > (
+                    SELECT count(*)
+                    FROM tasks AS h INDEXED BY tasks_held
+                    WHERE h.worker_id IS NOT NULL
+                      AND h.namespace = w.namespace
+                      AND h.queue = w.queue
+                      AND h.worker_id = w.id
+                )
+            )
       )
   );
 
@@ -114,10 +126,10 @@ VALUES (
 
 -- name: list_waiting(amount)
 -- The head of every line that has a claimable task, one index probe each: how long the first one
--- has waited costs the same with ten waiting tasks and with ten million. For that the probe must be
--- told in a way that SQLite understands: with the plain columns of another row it uses the namespace
--- alone, and without the last instant of all it goes through each task of the line it comes from
--- (ten lines of 100,000 tasks: 2 s then, 1 ms so).
+-- has waited costs the same with ten waiting tasks and with ten million. For that the probe needs a
+-- form that SQLite can use: with plain columns of another row it uses only the namespace, and
+-- without the last possible instant it reads each task of the line it comes from (ten lines of
+-- 100,000 tasks: 2 s instead of 1 ms).
 WITH RECURSIVE heads (namespace, queue, type, line, priority, run_at_ms) AS (
     SELECT * FROM (
         SELECT namespace, queue, type, line, priority, run_at_ms
@@ -147,7 +159,7 @@ FROM heads AS h
 LEFT JOIN queues AS q ON q.namespace = h.namespace AND q.name = h.queue;
 
 -- name: list_waiting_in(scope, amount)
--- The same for some namespaces, each of which is gone through by itself.
+-- The same for some namespaces, one after the other.
 WITH RECURSIVE heads (namespace, queue, type, line, priority, run_at_ms) AS (
     SELECT t.namespace, t.queue, t.type, t.line, t.priority, t.run_at_ms
     FROM json_each(:scope) AS s
@@ -196,7 +208,7 @@ ORDER BY due_at_ms
 LIMIT :amount;
 
 -- name: load_held(namespace, queue, worker_id, amount)
--- Without statistics SQLite would rather read the whole namespace.
+-- Without statistics SQLite would read the whole namespace.
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
@@ -210,7 +222,7 @@ WHERE worker_id IS NOT NULL
 LIMIT :amount;
 
 -- name: load_inputs(namespace, id)
--- With what verifies them.
+-- With their checksums.
 SELECT namespace, id, input, input_checksum, spec
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
@@ -237,7 +249,7 @@ WHERE namespace = :namespace AND id = :id;
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 
 -- name: peek_tasks(namespace, queue, type, line, priority_min, priority_max, mark_run_at_ms, mark_id, amount)
--- As claim_tasks: the one writer is the lock.
+-- As claim_tasks: the single writer is the lock.
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
@@ -275,7 +287,7 @@ SELECT
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
--- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum, worker_version, lease_ms, late_since_ms, from_ms, until_ms)
+-- name: update_alone(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum, worker_version, lease_ms, late_since_ms, slots, from_ms, until_ms)
 -- A hand-out that is a transaction by itself: see insert_alone.
 UPDATE tasks
 SET state = :state,
@@ -305,6 +317,17 @@ WHERE namespace = :namespace
         AND l.lease_ms = :lease_ms
         AND l.beat_at_ms > :late_since_ms
         AND COALESCE(NOT q.is_paused AND q.concurrency_max = 0, true)
+        AND (
+            :slots = 0
+            OR :slots > (
+                SELECT count(*)
+                FROM tasks AS h INDEXED BY tasks_held
+                WHERE h.worker_id IS NOT NULL
+                  AND h.namespace = w.namespace
+                  AND h.queue = w.queue
+                  AND h.worker_id = w.id
+            )
+        )
   );
 
 -- name: update_tasks(namespace, id, version, state, line, run_at_ms, attempt, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, progress, progress_checksum)
@@ -325,5 +348,5 @@ SET state = :state,
 WHERE namespace = :namespace AND id = :id AND version = :version;
 
 -- name: vacuum_tasks()
--- Nothing to do here: pages that become free are used again.
+-- Nothing to do here: free pages are used again.
 SELECT 1 WHERE 0;

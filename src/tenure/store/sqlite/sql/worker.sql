@@ -1,6 +1,6 @@
 -- name: count_control_group(namespace, queue, worker_id, since_ms, seen_max)
--- Other workers of a queue that were lost since an instant, of the last ones of all queues, unless a
--- suspect explains why; and live ones, of the first ones.
+-- Other workers of a queue that were lost since an instant, of the last ones of all queues, unless
+-- a suspect explains why; and live ones, of the first ones.
 SELECT
     (
         SELECT count(*)
@@ -48,7 +48,7 @@ FROM (
 GROUP BY j.status, j.health;
 
 -- name: count_listed_workers(namespace, queue, status, software_version, labels, health, deaf, now_ms, amount)
--- Counts what list_workers would list among the newest workers, and how many were looked at.
+-- Counts what list_workers would list among the newest workers, and how many were read.
 SELECT coalesce(sum(j.is_listed), 0), count(*)
 FROM (
     SELECT
@@ -121,8 +121,15 @@ VALUES (
     :ended_at_ms, :release_pending, :version, :key_id
 );
 
+-- name: keep_totals(id, completed, failed)
+-- The totals of a worker's lease when it was deleted.
+UPDATE workers
+SET total_completed = :completed, total_failed = :failed
+WHERE id = :id
+RETURNING id;
+
 -- name: list_online_workers(server_id, after_id, amount)
--- Those that were heard by one server last.
+-- Workers whose last heartbeat came to one server.
 SELECT
     w.id, w.namespace, w.queue, w.types, w.slots, l.lease_ms,
     l.total_completed + l.total_failed, l.stuck_count
@@ -133,10 +140,10 @@ ORDER BY l.worker_id
 LIMIT :amount;
 
 -- name: list_workers(namespace, queue, status, software_version, labels, health, deaf, now_ms, before_id, seen_max, amount)
--- With the leases in the same look, so that a worker is listed under the health it is shown with;
--- a test compares the CASE with core.health.judge. An empty text means no filter. So many rows are
--- looked at and no more, as in find_live_tasks. Joins to the right keep the order, and a place costs
--- less where rows are narrow.
+-- With the leases in the same read, so that a worker is listed with the health that is shown;
+-- a test compares the CASE with core.worker.health.judge. An empty text means no filter. The number
+-- of rows that are read is limited, as in find_live_tasks. Joins to the right keep the order, and
+-- narrow rows are cheaper.
 SELECT *
 FROM (
     SELECT
@@ -191,6 +198,26 @@ WHERE release_pending
 ORDER BY id
 LIMIT :amount;
 
+-- name: lock_receivers(id)
+-- As share_workers, with the number of attempts that the worker holds.
+SELECT
+    w.id, w.namespace, w.queue, w.types, w.instance_key, w.registered_at_ms, w.status, w.mode,
+    w.slots, w.name, w.hostname, w.pid, w.software_version, w.labels, w.session_no,
+    w.end_reason, w.drain_at_ms, w.ended_at_ms, w.release_pending, w.version, w.key_id, q.is_paused,
+    q.concurrency_max, l.beat_at_ms, l.lease_ms, NULL,
+    (
+        SELECT count(*)
+        FROM tasks AS h INDEXED BY tasks_held
+        WHERE h.worker_id IS NOT NULL
+          AND h.namespace = w.namespace
+          AND h.queue = w.queue
+          AND h.worker_id = w.id
+    )
+FROM workers AS w
+LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
+LEFT JOIN leases AS l ON l.worker_id = w.id
+WHERE w.id = :id;
+
 -- name: lock_workers(id)
 SELECT
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
@@ -203,7 +230,8 @@ WHERE id = :id;
 UPDATE workers SET is_end_explained = 1 WHERE id = :id RETURNING id;
 
 -- name: read_news(namespace, queue, worker_id, session_no, held_count)
--- Of the workers that a server has sessions or polls of only those that it is wrong about.
+-- Of the workers with sessions or polls at a server, only those whose state differs from what the
+-- server knows.
 SELECT d.worker_id, w.status, w.end_reason, w.session_no, d.held_count
 FROM (
     SELECT
@@ -223,6 +251,9 @@ WHERE w.status IS NOT 'online'
    OR w.session_no > :session_no
    OR d.held_count < :held_count;
 
+-- name: read_totals(id)
+SELECT id, total_completed, total_failed FROM workers WHERE id = :id;
+
 -- name: read_workers(id)
 SELECT
     id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
@@ -232,7 +263,7 @@ FROM workers
 WHERE id = :id;
 
 -- name: share_workers(id)
--- The one writer is the lock, and the injected clock the time.
+-- The single writer is the lock, and the injected clock gives the time.
 SELECT
     w.id, w.namespace, w.queue, w.types, w.instance_key, w.registered_at_ms, w.status, w.mode,
     w.slots, w.name, w.hostname, w.pid, w.software_version, w.labels, w.session_no,

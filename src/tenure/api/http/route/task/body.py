@@ -1,4 +1,4 @@
-"""The bodies of requests about tasks, and what they become."""
+"""The bodies of requests about tasks, and their conversion."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class RetryBody(Body, frozen=True):
         Annotated[float, Meta(ge=1, le=limits.BACKOFF_COEFFICIENT_MAX)] | UnsetType
     ) = UNSET
     maximum_interval_ms: (
-        Annotated[int, Meta(ge=0, le=limits.DURATION_MS_MAX, description="0 is 100 x initial")]
+        Annotated[int, Meta(ge=0, le=limits.DURATION_MS_MAX, description="0 means 100 x initial")]
         | UnsetType
     ) = UNSET
     maximum_attempts: (
-        Annotated[int, Meta(ge=0, le=limits.ATTEMPT_MAX, description="0 is without limit")]
+        Annotated[int, Meta(ge=0, le=limits.ATTEMPT_MAX, description="0 means no limit")]
         | UnsetType
     ) = UNSET
     non_retryable_error_types: (
@@ -41,7 +41,7 @@ class RetryBody(Body, frozen=True):
     ) = UNSET
 
     def policy(self) -> RetryPolicy:
-        """Return the policy; what is not given has its default."""
+        """Return the policy; fields that are not given have their defaults."""
         default = RetryPolicy()
         return RetryPolicy(
             given_or(self.initial_interval_ms, default.initial_interval_ms),
@@ -53,15 +53,13 @@ class RetryBody(Body, frozen=True):
 
 
 class TaskBody(Body, frozen=True):
-    """A task to enqueue. One of startToCloseMs and scheduleToCloseMs is needed."""
+    """A task to enqueue. One of startToCloseMs and scheduleToCloseMs is required."""
 
     type: str
     queue: str
-    input: Annotated[Raw, Meta(description="Any JSON; kept byte for byte")] | UnsetType = UNSET
+    input: Annotated[Raw, Meta(description="Any JSON; stored byte for byte")] | UnsetType = UNSET
     input_base64: Base64 | UnsetType = msgspec.field(default=UNSET, name="inputBase64")
-    encoding: Annotated[str, Meta(description="Of inputBase64; JSON has its own")] | UnsetType = (
-        UNSET
-    )
+    encoding: Annotated[str, Meta(description="Of inputBase64; input is JSON")] | UnsetType = UNSET
     priority: (
         Annotated[
             int,
@@ -90,7 +88,7 @@ class TaskBody(Body, frozen=True):
     task_id: Annotated[str, Meta(description="Made by the client: a UUIDv7")] | UnsetType = UNSET
 
     def new_task(self, made_id: str) -> NewTask:
-        """Return the task that is asked for; ``made_id`` is its id unless the client chose one."""
+        """Return the requested task; ``made_id`` is its id unless the client chose one."""
         data, encoding = self._payload()
         return NewTask(
             id=given_or(self.task_id, made_id),
@@ -108,7 +106,7 @@ class TaskBody(Body, frozen=True):
         data = payload(self.input, self.input_base64, "input")
         if self.input_base64 is UNSET:
             if self.encoding is not UNSET:
-                message = "encoding belongs to inputBase64; what stands in input is JSON"
+                message = "encoding belongs to inputBase64; input is always JSON"
                 raise InvalidArgument(message, field="encoding")
             return data, JSON_ENCODING
         if self.encoding is UNSET or not self.encoding:
@@ -138,7 +136,7 @@ class EnqueueBody(TaskBody, frozen=True):
 
 
 class BatchBody(Body, frozen=True):
-    """Tasks that are enqueued all or none."""
+    """Tasks to enqueue, all or none."""
 
     tasks: Annotated[list[TaskBody], Meta(min_length=1)]
     is_resend: bool = False
@@ -157,7 +155,7 @@ class AgainBody(Body, frozen=True):
 
 
 class ErrorBody(Body, frozen=True):
-    """What is known of a failure."""
+    """The details of a failure."""
 
     message: str
     category: ErrorCategory = ErrorCategory.USER_CODE
@@ -168,7 +166,7 @@ class ErrorBody(Body, frozen=True):
     next_retry_delay_ms: Annotated[int, Meta(ge=0, le=limits.DURATION_MS_MAX)] | UnsetType = UNSET
 
     def info(self) -> ErrorInfo:
-        """Return the error as the engine knows it."""
+        """Return the error for the engine."""
         return ErrorInfo(
             category=self.category,
             message=self.message,
@@ -184,17 +182,17 @@ class CompleteBody(Body, frozen=True):
     """The end of a task that completes asynchronously, for its live attempt or for a named one."""
 
     outcome: Literal["SUCCEEDED", "FAILED", "CANCELLED"]
-    output: Annotated[Raw, Meta(description="Any JSON; kept byte for byte")] | UnsetType = UNSET
+    output: Annotated[Raw, Meta(description="Any JSON; stored byte for byte")] | UnsetType = UNSET
     output_base64: Base64 | UnsetType = msgspec.field(default=UNSET, name="outputBase64")
     output_encoding: (
-        Annotated[str, Meta(description="Of outputBase64; that of the input by default")]
+        Annotated[str, Meta(description="Of outputBase64; by default that of the input")]
         | UnsetType
     ) = UNSET
     error: ErrorBody | UnsetType = UNSET
     attempt: Annotated[int, Meta(ge=1, le=limits.ATTEMPT_MAX)] | UnsetType = UNSET
 
     def finish(self, task_id: str) -> c.Finish:
-        """Return the report of the end; only an outcome's own fields may stand beside it."""
+        """Return the report of the end; only fields of the outcome are allowed."""
         output = payload(self.output, self.output_base64, "output")
         if output is not None and self.outcome != "SUCCEEDED":
             message = "output belongs to the outcome SUCCEEDED"
@@ -213,7 +211,7 @@ class CompleteBody(Body, frozen=True):
 
     def _encoding(self) -> str:
         if self.output_encoding is not UNSET and self.output_base64 is UNSET:
-            message = "outputEncoding belongs to outputBase64; what stands in output is JSON"
+            message = "outputEncoding belongs to outputBase64; output is always JSON"
             raise InvalidArgument(message, field="outputEncoding")
         return JSON_ENCODING if self.output is not UNSET else given_or(self.output_encoding, "")
 
@@ -244,6 +242,6 @@ def instant_ms(instant: datetime, field: str) -> int:
     """Return an instant in milliseconds since 1970."""
     since_ms = (instant - EPOCH) // timedelta(milliseconds=1)
     if not 0 < since_ms <= limits.INSTANT_MS_MAX:
-        message = f"{field} must lie between the years 1970 and 9999"
+        message = f"{field} must be between the years 1970 and 9999"
         raise InvalidArgument(message, field=field)
     return since_ms

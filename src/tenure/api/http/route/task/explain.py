@@ -15,16 +15,16 @@ from tenure.engine.read.explanation import explain_task
 
 
 class ReasonView(View, frozen=True):
-    """One reason: a stable code, what it means here, what to do, and how that is known."""
+    """One reason: a stable code, what it means here, what to do, and the evidence."""
 
-    code: Annotated[str, Meta(description="Such as queue_paused, no_worker_for_type, backing_off")]
+    code: Annotated[str, Meta(description="For example queue_paused, no_worker, backing_off")]
     message: str
     advice: str
     evidence: dict[str, str]
 
 
 class ExplanationView(View, frozen=True):
-    """Why a task is not running now; the first reason alone keeps it from running."""
+    """Why a task is not running now; the first reason alone is why it does not run."""
 
     task_id: str
     state: StateName
@@ -32,7 +32,7 @@ class ExplanationView(View, frozen=True):
 
 
 async def explain(call: OperationCall[Scoped, None]) -> Answer:
-    """Say why a task is not running now."""
+    """Explain why a task is not running now."""
     found = await explain_task(
         call.engine.store,
         namespace=call.namespace,
@@ -51,10 +51,10 @@ OPERATIONS: Final = (
         path="/v1/tasks/{taskId}/explain",
         name="explainTask",
         group="Tasks",
-        summary="Why a task is not running now, the decisive reason first, with what to do.",
+        summary="Why a task is not running now, the reason that counts now first, with what to do.",
         handle=explain,
         action=Action.READ,
-        # It looks at as much as a list does.
+        # It reads as much as a list does.
         is_list=True,
         query=Scoped,
         answer=ExplanationView,

@@ -40,15 +40,15 @@ _SOME_ID: Final = "019b0000-0000-7000-8000-000000000001"
 
 
 async def enqueue_task(call: OperationCall[Scoped, EnqueueBody]) -> Answer:
-    """Take in one task."""
+    """Enqueue one task."""
     (answer,) = await _enqueue(call, [call.body], is_resend=call.body.is_resend)
     return Answer(view.enqueued(answer), _created(is_new=answer.is_new))
 
 
 async def enqueue_batch(call: OperationCall[Scoped, BatchBody]) -> Answer:
-    """Take in many tasks, all or none."""
+    """Enqueue many tasks, all or none."""
     if len(call.body.tasks) > BULK_ENQUEUE_MAX:
-        message = f"tasks must be at most {BULK_ENQUEUE_MAX}"
+        message = f"tasks must have at most {BULK_ENQUEUE_MAX} entries"
         raise PayloadTooLarge(message, limit=BULK_ENQUEUE_MAX)
     try:
         answers = await _enqueue(call, call.body.tasks, is_resend=call.body.is_resend)
@@ -78,7 +78,7 @@ def _created(*, is_new: bool) -> int:
 
 
 def _placed(error: TenureError, bodies: Sequence[TaskBody]) -> TenureError:
-    """Say which task of a batch an error is about; nothing was accepted, so time is no matter."""
+    """Say which task of a batch an error is about; nothing was accepted."""
     for number, body in enumerate(bodies):
         try:
             enqueue_rules.check_new(body.new_task(_SOME_ID))
@@ -120,21 +120,21 @@ async def list_attempts(call: OperationCall[Scoped, None]) -> Answer:
 
 
 async def watch_task(call: OperationCall[Scoped, None]) -> TaskEventStream:
-    """Show a task's changes as they happen, until it has ended."""
+    """Send a task's changes as they happen, until it has ended."""
     key = (call.namespace, call.path["taskId"])
     task = await query.get_task(call.engine.store, namespace=key[0], task_id=key[1])
     return TaskEventStream(call.context, call.caller, key, task)
 
 
 async def cancel_task(call: OperationCall[Scoped, CancelBody]) -> Answer:
-    """Ask for a task to be cancelled."""
+    """Request the cancel of a task."""
     task_id, reason = call.path["taskId"], call.body.reason
     command = c.CancelTask(namespace=call.namespace, task_id=task_id, reason=reason)
     return await _change(call, command)
 
 
 async def complete_task(call: OperationCall[Scoped, CompleteBody]) -> Answer:
-    """Complete a task that its worker has left to somebody else."""
+    """Complete a task from outside its worker."""
     finish = call.body.finish(call.path["taskId"])
     return await _change(call, c.CompleteById(namespace=call.namespace, finish=finish))
 
@@ -148,7 +148,7 @@ async def _change(
 
 
 async def retry_task(call: OperationCall[Scoped, AgainBody]) -> Answer:
-    """Make a new task from a finished one."""
+    """Create a new task from a finished one."""
     new_id = call.body.new_task_id
     command = c.RetryTask(
         namespace=call.namespace,
@@ -166,7 +166,7 @@ _operation: Final = partial(Operation, group="Tasks", query=Scoped)
 
 
 def _plain_change(verb: str, kind: type[_PlainChange], summary: str) -> Operation:
-    """Return the operation that changes a task and needs to know nothing but which."""
+    """Return an operation that changes a task and needs only its id."""
 
     async def change(call: OperationCall[Scoped, EmptyBody]) -> Answer:
         return await _change(call, kind(namespace=call.namespace, task_id=call.path["taskId"]))
@@ -190,7 +190,7 @@ OPERATIONS: Final = (
         path="/v1/tasks",
         name="enqueueTask",
         summary="Enqueue a task. With taskId or idempotencyKey the request may be repeated; "
-        "200 instead of 201 says that the task was there already.",
+        "200 instead of 201 means that the task existed already.",
         handle=enqueue_task,
         is_new_work=True,
         action=Action.SUBMIT,
@@ -236,7 +236,7 @@ OPERATIONS: Final = (
         method="GET",
         path=_TASK,
         name="getTask",
-        summary="Get a task; with wait, when it has ended or when the time is over.",
+        summary="Get a task; with wait, when it has ended or after that time.",
         handle=get_task,
         action=Action.READ,
         query=TaskQuery,
@@ -250,7 +250,7 @@ OPERATIONS: Final = (
         method="GET",
         path=f"{_TASK}/attempts",
         name="listAttempts",
-        summary="List the attempts of a task: who had it, and how each ended.",
+        summary="List the attempts of a task: which worker had it, and how each ended.",
         handle=list_attempts,
         action=Action.READ,
         answer=view.AttemptListView,
@@ -273,7 +273,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_TASK}/cancel",
         name="cancelTask",
-        summary="Cancel a task: at once while nobody runs it, else its worker is asked to stop.",
+        summary="Cancel a task: at once if no worker runs it, else its worker is told to stop.",
         handle=cancel_task,
         action=Action.SUBMIT,
         body=CancelBody,
@@ -284,14 +284,14 @@ OPERATIONS: Final = (
     _plain_change(
         "pause",
         c.PauseTask,
-        "Hold a task: at once while nobody runs it, else when its attempt ends.",
+        "Pause a task: at once if no worker runs it, else when its attempt ends.",
     ),
-    _plain_change("resume", c.ResumeTask, "Let a held task go on."),
+    _plain_change("resume", c.ResumeTask, "Resume a paused task."),
     _operation(
         method="POST",
         path=f"{_TASK}/retry",
         name="retryTask",
-        summary="Make a new task from a finished one. With newTaskId the request may be repeated.",
+        summary="Create a new task from a finished one. With newTaskId the call may be repeated.",
         handle=retry_task,
         is_new_work=True,
         action=Action.SUBMIT,
@@ -308,7 +308,7 @@ OPERATIONS: Final = (
         method="POST",
         path=f"{_TASK}/complete",
         name="completeTask",
-        summary="Complete a task asynchronously: its live attempt, or the one that is named.",
+        summary="Complete a task asynchronously: its live attempt, or the named one.",
         handle=complete_task,
         action=Action.SUBMIT,
         body=CompleteBody,

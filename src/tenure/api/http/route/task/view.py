@@ -1,4 +1,4 @@
-"""The answers about tasks, and how they are made from what the engine knows."""
+"""The answers about tasks, and how they are made from records of the engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OutcomeName = Annotated[str, names(Outcome)]
 
 
 class EnqueuedView(View, frozen=True):
-    """A task that was taken in, or that was there already."""
+    """A task that was enqueued, or that existed already."""
 
     task_id: str
     state: StateName
@@ -47,14 +47,14 @@ class BatchView(View, frozen=True):
 
 
 class StateView(View, frozen=True):
-    """Where a task stands now."""
+    """The present state of a task."""
 
     task_id: str
     state: StateName
 
 
 class RetryPolicyView(View, frozen=True):
-    """How failures are retried; a maximum of 0 is 100 x initial, or no limit of attempts."""
+    """How failures are retried; a maximum of 0 means 100 x initial, or no limit of attempts."""
 
     initial_interval_ms: int
     backoff_coefficient: float
@@ -64,7 +64,7 @@ class RetryPolicyView(View, frozen=True):
 
 
 class FailureView(View, frozen=True):
-    """What is known of a failure."""
+    """The details of a failure."""
 
     category: str
     message: str
@@ -145,7 +145,7 @@ class TaskListView(View, frozen=True):
 
 
 class AttemptItem(View, frozen=True):
-    """One hand-out of a task; of the live one the end is not known."""
+    """One hand-out of a task; the end of a live one is not known."""
 
     attempt: int
     handed_at: Instant
@@ -171,7 +171,7 @@ def payload_fields(name: str, data: bytes | None, *, encoding: str) -> dict[str,
 
 
 def enqueued(answer: c.Enqueued) -> EnqueuedView:
-    """Show a task that was taken in."""
+    """Show an enqueued task."""
     return EnqueuedView(task_id=answer.task_id, state=answer.state.upper(), is_new=answer.is_new)
 
 
@@ -214,7 +214,7 @@ def task(task: Task, *, with_payloads: bool = True) -> TaskView:
 
 
 def _asked(task: Task) -> dict[str, Any]:
-    """What was asked for and says little to most readers."""
+    """Show the fields of the request that most readers do not need."""
     spec = task.spec
     parent_id = None if task.link is None else task.link.parent_id
     return {
@@ -244,7 +244,7 @@ def _payloads(task: Task) -> dict[str, Any]:
 
 
 def _output(task: Task) -> dict[str, Any]:
-    """Return the output; bytes come with their encoding, JSON speaks for itself."""
+    """Return the output; bytes come with their encoding, JSON without."""
     fields = payload_fields("output", task.output, encoding=task.output_encoding)
     if "output_base64" in fields:
         fields["output_encoding"] = or_unset(task.output_encoding)

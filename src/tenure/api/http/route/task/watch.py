@@ -1,6 +1,6 @@
 """Waiting for a task: one answer at its end, or a stream of its changes.
 
-The end comes from the engine, wherever the task was finished. Progress is read every half second.
+The engine reports the end, at whichever server it was. Progress is read every half second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LINE_ENDS: Final = re.compile(rb"\r\n|\r|\n")
 
 
 class _End:
-    """Hears once of the end of a task; the server's stop ends the wait too."""
+    """Called once at the end of a task; a stop of the server ends the wait too."""
 
     def __init__(self, context: RequestContext, key: TaskKey) -> None:
         self._results = context.engine.results
@@ -50,7 +50,7 @@ class _End:
             self._heard.set_result(result)
 
     async def wait(self, wait_ms: int) -> Task | None:
-        """Return the finished task, or None when the time or the server's life is over."""
+        """Return the finished task, or None after the time or when the server stops."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         waited: set[asyncio.Future[Any]] = {self._heard, stopping}
         try:
@@ -67,7 +67,7 @@ class _End:
 
 
 async def wait_for_end(context: RequestContext, key: TaskKey, *, wait_ms: int) -> Task:
-    """Return a task when it has ended, or as it stands when the time is over."""
+    """Return a task when it has ended, or in its present state after the time."""
     task = await _read(context.engine, key)
     if not wait_ms or task.finished_at_ms is not None:
         return task
@@ -81,7 +81,7 @@ async def _read(engine: Engine, key: TaskKey) -> Task:
 
 
 class Change(View, frozen=True):
-    """What the events state and progress carry."""
+    """The data of the events state and progress."""
 
     task_id: str
     state: view.StateName
@@ -93,7 +93,7 @@ class Change(View, frozen=True):
 
 
 class TaskEventStream(ServerSentEvents):
-    """Server-sent events about one task, from where it stands to its end."""
+    """Server-sent events about one task, from its present state to its end."""
 
     def __init__(self, context: RequestContext, caller: str, key: TaskKey, task: Task) -> None:
         """Begin with a task that was just read."""
@@ -116,7 +116,7 @@ class TaskEventStream(ServerSentEvents):
                 if task.finished_at_ms is not None:
                     yield _event("result", view.task(task), task.version)
                     return
-                # While the store is away nothing is shown; what it knows comes when it is back.
+                # While the store is not available nothing is sent; the changes come afterwards.
                 with suppress(Unavailable):
                     task = await end.wait(WATCH_READ_MS) or await _read(
                         self._context.engine, self._key
@@ -126,10 +126,10 @@ class TaskEventStream(ServerSentEvents):
 
 
 def _mark(task: Task) -> tuple[object, ...]:
-    """Return what tells two looks at a task apart.
+    """Return a value that differs when a task has changed.
 
-    The version alone does not: a task that this server has just finished is heard of as it was
-    before its row was written.
+    The version is not enough: a task that this server has just finished is reported with the
+    version before its row was written.
     """
     return task.state, task.attempt, task.version
 
