@@ -23,7 +23,10 @@ __all__ = [
     "IdempotencyConflict",
     "InvalidArgument",
     "InvalidToken",
+    "JournalFull",
+    "JournalMismatch",
     "NotFound",
+    "OutOfOrder",
     "PayloadTooLarge",
     "PermissionDenied",
     "RateLimited",
@@ -32,6 +35,7 @@ __all__ = [
     "TaskExpired",
     "TenureError",
     "TokenMismatch",
+    "TooEarly",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
@@ -136,6 +140,34 @@ class NotFound(TenureError):
     code = "not_found"
 
 
+class JournalMismatch(TenureError):
+    """The code of the workflow does not fit what its run has recorded. Deploy code that fits."""
+
+    code = "journal_mismatch"
+    field_names = ("expected", "received", "position")
+
+
+class JournalFull(TenureError):
+    """The journal of the run is full. Let the workflow begin anew with continue_as_new."""
+
+    code = "journal_full"
+    field_names = ("limit",)
+
+
+class OutOfOrder(TenureError):
+    """An entry came before an earlier one. Send all entries again from the expected number on."""
+
+    code = "out_of_order"
+    field_names = ("expected_no",)
+
+
+class TooEarly(TenureError):
+    """The timer has not fired yet by the time of the server. Report it again after the delay."""
+
+    code = "too_early"
+    field_names = ("retry_after_ms",)
+
+
 class IdempotencyConflict(TenureError):
     """The idempotency key was used with other content. Use a new key or send the same content."""
 
@@ -224,6 +256,10 @@ ERRORS: dict[str, ErrorSpec] = {
         ErrorSpec("UNAUTHENTICATED", 401, False, Unauthenticated),
         ErrorSpec("PERMISSION_DENIED", 403, False, PermissionDenied),
         ErrorSpec("FAILED_PRECONDITION", 409, False, WrongState),
+        ErrorSpec("FAILED_PRECONDITION", 409, False, JournalMismatch),
+        ErrorSpec("RESOURCE_EXHAUSTED", 413, False, JournalFull),
+        ErrorSpec("ABORTED", 409, False, OutOfOrder),
+        ErrorSpec("FAILED_PRECONDITION", 409, False, TooEarly),
         ErrorSpec("NOT_FOUND", 404, False, NotFound),
         ErrorSpec("ALREADY_EXISTS", 409, False, IdempotencyConflict),
         ErrorSpec("ALREADY_EXISTS", 409, False, AlreadyExists),

@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core import limits
-from tenure.core.task.record import NewTask, Spec
+from tenure.core.run.record import Wait, Yield
+from tenure.core.task.record import NewTask, Spec, TaskKind
 from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.core.worker.lease import Beat
 from tenure.core.worker.record import NewWorker
@@ -82,6 +83,10 @@ def report(**changes: Any) -> Any:
 
 def of_error(**changes: Any) -> Any:
     return report(kind=FinishKind.FAILED, error=replace(FAULT, **changes))
+
+
+def of_yield(**changes: Any) -> Any:
+    return report(kind=FinishKind.YIELDED, wish=Yield(**{"seen": 0, **changes}))
 
 
 def of_failure(**changes: Any) -> Any:
@@ -178,7 +183,7 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     ),
     "encoding with NUL": (lambda: of_spec(encoding=NUL), "encoding"),
     "resource with NUL": (lambda: of_spec(resources={"gpu": NUL}), "resources.gpu"),
-    "parent no id": (lambda: of_spec(parent_id="me"), "parentId"),
+    "a run": (lambda: of_spec(kind=TaskKind.WORKFLOW), "options.kind"),
     "coefficient NaN": (lambda: of_retry(backoff_coefficient=math.nan), "retry.backoffCoefficient"),
     "coefficient infinite": (
         lambda: of_retry(backoff_coefficient=math.inf),
@@ -230,10 +235,21 @@ REFUSED: Final[dict[str, tuple[Callable[[], Any], str]]] = {
     "stack trace too long": (lambda: of_error(stack_trace="x" * 65_537), "error.stackTrace"),
     "next delay negative": (lambda: of_error(next_delay_ms=-1), "error.nextRetryDelayMs"),
     "next delay 2**63": (lambda: of_error(next_delay_ms=HUGE), "error.nextRetryDelayMs"),
-    "wake 2**63": (lambda: report(kind=FinishKind.YIELDED, wake_at_ms=HUGE), "wakeAt"),
-    "wake negative": (lambda: report(kind=FinishKind.YIELDED, wake_at_ms=-1), "wakeAt"),
-    "wake_seq 2**63": (lambda: report(kind=FinishKind.YIELDED, wake_seq=HUGE), "wakeSeq"),
-    "wake_seq negative": (lambda: report(kind=FinishKind.YIELDED, wake_seq=-1), "wakeSeq"),
+    "parked without an error": (lambda: report(kind=FinishKind.PARKED), "error"),
+    "yielded without a position": (lambda: report(kind=FinishKind.YIELDED), "seen"),
+    "wake 2**63": (lambda: of_yield(wake_at_ms=HUGE), "wakeAt"),
+    "wake negative": (lambda: of_yield(wake_at_ms=-1), "wakeAt"),
+    "seen 2**63": (lambda: of_yield(seen=HUGE), "seen"),
+    "seen negative": (lambda: of_yield(seen=-1), "seen"),
+    "wake key too long": (lambda: of_yield(wake_key="x" * 513), "wakeKey"),
+    "wake key with NUL": (lambda: of_yield(wake_key=NUL), "wakeKey"),
+    "wake index negative": (lambda: of_yield(wake_index=-1), "wakeIndex"),
+    "patience negative": (lambda: of_yield(patience_n=-1), "patienceN"),
+    "patience 2**63": (lambda: of_yield(patience_ms=HUGE), "patienceMs"),
+    "wait with NUL": (lambda: of_yield(waits=(Wait("signal", NUL),)), "waits"),
+    "wait without an instant": (lambda: of_yield(waits=(Wait("x", "y", -1),)), "waits"),
+    "too many waits": (lambda: of_yield(waits=(Wait("signal", "x"),) * 21), "waits"),
+    "wait count negative": (lambda: of_yield(wait_count=-1), "waitCount"),
     "percent NaN": (lambda: progress(percent=math.nan), "progressPct"),
     "percent over 100": (lambda: progress(percent=100.5), "progressPct"),
     "progress message with NUL": (lambda: progress(message=NUL), "message"),

@@ -86,9 +86,9 @@ def test_what_is_new_work_and_what_is_awaited() -> None:
     def names(flag: str) -> set[str]:
         return {each.kind.__name__ for each in ALL_SPECS if getattr(each, flag)}
 
-    assert names("is_new_work") == {"EnqueueTasks", "ClaimTasks", "RegisterWorker"}
-    assert names("is_awaited") == {"EnqueueTasks", "FinishTasks"}
-    reports = {"ConfirmTasks", "HeartbeatTasks", "FinishTasks"}
+    assert names("is_new_work") == {"EnqueueTasks", "StartRun", "ClaimTasks", "RegisterWorker"}
+    assert names("is_awaited") == {"EnqueueTasks", "FinishTasks", "StartRun", "RecordSteps"}
+    reports = {"ConfirmTasks", "HeartbeatTasks", "FinishTasks", "RecordSteps"}
     assert names("can_be_single") == {"EnqueueTasks"} | reports
 
 

@@ -74,6 +74,7 @@ TABLES: Final = [
     "tasks",
     "history",
     "attempts",
+    "journal",
     "idempotency_keys",
     "workers",
     "leases",

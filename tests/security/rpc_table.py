@@ -251,6 +251,11 @@ PLAIN_FIELDS: Final = frozenset(
         "labels",
         "resources",
         "CreateApiKeyRequest.name",
+        # What a run says of the calls that it waits for.
+        "wakeKey",
+        "Wait.kind",
+        "Wait.key",
+        "Wait.detail",
         # A number that counts the heartbeats of one worker.
         "token",
     }

@@ -26,14 +26,14 @@ Key = tuple[str, str]
 _TASK: Final = (
     "SELECT id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,"
     " version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,"
-    " spec, progress, input, input_checksum, progress_checksum"
-    " FROM tasks WHERE namespace = ? AND id = ?"
+    " spec, progress, input, input_checksum, progress_checksum, journal_id, parent_id,"
+    " external_id, origin FROM tasks WHERE namespace = ? AND id = ?"
 )
 _FINISHED: Final = (
     "SELECT id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt,"
     " version, worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress,"
-    " input, input_checksum, progress_checksum, output, output_checksum, finished_at_ms"
-    " FROM history WHERE namespace = ? AND id = ?"
+    " input, input_checksum, progress_checksum, output, output_checksum, finished_at_ms,"
+    " journal_id, parent_id, external_id, origin FROM history WHERE namespace = ? AND id = ?"
 )
 _ATTEMPT: Final = (
     "SELECT namespace, task_id, number, outcome, worker_id, handed_at_ms, ended_at_ms,"

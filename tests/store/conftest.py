@@ -24,6 +24,7 @@ _TABLES = (
     "tasks",
     "history",
     "attempts",
+    "journal",
     "idempotency_keys",
     "workers",
     "leases",
@@ -37,6 +38,7 @@ _EMPTY = "".join(
         *(f"DELETE FROM {table};" for table in _TABLES),
         "DELETE FROM schema_migrations WHERE number >= 900;",
         "SELECT drop_day_partitions(1000000000);",
+        "SELECT drop_journal_partitions(1000000000);",
     ]
 )
 

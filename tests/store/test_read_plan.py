@@ -53,6 +53,9 @@ READS: Final = (
     ("find_live_tasks", (*ALL, *AT_END), PAGE),
     ("find_live_tasks", (NAMESPACE, "", "", "pending", *AT_END), 3 * PAGE),
     ("find_live_tasks", (*NONE, *AT_END), SEEN),
+    # All of them are activities, which a list of runs does not look at.
+    ("find_live_runs", (*ALL, *AT_END), 0),
+    ("find_finished_runs", (*ALL, *AT_END), 0),
     ("find_finished_tasks", (*ALL, *AT_END), PAGE),
     ("find_finished_tasks", (*NONE, *AT_END), SEEN),
     ("find_unsuccessful_tasks", (NAMESPACE, "", "", "failed", *AT_END), PAGE),

@@ -132,7 +132,7 @@ async def test_two_schemas_of_one_database_do_not_drop_each_others_days(bare_dsn
             await retention.keep_days(tx, first=10**6, today=10**6, last=10**6)
 
         await first.transaction(forget)
-        assert await fetch(bare_dsn, days.format("first")) == [2]
+        assert await fetch(bare_dsn, days.format("first")) == [3]
         assert await fetch(bare_dsn, days.format("second")) == before
 
 

@@ -19,7 +19,7 @@ from tenure.store.sqlite import SqliteStore
 from tenure.store.statement import Statement
 from tenure.store.transaction import Store, Tx
 from tests.postgres import PostgresServer
-from tests.store.rows import LOWEST_ID
+from tests.store.rows import HIGHEST_ID, LOWEST_ID
 
 SQLITE: Final = statement.load("tenure.store.sqlite.sql", mark="?")
 POSTGRES: Final = schema.statements_in("tenure")
@@ -29,11 +29,13 @@ PACKAGES: Final = {name: resources.files(f"tenure.store.{name}.sql") for name in
 # What a parameter is made of, by its name; every other one is a text.
 INTEGERS: Final = re.compile(
     r"_ms$|_count$|_checksum$|_max$|_min$|^(completed|failed|line|priority|attempt|version|worker_version|session_no|slots|pid|number"
-    r"|token|amount|day|before_day|timeline)$"
+    r"|token|amount|day|before_day|timeline|pos|after_pos|no|first_no|kind|total_bytes)$"
 )
-IDS: Final = re.compile(r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id)$")
+IDS: Final = re.compile(
+    r"^(id|task_id|worker_id|server_id|before_id|after_id|mark_id|parent_id|(old_)?journal_id)$"
+)
 BLOBS: Final = frozenset(
-    {"spec", "progress", "input", "output", "error", "digest", "value", "body"}
+    {"spec", "progress", "input", "output", "error", "digest", "value", "body", "origin"}
 )
 DIGEST: Final = bytes(32)
 TEXTS: Final = {
@@ -56,6 +58,7 @@ SHARED: Final = {
     "count_queue_tasks": 1,
     "beat_leases": 1,
     "send_notification": 1,
+    "read_entries": 2,
 }
 # These change what is not inside a transaction, or the schema that the others need.
 APART: Final = frozenset({"vacuum_tasks"})
@@ -67,6 +70,9 @@ NOTHING_TO_DO: Final = (
 
 def dummy(name: str, parameter: str) -> object:
     """Return a value that a parameter of a statement could have."""
+    if name == "insert_linked_tasks" and parameter == "id":
+        # One that no other statement inserts.
+        return HIGHEST_ID
     if name == "insert_migration" and parameter == "number":
         return 9_999
     if parameter == "secret_digest":

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.limits import CLAIM_INPUT_BYTES_MAX
+from tenure.core.run.record import RunProgress, Wait
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import (
     NO_PROGRESS,
@@ -58,9 +59,23 @@ FULL_SPEC = Spec(
     encoding="json",
     idempotency_key="order-1",
     resources={"gpu": "1"},
-    run_id=task_id(90),
-    parent_id=task_id(91),
     retry_of=task_id(92),
+)
+FULL_RUN = RunProgress(
+    begun_at_ms=1,
+    generation=2,
+    seen=3,
+    wake_at_ms=4,
+    wake_key="2/sleep#2",
+    wake_index=5,
+    patience_n=6,
+    patience_ms=7,
+    news_at_ms=8,
+    home_worker_id=task_id(92),
+    park=FAULT,
+    park_count=9,
+    waits=(Wait("signal", "żółw", 10, "orders.py:7"),),
+    wait_count=11,
 )
 FULL_PROGRESS = AttemptProgress(
     confirmed_at_ms=1,
@@ -80,8 +95,7 @@ FULL_PROGRESS = AttemptProgress(
     pause_wanted=True,
     is_sole=True,
     is_async=True,
-    wake_seq=10,
-    wake_at_ms=11,
+    run=FULL_RUN,
     reason=Reason.POISONED,
     error=FAULT,
     output_encoding="bytes",

@@ -47,6 +47,10 @@ EXIT_CODES: Final[dict[str, ExitCode]] = {
     "rate_limited": ExitCode.UNREACHABLE,
     "unsupported_media_type": ExitCode.USAGE,
     "data_damaged": ExitCode.FAILED,
+    "journal_mismatch": ExitCode.CONFLICT,
+    "journal_full": ExitCode.CONFLICT,
+    "out_of_order": ExitCode.CONFLICT,
+    "too_early": ExitCode.CONFLICT,
     "deadline_exceeded": ExitCode.UNREACHABLE,
     "unavailable": ExitCode.UNREACHABLE,
 }

@@ -91,6 +91,22 @@ ADVICE: Final[dict[str, Advice]] = {
         "The stored data is damaged.",
         "Find all damage: tenure db check. Then restore a backup, or enqueue the task again.",
     ),
+    "journal_mismatch": Advice(
+        "The code of the workflow has changed in a way that its run cannot follow.",
+        "Deploy code that fits what was recorded; the run is tried again by itself.",
+    ),
+    "journal_full": Advice(
+        "The run has recorded as much as one journal takes.",
+        "Let the workflow begin anew from time to time, with continue_as_new.",
+    ),
+    "out_of_order": Advice(
+        "An entry of a journal came before an earlier one.",
+        "Send all entries again from the expected number on.",
+    ),
+    "too_early": Advice(
+        "A timer was reported before it fired by the time of the server.",
+        "Report it again in a moment.",
+    ),
     "deadline_exceeded": Advice(
         "The answer took too long. The server may or may not have done it.",
         "Check the current state, then try again.",

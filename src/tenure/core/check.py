@@ -97,13 +97,13 @@ def worker_id(value: object, field: str = "workerId") -> str:
     return checked
 
 
-def payload(data: object, field: str) -> bytes:
-    """Check the size of an input, output or details."""
+def payload(data: object, field: str, *, bytes_max: int = limits.PAYLOAD_BYTES_MAX) -> bytes:
+    """Check the size of an input, output, details or signal."""
     if not isinstance(data, bytes):
         _refuse(field, "must be bytes")
-    if len(data) > limits.PAYLOAD_BYTES_MAX:
-        message = f"{field} has {len(data)} bytes; at most {limits.PAYLOAD_BYTES_MAX} are allowed"
-        raise PayloadTooLarge(message, limit=limits.PAYLOAD_BYTES_MAX)
+    if len(data) > bytes_max:
+        message = f"{field} has {len(data)} bytes; at most {bytes_max} are allowed"
+        raise PayloadTooLarge(message, limit=bytes_max)
     return data
 
 

@@ -27,6 +27,10 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
 
+class RunFilter(TaskFilter, frozen=True, kw_only=True):
+    """Which runs are wanted: tasks that have a journal."""
+
+
 class WorkerFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter for workers; an empty field matches everything, and every label has to match.
 
@@ -49,6 +53,7 @@ class WorkerFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL_TASKS: Final = TaskFilter()
+ALL_RUNS: Final = RunFilter()
 ALL_WORKERS: Final = WorkerFilter()
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

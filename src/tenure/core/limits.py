@@ -207,6 +207,32 @@ SUSPECTS_CLAIMED_MAX: Final = 100
 UNDELIVERED_BEFORE_BACKOFF: Final = 3
 UNDELIVERED_BACKOFF_MIN_MS: Final = 1 * _SECOND_MS
 UNDELIVERED_BACKOFF_MAX_MS: Final = 60 * _SECOND_MS
+# Entries and bytes of one journal: from when on it is worth a warning, and from when on its run is
+# parked. A re-run reads them all, 50,000 in about half a second. The server's own entries may be as
+# many again.
+JOURNAL_ENTRIES_WARNING: Final = 10_000
+JOURNAL_BYTES_WARNING: Final = 16 * _MIB
+JOURNAL_ENTRIES_MAX: Final = 50_000
+JOURNAL_BYTES_MAX: Final = 64 * _MIB
+# A full journal has room when its run begins anew, which is up to its code.
+JOURNAL_RETRY_MS: Final = 1 * _MINUTE_MS
+# What is handed out with a run; whoever needs more asks for it.
+JOURNAL_PAGE_ENTRIES_MAX: Final = 1_000
+JOURNAL_PAGE_BYTES_MAX: Final = 256 * _KIB
+# Entries that one report may have, and reports of one command: a frame has at most 1 MiB.
+STEP_ENTRIES_MAX: Final = 1_000
+# Scope, name and ordinal of a call; where in the source it is; and what waits for a signal.
+STEP_KEY_BYTES_MAX: Final = 512
+STEP_SITE_BYTES_MAX: Final = 512
+SIGNAL_BYTES_MAX: Final = 256 * _KIB
+# Signals that come with the start of a run.
+START_SIGNALS_MAX: Final = 100
+# What is shown of what a run waits for.
+WAITS_SHOWN_MAX: Final = 20
+WAIT_TEXT_BYTES_MAX: Final = 512
+# A run whose code does not fit its journal is tried again, twice as late each time.
+PARK_MIN_MS: Final = 1 * _MINUTE_MS
+PARK_MAX_MS: Final = 1 * _HOUR_MS
 # A maximum interval of 0 means this many initial intervals.
 RETRY_INTERVALS_MAX: Final = 100
 # An enqueue whose id was created at most this long ago (or ahead: clocks differ) is not looked up:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tenure.core import check as checks
 from tenure.core import limits
+from tenure.core.task.retry import ErrorInfo
 from tenure.errors import InvalidArgument, PayloadTooLarge
 
 COUNT_MAX: Final = 2**62
@@ -30,3 +31,14 @@ def check_refs(namespace: str, worker_id: str | None, items: tuple[Any, ...]) ->
         checks.task_id(item.task_id, "taskId")
         if item.attempt != 1:
             checks.attempt(item.attempt)
+
+
+def check_error(error: ErrorInfo) -> None:
+    """Check what a worker says of a failure."""
+    checks.text(error.message, "error.message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
+    checks.text(error.type, "error.type", bytes_max=limits.TEXT_BYTES_MAX)
+    checks.text(error.stack_trace, "error.stackTrace", bytes_max=limits.STACK_TRACE_BYTES_MAX)
+    if error.details is not None:
+        checks.payload(error.details, "error.details")
+    if error.next_delay_ms is not None:
+        checks.duration_ms(error.next_delay_ms, "error.nextRetryDelayMs", minimum=0)

@@ -7,10 +7,16 @@ from typing import Any, Final
 from tenure.engine.access.spec import ACCESS_SPECS
 from tenure.engine.command import AnyCommand
 from tenure.engine.command_spec import CommandSpec
+from tenure.engine.run.spec import RUN_SPECS
 from tenure.engine.task.spec import TASK_SPECS
 from tenure.engine.worker.spec import WORKER_SPECS
 
-ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (*TASK_SPECS, *WORKER_SPECS, *ACCESS_SPECS)
+ALL_SPECS: Final[tuple[CommandSpec[Any], ...]] = (
+    *TASK_SPECS,
+    *RUN_SPECS,
+    *WORKER_SPECS,
+    *ACCESS_SPECS,
+)
 SPECS: Final[dict[type, CommandSpec[Any]]] = {each.kind: each for each in ALL_SPECS}
 
 

@@ -406,9 +406,9 @@ class Engine:
         self._memory.learn(committed)
         if committed.store_ahead_ms is not None:
             self.worker_keys.learn(ws.workers.values())
+        self._memory.saved(ws)
         dues = []
         for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
-            self._memory.rows.saved(tasks, are_new=are_new)
             for key, task in tasks.items():
                 if task.due_at_ms is not None:
                     dues.append(task.due_at_ms)

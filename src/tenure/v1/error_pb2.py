@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tenure/v1/error.proto\x12\ttenure.v1\"\xdd\x01\n\x0b\x45rrorDetail\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\rcurrent_token\x18\x04 \x01(\t\x12\x18\n\x10\x65xpected_attempt\x18\x05 \x01(\x05\x12\x18\n\x10received_attempt\x18\x06 \x01(\x05\x12\r\n\x05state\x18\x07 \x01(\t\x12\x0f\n\x07task_id\x18\x08 \x01(\t\x12\r\n\x05\x66ield\x18\t \x01(\t\x12\r\n\x05limit\x18\n \x01(\x03\x12\x16\n\x0eretry_after_ms\x18\x0b \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tenure/v1/error.proto\x12\ttenure.v1\"\xa8\x02\n\x0b\x45rrorDetail\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\rcurrent_token\x18\x04 \x01(\t\x12\x18\n\x10\x65xpected_attempt\x18\x05 \x01(\x05\x12\x18\n\x10received_attempt\x18\x06 \x01(\x05\x12\r\n\x05state\x18\x07 \x01(\t\x12\x0f\n\x07task_id\x18\x08 \x01(\t\x12\r\n\x05\x66ield\x18\t \x01(\t\x12\r\n\x05limit\x18\n \x01(\x03\x12\x16\n\x0eretry_after_ms\x18\x0b \x01(\x03\x12\x13\n\x0b\x65xpected_no\x18\x0c \x01(\x05\x12\x10\n\x08\x65xpected\x18\r \x01(\t\x12\x10\n\x08received\x18\x0e \x01(\t\x12\x10\n\x08position\x18\x0f \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tenure.v1.error_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORDETAIL']._serialized_start=37
-  _globals['_ERRORDETAIL']._serialized_end=258
+  _globals['_ERRORDETAIL']._serialized_end=333
 # @@protoc_insertion_point(module_scope)

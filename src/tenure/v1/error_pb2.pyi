@@ -35,6 +35,10 @@ class ErrorDetail(google.protobuf.message.Message):
     FIELD_FIELD_NUMBER: builtins.int
     LIMIT_FIELD_NUMBER: builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: builtins.int
+    EXPECTED_NO_FIELD_NUMBER: builtins.int
+    EXPECTED_FIELD_NUMBER: builtins.int
+    RECEIVED_FIELD_NUMBER: builtins.int
+    POSITION_FIELD_NUMBER: builtins.int
     code: builtins.str
     message: builtins.str
     reason: builtins.str
@@ -55,9 +59,15 @@ class ErrorDetail(google.protobuf.message.Message):
     instance key: the fields that differ, separated by commas
     """
     limit: builtins.int
-    """payload_too_large"""
+    """payload_too_large, journal_full"""
     retry_after_ms: builtins.int
-    """rate_limited, unavailable"""
+    """rate_limited, unavailable, too_early"""
+    expected_no: builtins.int
+    """out_of_order"""
+    expected: builtins.str
+    """journal_mismatch"""
+    received: builtins.str
+    position: builtins.int
     def __init__(
         self,
         *,
@@ -72,7 +82,11 @@ class ErrorDetail(google.protobuf.message.Message):
         field: builtins.str = ...,
         limit: builtins.int = ...,
         retry_after_ms: builtins.int = ...,
+        expected_no: builtins.int = ...,
+        expected: builtins.str = ...,
+        received: builtins.str = ...,
+        position: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["code", b"code", "current_token", b"current_token", "expected_attempt", b"expected_attempt", "field", b"field", "limit", b"limit", "message", b"message", "reason", b"reason", "received_attempt", b"received_attempt", "retry_after_ms", b"retry_after_ms", "state", b"state", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["code", b"code", "current_token", b"current_token", "expected", b"expected", "expected_attempt", b"expected_attempt", "expected_no", b"expected_no", "field", b"field", "limit", b"limit", "message", b"message", "position", b"position", "reason", b"reason", "received", b"received", "received_attempt", b"received_attempt", "retry_after_ms", b"retry_after_ms", "state", b"state", "task_id", b"task_id"]) -> None: ...
 
 Global___ErrorDetail: typing_extensions.TypeAlias = ErrorDetail

@@ -110,7 +110,9 @@ class _FinishKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     FINISH_KIND_DEFERRED: _FinishKind.ValueType  # 5
     """Will be completed asynchronously, by token or by id."""
     FINISH_KIND_YIELDED: _FinishKind.ValueType  # 6
-    """A run frees its slot and waits; see wake_seq and wake_at_ms."""
+    """A run gives up its slot and waits; see TaskFinish from seen on."""
+    FINISH_KIND_PARKED: _FinishKind.ValueType  # 7
+    """The code of a run does not fit its journal, as error says; it is tried again later."""
 
 class FinishKind(_FinishKind, metaclass=_FinishKindEnumTypeWrapper): ...
 
@@ -123,7 +125,9 @@ FINISH_KIND_RELEASED: FinishKind.ValueType  # 4
 FINISH_KIND_DEFERRED: FinishKind.ValueType  # 5
 """Will be completed asynchronously, by token or by id."""
 FINISH_KIND_YIELDED: FinishKind.ValueType  # 6
-"""A run frees its slot and waits; see wake_seq and wake_at_ms."""
+"""A run gives up its slot and waits; see TaskFinish from seen on."""
+FINISH_KIND_PARKED: FinishKind.ValueType  # 7
+"""The code of a run does not fit its journal, as error says; it is tried again later."""
 Global___FinishKind: typing_extensions.TypeAlias = FinishKind
 
 @typing.final
@@ -590,7 +594,6 @@ class AssignedTask(google.protobuf.message.Message):
     TASK_TOKEN_FIELD_NUMBER: builtins.int
     TASK_QUEUE_FIELD_NUMBER: builtins.int
     SCHEDULE_TO_CLOSE_MS_FIELD_NUMBER: builtins.int
-    WAKE_SEQ_FIELD_NUMBER: builtins.int
     MAXIMUM_ATTEMPTS_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
@@ -617,7 +620,6 @@ class AssignedTask(google.protobuf.message.Message):
     """The credential for this attempt: asynchronous completion from anywhere."""
     task_queue: builtins.str
     schedule_to_close_ms: builtins.int
-    wake_seq: builtins.int
     maximum_attempts: builtins.int
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
@@ -647,11 +649,10 @@ class AssignedTask(google.protobuf.message.Message):
         task_token: builtins.str = ...,
         task_queue: builtins.str = ...,
         schedule_to_close_ms: builtins.int = ...,
-        wake_seq: builtins.int = ...,
         maximum_attempts: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "heartbeat_details", b"heartbeat_details"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "attempt", b"attempt", "cancel_grace_period_ms", b"cancel_grace_period_ms", "created_at_ms", b"created_at_ms", "deadline_at_ms", b"deadline_at_ms", "encoding", b"encoding", "failure_count", b"failure_count", "handed_at_ms", b"handed_at_ms", "heartbeat_details", b"heartbeat_details", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "kind", b"kind", "labels", b"labels", "maximum_attempts", b"maximum_attempts", "parent_id", b"parent_id", "priority", b"priority", "run_id", b"run_id", "schedule_to_close_ms", b"schedule_to_close_ms", "start_to_close_ms", b"start_to_close_ms", "task_id", b"task_id", "task_queue", b"task_queue", "task_token", b"task_token", "type", b"type", "wake_seq", b"wake_seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "attempt", b"attempt", "cancel_grace_period_ms", b"cancel_grace_period_ms", "created_at_ms", b"created_at_ms", "deadline_at_ms", b"deadline_at_ms", "encoding", b"encoding", "failure_count", b"failure_count", "handed_at_ms", b"handed_at_ms", "heartbeat_details", b"heartbeat_details", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "kind", b"kind", "labels", b"labels", "maximum_attempts", b"maximum_attempts", "parent_id", b"parent_id", "priority", b"priority", "run_id", b"run_id", "schedule_to_close_ms", b"schedule_to_close_ms", "start_to_close_ms", b"start_to_close_ms", "task_id", b"task_id", "task_queue", b"task_queue", "task_token", b"task_token", "type", b"type"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_heartbeat_details", b"_heartbeat_details"]) -> typing.Literal["heartbeat_details"] | None: ...
 
 Global___AssignedTask: typing_extensions.TypeAlias = AssignedTask
@@ -703,19 +704,38 @@ class TaskFinish(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     OUTPUT_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
-    WAKE_SEQ_FIELD_NUMBER: builtins.int
     WAKE_AT_MS_FIELD_NUMBER: builtins.int
     OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
+    SEEN_FIELD_NUMBER: builtins.int
+    WAKE_KEY_FIELD_NUMBER: builtins.int
+    WAKE_INDEX_FIELD_NUMBER: builtins.int
+    PATIENCE_N_FIELD_NUMBER: builtins.int
+    PATIENCE_MS_FIELD_NUMBER: builtins.int
+    WAITS_FIELD_NUMBER: builtins.int
+    WAIT_COUNT_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     kind: Global___FinishKind.ValueType
     output: builtins.bytes
-    wake_seq: builtins.int
     wake_at_ms: builtins.int
+    """The earliest timer of a run that yields."""
     output_encoding: builtins.str
     """The encoding of the output; empty means that of the input."""
+    seen: builtins.int
+    """The position up to which a run that yields has seen its journal."""
+    wake_key: builtins.str
+    """The call that the timer is for, and its index in its branch."""
+    wake_index: builtins.int
+    patience_n: builtins.int
+    """It wants to hear of so many new entries, or so long after the first of them."""
+    patience_ms: builtins.int
+    wait_count: builtins.int
     @property
     def error(self) -> Global___TaskError: ...
+    @property
+    def waits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Wait]:
+        """What it waits for, as far as it is shown, and how much that is in all."""
+
     def __init__(
         self,
         *,
@@ -724,12 +744,44 @@ class TaskFinish(google.protobuf.message.Message):
         kind: Global___FinishKind.ValueType = ...,
         output: builtins.bytes | None = ...,
         error: Global___TaskError | None = ...,
-        wake_seq: builtins.int = ...,
         wake_at_ms: builtins.int = ...,
         output_encoding: builtins.str = ...,
+        seen: builtins.int = ...,
+        wake_key: builtins.str = ...,
+        wake_index: builtins.int = ...,
+        patience_n: builtins.int = ...,
+        patience_ms: builtins.int = ...,
+        waits: collections.abc.Iterable[Global___Wait] | None = ...,
+        wait_count: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_output", b"_output", "error", b"error", "output", b"output"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_output", b"_output", "attempt", b"attempt", "error", b"error", "kind", b"kind", "output", b"output", "output_encoding", b"output_encoding", "task_id", b"task_id", "wake_at_ms", b"wake_at_ms", "wake_seq", b"wake_seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_output", b"_output", "attempt", b"attempt", "error", b"error", "kind", b"kind", "output", b"output", "output_encoding", b"output_encoding", "patience_ms", b"patience_ms", "patience_n", b"patience_n", "seen", b"seen", "task_id", b"task_id", "wait_count", b"wait_count", "waits", b"waits", "wake_at_ms", b"wake_at_ms", "wake_index", b"wake_index", "wake_key", b"wake_key"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_output", b"_output"]) -> typing.Literal["output"] | None: ...
 
 Global___TaskFinish: typing_extensions.TypeAlias = TaskFinish
+
+@typing.final
+class Wait(google.protobuf.message.Message):
+    """Something that a run waits for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    SINCE_MS_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    kind: builtins.str
+    key: builtins.str
+    since_ms: builtins.int
+    detail: builtins.str
+    def __init__(
+        self,
+        *,
+        kind: builtins.str = ...,
+        key: builtins.str = ...,
+        since_ms: builtins.int = ...,
+        detail: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "key", b"key", "kind", b"kind", "since_ms", b"since_ms"]) -> None: ...
+
+Global___Wait: typing_extensions.TypeAlias = Wait

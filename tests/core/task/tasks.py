@@ -7,6 +7,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from tenure.core.run import start as run_start
+from tenure.core.run.record import Yield
 from tenure.core.task.decide import decide
 from tenure.core.task.effect import Decision
 from tenure.core.task.enqueue import create
@@ -14,6 +16,7 @@ from tenure.core.task.event import (
     AttemptCancelled,
     AttemptDeferred,
     AttemptFailed,
+    AttemptParked,
     AttemptReport,
     AttemptSucceeded,
     AttemptYielded,
@@ -36,7 +39,9 @@ T0: Final = 1_000_000
 WORKER: Final = "worker-1"
 OTHER: Final = "worker-2"
 TASK_ID: Final = "0190a000-0000-7000-8000-000000000001"
-PARENT_ID: Final = "0190a000-0000-7000-8000-000000000002"
+OTHER_ID: Final = "0190a000-0000-7000-8000-000000000004"
+JOURNAL_ID: Final = "0190a000-0000-7000-8000-000000000002"
+NEXT_JOURNAL_ID: Final = "0190a000-0000-7000-8000-000000000003"
 NAMESPACE: Final = "acme/default"
 SIGHTED: Final = 10**9
 """A server that has been sighted for longer than any period here."""
@@ -54,7 +59,10 @@ def new(**changes: Any) -> NewTask:
 
 
 def fresh(**changes: Any) -> Task:
-    return create(new(**changes), namespace=NAMESPACE, now_ms=T0)
+    request = new(**changes)
+    if request.spec.kind is TaskKind.ACTIVITY:
+        return create(request, namespace=NAMESPACE, now_ms=T0)
+    return run_start.create(request, namespace=NAMESPACE, now_ms=T0, journal_id=JOURNAL_ID)
 
 
 def fresh_run(**changes: Any) -> Task:
@@ -116,7 +124,12 @@ def running_run(**changes: Any) -> Task:
 
 def waiting_run(wake_at_ms: int = 0, **changes: Any) -> Task:
     task = running_run(**changes)
-    return after(task, report(AttemptYielded, task, wake_seq=0, wake_at_ms=wake_at_ms))
+    return yielded(task, wake_at_ms=wake_at_ms, wake_key="sleep" if wake_at_ms else "")
+
+
+def parked_run(**changes: Any) -> Task:
+    task = running_run(**changes)
+    return after(task, report(AttemptParked, task, error=FATAL))
 
 
 def waiting_async(**changes: Any) -> Task:
@@ -160,6 +173,12 @@ def failed_once(**changes: Any) -> Task:
     return after(task, report(AttemptFailed, task, error=FAULT))
 
 
+def failed_run() -> Task:
+    """Return a run that begins anew after a while."""
+    task = running_run()
+    return after(task, report(AttemptFailed, task, error=FAULT, new_journal_id=NEXT_JOURNAL_ID))
+
+
 def pausing(task: Task) -> Task:
     return after(task, PauseRequested())
 
@@ -196,6 +215,8 @@ STATES: Final[dict[str, Callable[[], Task]]] = {
     "pending run for its clean-up": lambda: cancelled(waiting_run()),
     "dispatched": lambda: handed(fresh()),
     "dispatched, to be paused": lambda: pausing(handed(fresh())),
+    "pending run, backing off": failed_run,
+    "dispatched run": lambda: handed(fresh_run()),
     "dispatched run for its clean-up": lambda: handed(cancelled(waiting_run())),
     "dispatched, guarded for the last time": lambda: handed(guarded(4)),
     "running": running,
@@ -211,11 +232,14 @@ STATES: Final[dict[str, Callable[[], Task]]] = {
     "cancelling run in its clean-up": lambda: confirmed(handed(cancelled(waiting_run()))),
     "waiting run": waiting_run,
     "waiting run, sleeping": lambda: waiting_run(T0 + 5_000),
-    "waiting run in its clean-up": lambda: yielded(cancelled(running_run()), wake_seq=1),
+    "waiting run, patient": lambda: yielded(running_run(), patience_n=3, patience_ms=50),
+    "waiting run, parked": parked_run,
+    "waiting run in its clean-up": lambda: yielded(cancelled(running_run())),
     "waiting, completed from elsewhere": waiting_async,
     "waiting, completed from elsewhere, to be paused": lambda: pausing(waiting_async()),
     "paused": lambda: pausing(fresh(schedule_to_close_ms=60_000)),
     "paused run": lambda: pausing(waiting_run()),
+    "paused run, parked": lambda: pausing(parked_run()),
     "paused run for its clean-up": lambda: pausing(cancelled(waiting_run())),
     "succeeded": succeeded,
     "failed": _failed,
@@ -227,5 +251,9 @@ STATES: Final[dict[str, Callable[[], Task]]] = {
 """Every state in every variant that some rule tells apart."""
 
 
-def yielded(task: Task, *, wake_seq: int) -> Task:
-    return after(task, report(AttemptYielded, task, wake_seq=wake_seq))
+def yielding(task: Task, *, journal_end: int = 0, seen: int = 0, **wish: Any) -> AttemptYielded:
+    return report(AttemptYielded, task, wish=Yield(seen=seen, **wish), journal_end=journal_end)
+
+
+def yielded(task: Task, **wish: Any) -> Task:
+    return after(task, yielding(task, **wish))

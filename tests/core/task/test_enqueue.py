@@ -20,7 +20,7 @@ from tenure.core.task.enqueue import (
 from tenure.core.task.record import NO_PROGRESS, Line, Spec, TaskKind, TaskState
 from tenure.core.task.retry import RetryPolicy
 from tenure.errors import InvalidArgument, PayloadTooLarge
-from tests.core.task.tasks import NAMESPACE, PARENT_ID, T0, TASK_ID, cancelled, fresh, new
+from tests.core.task.tasks import NAMESPACE, OTHER_ID, T0, TASK_ID, cancelled, fresh, new
 
 FULL: dict[str, Any] = {
     "input": b"{}",
@@ -38,9 +38,7 @@ FULL: dict[str, Any] = {
     "idempotency_key": "order 7",
     "labels": {"team": "a"},
     "resources": {"gpu": "1"},
-    "run_id": PARENT_ID,
-    "parent_id": PARENT_ID,
-    "retry_of": PARENT_ID,
+    "retry_of": OTHER_ID,
 }
 
 
@@ -50,7 +48,6 @@ FULL: dict[str, Any] = {
         {},
         FULL,
         {"start_to_close_ms": 0, "schedule_to_close_ms": 1},
-        {"kind": TaskKind.WORKFLOW, "start_to_close_ms": 0},
         {"heartbeat_interval_ms": 300},
         {"heartbeat_timeout_ms": 300},
     ],
@@ -82,8 +79,6 @@ def test_a_good_request_passes(changes: dict[str, Any]) -> None:
         ({"idempotency_key": "x" * 1_025}, "idempotencyKey"),
         ({"labels": {"a b": "c"}}, "labels"),
         ({"resources": {"a b": "c"}}, "resources"),
-        ({"run_id": "1"}, "runId"),
-        ({"parent_id": "1"}, "parentId"),
         ({"retry_of": "1"}, "retryOf"),
     ],
 )
@@ -117,7 +112,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
 def test_good_settings_are_checked_once_for_all_their_tasks(looked_at: list[Spec]) -> None:
     request = new()
     check_new(request)
-    check_new(replace(request, id=PARENT_ID))
+    check_new(replace(request, id=OTHER_ID))
     assert looked_at == [request.spec]
 
 
@@ -151,7 +146,7 @@ def test_only_so_many_good_settings_are_remembered(
 def test_two_requests_with_the_same_content_have_the_same_digest() -> None:
     digest = content_digest(new(**FULL))
     assert digest == content_digest(new(**FULL))
-    assert digest == content_digest(new(**{**FULL, "id": PARENT_ID}))
+    assert digest == content_digest(new(**{**FULL, "id": OTHER_ID}))
     # The same delay, asked for a moment later.
     assert digest == content_digest(new(**{**FULL, "run_at_ms": T0 + 501}))
     assert len(digest) == 16
@@ -181,7 +176,6 @@ def test_the_order_of_labels_and_resources_is_no_content() -> None:
         ("start_to_close_ms", 2_001),
         ("cancel_grace_ms", 401),
         ("idempotency_key", "order 8"),
-        ("parent_id", TASK_ID),
         ("retry", RetryPolicy(maximum_attempts=4)),
         ("labels", {"team": "b"}),
         ("resources", {"gpu": "2"}),
@@ -204,7 +198,7 @@ def test_other_content_has_another_digest(field: str, value: object) -> None:
             ["startToCloseMs", "cancelGracePeriodMs"],
         ),
         ({"retry": RetryPolicy(maximum_attempts=4), "encoding": "x"}, ["retry", "encoding"]),
-        ({"run_at_ms": T0 + 9_999, "id": PARENT_ID}, []),
+        ({"run_at_ms": T0 + 9_999, "id": OTHER_ID}, []),
     ],
 )
 def test_what_differs_from_the_first_request_is_named_without_its_input(
@@ -272,14 +266,20 @@ def test_the_first_timer_is_the_earliest_deadline(
 
 def test_a_task_again_is_a_new_task_with_the_same_content() -> None:
     old = cancelled(fresh(**FULL))
-    task = again(old, task_id=PARENT_ID, now_ms=T0 + 7_000)
-    assert (task.id, task.spec.retry_of, task.version) == (PARENT_ID, TASK_ID, 0)
+    task = again(old, task_id=OTHER_ID, now_ms=T0 + 7_000)
+    assert (task.id, task.spec.retry_of, task.version) == (OTHER_ID, TASK_ID, 0)
     assert (task.state, task.line, task.attempt) == (TaskState.PENDING, Line.FRESH, 0)
-    asked = {**FULL, "id": PARENT_ID, "run_at_ms": 0, "retry_of": TASK_ID}
+    asked = {**FULL, "id": OTHER_ID, "run_at_ms": 0, "retry_of": TASK_ID}
     assert task == create(new(**asked), namespace=NAMESPACE, now_ms=T0 + 7_000)
 
 
 def test_a_plain_task_again_has_no_deadlines_either() -> None:
-    task = again(cancelled(fresh()), task_id=PARENT_ID, now_ms=T0)
+    task = again(cancelled(fresh()), task_id=OTHER_ID, now_ms=T0)
     assert (task.spec.close_at_ms, task.due_at_ms) == (0, None)
     assert task.progress is NO_PROGRESS
+
+
+def test_a_run_is_not_enqueued() -> None:
+    with pytest.raises(InvalidArgument) as refusal:
+        check_new(new(kind=TaskKind.WORKFLOW, start_to_close_ms=0))
+    assert refusal.value.fields["field"] == "options.kind"

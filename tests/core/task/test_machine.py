@@ -10,12 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from tenure.core.run.record import Yield
 from tenure.core.task.decide import decide
 from tenure.core.task.effect import Decision
 from tenure.core.task.event import (
     AttemptCancelled,
     AttemptDeferred,
     AttemptFailed,
+    AttemptParked,
     AttemptReleased,
     AttemptReport,
     AttemptSucceeded,
@@ -26,14 +28,15 @@ from tenure.core.task.event import (
     DamageFound,
     DeliveryMissed,
     Due,
+    EntryAppended,
     HandedOut,
     Heartbeaten,
     PauseRequested,
     ResumeRequested,
+    StepsRecorded,
     TaskEvent,
     TaskLost,
     Terminated,
-    Woken,
     WorkerLost,
 )
 from tenure.core.task.record import TERMINAL, Line, Task, TaskKind, TaskState
@@ -43,6 +46,7 @@ from tenure.errors import Rejection
 from tests.core.task.tasks import (
     FATAL,
     FAULT,
+    NEXT_JOURNAL_ID,
     OTHER,
     SIGHTED,
     STATES,
@@ -67,6 +71,8 @@ WORKING: Final[set[type[TaskEvent]]] = FINISHING | {
     Heartbeaten,
     AttemptDeferred,
     AttemptYielded,
+    AttemptParked,
+    StepsRecorded,
 }
 TAKEN: Final[dict[TaskState, set[type[TaskEvent]]]] = {
     TaskState.DISPATCHED: WORKING | {DeliveryMissed, TaskLost},
@@ -76,7 +82,7 @@ TAKEN: Final[dict[TaskState, set[type[TaskEvent]]]] = {
 }
 # Which reports no attempt of such a task can make, whatever its state.
 FOREIGN: Final[dict[TaskKind, set[type[TaskEvent]]]] = {
-    TaskKind.ACTIVITY: {AttemptYielded},
+    TaskKind.ACTIVITY: {AttemptYielded, AttemptParked, StepsRecorded},
     TaskKind.WORKFLOW: {AttemptDeferred},
 }
 REFUSED_WHEN_TERMINAL: Final[dict[type[TaskEvent], str]] = {
@@ -87,14 +93,15 @@ REFUSED_WHEN_TERMINAL: Final[dict[type[TaskEvent], str]] = {
     ResumeRequested: "wrong_state",
     Terminated: "task_already_terminal",
     DamageFound: "wrong_state",
-    Woken: "wrong_state",
+    EntryAppended: "wrong_state",
     Due: "wrong_state",
 }
 
 
 CONTENT: Final[dict[type[TaskEvent], dict[str, Any]]] = {
-    AttemptFailed: {"error": FAULT},
-    AttemptYielded: {"wake_seq": 9},
+    AttemptFailed: {"error": FAULT, "new_journal_id": NEXT_JOURNAL_ID},
+    AttemptParked: {"error": FATAL},
+    AttemptYielded: {"wish": Yield(seen=9), "journal_end": 9},
 }
 
 
@@ -110,7 +117,7 @@ def right_reports(kind: type[TaskEvent], task: Task) -> list[TaskEvent]:
     if kind is AttemptFailed:
         events.append(say(kind, task.attempt, None, error=FATAL))
     if kind is AttemptYielded:
-        events.append(say(kind, task.attempt, None, wake_seq=-1))
+        events.append(say(kind, task.attempt, None, journal_end=10))
     return events
 
 
@@ -125,7 +132,7 @@ OTHERS: Final[dict[type[TaskEvent], Callable[[Task], list[TaskEvent]]]] = {
     ResumeRequested: lambda _: [ResumeRequested()],
     Terminated: lambda _: [Terminated()],
     DamageFound: lambda _: [DamageFound(message="input")],
-    Woken: lambda _: [Woken()],
+    EntryAppended: lambda _: [EntryAppended(pos=1), EntryAppended(pos=1, is_urgent=True)],
     Due: lambda _: [Due(sighted_ms=0), Due(sighted_ms=SIGHTED)],
 }
 
@@ -157,8 +164,11 @@ def is_taken(kind: type[TaskEvent], state: str, task: Task) -> bool:
     if kind is PauseRequested:
         return task.state is not TaskState.CANCELLING
     if kind is ResumeRequested:
-        return task.state is TaskState.PAUSED or state.endswith("to be paused")
-    return kind in {CancelRequested, Terminated, DamageFound, Woken, Due}
+        is_parked = state == "waiting run, parked"
+        return task.state is TaskState.PAUSED or state.endswith("to be paused") or is_parked
+    if kind is EntryAppended:
+        return task.kind is TaskKind.WORKFLOW
+    return kind in {CancelRequested, Terminated, DamageFound, Due}
 
 
 def refusal_of_the_present_attempt(kind: type[TaskEvent], task: Task) -> str:

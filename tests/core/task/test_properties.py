@@ -9,13 +9,17 @@ from typing import Final, get_args
 import pytest
 
 from tenure.core.limits import INTERRUPTIONS_MAX, POISON_LOSSES_MAX
+from tenure.core.run import start as run_start
+from tenure.core.run.record import Yield
 from tenure.core.task import deadline
+from tenure.core.task.attempt import Outcome
 from tenure.core.task.decide import decide
 from tenure.core.task.effect import Decision
 from tenure.core.task.enqueue import create
 from tenure.core.task.event import (
     AttemptDeferred,
     AttemptFailed,
+    AttemptParked,
     AttemptReport,
     AttemptYielded,
     CancelRequested,
@@ -24,14 +28,15 @@ from tenure.core.task.event import (
     DamageFound,
     DeliveryMissed,
     Due,
+    EntryAppended,
     HandedOut,
     Heartbeaten,
     PauseRequested,
     ResumeRequested,
+    StepsRecorded,
     TaskEvent,
     TaskLost,
     Terminated,
-    Woken,
     WorkerLost,
 )
 from tenure.core.task.record import TERMINAL, UNHELD, Line, NewTask, Task, TaskKind, TaskState
@@ -53,13 +58,15 @@ USUAL: Final[dict[TaskState, list[type[TaskEvent]]]] = {
         Heartbeaten,
         AttemptFailed,
         AttemptYielded,
+        AttemptParked,
+        StepsRecorded,
         AttemptDeferred,
         TaskLost,
         WorkerLost,
         Due,
     ],
     TaskState.CANCELLING: [Heartbeaten, CancelSignalled, AttemptDeferred, AttemptYielded],
-    TaskState.WAITING: [Woken, Heartbeaten, AttemptFailed, Due],
+    TaskState.WAITING: [EntryAppended, Heartbeaten, AttemptFailed, Due],
     TaskState.PAUSED: [ResumeRequested],
 }
 
@@ -73,7 +80,7 @@ def request(rng: random.Random) -> NewTask:
         schedule_to_start_ms=rng.choice([0, 0, 900, 20_000]),
         schedule_to_close_ms=rng.choice([0, 0, 9_000, 90_000]),
         start_to_close_ms=rng.choice([600, 3_000, 60_000]) if kind is TaskKind.ACTIVITY else 0,
-        heartbeat_timeout_ms=rng.choice([0, 300, 900, 2_500]),
+        heartbeat_timeout_ms=rng.choice([0, 300, 900, 2_500]) if kind is TaskKind.ACTIVITY else 0,
         cancel_grace_ms=rng.choice([200, 5_000]),
         delivery_timeout_ms=rng.choice([250, 2_000]),
         retry=RetryPolicy(initial_interval_ms=100, maximum_attempts=rng.choice([0, 0, 5])),
@@ -86,9 +93,16 @@ class Life:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.now_ms = T0
-        self.task = create(request(rng), namespace=NAMESPACE, now_ms=T0)
+        self.task = self.born(request(rng))
+        self.journal_end = 0
+        self.journals = 1
         self.is_armed_exactly = True
         self.check_alive(self.task)
+
+    def born(self, new: NewTask) -> Task:
+        if new.spec.kind is TaskKind.ACTIVITY:
+            return create(new, namespace=NAMESPACE, now_ms=T0)
+        return run_start.create(new, namespace=NAMESPACE, now_ms=T0, journal_id="journal 1")
 
     def run(self) -> None:
         for _ in range(EVENTS_PER_LIFE):
@@ -116,10 +130,15 @@ class Life:
             ResumeRequested: ResumeRequested,
             Terminated: Terminated,
             DamageFound: lambda: DamageFound(message="input"),
-            Woken: Woken,
+            EntryAppended: self.make_news,
             Due: lambda: Due(sighted_ms=rng.choice([0, 100, 400, SIGHTED]), jitter=rng.random()),
         }
         return others[kind]() if kind in others else self.make_report(kind)
+
+    def make_news(self) -> EntryAppended:
+        """Return what is appended by others, of which a run must hear in time."""
+        self.journal_end += 1
+        return EntryAppended(pos=self.journal_end, is_urgent=self.rng.random() < 0.3)
 
     def make_report(self, kind: Callable[..., TaskEvent]) -> TaskEvent:
         """Return a report: mostly a right one, else late, early or from somebody else."""
@@ -133,9 +152,18 @@ class Life:
             fields["details"] = rng.choice([None, b"1", b"2"])
         elif kind is AttemptFailed:
             fields |= {"error": rng.choice([FAULT] * 9 + [FATAL]), "jitter": rng.random()}
+            self.journals += 1
+            fields["new_journal_id"] = f"journal {self.journals}"
+        elif kind is AttemptParked:
+            fields["error"] = FATAL
         elif kind is AttemptYielded:
-            fields["wake_seq"] = task.progress.wake_seq - rng.choice([0, 0, 1])
-            fields["wake_at_ms"] = rng.choice([0, self.now_ms + 700])
+            fields["journal_end"] = self.journal_end
+            fields["wish"] = Yield(
+                seen=max(0, self.journal_end - rng.choice([0, 0, 1])),
+                wake_at_ms=rng.choice([0, self.now_ms + 700]),
+                patience_n=rng.choice([0, 1, 3]),
+                patience_ms=rng.choice([0, 90]),
+            )
         return kind(**fields)
 
     def meet(self, event: TaskEvent) -> None:
@@ -150,6 +178,7 @@ class Life:
         self.check_record(before, decision)
         self.check_timer(before, event, decision.task)
         self.check_alive(decision.task)
+        self.check_run(before, decision)
         self.task = decision.task
 
     def check_fence(self, before: Task, event: TaskEvent) -> None:
@@ -159,15 +188,16 @@ class Life:
             assert before.is_attempt_live
             assert event.attempt == before.attempt
             assert event.worker_id in {None, before.worker_id}
-        assert not isinstance(event, AttemptYielded) or before.kind is TaskKind.WORKFLOW
+        of_runs = AttemptYielded | AttemptParked | StepsRecorded | EntryAppended
+        assert not isinstance(event, of_runs) or before.kind is TaskKind.WORKFLOW
         assert not isinstance(event, AttemptDeferred) or before.kind is TaskKind.ACTIVITY
 
     def check_budgets(self, before: Task, event: TaskEvent, decision: Decision) -> None:
         after, old, progress = decision.task, before.progress, decision.task.progress
         assert after.attempt == before.attempt + isinstance(event, HandedOut)
         assert 0 <= progress.failure_count - old.failure_count <= 1
-        assert 0 <= progress.interruption_count - old.interruption_count <= 1
-        assert progress.wake_seq >= old.wake_seq
+        is_reset = isinstance(event, AttemptYielded) and not progress.interruption_count
+        assert is_reset or 0 <= progress.interruption_count - old.interruption_count <= 1
         is_live = after.state not in TERMINAL
         assert not is_live or progress.interruption_count < INTERRUPTIONS_MAX
         assert not is_live or progress.loss_count < POISON_LOSSES_MAX
@@ -179,11 +209,32 @@ class Life:
         """Check that an attempt that ended without its task left a record, and no other did."""
         after = decision.task
         is_over = before.is_attempt_live and not after.is_attempt_live
-        assert (decision.ended is not None) == (is_over and after.state not in TERMINAL)
+        is_silent = after.last_outcome is Outcome.YIELDED
+        is_kept = is_over and after.state not in TERMINAL and not is_silent
+        assert (decision.ended is not None) == is_kept
         if decision.ended is not None:
             assert decision.ended.number == before.attempt
             assert decision.ended.outcome is after.last_outcome
             assert decision.ended.worker_id == before.worker_id
+
+    def check_run(self, before: Task, decision: Decision) -> None:
+        """Check that a waiting run hears of its journal, and that only runs have one."""
+        task, run = decision.task, decision.task.progress.run
+        assert (run is None) == (task.kind is TaskKind.ACTIVITY) == (task.link is None)
+        if run is None:
+            assert not decision.entries
+            return
+        assert task.link is not None
+        is_anew = task.link != (before.link or task.link)
+        if is_anew:
+            self.journal_end = 0
+        self.journal_end += len(decision.entries)
+        old = before.progress.run
+        assert old is not None
+        assert run.generation == old.generation + is_anew
+        if task.state is TaskState.WAITING and run.park is None:
+            assert self.journal_end - run.seen < run.patience_n
+            assert self.journal_end == run.seen or run.news_at_ms
 
     def check_timer(self, before: Task, event: TaskEvent, after: Task) -> None:
         if after.state in TERMINAL:

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.crash_guard import Loss
-from tenure.core.task.effect import Decision, FollowUp, Stop, StopCause, TellStop, WakeQueue
+from tenure.core.task.effect import Decision, Stop, StopCause, TellStop, WakeQueue
 from tenure.core.task.event import (
     AttemptCancelled,
     AttemptDeferred,
     AttemptFailed,
     AttemptReleased,
     AttemptSucceeded,
-    AttemptYielded,
     CancelRequested,
     Confirmed,
     DeliveryMissed,
+    EntryAppended,
     HandedOut,
     Heartbeaten,
     PauseRequested,
@@ -27,7 +27,6 @@ from tenure.core.task.event import (
     TaskEvent,
     TaskLost,
     Terminated,
-    Woken,
     WorkerLost,
 )
 from tenure.core.task.record import NO_PROGRESS, Line, Reason, Task, TaskKind, TaskState
@@ -37,7 +36,6 @@ from tests.core.task.tasks import (
     FAULT,
     NAMESPACE,
     OTHER,
-    PARENT_ID,
     T0,
     TASK_ID,
     WORKER,
@@ -55,12 +53,12 @@ from tests.core.task.tasks import (
     refused,
     report,
     running,
-    running_run,
     start,
     succeeded,
     waiting_async,
     waiting_run,
     yielded,
+    yielding,
 )
 
 
@@ -72,7 +70,7 @@ def ending(task: Task, outcome: Outcome, at_ms: int = T0) -> Decision:
         Outcome.LOST_TASK: report(TaskLost, task),
         Outcome.UNDELIVERED: report(DeliveryMissed, task),
         Outcome.RELEASED: report(AttemptReleased, task),
-        Outcome.YIELDED: report(AttemptYielded, task, wake_seq=-1),
+        Outcome.YIELDED: yielding(task, journal_end=1),
     }
     if outcome is Outcome.TIMED_OUT:
         return due(confirmed(task), task.handed_at_ms + task.spec.start_to_close_ms)
@@ -147,7 +145,7 @@ def test_an_ended_attempt_is_stale_while_its_number_is_still_on_the_row(outcome:
     assert rejection.fields == expected
 
 
-@pytest.mark.parametrize("outcome", RETURNING)
+@pytest.mark.parametrize("outcome", [each for each in RETURNING if each is not Outcome.YIELDED])
 def test_an_ended_attempt_leaves_a_record(outcome: Outcome) -> None:
     task = handed(fresh(kind=kind_for(outcome)), T0 - 9)
     decision = ending(task, outcome)
@@ -210,12 +208,6 @@ def test_a_short_task_may_succeed_without_ever_running() -> None:
 def test_a_worker_that_stopped_by_itself_ends_the_task_as_cancelled() -> None:
     task = running()
     assert after(task, report(AttemptCancelled, task)).state is TaskState.CANCELLED
-
-
-def test_the_end_of_a_child_wakes_its_parent() -> None:
-    task = running(parent_id=PARENT_ID)
-    decision = decided(task, report(AttemptSucceeded, task))
-    assert decision.follow_ups == (FollowUp(NAMESPACE, PARENT_ID, Woken()),)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.UNDELIVERED, Outcome.RELEASED, Outcome.WORKER_LOST])
@@ -370,9 +362,9 @@ def test_any_other_outcome_resets_the_count(outcome: Outcome) -> None:
 
 def test_a_run_that_waits_has_left_the_guard() -> None:
     task = handed(guarded(2, kind=TaskKind.WORKFLOW))
-    waiting = after(task, report(AttemptYielded, task, wake_seq=0))
+    waiting = yielded(task)
     assert waiting.progress.loss_count == 0
-    assert not after(waiting, Woken()).is_guarded
+    assert not after(waiting, EntryAppended(pos=1)).is_guarded
 
 
 def test_the_hundredth_interruption_ends_the_task() -> None:
@@ -584,60 +576,6 @@ def test_only_an_activity_can_be_completed_from_elsewhere(make: Callable[[Task],
     assert refused(run, AttemptDeferred(attempt=1)).code == "wrong_state"
     activity = make(fresh())
     assert after(activity, report(AttemptDeferred, activity)).state is TaskState.WAITING
-
-
-# Runs.
-
-
-@pytest.mark.parametrize("make", [handed, lambda task: confirmed(handed(task))])
-def test_only_a_run_can_give_up_its_slot(make: Callable[[Task], Task]) -> None:
-    activity = make(fresh())
-    rejection = refused(activity, report(AttemptYielded, activity, wake_seq=0))
-    assert (rejection.code, rejection.fields) == ("wrong_state", {"state": activity.state.upper()})
-    assert refused(activity, AttemptYielded(attempt=1, wake_seq=-1)).code == "wrong_state"
-    assert refused(waiting_async(), AttemptYielded(attempt=1, wake_seq=0)).code == "wrong_state"
-    assert yielded(make(fresh_run()), wake_seq=0).state is TaskState.WAITING
-
-
-def test_a_stale_word_of_the_wrong_kind_is_stale_first() -> None:
-    stale = AttemptYielded(attempt=1, worker_id=WORKER, wake_seq=0)
-    assert refused(handed(lost(fresh())), stale).code == "attempt_mismatch"
-    assert refused(succeeded(), stale).code == "task_already_terminal"
-
-
-def test_a_run_that_has_seen_everything_waits() -> None:
-    task = running_run()
-    decision = decided(task, report(AttemptYielded, task, wake_seq=0, wake_at_ms=T0 + 500))
-    assert (decision.task.state, decision.task.due_at_ms) == (TaskState.WAITING, T0 + 500)
-    assert decision.ended is not None
-    assert decision.ended.outcome is Outcome.YIELDED
-
-
-def test_a_run_that_missed_something_is_pending_again() -> None:
-    task = after(running_run(), Woken())
-    assert task.progress.wake_seq == 1
-    assert after(task, report(AttemptYielded, task, wake_seq=0)).state is TaskState.PENDING
-    assert after(task, report(AttemptYielded, task, wake_seq=1)).state is TaskState.WAITING
-
-
-def test_whatever_a_run_waits_for_wakes_it() -> None:
-    decision = decided(waiting_run(), Woken(), T0 + 5)
-    assert (decision.task.state, decision.task.line) == (TaskState.PENDING, Line.RETURNED)
-    assert decision.task.progress.wake_seq == 1
-    assert decision.effects == (WakeQueue(NAMESPACE, "default"),)
-
-
-def test_a_sleeping_run_wakes_at_its_instant() -> None:
-    task = waiting_run(T0 + 500)
-    assert due(task, T0 + 499).task == task
-    woken = due(task, T0 + 500).task
-    assert (woken.state, woken.progress.wake_seq) == (TaskState.PENDING, 1)
-    assert woken.progress.wake_at_ms == 0
-
-
-def test_a_wake_up_of_an_activity_that_completes_later_only_counts() -> None:
-    task = after(waiting_async(), Woken())
-    assert (task.state, task.progress.wake_seq) == (TaskState.WAITING, 1)
 
 
 # Heartbeats.

@@ -24,7 +24,7 @@ from tenure.engine.task.command import (
 )
 from tenure.engine.worker.command import EvictWorker
 from tenure.errors import AlreadyExists, NotFound, TaskAlreadyTerminal, WrongState
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, RUN_SPEC, World, codes, ref, spec
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World, codes, ref, spec
 
 Change: Any = CancelTask | PauseTask | ResumeTask | TerminateTask
 ALL: Any = [CancelTask, PauseTask, ResumeTask, TerminateTask]
@@ -155,17 +155,6 @@ class TestCancel:
         await ask(other, CancelTask, task.id)
         (answer,) = await world.confirm(engine, worker, task)
         assert answer.should_cancel
-
-    async def test_a_started_run_is_handed_out_once_more_for_its_clean_up(
-        self, world: World, engine: Engine
-    ) -> None:
-        worker = await world.worker(engine)
-        run = await world.running(engine, worker, spec=RUN_SPEC)
-        await world.finish(engine, worker, run, FinishKind.YIELDED)
-        assert (await ask(engine, CancelTask, run.id)).state is TaskState.PENDING
-        (again,) = await world.claim(engine, worker)
-        (answer,) = await world.confirm(engine, worker, again)
-        assert (answer.state, answer.should_cancel) == (TaskState.CANCELLING, True)
 
 
 class TestPause:

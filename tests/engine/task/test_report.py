@@ -31,7 +31,6 @@ from tests.engine.world import (
     FAULT,
     NAMESPACE,
     OTHER_NAMESPACE,
-    RUN_SPEC,
     World,
     codes,
     finish,
@@ -237,33 +236,6 @@ class TestFinish:
         task = await world.running(engine, worker)
         answer = await world.finish(engine, worker, task, FinishKind.CANCELLED)
         assert codes([answer]) == ["cancelled"]
-
-    async def test_a_run_gives_up_its_slot_and_waits(self, world: World, engine: Engine) -> None:
-        worker = await world.worker(engine)
-        task = await world.running(engine, worker, spec=RUN_SPEC)
-        wake_at_ms = world.clock.now_ms() + 60_000
-        answer = await world.finish(
-            engine, worker, task, FinishKind.YIELDED, wake_seq=0, wake_at_ms=wake_at_ms
-        )
-        assert codes([answer]) == ["waiting"]
-        stored = await world.task(task.id)
-        assert (stored.worker_id, stored.due_at_ms) == (None, wake_at_ms)
-        await world.advance(60_000)
-        await world.round(DueTasks(), engine)
-        await world.beat(engine, worker, 1)
-        (again,) = await world.claim(engine, worker)
-        assert (again.attempt, again.progress.wake_seq) == (2, 1)
-
-    async def test_a_finished_child_wakes_its_waiting_parent(
-        self, world: World, engine: Engine
-    ) -> None:
-        worker = await world.worker(engine)
-        parent = await world.running(engine, worker, spec=RUN_SPEC)
-        await world.finish(engine, worker, parent, FinishKind.YIELDED)
-        child = await world.held(engine, worker, spec=spec(parent_id=parent.id))
-        await world.finish(engine, worker, child)
-        woken = await world.task(parent.id)
-        assert (woken.state, woken.progress.wake_seq) == (TaskState.PENDING, 1)
 
     async def test_items_of_many_tasks_are_answered_in_their_order(
         self, world: World, engine: Engine

@@ -314,8 +314,9 @@ def _waiting(facts: Facts) -> Iterator[WaitingReason]:
             "waiting", message, f"Complete it with its task token, or: {command}", evidence
         )
         return
-    if progress.wake_at_ms:
-        at = instant_text(progress.wake_at_ms)
+    wake_at_ms = progress.run.wake_at_ms if progress.run else 0
+    if wake_at_ms:
+        at = instant_text(wake_at_ms)
         evidence["for"] = "timer"
         message = f"It waits for a timer that ends at {at}."
         yield WaitingReason("waiting", message, "Wait for the timer, or send a signal.", evidence)

@@ -24,6 +24,7 @@ class Outcome(enum.StrEnum):
     UNDELIVERED = "undelivered"
     RELEASED = "released"
     YIELDED = "yielded"
+    PARKED = "parked"
     CANCELLED = "cancelled"
     CANCEL_TIMEOUT = "cancel_timeout"
 
@@ -48,6 +49,7 @@ CHARGES: Final[dict[Outcome, Charge]] = {
     Outcome.UNDELIVERED: Charge.NOTHING,
     Outcome.RELEASED: Charge.NOTHING,
     Outcome.YIELDED: Charge.NOTHING,
+    Outcome.PARKED: Charge.NOTHING,
     Outcome.CANCELLED: Charge.NOTHING,
     Outcome.CANCEL_TIMEOUT: Charge.NOTHING,
 }

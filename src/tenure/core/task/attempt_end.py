@@ -6,11 +6,19 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from tenure.core.run.record import RunProgress
 from tenure.core.task import crash_guard, deadline
 from tenure.core.task.attempt import CHARGES, Attempt, Charge, Outcome
-from tenure.core.task.effect import Decision, FollowUp, WakeQueue
-from tenure.core.task.event import Woken
-from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Reason, Task, TaskState
+from tenure.core.task.effect import Decision, WakeQueue
+from tenure.core.task.record import (
+    NO_PROGRESS,
+    AttemptProgress,
+    Line,
+    Reason,
+    Task,
+    TaskKind,
+    TaskState,
+)
 from tenure.core.task.retry import ErrorInfo
 
 _NO_LINE: Final = Line.NONE  # a global is found faster than a member of an enum
@@ -59,8 +67,11 @@ def record(
 
 
 def release(task: Task, now_ms: int) -> Decision:
-    """End the live attempt without counting a failure; the task is pending again at once."""
-    if task.is_cancel_requested:
+    """End the live attempt without charge; the task is pending again at once.
+
+    After a cancel request an activity ends; the clean-up of a run is finished by the next attempt.
+    """
+    if task.is_cancel_requested and task.kind is TaskKind.ACTIVITY:
         return finish(task, TaskState.CANCELLED, now_ms, Outcome.RELEASED)
     return give_back(task, Outcome.RELEASED, now_ms, now_ms)
 
@@ -107,11 +118,18 @@ def ready(
             line=line if is_ready else Line.NONE,
             run_at_ms=task.run_at_ms if keep_order else run_at_ms,
             is_guarded=is_guarded,
-            progress=replace(task.progress, ready_at_ms=run_at_ms, wake_at_ms=0),
+            progress=replace(task.progress, ready_at_ms=run_at_ms, run=_awake(task.progress.run)),
         )
     )
     effects = (WakeQueue(task.namespace, task.queue),) if is_ready else ()
     return Decision(pending, effects=effects)
+
+
+def _awake(run: RunProgress | None) -> RunProgress | None:
+    """Return where a run stands that waits for nothing any more."""
+    if run is None or not (run.wake_at_ms or run.news_at_ms or run.park):
+        return run
+    return replace(run, wake_at_ms=0, news_at_ms=0, park=None)
 
 
 def fail(task: Task, reason: Reason, outcome: Outcome, error: ErrorInfo, now_ms: int) -> Decision:
@@ -136,6 +154,4 @@ def finish(
         finished_at_ms=now_ms,
         progress=ended_progress(task, outcome) if was_live else task.progress,
     )
-    parent = task.spec.parent_id
-    follow_ups = (FollowUp(task.namespace, parent, Woken()),) if parent else ()
-    return Decision(finished, follow_ups=follow_ups)
+    return Decision(finished)

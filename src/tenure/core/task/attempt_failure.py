@@ -16,7 +16,7 @@ from tenure.core.task.crash_guard import Loss
 from tenure.core.task.deadline import DeadlineKind
 from tenure.core.task.effect import Decision
 from tenure.core.task.event import WorkerLost
-from tenure.core.task.record import AttemptProgress, Reason, Task, TaskState
+from tenure.core.task.record import AttemptProgress, Reason, Task, TaskKind, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 
 
@@ -58,7 +58,7 @@ def _give_up_reason(error: ErrorInfo, task: Task, timeout: DeadlineKind | None) 
 def lose(task: Task, outcome: Outcome, loss: Loss | None, now_ms: int) -> Decision:
     """End an attempt whose worker is gone or no longer has it; ``None`` if that was noted."""
     assert CHARGES[outcome] is Charge.INTERRUPTIONS
-    if task.is_cancel_requested:
+    if task.is_cancel_requested and task.kind is TaskKind.ACTIVITY:
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, outcome)
     progress = task.progress if loss is None else _with_loss(task, loss, now_ms)
     interruptions = progress.interruption_count + 1

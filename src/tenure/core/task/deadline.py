@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tenure.core.run.record import NOT_BEGUN
 from tenure.core.task import exclusive
-from tenure.core.task.record import AttemptProgress, Line, Spec, Task, TaskState
+from tenure.core.task.record import AttemptProgress, Line, Spec, Task, TaskKind, TaskState
 
 
 class DeadlineKind(enum.Enum):
@@ -89,7 +90,8 @@ def _running(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline
 
 def _cancelling(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline]:
     found = _running(task, spec, progress)
-    if progress.grace_at_ms:
+    # The clean-up of a run may sleep; whoever has no patience terminates it.
+    if progress.grace_at_ms and spec.kind is TaskKind.ACTIVITY:
         period_ms = spec.cancel_grace_ms
         found.append(
             Deadline(DeadlineKind.CANCEL_GRACE, progress.grace_at_ms + period_ms, period_ms)
@@ -100,7 +102,9 @@ def _cancelling(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadl
 def _waiting(task: Task, spec: Spec, progress: AttemptProgress) -> list[Deadline]:
     if progress.is_async:
         return _running(task, spec, progress)
-    return [Deadline(DeadlineKind.WAKE, progress.wake_at_ms, 0)] if progress.wake_at_ms else []
+    run = progress.run or NOT_BEGUN
+    instants = [at_ms for at_ms in (run.wake_at_ms, run.news_at_ms) if at_ms]
+    return [Deadline(DeadlineKind.WAKE, min(instants), 0)] if instants else []
 
 
 def _start_to_close(task: Task, spec: Spec) -> list[Deadline]:

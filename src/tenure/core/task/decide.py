@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tenure.core.run import cancel as run_cancel
+from tenure.core.run import generation, wake_up
+from tenure.core.run.record import RunProgress
 from tenure.core.task import (
     attempt_end,
     attempt_failure,
@@ -69,6 +72,7 @@ def _hand_out(task: Task, event: task_event.HandedOut, now_ms: int) -> Decision:
             confirmed_at_ms=0,
             beat_at_ms=0,
             is_sole=task.is_guarded and crash_guard.group_size(progress) == 1,
+            run=_begun(progress.run, now_ms),
         )
     dispatched = replace(
         task,
@@ -85,6 +89,13 @@ def _hand_out(task: Task, event: task_event.HandedOut, now_ms: int) -> Decision:
     return Decision(dispatched)
 
 
+def _begun(run: RunProgress | None, now_ms: int) -> RunProgress | None:
+    """Note when the first attempt of a generation of a run was handed out."""
+    if run is None or run.begun_at_ms:
+        return run
+    return replace(run, begun_at_ms=now_ms)
+
+
 def _succeed(task: Task, event: task_event.AttemptSucceeded, now_ms: int) -> Decision:
     other = event.output_encoding
     if other and other != task.spec.encoding:
@@ -98,16 +109,17 @@ def _terminate(
     return attempt_end.fail(task, event.reason, Outcome.CANCELLED, event.error, now_ms)
 
 
-def _yield(task: Task, event: task_event.AttemptYielded, now_ms: int) -> Decision:
-    if event.wake_seq < task.progress.wake_seq or task.progress.pause_wanted:
-        return attempt_end.give_back(task, Outcome.YIELDED, now_ms, now_ms)
-    ended = attempt_end.end_attempt(task, Outcome.YIELDED)
-    progress = replace(ended.progress, wake_at_ms=event.wake_at_ms)
-    waiting = replace(ended, state=TaskState.WAITING, worker_id=None, progress=progress)
-    return Decision(
-        deadline.armed(waiting),
-        ended=attempt_end.record(task, waiting, Outcome.YIELDED, None, now_ms),
-    )
+def _fail(task: Task, event: task_event.AttemptFailed, now_ms: int) -> Decision:
+    decision = attempt_failure.fail_attempt(task, event.error, Outcome.FAILED, event.jitter, now_ms)
+    if task.spec.kind is TaskKind.ACTIVITY:
+        return decision
+    return replace(decision, task=generation.begin_anew(decision.task, event.new_journal_id))
+
+
+def _cancelled(task: Task, now_ms: int) -> Decision:
+    if task.spec.kind is TaskKind.WORKFLOW:
+        return run_cancel.cancelled(task, now_ms)
+    return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.CANCELLED)
 
 
 def _pause(task: Task) -> Task:
@@ -117,6 +129,8 @@ def _pause(task: Task) -> Task:
 
 
 def _resume(task: Task, now_ms: int) -> Decision:
+    if wake_up.is_parked(task):
+        return attempt_end.ready(task, now_ms)
     if task.state is not TaskState.PAUSED:
         return Decision(replace(task, progress=replace(task.progress, pause_wanted=False)))
     return attempt_end.ready(task, max(now_ms, task.run_at_ms), now_ms=now_ms)
@@ -126,13 +140,11 @@ def _cancel(task: Task, event: task_event.CancelRequested, now_ms: int) -> Decis
     if task.is_cancel_requested:
         return Decision(task)
     progress = replace(
-        task.progress,
-        cancel_at_ms=now_ms,
-        cancel_reason=event.reason,
-        pause_wanted=False,
-        wake_seq=task.progress.wake_seq + 1,
+        task.progress, cancel_at_ms=now_ms, cancel_reason=event.reason, pause_wanted=False
     )
     requested = replace(task, progress=progress)
+    if task.kind is TaskKind.WORKFLOW:
+        return run_cancel.cancel(requested, event.reason, now_ms)
     match task.state:
         case TaskState.RUNNING:
             assert task.worker_id is not None
@@ -143,13 +155,6 @@ def _cancel(task: Task, event: task_event.CancelRequested, now_ms: int) -> Decis
             return Decision(
                 confirmation.signal(replace(requested, state=TaskState.CANCELLING), now_ms)
             )
-        case TaskState.DISPATCHED if task.kind is TaskKind.WORKFLOW and task.attempt > 1:
-            # A run that had started gets its clean-up; the answer to the confirmation carries the
-            # signal.
-            return Decision(requested)
-        case _ if task.kind is TaskKind.WORKFLOW and task.attempt > 0 and not task.worker_id:
-            # A run that had started is handed out once more for its clean-up.
-            return attempt_end.ready(requested, now_ms)
         case _:
             return attempt_end.finish(requested, TaskState.CANCELLED, now_ms, Outcome.CANCELLED)
 
@@ -162,15 +167,13 @@ DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
         confirmation.heartbeat(task, event, now_ms)
     ),
     task_event.AttemptSucceeded: _succeed,
-    task_event.AttemptFailed: lambda task, event, now_ms: attempt_failure.fail_attempt(
-        task, event.error, Outcome.FAILED, event.jitter, now_ms
-    ),
-    task_event.AttemptCancelled: lambda task, _, now_ms: attempt_end.finish(
-        task, TaskState.CANCELLED, now_ms, Outcome.CANCELLED
-    ),
+    task_event.AttemptFailed: _fail,
+    task_event.AttemptCancelled: lambda task, _, now_ms: _cancelled(task, now_ms),
     task_event.AttemptReleased: lambda task, _, now_ms: attempt_end.release(task, now_ms),
     task_event.AttemptDeferred: lambda task, _, now_ms: Decision(confirmation.defer(task, now_ms)),
-    task_event.AttemptYielded: _yield,
+    task_event.AttemptYielded: wake_up.give_up_slot,
+    task_event.AttemptParked: wake_up.park,
+    task_event.StepsRecorded: lambda task, _, _now_ms: Decision(task),
     task_event.DeliveryMissed: lambda task, _, now_ms: attempt_failure.undelivered(task, now_ms),
     task_event.TaskLost: lambda task, _, now_ms: attempt_failure.lose(
         task, Outcome.LOST_TASK, Loss(at_ms=now_ms), now_ms
@@ -180,7 +183,7 @@ DECIDERS: Final[dict[type[TaskEvent], Callable[[Task, Any, int], Decision]]] = {
     task_event.CancelSignalled: lambda task, _, now_ms: Decision(confirmation.signal(task, now_ms)),
     task_event.PauseRequested: lambda task, _, _now_ms: Decision(_pause(task)),
     task_event.ResumeRequested: lambda task, _, now_ms: _resume(task, now_ms),
-    task_event.Woken: lambda task, _, now_ms: due.wake(task, now_ms),
+    task_event.EntryAppended: wake_up.entry_appended,
     task_event.Terminated: _terminate,
     task_event.DamageFound: _terminate,
     task_event.Due: due.due,

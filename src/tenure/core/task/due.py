@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from msgspec.structs import replace
-
+from tenure.core.run import wake_up
 from tenure.core.task import attempt_end, attempt_failure, deadline
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.deadline import DeadlineKind
@@ -32,7 +31,7 @@ def due(task: Task, event: Due, now_ms: int) -> Decision:
         case DeadlineKind.START:
             return attempt_end.ready(task, task.run_at_ms, now_ms=now_ms)
         case DeadlineKind.WAKE:
-            return wake(task, now_ms)
+            return wake_up.wake(task, now_ms)
         case DeadlineKind.DELIVERY:
             return attempt_failure.undelivered(task, now_ms)
         case DeadlineKind.RELEASE:
@@ -66,12 +65,3 @@ def _overdue(task: Task, expired: DeadlineKind, now_ms: int) -> Decision:
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.TIMED_OUT)
     error = ErrorInfo(ErrorCategory.TIMEOUT, _TIMEOUT_MESSAGES[expired])
     return attempt_end.fail(task, Reason(expired.name), Outcome.TIMED_OUT, error, now_ms)
-
-
-def wake(task: Task, now_ms: int) -> Decision:
-    """Note that a run has to wake; one that waits is pending at once."""
-    progress = replace(task.progress, wake_seq=task.progress.wake_seq + 1)
-    woken = replace(task, progress=progress)
-    if task.state is TaskState.WAITING and not task.progress.is_async:
-        return attempt_end.ready(woken, now_ms)
-    return Decision(woken)

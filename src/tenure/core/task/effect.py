@@ -1,4 +1,4 @@
-"""The result of a decision about a task: the new task, effects after the commit, follow-ups."""
+"""What a decision about a task gives: the new task, entries, effects for after the commit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import enum
 
 import msgspec
 
+from tenure.core.journal.entry import NewEntry
 from tenure.core.task.attempt import Attempt
-from tenure.core.task.event import TaskEvent
 from tenure.core.task.record import Task
 
 
@@ -54,18 +54,13 @@ class TellStop(msgspec.Struct, frozen=True, gc=False):
 Effect = WakeQueue | TellCancel | TellStop
 
 
-class FollowUp(msgspec.Struct, frozen=True, gc=False):
-    """An event for another task that this decision causes."""
-
-    namespace: str
-    task_id: str
-    event: TaskEvent
-
-
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """How an accepted event changes a task, and what it causes elsewhere."""
+    """What an accepted event makes of a task, and what it causes elsewhere.
+
+    ``entries`` go to the end of the journal of a run, in the same transaction.
+    """
 
     task: Task
     ended: Attempt | None = None
     effects: tuple[Effect, ...] = ()
-    follow_ups: tuple[FollowUp, ...] = ()
+    entries: tuple[NewEntry, ...] = ()

@@ -42,7 +42,21 @@ _good_specs: dict[int, Spec] = {}
 
 
 def check_new(new: NewTask) -> None:
-    """Raise the typed error for the first invalid part of a request."""
+    """Raise the typed error for the first thing that is wrong with a request."""
+    check_request(new)
+    spec = new.spec
+    if _good_specs.get(id(spec)) is not spec:
+        if spec.kind is not TaskKind.ACTIVITY:
+            message = "A run is not enqueued, it is started."
+            raise InvalidArgument(message, field="options.kind")
+        check_spec(spec)
+        if len(_good_specs) >= SPECS_REMEMBERED_MAX:
+            _good_specs.clear()
+        _good_specs[id(spec)] = spec
+
+
+def check_request(new: NewTask) -> None:
+    """Raise the typed error for the first thing that is wrong beside the settings."""
     check.task_id(new.id, "taskId")
     check.name(new.type, "type")
     check.name(new.queue, "queue")
@@ -56,12 +70,6 @@ def check_new(new: NewTask) -> None:
         check.labels(new.labels)
     if new.idempotency_key:
         check.text(new.idempotency_key, "idempotencyKey", bytes_max=TEXT_BYTES_MAX)
-    spec = new.spec
-    if _good_specs.get(id(spec)) is not spec:
-        check_spec(spec)
-        if len(_good_specs) >= SPECS_REMEMBERED_MAX:
-            _good_specs.clear()
-        _good_specs[id(spec)] = spec
 
 
 def check_spec(spec: Spec) -> None:
@@ -72,13 +80,8 @@ def check_spec(spec: Spec) -> None:
         check.name(spec.encoding, "encoding")
     if spec.resources:
         check.labels(spec.resources, "resources")
-    for field, value in (
-        ("runId", spec.run_id),
-        ("parentId", spec.parent_id),
-        ("retryOf", spec.retry_of),
-    ):
-        if value:
-            check.task_id(value, field)
+    if spec.retry_of:
+        check.task_id(spec.retry_of, "retryOf")
 
 
 def _check_durations(spec: Spec) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tenure.core.run.record import Yield
 from tenure.core.task.crash_guard import Loss
 from tenure.core.task.record import Reason
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
@@ -53,10 +54,14 @@ class AttemptSucceeded(AttemptReport, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptFailed(AttemptReport, frozen=True, kw_only=True, gc=False):
-    """The attempt failed; ``jitter`` in [0, 1) is drawn by the caller."""
+    """The attempt failed; ``jitter`` in [0, 1) is drawn by the caller.
+
+    So is the id of the journal with which a run begins anew, if it does.
+    """
 
     error: ErrorInfo
     jitter: float = 0.5
+    new_journal_id: str = ""
 
 
 class AttemptCancelled(AttemptReport, frozen=True, kw_only=True, gc=False):
@@ -72,10 +77,23 @@ class AttemptDeferred(AttemptReport, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptYielded(AttemptReport, frozen=True, kw_only=True, gc=False):
-    """A run frees its slot, having seen ``wake_seq``; it may ask to be woken at an instant."""
+    """A run gives up its slot.
 
-    wake_seq: int
-    wake_at_ms: int = 0
+    ``journal_end`` is where its journal ends, as the caller has read it under the lock of the run.
+    """
+
+    wish: Yield
+    journal_end: int
+
+
+class AttemptParked(AttemptReport, frozen=True, kw_only=True, gc=False):
+    """The code of a run does not fit its journal, or the journal is full."""
+
+    error: ErrorInfo
+
+
+class StepsRecorded(AttemptReport, frozen=True, kw_only=True, gc=False):
+    """The holder of a run appends to its journal; the run itself stays as it is."""
 
 
 class CancelSignalled(AttemptReport, frozen=True, kw_only=True, gc=False):
@@ -151,8 +169,11 @@ class DamageFound(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return ErrorInfo(ErrorCategory.DATA_QUALITY, self.message, type="DataDamaged")
 
 
-class Woken(msgspec.Struct, frozen=True, gc=False):
-    """Something that a run may wait for has happened."""
+class EntryAppended(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Somebody else than its holder has appended to the journal of a run, up to a position."""
+
+    pos: int
+    is_urgent: bool = False
 
 
 class Due(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -172,6 +193,8 @@ TaskEvent = (
     | AttemptReleased
     | AttemptDeferred
     | AttemptYielded
+    | AttemptParked
+    | StepsRecorded
     | CancelSignalled
     | DeliveryMissed
     | TaskLost
@@ -181,6 +204,6 @@ TaskEvent = (
     | ResumeRequested
     | Terminated
     | DamageFound
-    | Woken
+    | EntryAppended
     | Due
 )

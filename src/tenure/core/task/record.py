@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from tenure.core.limits import CANCEL_GRACE_MS, DELIVERY_TIMEOUT_MS, PRIORITY_DEFAULT
+from tenure.core.run.record import RunLink, RunProgress
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.retry import ErrorInfo, RetryPolicy
 
@@ -107,8 +108,6 @@ class Spec(
         "encoding": "e",
         "idempotency_key": "ik",
         "resources": "rs",
-        "run_id": "ri",
-        "parent_id": "p",
         "retry_of": "ro",
     },
 ):
@@ -131,8 +130,6 @@ class Spec(
     encoding: str = ""
     idempotency_key: str = ""
     resources: dict[str, str] = {}
-    run_id: str = ""
-    parent_id: str = ""
     retry_of: str = ""
 
 
@@ -163,14 +160,13 @@ class AttemptProgress(
         "pause_wanted": "pw",
         "is_sole": "so",
         "is_async": "as",
-        "wake_seq": "ws",
-        "wake_at_ms": "wa",
         "reason": "r",
         "error": "e",
         "output_encoding": "oe",
         "exclusive_at_ms": "x",
         "release_at_ms": "xr",
         "release_lease_ms": "xl",
+        "run": "ru",
     },
 ):
     """What happened so far; stored as one value, because no statement reads inside it.
@@ -180,6 +176,7 @@ class AttemptProgress(
     those without another suspect, those that count towards POISONED (see ``crash_guard``).
     ``exclusive_at_ms`` is when the live attempt was confirmed as exclusive. ``release_at_ms`` is
     until when it is held for a worker that is gone, whose lease was ``release_lease_ms`` long.
+    ``run`` is where a run stands; an activity has none.
     """
 
     confirmed_at_ms: int = 0
@@ -203,14 +200,13 @@ class AttemptProgress(
     pause_wanted: bool = False
     is_sole: bool = False
     is_async: bool = False
-    wake_seq: int = 0
-    wake_at_ms: int = 0
     reason: Reason | None = None
     error: ErrorInfo | None = None
     output_encoding: str = ""
     exclusive_at_ms: int = 0
     release_at_ms: int = 0
     release_lease_ms: int = 0
+    run: RunProgress | None = None
 
 
 NO_PROGRESS: Final = AttemptProgress()
@@ -220,10 +216,11 @@ NO_PROGRESS: Final = AttemptProgress()
 class Task(msgspec.Struct, frozen=True, gc=False):
     """One task as it is stored; ``version`` fences every write of its row.
 
-    ``worker_id`` is the worker that holds the task, or held it last if it is finished.
-    ``last_outcome`` is how the last ended attempt ended. ``damaged`` names the stored parts that
-    are damaged and so not here. ``input`` is set for those who need it; ``unread_bytes`` is the
-    size of an input that a claim has not read from the store.
+    ``worker_id`` is who holds the task; of a finished task, who held it last.
+    ``last_outcome`` is how the attempt that ended last did end. ``damaged`` names the stored parts
+    that were not as they were written, and so are not here. ``input`` is there for those who need
+    it; ``unread_bytes`` is the size of one that a claim has left in the store. ``link`` is how the
+    task belongs to runs, if it does.
     """
 
     id: str
@@ -251,6 +248,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     finished_at_ms: int | None = None
     damaged: tuple[str, ...] = ()
     unread_bytes: int = 0
+    link: RunLink | None = None
 
     def __post_init__(self) -> None:
         """Check the invariants of a task in every state."""

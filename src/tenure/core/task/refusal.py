@@ -10,12 +10,15 @@ from tenure.core.task.attempt import EXPIRED
 from tenure.core.task.effect import StopCause
 from tenure.core.task.event import (
     AttemptDeferred,
+    AttemptParked,
     AttemptReport,
     AttemptYielded,
     CancelRequested,
+    EntryAppended,
     HandedOut,
     Heartbeaten,
     ResumeRequested,
+    StepsRecorded,
     TaskEvent,
     Terminated,
     WorkerLost,
@@ -28,6 +31,11 @@ from tenure.errors import Rejection
 # Every report needs them, and a global is found faster than a member of an enum.
 _DISPATCHED: Final = TaskState.DISPATCHED
 _ACTIVITY: Final = TaskKind.ACTIVITY
+# Reports that no attempt of such a task can make.
+_FOREIGN: Final[dict[TaskKind, frozenset[type[AttemptReport]]]] = {
+    TaskKind.ACTIVITY: frozenset({AttemptYielded, AttemptParked, StepsRecorded}),
+    TaskKind.WORKFLOW: frozenset({AttemptDeferred}),
+}
 
 
 def of_event(task: Task, event: TaskEvent, rule: Rule) -> Rejection | None:
@@ -35,15 +43,24 @@ def of_event(task: Task, event: TaskEvent, rule: Rule) -> Rejection | None:
     if task.state not in rule.sources:
         return _impossible(task, event)
     match event:
-        case HandedOut():
-            return None if task.line else wrong_state(task)
         case WorkerLost(worker_id=worker_id):
             return None if task.worker_id == worker_id else attempt_mismatch(task, task.attempt)
+        case HandedOut():
+            is_possible = bool(task.line)
         case ResumeRequested():
-            resumable = task.state is TaskState.PAUSED or task.progress.pause_wanted
-            return None if resumable else wrong_state(task)
+            is_possible = _is_resumable(task)
+        case EntryAppended():
+            is_possible = task.spec.kind is not _ACTIVITY
         case _:
             return None
+    return None if is_possible else wrong_state(task)
+
+
+def _is_resumable(task: Task) -> bool:
+    if task.state is TaskState.PAUSED or task.progress.pause_wanted:
+        return True
+    run = task.progress.run
+    return task.state is TaskState.WAITING and run is not None and run.park is not None
 
 
 def _impossible(task: Task, event: TaskEvent) -> Rejection:
@@ -61,9 +78,9 @@ def of_report(task: Task, event: AttemptReport, rule: Rule) -> Rejection | None:
     if not (is_holder and event.attempt == task.attempt and task.is_attempt_live):
         return _stale(task, event)
     state = task.state
-    foreign = AttemptYielded if task.spec.kind is _ACTIVITY else AttemptDeferred
     is_early = event.needs_confirmed and state is _DISPATCHED
-    if is_early or type(event) is foreign or state not in rule.sources:
+    foreign = _FOREIGN[task.spec.kind]
+    if is_early or type(event) in foreign or state not in rule.sources:
         return wrong_state(task)
     return None
 

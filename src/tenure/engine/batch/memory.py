@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from tenure.core.limits import ENQUEUE_YOUNG_MS
@@ -10,8 +12,11 @@ from tenure.engine.batch import run as batch
 from tenure.engine.batch.row_cache import RowCache
 from tenure.engine.batch.single_write import SingleWriter
 from tenure.engine.batch.store_time import StoreTime
+from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.plan import ClaimPlan
 from tenure.engine.clock import Clock
+from tenure.engine.run.journal_cache import JournalCache
+from tenure.engine.run.journal_log import note_large
 from tenure.engine.settings import Settings
 from tenure.store.transaction import Store
 
@@ -30,6 +35,7 @@ class BatchMemory:
         """Start without having seen a batch."""
         self.clock = clock
         self.rows = RowCache(is_on=settings.cached_rows)
+        self.journals = JournalCache()
         self._settings = settings
         self._server_id = server_id
         self._access_cache = access_cache
@@ -56,6 +62,7 @@ class BatchMemory:
             plan,
             self._time.ahead_ms(mono_ms) if is_sure else None,
             self._access_cache.disabled,
+            journal_ends=dict(self.journals.ends) if copies_rows else self.journals.ends,
         )
 
     def bare_context(self) -> batch.Context:
@@ -71,7 +78,22 @@ class BatchMemory:
         if ws.namespaces:
             self._namespaces |= ws.namespaces.keys() - ws.namespaces.disabled
 
+    def saved(self, ws: WorkingSet) -> None:
+        """Keep copies of what a committed batch has written."""
+        for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
+            self.rows.saved(tasks, are_new=are_new)
+        if ws.journals.ends:
+            self.journals.saved(ws.journals.ends, self.rows.rows)
+            note_large(ws.journals)
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """Forget rows by task id, and what is remembered beside them."""
+        stale = frozenset(ids)
+        self.rows.forget(stale)
+        self.journals.forget(stale)
+
     def doubt(self) -> None:
         """Drop the rows and read access again: the result of a commit is unknown."""
         self.rows.clear()
+        self.journals.clear()
         self._access_cache.hear()

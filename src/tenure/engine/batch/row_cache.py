@@ -1,7 +1,7 @@
 """Rows that this server wrote last, so that the common report needs no read.
 
-Only ``dispatched`` and ``running`` ones, without large inputs, and bounded. A copy may be stale:
-then the fenced save fails, and the batch runs again from the database.
+Only those that workers hold, without large inputs, and bounded. A copy may be stale: the fenced
+save tells, and then the batch runs again from the database.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from tenure.core.limits import CACHE_DETAILS_BYTES_MAX, CACHE_INPUT_BYTES_MAX, C
 from tenure.core.task.record import Task, TaskState
 from tenure.store.table.task import TaskKey
 
-_KEPT = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
+# Cancelling ones too: a run in its clean-up goes on with its steps.
+_KEPT = frozenset({TaskState.DISPATCHED, TaskState.RUNNING, TaskState.CANCELLING})
 
 
 def _remembered(task: Task, writes: int) -> Task:

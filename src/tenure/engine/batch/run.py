@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tenure.core.journal.numbering import JournalEnd
 from tenure.core.limits import ENQUEUE_STORED_MS
 from tenure.core.task import enqueue_window
 from tenure.core.task.enqueue_window import NOBODY, EnqueueWindow
-from tenure.core.task.record import TERMINAL, Task
+from tenure.core.task.record import Task
 from tenure.core.worker.receiver import Receiver
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.hand_out import ClaimResult, hand_out
@@ -49,6 +50,8 @@ class Context(msgspec.Struct, frozen=True):
     disabled: frozenset[str] = frozenset()
     # Workers as they are cached; without any, those that may be handed work are read.
     receivers: Sequence[Receiver] = ()
+    # Where journals end, as far as it is remembered with the rows of their runs.
+    journal_ends: Mapping[TaskKey, JournalEnd] = {}
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -79,7 +82,6 @@ async def run(tx: Tx, commands: list[AnyCommand], context: Context) -> Committed
         ws, answers = _decide(loaded.rows, commands, context)
     if ws.refused_workers:
         await name_ended_workers(tx, ws, commands, answers)
-    await _follow_up(tx, ws)
     claims = await hand_out(tx, ws, context.plan)
     await ws.rows.save(tx)
     await _check_births(tx, loaded, context.clock)
@@ -122,6 +124,7 @@ async def _load_all(
     """Load once more after ``first``, without rows that can be loaded only once."""
     rows.namespaces.know(context.known_namespaces, context.disabled)
     rows.tasks.cache = cache
+    rows.journals.remembered = context.journal_ends
     rows.leases.began_at_mono_ms = context.clock.monotonic_ms()
     rows.receivers.wanted = context.plan.receivers
     rows.receivers.counted = context.plan.counted
@@ -165,19 +168,3 @@ def _decide(
         except TenureError as error:
             answers.append(error)
     return ws, answers
-
-
-async def _follow_up(tx: Tx, ws: WorkingSet) -> None:
-    """Decide events for other tasks: at once where the row is here, else after one more load.
-
-    A wake-up never finishes its task, so no follow-up causes another.
-    """
-    if not ws.follow_ups:
-        return
-    missing = {(each.namespace, each.task_id) for each in ws.follow_ups} - ws.tasks.keys()
-    for task in await task_table.load_tasks(tx, missing):
-        ws.tasks[task.namespace, task.id] = task
-    for each in list(ws.follow_ups):
-        key = (each.namespace, each.task_id)
-        if key in ws.tasks and ws.tasks[key].state not in TERMINAL:
-            ws.apply(key, each.event)

@@ -67,7 +67,7 @@ class BatchRunner:
             try:
                 committed = await self._commit(commands, plan, deadline, is_first=number == 0)
             except FenceLost as lost:
-                self._memory.rows.forget(lost.ids)
+                self._memory.forget(lost.ids)
             except Blocked as blocked:
                 await self._run_parts(entries, plan, deadline, blocked)
                 return

@@ -54,7 +54,7 @@ class Rehearsal:
         del shared
         if name == single.CLAIM:
             if self._sole is not None:
-                return ((*codec.task_inserted(self._sole), 0),)
+                return ((*codec.task_inserted(self._sole), *codec.link_read(self._sole), 0),)
             return await self._store.look(single.PEEK, rows)
         if name != single.INSERT:
             raise _Unsuited(name)

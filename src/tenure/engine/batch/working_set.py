@@ -5,11 +5,15 @@ A later command sees what an earlier one did. Nothing here touches the database.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tenure.core.access.audit import AuditAction, AuditRecord
+from tenure.core.journal import numbering
+from tenure.core.journal.entry import NewEntry
 from tenure.core.queue import namespace_disabled
 from tenure.core.task import damage
 from tenure.core.task import decide as task_rules
-from tenure.core.task.effect import Decision, Effect, FollowUp, TellStop
+from tenure.core.task.effect import Decision, Effect, TellStop
 from tenure.core.task.event import DamageFound, TaskEvent
 from tenure.core.task.record import Task
 from tenure.core.worker import decide as worker_rules
@@ -36,6 +40,7 @@ class WorkingSet:
         self.settings = settings
         self.now_ms = rows.now_ms
         self.tasks = rows.tasks
+        self.journals = rows.journals
         self.stops = rows.stops
         self.attempts = rows.attempts
         self.workers = rows.workers
@@ -45,7 +50,6 @@ class WorkingSet:
         self.namespaces = rows.namespaces
         self.access = rows.access
         self.effects: list[AnyEffect] = []
-        self.follow_ups: list[FollowUp] = []
         self.doubtful: set[TaskKey] = set()
         self.damaged: list[Task] = []
         # Workers with refused completions; the reason depends on whether they are live.
@@ -66,12 +70,21 @@ class WorkingSet:
         tasks[key] = changes[key] = decision.task
         if decision.ended is not None:
             self.attempts.add(decision.ended)
+        if decision.entries:
+            self.append_entries(key, decision.entries)
         if decision.effects:
             self.effects += decision.effects
             self._note_stops(decision.effects)
-        if decision.follow_ups:
-            self.follow_ups += decision.follow_ups
         return self._spared(key, decision) if decision.task.damaged else decision
+
+    def append_entries(self, key: TaskKey, entries: Sequence[NewEntry]) -> None:
+        """Append entries of our own to the journal of a run, whose end was loaded.
+
+        What an earlier version has stored as a run has no journal.
+        """
+        if entries and self.tasks[key].link is not None:
+            placed, end = numbering.append(self.journals.ends[key], entries, at_ms=self.now_ms)
+            self.journals.append(key, placed, end)
 
     def _note_stops(self, effects: tuple[Effect, ...]) -> None:
         """Keep the stop for a worker until it is sent: an effect can get lost."""

@@ -26,6 +26,7 @@ from tenure.core.worker.record import Worker
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.claim.offer import Group
 from tenure.engine.claim.plan import ClaimPlan
+from tenure.engine.run.hand_out_page import with_pages
 from tenure.errors import InvalidArgument, Rejection, TenureError
 from tenure.store.table import listing
 from tenure.store.table import queue as queue_table
@@ -52,6 +53,7 @@ class ClaimResult(msgspec.Struct):
     unassigned: list[Task] = msgspec.field(default_factory=list)
     took_ms: int = 0
     room_bytes: int = BATCH_BYTES_MAX
+    has_runs: bool = False
 
 
 async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
@@ -70,6 +72,8 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
     ready = _ready_tasks(ws, plan, result.seen)
     if ready:
         await _assign(tx, ws, ready, hands, result)
+    if result.has_runs:
+        result.assigned = await with_pages(tx, ws, result.assigned)
     if result.seen:
         taken = {(task.namespace, task.id) for task, _ in result.assigned}
         result.unassigned = [each for each in result.seen if (each.namespace, each.id) not in taken]
@@ -157,6 +161,8 @@ async def _hand_over(
         given = decision.task
         if given.unread_bytes:
             given = replace(given, input=inputs[key], unread_bytes=0)
+        if given.link is not None:
+            result.has_runs = True
         result.assigned.append((given, hand.offer_id))
 
 

@@ -17,7 +17,14 @@ from tenure.core import check, cursor
 from tenure.core.access import api_key
 from tenure.core.access.api_key import ApiKey
 from tenure.core.access.audit import ALL_AUDIT, AuditFilter, AuditRecord
-from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
+from tenure.core.filter import (
+    ALL_TASKS,
+    ALL_WORKERS,
+    RunFilter,
+    TaskFilter,
+    WorkerFilter,
+    query_text,
+)
 from tenure.core.limits import (
     COUNTED_MAX,
     INSTANT_MS_MAX,
@@ -129,7 +136,7 @@ async def list_tasks(
 ) -> Page[Task]:
     """Return tasks that match the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
-    query = query_text("tasks", where.checked())
+    query = query_text("runs" if isinstance(where, RunFilter) else "tasks", where.checked())
     place = _place(namespace, query, page)
 
     async def body(tx: Tx) -> _Read[Task]:

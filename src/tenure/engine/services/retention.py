@@ -36,6 +36,7 @@ class Retention:
             await table.keep_days(tx, first=first, today=today, last=last)
             counts = []
             for delete, before_ms in (
+                (table.delete_journals, history_ms),
                 (table.delete_history, history_ms),
                 (table.delete_old_keys, now_ms - settings.key_kept_ms),
                 (table.delete_offline_workers, offline_ms),

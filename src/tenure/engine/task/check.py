@@ -7,12 +7,13 @@ from typing import Final
 from tenure.core import check as checks
 from tenure.core import limits
 from tenure.core.task import enqueue
-from tenure.core.task.retry import ErrorInfo
-from tenure.engine.check import COUNT_MAX, check_namespace, check_refs
+from tenure.engine.check import check_error, check_namespace, check_refs
+from tenure.engine.run.wish_check import check_wish
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument, PayloadTooLarge
 
-_FAILED: Final = c.FinishKind.FAILED
+_WITH_ERROR: Final = frozenset({c.FinishKind.FAILED, c.FinishKind.PARKED})
+_YIELDED: Final = c.FinishKind.YIELDED
 # Most payloads are far below any limit.
 _SMALL_BYTES: Final = 65_536
 
@@ -79,24 +80,15 @@ def _outcome(item: c.Finish) -> None:
     if item.output_encoding:
         checks.name(item.output_encoding, "outputEncoding")
     if item.error is not None:
-        _error(item.error)
-    elif item.kind is _FAILED:
-        message = "a failed attempt needs its error"
+        check_error(item.error)
+    elif item.kind in _WITH_ERROR:
+        message = "an attempt that failed or parked needs its error"
         raise InvalidArgument(message, field="error")
-    if item.wake_at_ms:
-        checks.instant_ms(item.wake_at_ms, "wakeAt")
-    if item.wake_seq:
-        checks.integer(item.wake_seq, "wakeSeq", 0, COUNT_MAX)
-
-
-def _error(error: ErrorInfo) -> None:
-    checks.text(error.message, "error.message", bytes_max=limits.ERROR_MESSAGE_BYTES_MAX)
-    checks.text(error.type, "error.type", bytes_max=limits.TEXT_BYTES_MAX)
-    checks.text(error.stack_trace, "error.stackTrace", bytes_max=limits.STACK_TRACE_BYTES_MAX)
-    if error.details is not None:
-        checks.payload(error.details, "error.details")
-    if error.next_delay_ms is not None:
-        checks.duration_ms(error.next_delay_ms, "error.nextRetryDelayMs", minimum=0)
+    if item.wish is not None:
+        check_wish(item.wish)
+    elif item.kind is _YIELDED:
+        message = "a run that yields needs the position that it has seen"
+        raise InvalidArgument(message, field="seen")
 
 
 def complete_by_id(command: c.CompleteById) -> None:

@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from tenure.core.limits import LONG_POLL_MS
+from tenure.core.run.record import Yield
 from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker.judge_readiness import JudgeReadiness
@@ -99,6 +100,7 @@ class FinishKind(enum.StrEnum):
     RELEASED = "released"
     DEFERRED = "deferred"
     YIELDED = "yielded"
+    PARKED = "parked"
 
     # Enum's own hash is a Python function.
     __hash__ = str.__hash__
@@ -107,7 +109,8 @@ class FinishKind(enum.StrEnum):
 class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The end of one attempt as its worker reports it.
 
-    Without ``output_encoding`` an output is encoded as the input.
+    Without ``output_encoding`` an output is encoded as the input. A run that yields says with
+    what ``wish``, and one that parks with what ``error``.
     """
 
     task_id: str
@@ -116,8 +119,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     output: bytes | None = None
     output_encoding: str = ""
     error: ErrorInfo | None = None
-    wake_seq: int = 0
-    wake_at_ms: int = 0
+    wish: Yield | None = None
 
 
 class FinishTasks(Command[tuple[ItemAnswer, ...]], frozen=True, kw_only=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from tenure.core.limits import KEY_KEPT_MS
+from tenure.core.run.record import Yield
 from tenure.core.task import damage, enqueue, enqueue_window
 from tenure.core.task import event as task_event
 from tenure.core.task.attempt import Outcome
@@ -25,6 +26,7 @@ from tenure.errors import AlreadyExists, IdempotencyConflict, NotFound, Rejectio
 from tenure.store.table.idempotency import Key
 from tenure.store.table.task import TaskKey
 
+_NOTHING_SEEN: Final = Yield(seen=0)
 _NO_ERROR: Final = ErrorInfo(ErrorCategory.USER_CODE, "")
 
 
@@ -33,8 +35,21 @@ def not_found(what: str, name: str) -> NotFound:
     return NotFound(f"{what} {name} was not found.")
 
 
+class Create(Protocol):
+    """Makes a task of a request."""
+
+    def __call__(self, new: NewTask, *, namespace: str, now_ms: int) -> Task:
+        """Return the task that a checked request becomes."""
+        ...
+
+
 def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, ...]:
-    """Store tasks, all or nothing: everything is checked before anything is stored."""
+    """Store tasks, all or nothing."""
+    return take_new(ws, command, enqueue.create)
+
+
+def take_new(ws: WorkingSet, command: c.EnqueueTasks, create: Create) -> tuple[c.Enqueued, ...]:
+    """Take in new tasks: everything is looked at before anything is taken in."""
     namespace = command.namespace
     if not ws.namespaces.exists(namespace):
         raise not_found("Namespace", namespace)
@@ -48,7 +63,7 @@ def enqueue_tasks(ws: WorkingSet, command: c.EnqueueTasks) -> tuple[c.Enqueued, 
         if known is None:
             if command.is_resend and not new.idempotency_key:
                 _check_decided(new.id, ws.now_ms)
-            task = enqueue.create(new, namespace=namespace, now_ms=ws.now_ms)
+            task = create(new, namespace=namespace, now_ms=ws.now_ms)
             accepted.append(task)
             answers.append(c.Enqueued(new.id, task.state, is_new=True))
         else:
@@ -66,7 +81,7 @@ def _take_in(
     for task in accepted:
         ws.tasks.add(task)
     for (namespace, name), (new, digest) in keyed.items():
-        _keep_key(ws, namespace, name, new.id, digest)
+        keep_key(ws, namespace, name, new.id, digest)
 
 
 def _check_decided(task_id: str, now_ms: int) -> None:
@@ -133,7 +148,8 @@ def _conflict(
     return IdempotencyConflict(message, task_id=task_id, **named)
 
 
-def _keep_key(ws: WorkingSet, namespace: str, name: str, task_id: str, digest: bytes) -> None:
+def keep_key(ws: WorkingSet, namespace: str, name: str, task_id: str, digest: bytes) -> None:
+    """Remember what was asked for under a key."""
     old = ws.keys.get((namespace, name))
     if old is not None:
         ws.keys.removed.setdefault((namespace, name), old)
@@ -145,10 +161,11 @@ def _report(ws: WorkingSet, key: TaskKey, event: TaskEvent) -> c.ItemAnswer:
     if key not in ws.tasks:
         return Rejection("not_found", f"Task {key[1]} was not found.")
     decision = ws.apply(key, event)
-    return decision if isinstance(decision, Rejection) else _reported(decision.task)
+    return decision if isinstance(decision, Rejection) else reported(decision.task)
 
 
-def _reported(task: Task) -> c.Reported:
+def reported(task: Task) -> c.Reported:
+    """Say where a task stands after an accepted report."""
     if task.progress.exclusive_at_ms:
         return c.Reported(
             task.state,
@@ -270,10 +287,10 @@ def _finish(
 ) -> c.ItemAnswer:
     decision: Decision | Rejection
     if key in ws.tasks:
-        event = _EVENTS[item.kind](ws, item, worker_id, needs_confirmed)
+        event = _EVENTS[item.kind](ws, key, item, worker_id, needs_confirmed)
         decision = ws.apply(key, event)
         if isinstance(decision, Decision):
-            return _reported(decision.task)
+            return reported(decision.task)
         repeated = _first_answer(ws, key, item)
         if repeated is not None:
             return repeated
@@ -294,11 +311,18 @@ def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | 
     task = ws.tasks[key]
     if task.attempt != item.attempt:
         return None
-    if item.kind is c.FinishKind.DEFERRED:
-        return _reported(task) if task.progress.is_async else None
+    if item.kind in _UNRECORDED:
+        return reported(task) if _UNRECORDED[item.kind](task) else None
     if task.state not in TERMINAL or task.last_outcome is not _OUTCOMES[item.kind]:
         return None
     return c.Reported(task.state) if _is_same_end(task, item) else None
+
+
+# Ends of which no record is kept, and how the task tells that it has ended so.
+_UNRECORDED: Final[dict[c.FinishKind, Callable[[Task], bool]]] = {
+    c.FinishKind.DEFERRED: lambda task: task.progress.is_async,
+    c.FinishKind.YIELDED: lambda task: task.last_outcome is Outcome.YIELDED,
+}
 
 
 def _is_same_end(task: Task, item: c.Finish) -> bool:
@@ -316,39 +340,47 @@ _OUTCOMES: Final = {
     c.FinishKind.CANCELLED: Outcome.CANCELLED,
     c.FinishKind.RELEASED: Outcome.RELEASED,
     c.FinishKind.YIELDED: Outcome.YIELDED,
+    c.FinishKind.PARKED: Outcome.PARKED,
 }
 
-_Make = Callable[[WorkingSet, c.Finish, str | None, bool], TaskEvent]
+_Make = Callable[[WorkingSet, TaskKey, c.Finish, str | None, bool], TaskEvent]
 _EVENTS: Final[dict[c.FinishKind, _Make]] = {
-    c.FinishKind.SUCCEEDED: lambda _ws, item, worker_id, needs: task_event.AttemptSucceeded(
+    c.FinishKind.SUCCEEDED: lambda _ws, _key, item, worker_id, needs: task_event.AttemptSucceeded(
         attempt=item.attempt,
         worker_id=worker_id,
         needs_confirmed=needs,
         output=item.output,
         output_encoding=item.output_encoding,
     ),
-    c.FinishKind.FAILED: lambda ws, item, worker_id, needs: task_event.AttemptFailed(
+    c.FinishKind.FAILED: lambda ws, key, item, worker_id, needs: task_event.AttemptFailed(
         attempt=item.attempt,
         worker_id=worker_id,
         needs_confirmed=needs,
         error=item.error or _NO_ERROR,
         jitter=ws.clock.jitter(),
+        new_journal_id="" if ws.tasks[key].link is None else ws.clock.new_id(),
     ),
-    c.FinishKind.CANCELLED: lambda _ws, item, worker_id, needs: task_event.AttemptCancelled(
+    c.FinishKind.CANCELLED: lambda _ws, _key, item, worker_id, needs: task_event.AttemptCancelled(
         attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
     ),
-    c.FinishKind.RELEASED: lambda _ws, item, worker_id, needs: task_event.AttemptReleased(
+    c.FinishKind.RELEASED: lambda _ws, _key, item, worker_id, needs: task_event.AttemptReleased(
         attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
     ),
-    c.FinishKind.DEFERRED: lambda _ws, item, worker_id, needs: task_event.AttemptDeferred(
+    c.FinishKind.DEFERRED: lambda _ws, _key, item, worker_id, needs: task_event.AttemptDeferred(
         attempt=item.attempt, worker_id=worker_id, needs_confirmed=needs
     ),
-    c.FinishKind.YIELDED: lambda _ws, item, worker_id, needs: task_event.AttemptYielded(
+    c.FinishKind.YIELDED: lambda ws, key, item, worker_id, needs: task_event.AttemptYielded(
         attempt=item.attempt,
         worker_id=worker_id,
         needs_confirmed=needs,
-        wake_seq=item.wake_seq,
-        wake_at_ms=item.wake_at_ms,
+        wish=item.wish or _NOTHING_SEEN,
+        journal_end=ws.journals.ends[key].pos if key in ws.journals.ends else 0,
+    ),
+    c.FinishKind.PARKED: lambda _ws, _key, item, worker_id, needs: task_event.AttemptParked(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        needs_confirmed=needs,
+        error=item.error or _NO_ERROR,
     ),
 }
 
@@ -363,7 +395,7 @@ def change_task(
     decision = ws.apply(key, _wish(command))
     if isinstance(decision, Rejection):
         raise decision.to_error()
-    return _reported(decision.task)
+    return reported(decision.task)
 
 
 def _wish(command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask) -> TaskEvent:

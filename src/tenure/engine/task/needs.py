@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tenure.engine.task import command as c
 from tenure.store.table.lock_order import RowSets
+
+_YIELDED: Final = c.FinishKind.YIELDED
 
 
 def enqueue_tasks(needs: RowSets, command: c.EnqueueTasks) -> None:
@@ -47,6 +51,10 @@ def finish_tasks(needs: RowSets, command: c.FinishTasks) -> None:
         key = (namespace, item.task_id)
         needs.tasks.wanted.add(key)
         needs.attempts.finishes.append((key, item.attempt))
+        if item.kind is _YIELDED:
+            # What is appended meanwhile may not write the row: only its lock tells.
+            needs.tasks.locked.add(key)
+            needs.journals.of_runs.add(key)
     if command.speaker is not None and command.worker_id is not None:
         needs.workers.spoken_for.add(command.worker_id)
 
@@ -61,8 +69,10 @@ def complete_by_id(needs: RowSets, command: c.CompleteById) -> None:
 def change_task(
     needs: RowSets, command: c.CancelTask | c.PauseTask | c.ResumeTask | c.TerminateTask
 ) -> None:
-    """Lock one task."""
-    needs.tasks.wanted.add((command.namespace, command.task_id))
+    """Lock one task, and read where its journal ends if it is a run."""
+    key = (command.namespace, command.task_id)
+    needs.tasks.wanted.add(key)
+    needs.journals.of_runs.add(key)
 
 
 def retry_task(needs: RowSets, command: c.RetryTask) -> None:

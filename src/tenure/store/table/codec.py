@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tenure.core.checksum import checksum, is_sound, is_version_sound, versioned
 from tenure.core.limits import SPECS_REMEMBERED_MAX
 from tenure.core.queue import Namespace, Queue
+from tenure.core.run.record import RunLink
 from tenure.core.task.attempt import Attempt, Outcome
 from tenure.core.task.record import NO_PROGRESS, AttemptProgress, Line, Spec, Task, TaskState
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
@@ -125,13 +126,24 @@ def task_from(row: AnyRow) -> Task:
         is_guarded=bool(row[16]),
         labels=None if labels is None else _decode_labels(labels),
         input=row[20],
+        link=None if row[23] is row[24] is None else link_from(row, 23),
+    )
+
+
+def link_from(row: AnyRow, at: int) -> RunLink | None:
+    """Return how the task of a row belongs to runs, from the columns at a place."""
+    journal_id, parent_id, external_id, origin = row[at : at + 4]
+    if journal_id is parent_id is None:
+        return None
+    return RunLink(
+        journal_id=journal_id, parent_id=parent_id, external_id=external_id, origin=origin
     )
 
 
 def claimed_from(row: AnyRow) -> Task:
     """Make a task from a row of the claim, whose input may have been left in the store."""
     task = task_from(row)
-    return replace(task, unread_bytes=row[23]) if row[23] else task
+    return replace(task, unread_bytes=row[27]) if row[27] else task
 
 
 def is_input_sound(data: bytes, stored: int | None, spec: bytes) -> bool:
@@ -170,6 +182,7 @@ def finished_from(row: AnyRow) -> Task:
         input=row[20],
         output=row[23],
         finished_at_ms=row[25],
+        link=None if row[26] is row[27] is None else link_from(row, 26),
     )
 
 
@@ -204,6 +217,20 @@ def task_inserted(task: Task) -> tuple[object, ...]:
         checksum(task.input or b"", spec_checksum),
         progress_checksum,
     )
+
+
+def link_inserted(task: Task) -> tuple[object, ...]:
+    """Return the last parameters of ``insert_linked_tasks`` and ``insert_history``."""
+    link = task.link
+    if link is None:
+        return (None, None, None, None)
+    return link.parent_id, link.journal_id, link.external_id, link.origin
+
+
+def link_read(task: Task) -> tuple[object, ...]:
+    """Return the same as they are read."""
+    parent_id, journal_id, external_id, origin = link_inserted(task)
+    return journal_id, parent_id, external_id, origin
 
 
 def task_updated(task: Task) -> tuple[object, ...]:
@@ -281,6 +308,7 @@ def history_inserted(task: Task) -> tuple[object, ...]:
         checksum(task.input or b"", spec_checksum),
         progress_checksum,
         checksum(task.output or b""),
+        *link_inserted(task),
     )
 
 

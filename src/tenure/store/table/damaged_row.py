@@ -24,7 +24,7 @@ log = structlog.get_logger("tenure.store")
 T = TypeVar("T")
 # What the decoders raise for invalid bytes: msgspec's errors are ValueErrors.
 _WRONG = (DamagedError, ValueError, TypeError, LookupError, AssertionError)
-_FINISHED_COLUMNS = 26
+_FINISHED_COLUMNS = 30
 # id, namespace, queue, type, state, worker_id, last_outcome, labels
 _TEXT_COLUMNS = (0, 1, 2, 3, 4, 11, 14, 17)
 
@@ -113,6 +113,7 @@ def _rest(row: AnyRow) -> Task:
         session_no=_number(row[13]),
         labels=labels,
         input=input_,
+        link=codec.link_from(row, 26 if is_finished else 23),
     )
     task = _finished(row, task, parts) if is_finished else _live(row, task, parts)
     return replace(task, output=output, damaged=tuple(sorted(parts)))

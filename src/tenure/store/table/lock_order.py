@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar, cast
 
 from tenure.store.table.access import AccessRows, AuditRows
 from tenure.store.table.idempotency import KeyRows
+from tenure.store.table.journal import JournalRows
 from tenure.store.table.lease import LeaseRows
 from tenure.store.table.queue import NamespaceRows, QueueRows
 from tenure.store.table.row_set import RowSet
@@ -26,6 +27,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     LeaseRows,
     KeyRows,
     TaskRows,
+    JournalRows,
     StopRows,
     AttemptRows,
     NamespaceRows,
@@ -46,6 +48,7 @@ class RowSets:
         self.leases = self[LeaseRows]
         self.keys = self[KeyRows]
         self.tasks = self[TaskRows]
+        self.journals = self[JournalRows]
         self.stops = self[StopRows]
         self.attempts = self[AttemptRows]
         self.namespaces = self[NamespaceRows]

@@ -18,6 +18,11 @@ async def delete_history(tx: Tx, *, before_ms: int, amount: int) -> int:
     return len(await tx.one("delete_history", before_ms, amount))
 
 
+async def delete_journals(tx: Tx, *, before_ms: int, amount: int) -> int:
+    """Delete entries of runs that ended before, where no day has them; return how many."""
+    return len(await tx.one("delete_journals", before_ms, amount))
+
+
 async def delete_old_keys(tx: Tx, *, before_ms: int, amount: int) -> int:
     """Delete idempotency keys of tasks that ended before; return how many."""
     return len(await tx.one("delete_old_keys", before_ms, amount))

@@ -118,7 +118,16 @@ async def count_held(tx: Tx, queues: Iterable[tuple[str, str]]) -> dict[tuple[st
 
 async def insert_tasks(tx: Tx, tasks: Sequence[Task]) -> None:
     """Write new tasks."""
-    await tx.each("insert_tasks", [codec.task_inserted(task) for task in tasks])
+    plain = [task for task in tasks if task.link is None]
+    if plain:
+        await tx.each("insert_tasks", [codec.task_inserted(task) for task in plain])
+    if len(plain) < len(tasks):
+        linked = [
+            (*codec.task_inserted(task), *codec.link_inserted(task))
+            for task in tasks
+            if task.link is not None
+        ]
+        await tx.each("insert_linked_tasks", linked)
 
 
 async def insert_finished(tx: Tx, tasks: Sequence[Task]) -> None:
@@ -146,9 +155,10 @@ async def insert_attempts(tx: Tx, attempts: Sequence[Attempt]) -> None:
 class TaskRows(RowSet[TaskKey, Task]):
     """Tasks by (namespace, id), live ones locked, finished ones read.
 
-    ``births`` are the ids of new tasks that have to be looked up; recent ones, in ``window``, need
-    no look-up. ``cached`` are those of the ``cache`` that were not read. Others are found by their
-    worker (``held_of`` a worker, up to a number) or because their timer has fired.
+    ``births`` are the ids of new tasks that have to be looked up; young ones, in ``window``, have
+    not. ``cached`` are those of the ``cache`` that were not read. Of ``locked`` ones no copy will
+    do, because what is decided on them may not write their row. Others are found by
+    who holds them (``held_of`` a worker, at the most so many) or because their timer has fired.
     """
 
     __slots__ = (
@@ -161,6 +171,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         "has_young",
         "held",
         "held_of",
+        "locked",
         "window",
     )
 
@@ -174,6 +185,7 @@ class TaskRows(RowSet[TaskKey, Task]):
         self.has_young = False
         self.cache: Mapping[TaskKey, Task] = {}
         self.cached: set[TaskKey] = set()
+        self.locked: set[TaskKey] = set()
         self.held_of: dict[str, int] = {}
         self.held: dict[str, list[TaskKey]] = {}
         self.control: dict[str, ControlGroup] = {}
@@ -201,7 +213,8 @@ class TaskRows(RowSet[TaskKey, Task]):
     def _remember(self) -> set[TaskKey]:
         """Take cached copies of wanted tasks; return what has to be read."""
         self.wanted |= self.births
-        for key in self.wanted:
+        self.wanted |= self.locked
+        for key in self.wanted - self.locked if self.locked else self.wanted:
             task = self.cache.get(key)
             if task is not None:
                 self[key] = self.loaded[key] = task
@@ -226,19 +239,35 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Save tasks, split by whether they are finished."""
-        del rows
+        await rows.journals.save_reported(tx)
         if self.changed:
             finished, live = _split(self.changed)
             if finished:
                 await finish_tasks(tx, finished)
             if live:
                 await update_tasks(tx, live)
+                await self._renew_journals(tx, live)
         if self.new:
             finished, live = _split(self.new)
             if live:
                 await insert_tasks(tx, live)
             if finished:
                 await insert_finished(tx, finished)
+
+    async def _renew_journals(self, tx: Tx, live: Sequence[Task]) -> None:
+        """Give runs that begin anew their new journals, of which no other write knows."""
+        renewed = []
+        for task in live:
+            link = task.link
+            if link is not None:
+                key = (task.namespace, task.id)
+                # What was claimed was not loaded, and is only handed out.
+                old = self.loaded.get(key, task).link
+                assert old is not None
+                if old.journal_id != link.journal_id:
+                    renewed.append((*key, link.journal_id, old.journal_id))
+        if renewed:
+            await tx.each("renew_journals", renewed)
 
     def keep_taken(self, first: RowSet[TaskKey, Task]) -> None:
         """Keep the tasks that were locked because their timers have fired."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.filter import TaskFilter
+from tenure.core.filter import RunFilter, TaskFilter
 from tenure.core.task.record import TERMINAL, Task, TaskState
 from tenure.store.table import codec, listing
 from tenure.store.table.damaged_row import tasks_from
@@ -36,13 +36,15 @@ class _Source(msgspec.Struct, frozen=True):
 _LIVE: Final = _Source("find_live_tasks", "count_live_tasks")
 _FINISHED: Final = _Source("find_finished_tasks", "count_finished_tasks")
 _UNSUCCESSFUL: Final = _Source("find_unsuccessful_tasks", "count_unsuccessful_tasks")
-# Workers always hold them: if few tasks are held, they are found among those.
+_LIVE_RUNS: Final = _Source("find_live_runs", "count_live_runs")
+_FINISHED_RUNS: Final = _Source("find_finished_runs", "count_finished_runs")
+# Workers hold them, always: if few tasks are held, they are found among those.
 _HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
 
 
 async def find_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> FoundTask:
     """Return the tasks of a page; one that moves into history keeps its place."""
-    looks = [await _look(tx, namespace, where, part, each) for each in _sources(where.state)]
+    looks = [await _look(tx, namespace, where, part, each) for each in _sources(where)]
     ends = [each.end_id for each in looks if each.end_id is not None]
     ids = sorted((each for look in looks for each in look.ids), reverse=True)
     if not ends:
@@ -64,13 +66,17 @@ async def load_tasks(tx: Tx, namespace: str, ids: Sequence[str]) -> list[Task]:
 
 
 async def count_tasks(tx: Tx, namespace: str, where: TaskFilter, *, amount: int) -> Total:
-    """Count the matches among the first ``amount`` rows of each source."""
-    totals = [await _count(tx, namespace, where, each, amount) for each in _sources(where.state)]
+    """Count what the list has among the first ``amount`` rows of each source."""
+    totals = [await _count(tx, namespace, where, each, amount) for each in _sources(where)]
     return Total(sum(each.count for each in totals), all(each.is_exact for each in totals))
 
 
-def _sources(state: TaskState | None) -> tuple[_Source, ...]:
+def _sources(where: TaskFilter) -> tuple[_Source, ...]:
     """Return where tasks in a state may be."""
+    state = where.state
+    if isinstance(where, RunFilter):
+        sources = (_LIVE_RUNS, _FINISHED_RUNS)
+        return sources if state is None else (sources[state in TERMINAL],)
     if state is None:
         return (_LIVE, _FINISHED)
     if state not in TERMINAL:

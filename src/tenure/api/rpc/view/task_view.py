@@ -10,6 +10,7 @@ from msgspec import structs
 from tenure.api.rpc import error
 from tenure.core import limits
 from tenure.core.access import task_token as task_tokens
+from tenure.core.run.record import Wait, Yield
 from tenure.core.task import damage
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import TIMEOUTS, NewTask, Spec, Task, TaskKind, TaskState
@@ -153,15 +154,30 @@ Ending = (
 
 def finish(message: task_pb2.TaskFinish) -> c.Finish:
     """Return the end of an attempt as its worker reports it."""
+    kind = finish_kind(message)
     return c.Finish(
         task_id=message.task_id,
         attempt=message.attempt,
-        kind=finish_kind(message),
+        kind=kind,
         output=message.output if message.HasField("output") else None,
         output_encoding=message.output_encoding,
         error=error_info(message.error) if message.HasField("error") else None,
-        wake_seq=message.wake_seq,
+        wish=_wish(message) if kind is c.FinishKind.YIELDED else None,
+    )
+
+
+def _wish(message: task_pb2.TaskFinish) -> Yield:
+    return Yield(
+        seen=message.seen,
         wake_at_ms=message.wake_at_ms,
+        wake_key=message.wake_key,
+        wake_index=message.wake_index,
+        patience_n=message.patience_n,
+        patience_ms=message.patience_ms,
+        waits=tuple(
+            Wait(each.kind, each.key, each.since_ms, each.detail) for each in message.waits
+        ),
+        wait_count=message.wait_count,
     )
 
 
@@ -261,12 +277,8 @@ def assigned(task: Task, task_token: str = "") -> task_pb2.AssignedTask:
         made.labels.update(task.labels)
     if spec.idempotency_key:
         made.idempotency_key = spec.idempotency_key
-    if spec.run_id:
-        made.run_id = spec.run_id
-    if spec.parent_id:
-        made.parent_id = spec.parent_id
-    if progress.wake_seq:
-        made.wake_seq = progress.wake_seq
+    if task.link is not None and task.link.parent_id is not None:
+        made.run_id = made.parent_id = task.link.parent_id
     return made
 
 
@@ -279,12 +291,17 @@ def _deadline_at_ms(task: Task) -> int:
     return min(ends, default=0)
 
 
+def _parent_id(task: Task) -> str:
+    """Return the run that made a task, or nothing."""
+    return (task.link.parent_id or "") if task.link is not None else ""
+
+
 def completion_token(key: bytes, task: Task, now_ms: int) -> str:
     """Return the credential with which this attempt can be completed from outside."""
     claims = task_tokens.Claims(
         purpose=task_tokens.Purpose.COMPLETION,
         namespace=task.namespace,
-        run_id=task.spec.run_id,
+        run_id=_parent_id(task),
         task_id=task.id,
         attempt=task.attempt,
         # As long as the attempt may last: the attempt ends before its token does.
@@ -322,8 +339,8 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         interruption_count=progress.interruption_count,
         progress_percent=progress.percent,
         progress_message=progress.message or "",
-        run_id=spec.run_id,
-        parent_id=spec.parent_id,
+        run_id=_parent_id(task),
+        parent_id=_parent_id(task),
         retry_of=spec.retry_of,
         version=task.version,
         output_encoding=task.output_encoding,

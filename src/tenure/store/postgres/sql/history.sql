@@ -18,7 +18,9 @@ RETURNING CAST(id AS text);
 
 -- name: drop_days(before_day)
 -- The function names tables without a schema: the path is set first, and ends with the transaction.
-SELECT drop_day_partitions(CAST(:before_day AS bigint))
+SELECT
+    drop_day_partitions(CAST(:before_day AS bigint)),
+    drop_journal_partitions(CAST(:before_day AS bigint))
 FROM set_config(
     'search_path', concat_ws(', ', '{schema}', nullif(current_setting('search_path'), '')), true
 );
@@ -43,16 +45,18 @@ FROM unnest(
     CAST(:error_checksum AS bigint[])
 );
 
--- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum)
+-- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id, journal_id, external_id, origin)
 INSERT INTO history (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
-    finished_at_ms, input_checksum, progress_checksum, output_checksum
+    finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id, journal_id,
+    external_id, origin
 )
 SELECT
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, CAST(labels AS jsonb), spec, progress,
-    input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum
+    input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id,
+    journal_id, external_id, origin
 FROM unnest(
     CAST(:id AS uuid[]), CAST(:namespace AS text[]), CAST(:queue AS text[]),
     CAST(:type AS text[]), CAST(:state AS text[]), CAST(:priority AS smallint[]),
@@ -62,11 +66,13 @@ FROM unnest(
     CAST(:spec AS bytea[]), CAST(:progress AS bytea[]), CAST(:input AS bytea[]),
     CAST(:output AS bytea[]), CAST(:finished_at_ms AS bigint[]),
     CAST(:input_checksum AS bigint[]), CAST(:progress_checksum AS bigint[]),
-    CAST(:output_checksum AS bigint[])
+    CAST(:output_checksum AS bigint[]), CAST(:parent_id AS uuid[]), CAST(:journal_id AS uuid[]),
+    CAST(:external_id AS text[]), CAST(:origin AS bytea[])
 ) AS g (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
-    finished_at_ms, input_checksum, progress_checksum, output_checksum
+    finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id, journal_id,
+    external_id, origin
 );
 
 -- name: load_attempts(namespace, task_id)
@@ -100,7 +106,9 @@ SELECT
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, NULL, false,
     CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum,
-    t.progress_checksum, t.output, t.output_checksum, t.finished_at_ms
+    t.progress_checksum, t.output, t.output_checksum, t.finished_at_ms,
+    CAST(t.journal_id AS text), CAST(t.parent_id AS text),
+    t.external_id, t.origin
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT * FROM history AS h WHERE h.namespace = d.namespace AND h.id = d.id OFFSET 0

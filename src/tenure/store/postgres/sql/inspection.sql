@@ -21,7 +21,9 @@ SELECT
     CAST(id AS text), namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt,
     version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome, NULL, false,
     CAST(labels AS text), spec, progress, input, input_checksum, progress_checksum, output,
-    output_checksum, finished_at_ms
+    output_checksum, finished_at_ms,
+    CAST(journal_id AS text), CAST(parent_id AS text),
+    external_id, origin
 FROM history
 WHERE (namespace, id) > (CAST(:namespace AS text), CAST(:id AS uuid))
 ORDER BY namespace, history.id
@@ -31,7 +33,9 @@ LIMIT CAST(:amount AS integer);
 SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome, due_at_ms,
-    is_guarded, CAST(labels AS text), spec, progress, input, input_checksum, progress_checksum
+    is_guarded, CAST(labels AS text), spec, progress, input, input_checksum, progress_checksum,
+    CAST(journal_id AS text), CAST(parent_id AS text),
+    external_id, origin
 FROM tasks
 WHERE (namespace, id) > (CAST(:namespace AS text), CAST(:id AS uuid))
 ORDER BY namespace, tasks.id

@@ -156,7 +156,9 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, 0, t.priority, t.created_at_ms,
     t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text), t.handed_at_ms, t.session_no,
     t.last_outcome, NULL, false, CAST(t.labels AS text), t.spec, t.progress, NULL, NULL,
-    t.progress_checksum, NULL, NULL, t.finished_at_ms
+    t.progress_checksum, NULL, NULL, t.finished_at_ms,
+    CAST(t.journal_id AS text), CAST(t.parent_id AS text),
+    t.external_id, t.origin
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT * FROM history AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0
@@ -169,7 +171,9 @@ SELECT
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
     CAST(t.labels AS text), t.spec, t.progress, NULL, NULL,
-    t.progress_checksum
+    t.progress_checksum,
+    CAST(t.journal_id AS text), CAST(t.parent_id AS text),
+    t.external_id, t.origin
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0

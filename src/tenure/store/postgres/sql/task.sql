@@ -11,6 +11,8 @@ SELECT
     CASE WHEN octet_length(t.input) <= 16384 THEN t.input END,
     CASE WHEN octet_length(t.input) > 16384 THEN NULL ELSE t.input_checksum END,
     t.progress_checksum,
+    CAST(t.journal_id AS text), CAST(t.parent_id AS text),
+    t.external_id, t.origin,
     CASE WHEN octet_length(t.input) > 16384 THEN octet_length(t.input) ELSE 0 END
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
@@ -92,12 +94,14 @@ WITH found AS MATERIALIZED (
         t.created_at_ms, t.run_at_ms, t.handed_at_ms, g.finished_at_ms, g.attempt,
         t.version + 1 AS version, t.session_no, t.priority, t.id, g.worker_id, g.state,
         t.namespace, t.queue, t.type, g.last_outcome, t.labels, t.spec, g.progress, t.input,
-        g.output, t.input_checksum, g.progress_checksum, g.output_checksum
+        g.output, t.input_checksum, g.progress_checksum, g.output_checksum, t.parent_id,
+        t.journal_id, t.external_id, t.origin
 )
 INSERT INTO history (
     created_at_ms, run_at_ms, handed_at_ms, finished_at_ms, attempt, version, session_no,
     priority, id, worker_id, state, namespace, queue, type, last_outcome, labels, spec, progress,
-    input, output, input_checksum, progress_checksum, output_checksum
+    input, output, input_checksum, progress_checksum, output_checksum, parent_id, journal_id,
+    external_id, origin
 )
 SELECT * FROM gone
 RETURNING CAST(id AS text);
@@ -245,7 +249,9 @@ SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
     due_at_ms, is_guarded, CAST(labels AS text), spec, progress, CAST(NULL AS bytea),
-    CAST(NULL AS bigint), progress_checksum
+    CAST(NULL AS bigint), progress_checksum,
+    CAST(journal_id AS text), CAST(parent_id AS text),
+    external_id, origin
 FROM tasks
 WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
 ORDER BY due_at_ms
@@ -258,7 +264,9 @@ SELECT
     CAST(id AS text), namespace, queue, type, state, line, priority, created_at_ms, run_at_ms,
     attempt, version, CAST(worker_id AS text), handed_at_ms, session_no, last_outcome,
     due_at_ms, is_guarded, CAST(labels AS text), spec, progress, CAST(NULL AS bytea),
-    CAST(NULL AS bigint), progress_checksum
+    CAST(NULL AS bigint), progress_checksum,
+    CAST(journal_id AS text), CAST(parent_id AS text),
+    external_id, origin
 FROM (
     SELECT *
     FROM tasks AS c
@@ -302,7 +310,9 @@ SELECT
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
     CAST(t.labels AS text), t.spec, t.progress, CAST(NULL AS bytea), CAST(NULL AS bigint),
-    t.progress_checksum
+    t.progress_checksum,
+    CAST(t.journal_id AS text), CAST(t.parent_id AS text),
+    t.external_id, t.origin
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT *
@@ -324,6 +334,8 @@ SELECT
     CASE WHEN octet_length(t.input) <= 16384 THEN t.input END,
     CASE WHEN octet_length(t.input) > 16384 THEN NULL ELSE t.input_checksum END,
     t.progress_checksum,
+    CAST(t.journal_id AS text), CAST(t.parent_id AS text),
+    t.external_id, t.origin,
     CASE WHEN octet_length(t.input) > 16384 THEN octet_length(t.input) ELSE 0 END
 FROM unnest(
     CAST(:namespace AS text[]), CAST(:queue AS text[]), CAST(:type AS text[]),
@@ -367,7 +379,9 @@ SELECT
     CAST(t.id AS text), t.namespace, t.queue, t.type, t.state, t.line, t.priority,
     t.created_at_ms, t.run_at_ms, t.attempt, t.version, CAST(t.worker_id AS text),
     t.handed_at_ms, t.session_no, t.last_outcome, t.due_at_ms, t.is_guarded,
-    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum
+    CAST(t.labels AS text), t.spec, t.progress, t.input, t.input_checksum, t.progress_checksum,
+    CAST(t.journal_id AS text), CAST(t.parent_id AS text),
+    t.external_id, t.origin
 FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
 CROSS JOIN LATERAL (
     SELECT * FROM tasks AS c WHERE c.namespace = d.namespace AND c.id = d.id OFFSET 0

@@ -8,9 +8,13 @@ WHERE (namespace, task_id, number) IN (
 );
 DELETE FROM history
 WHERE (namespace, id) IN (
-    SELECT namespace, id FROM history
-    WHERE finished_at_ms < :before_ms
-    ORDER BY finished_at_ms
+    SELECT h.namespace, h.id FROM history AS h
+    WHERE h.finished_at_ms < :before_ms
+      AND (
+          h.journal_id IS NULL
+          OR NOT EXISTS (SELECT 1 FROM journal AS j WHERE j.journal_id = h.journal_id)
+      )
+    ORDER BY h.finished_at_ms
     LIMIT :amount
 )
 RETURNING id;
@@ -32,16 +36,18 @@ VALUES (
     :state_after, :error, :error_checksum
 );
 
--- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum)
+-- name: insert_history(id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output, finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id, journal_id, external_id, origin)
 INSERT INTO history (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
-    finished_at_ms, input_checksum, progress_checksum, output_checksum
+    finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id, journal_id,
+    external_id, origin
 )
 VALUES (
     :id, :namespace, :queue, :type, :state, :priority, :created_at_ms, :run_at_ms, :attempt,
     :version, :worker_id, :handed_at_ms, :session_no, :last_outcome, :labels, :spec, :progress,
-    :input, :output, :finished_at_ms, :input_checksum, :progress_checksum, :output_checksum
+    :input, :output, :finished_at_ms, :input_checksum, :progress_checksum, :output_checksum,
+    :parent_id, :journal_id, :external_id, :origin
 );
 
 -- name: load_attempts(namespace, task_id)
@@ -63,6 +69,7 @@ WHERE namespace = :namespace AND task_id = :task_id AND number = :number;
 SELECT
     id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress, input,
-    input_checksum, progress_checksum, output, output_checksum, finished_at_ms
+    input_checksum, progress_checksum, output, output_checksum, finished_at_ms,
+    journal_id, parent_id, external_id, origin
 FROM history
 WHERE namespace = :namespace AND id = :id;

@@ -17,7 +17,8 @@ LIMIT :amount;
 SELECT
     id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress, input,
-    input_checksum, progress_checksum, output, output_checksum, finished_at_ms
+    input_checksum, progress_checksum, output, output_checksum, finished_at_ms,
+    journal_id, parent_id, external_id, origin
 FROM history
 WHERE (namespace, id) > (:namespace, :id)
 ORDER BY namespace, id
@@ -27,7 +28,8 @@ LIMIT :amount;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input, input_checksum, progress_checksum
+    progress, input, input_checksum, progress_checksum,
+    journal_id, parent_id, external_id, origin
 FROM tasks
 WHERE (namespace, id) > (:namespace, :id)
 ORDER BY namespace, id

@@ -160,7 +160,8 @@ LIMIT :amount;
 SELECT
     id, namespace, queue, type, state, 0, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, NULL, 0, labels, spec, progress, NULL,
-    NULL, progress_checksum, NULL, NULL, finished_at_ms
+    NULL, progress_checksum, NULL, NULL, finished_at_ms,
+    journal_id, parent_id, external_id, origin
 FROM history
 WHERE namespace = :namespace AND id = :id;
 
@@ -169,7 +170,8 @@ WHERE namespace = :namespace AND id = :id;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, NULL, NULL, progress_checksum
+    progress, NULL, NULL, progress_checksum,
+    journal_id, parent_id, external_id, origin
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 

@@ -8,6 +8,7 @@ SELECT
     CASE WHEN length(input) <= 16384 THEN input END,
     CASE WHEN length(input) > 16384 THEN NULL ELSE input_checksum END,
     progress_checksum,
+    journal_id, parent_id, external_id, origin,
     CASE WHEN length(input) > 16384 THEN length(input) ELSE 0 END
 FROM tasks
 WHERE line > 0
@@ -53,13 +54,14 @@ WITH ends (
 INSERT INTO history (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, labels, spec, progress, input, output,
-    finished_at_ms, input_checksum, progress_checksum, output_checksum
+    finished_at_ms, input_checksum, progress_checksum, output_checksum, parent_id, journal_id,
+    external_id, origin
 )
 SELECT
     t.id, t.namespace, t.queue, t.type, e.state, t.priority, t.created_at_ms, t.run_at_ms,
     e.attempt, t.version + 1, e.worker_id, t.handed_at_ms, t.session_no, e.last_outcome, t.labels,
     t.spec, e.progress, t.input, e.output, e.finished_at_ms, t.input_checksum,
-    e.progress_checksum, e.output_checksum
+    e.progress_checksum, e.output_checksum, t.parent_id, t.journal_id, t.external_id, t.origin
 FROM ends AS e
 CROSS JOIN tasks AS t
 WHERE t.namespace = e.namespace AND t.id = e.id AND t.version = e.version
@@ -198,7 +200,8 @@ WHERE state = 'cancelling' AND worker_id = :worker_id;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, NULL, NULL, progress_checksum
+    progress, NULL, NULL, progress_checksum,
+    journal_id, parent_id, external_id, origin
 FROM tasks
 WHERE due_at_ms IS NOT NULL AND due_at_ms <= :now_ms
 ORDER BY due_at_ms
@@ -209,7 +212,8 @@ LIMIT :amount;
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, NULL, NULL, progress_checksum
+    progress, NULL, NULL, progress_checksum,
+    journal_id, parent_id, external_id, origin
 FROM tasks INDEXED BY tasks_held
 WHERE worker_id IS NOT NULL
   AND namespace = :namespace
@@ -236,7 +240,8 @@ WHERE worker_id IS NOT NULL
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, NULL, NULL, progress_checksum
+    progress, NULL, NULL, progress_checksum,
+    journal_id, parent_id, external_id, origin
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
@@ -252,6 +257,7 @@ SELECT
     CASE WHEN length(input) <= 16384 THEN input END,
     CASE WHEN length(input) > 16384 THEN NULL ELSE input_checksum END,
     progress_checksum,
+    journal_id, parent_id, external_id, origin,
     CASE WHEN length(input) > 16384 THEN length(input) ELSE 0 END
 FROM tasks
 WHERE line > 0
@@ -276,7 +282,8 @@ WHERE worker_id IS NOT NULL
 SELECT
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
     worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec,
-    progress, input, input_checksum, progress_checksum
+    progress, input, input_checksum, progress_checksum,
+    journal_id, parent_id, external_id, origin
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 

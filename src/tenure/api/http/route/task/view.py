@@ -216,6 +216,7 @@ def task(task: Task, *, with_payloads: bool = True) -> TaskView:
 def _asked(task: Task) -> dict[str, Any]:
     """Show the fields of the request that most readers do not need."""
     spec = task.spec
+    parent_id = None if task.link is None else task.link.parent_id
     return {
         "resources": spec.resources,
         "encoding": spec.encoding,
@@ -227,8 +228,8 @@ def _asked(task: Task) -> dict[str, Any]:
         "cancel_grace_period_ms": spec.cancel_grace_ms,
         "delivery_timeout_ms": spec.delivery_timeout_ms,
         "idempotency_key": or_unset(spec.idempotency_key),
-        "run_id": or_unset(spec.run_id),
-        "parent_id": or_unset(spec.parent_id),
+        "run_id": or_unset(parent_id),
+        "parent_id": or_unset(parent_id),
         "retry_of": or_unset(spec.retry_of),
     }
 

@@ -1,0 +1,141 @@
+"""One entry of a journal: its kind, its content, and the record that is stored."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from tenure.core.limits import DAY_MS
+from tenure.core.task.retry import ErrorInfo
+
+
+class EntryKind(enum.IntEnum):
+    """What an entry records."""
+
+    STEP = 1
+    CHILD = 2
+    TIMER = 3
+    SIGNAL = 4
+    CANCEL = 5
+    GROUP = 6
+    PATCH = 7
+    RETRY = 8
+    BEGUN = 9
+    NOTE = 10
+
+    # Enum's own hash is a Python function.
+    __hash__ = int.__hash__
+
+
+BY_HOLDER: Final = frozenset(
+    {
+        EntryKind.STEP,
+        EntryKind.TIMER,
+        EntryKind.PATCH,
+        EntryKind.RETRY,
+        EntryKind.BEGUN,
+        EntryKind.NOTE,
+    }
+)
+"""What the worker that holds a run may report; the server writes the others itself."""
+
+
+class EntryBody(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    rename={
+        "index": "i",
+        "output": "o",
+        "encoding": "e",
+        "error": "x",
+        "attempts": "a",
+        "started_at_ms": "b",
+        "took_ms": "t",
+        "site": "s",
+        "fire_at_ms": "f",
+        "next_at_ms": "n",
+        "signal_id": "si",
+        "sender": "sn",
+    },
+):
+    """The content of an entry; which parts are set depends on its kind. Short names: it is stored.
+
+    ``output`` is also the payload of a signal and the text of a note, and ``error`` of a cancel its
+    reason. A new part gets a name of its own; readers pass over what they do not know.
+    """
+
+    index: int = 0
+    output: bytes | None = None
+    encoding: str = ""
+    error: ErrorInfo | None = None
+    attempts: int = 0
+    started_at_ms: int = 0
+    took_ms: int = 0
+    site: str = ""
+    fire_at_ms: int = 0
+    next_at_ms: int = 0
+    signal_id: str = ""
+    sender: str = ""
+
+
+NO_BODY: Final = EntryBody()
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(EntryBody).decode
+
+
+class NewEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry that has no place in its journal yet."""
+
+    kind: EntryKind
+    key: str
+    body: EntryBody = NO_BODY
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """An entry as it is stored.
+
+    ``attempt`` is who reported it, and ``no`` the reporter's own number; both are 0 of what the
+    server wrote. ``total_bytes`` is how large the journal is with this entry.
+    """
+
+    journal_id: str
+    pos: int
+    at_ms: int
+    attempt: int
+    no: int
+    kind: EntryKind
+    key: str
+    body: bytes | None
+    total_bytes: int
+
+    def __post_init__(self) -> None:
+        """Assert what every entry satisfies."""
+        assert self.pos >= 1
+        assert (self.attempt == 0) == (self.no == 0)
+
+    @property
+    def content(self) -> EntryBody:
+        """Return what the entry holds."""
+        return NO_BODY if self.body is None else _decode(self.body)
+
+
+class JournalPage(msgspec.Struct, frozen=True, gc=False):
+    """Entries of a journal in their order, all that follow ``after``; it goes on up to ``end``."""
+
+    after: int
+    entries: tuple[Entry, ...]
+    end: int
+
+
+def encode_body(body: EntryBody) -> bytes | None:
+    """Return the stored form of a content; nothing for one that has no parts."""
+    return None if body is NO_BODY or body == NO_BODY else _encode(body)
+
+
+def day_of(journal_id: str) -> int:
+    """Return the day on which a journal was begun: its id, a UUIDv7, starts with the instant."""
+    return int(journal_id[:8] + journal_id[9:13], 16) // DAY_MS

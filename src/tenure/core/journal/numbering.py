@@ -1,0 +1,86 @@
+"""Which position the next entries of a journal get, and which of a report were there before.
+
+Positions are 1, 2, 3 … in the order of commits. A holder numbers its own entries too, 1, 2, 3 …
+within its attempt: so a report that comes again is recognised, and one that comes too soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core.journal.entry import Entry, EntryKind, NewEntry, encode_body
+from tenure.errors import Rejection
+
+# What the database keeps of an entry besides its key and its content.
+_ENTRY_BYTES = 64
+
+
+class JournalEnd(msgspec.Struct, frozen=True, gc=False):
+    """Where a journal ends: its last position, its size, and the last own number of an attempt."""
+
+    journal_id: str
+    pos: int = 0
+    total_bytes: int = 0
+    attempt: int = 0
+    last_no: int = 0
+
+    def last_no_of(self, attempt: int) -> int:
+        """Return the last number under which an attempt has reported something."""
+        return self.last_no if self.attempt == attempt else 0
+
+
+def size_of(key: str, body: bytes | None) -> int:
+    """Return what an entry counts towards the size of its journal."""
+    return _ENTRY_BYTES + len(key.encode()) + len(body or b"")
+
+
+def out_of_order(end: JournalEnd, *, attempt: int, first_no: int) -> Rejection | None:
+    """Refuse a report before which another one is missing."""
+    expected = end.last_no_of(attempt) + 1
+    if first_no <= expected:
+        return None
+    message = f"Entry {first_no} came before entry {expected}. Send all from {expected} on."
+    return Rejection("out_of_order", message, {"expected_no": expected})
+
+
+def too_early(entries: Sequence[NewEntry], now_ms: int) -> Rejection | None:
+    """Refuse a timer that has not fired by the time of the store."""
+    for entry in entries:
+        wait_ms = entry.body.fire_at_ms - now_ms
+        if entry.kind is EntryKind.TIMER and wait_ms > 0:
+            message = f"The timer {entry.key} fires in {wait_ms} ms. Send it again then."
+            return Rejection("too_early", message, {"retry_after_ms": wait_ms})
+    return None
+
+
+def append(
+    end: JournalEnd, entries: Sequence[NewEntry], *, at_ms: int, attempt: int = 0
+) -> tuple[list[Entry], JournalEnd]:
+    """Give entries their places behind the end; without an attempt they are the server's own."""
+    last_no = end.last_no_of(attempt) if attempt else 0
+    pos, total_bytes = end.pos, end.total_bytes
+    placed = []
+    for new in entries:
+        body = encode_body(new.body)
+        pos += 1
+        last_no += 1 if attempt else 0
+        total_bytes += size_of(new.key, body)
+        placed.append(
+            Entry(
+                journal_id=end.journal_id,
+                pos=pos,
+                at_ms=at_ms,
+                attempt=attempt,
+                no=last_no,
+                kind=new.kind,
+                key=new.key,
+                body=body,
+                total_bytes=total_bytes,
+            )
+        )
+    if not attempt:
+        return placed, replace(end, pos=pos, total_bytes=total_bytes)
+    return placed, JournalEnd(end.journal_id, pos, total_bytes, attempt, last_no)

@@ -1,0 +1,7 @@
+"""What only runs do: yield and be woken, park and resume, clean up after a cancel, begin anew.
+
+A run is a task of kind ``workflow``, and the states and attempts of ``core/task`` hold for it.
+``record`` says what is stored of it beside that, ``start`` makes one, ``wake_up`` says what wakes
+it, ``attempt_end`` what the ends of its attempts lead to, ``cancel`` what a cancel request does.
+Nothing here does I/O; what these rules append to the journal is part of their decision.
+"""

@@ -1,0 +1,97 @@
+"""What is stored of a run beside what every task has."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.journal.entry import JournalPage
+from tenure.core.task.retry import ErrorInfo
+
+
+class RunLink(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How a task belongs to runs: which one made it and, if it is one itself, its journal.
+
+    ``origin`` is what a child knows of its place in its parent; no statement looks inside. ``page``
+    is not stored: it is what whoever gets the run by a hand-out gets of its journal.
+    """
+
+    journal_id: str | None = None
+    parent_id: str | None = None
+    external_id: str | None = None
+    origin: bytes | None = None
+    page: JournalPage | None = None
+
+
+class Wait(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Something that a run waits for. Stored by position: append, never insert."""
+
+    kind: str
+    key: str
+    since_ms: int = 0
+    detail: str = ""
+
+
+class Yield(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """With what a run gives up its slot: how far it has seen its journal, and what shall wake it.
+
+    That is its earliest timer, and news: so many entries, or so long after the first of them.
+    """
+
+    seen: int
+    wake_at_ms: int = 0
+    wake_key: str = ""
+    wake_index: int = 0
+    patience_n: int = 1
+    patience_ms: int = 0
+    waits: tuple[Wait, ...] = ()
+    wait_count: int = 0
+
+
+class RunProgress(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    rename={
+        "begun_at_ms": "b",
+        "generation": "g",
+        "seen": "s",
+        "wake_at_ms": "wa",
+        "wake_key": "wk",
+        "wake_index": "wi",
+        "patience_n": "pn",
+        "patience_ms": "pm",
+        "news_at_ms": "na",
+        "home_worker_id": "h",
+        "park": "p",
+        "park_count": "pc",
+        "waits": "w",
+        "wait_count": "wc",
+    },
+):
+    """Where a run stands. Short names keep the stored form small.
+
+    ``begun_at_ms`` is the first hand-out of its ``generation``, which counts how often it has begun
+    anew. ``seen`` is the position at its last yield. ``wake_at_ms`` is its earliest timer, or when
+    it is tried again after it was parked; ``news_at_ms`` when it hears of entries for whose number
+    it had ``patience``. ``park`` is why it waits if its code does not fit its journal.
+    """
+
+    begun_at_ms: int = 0
+    generation: int = 0
+    seen: int = 0
+    wake_at_ms: int = 0
+    wake_key: str = ""
+    wake_index: int = 0
+    patience_n: int = 1
+    patience_ms: int = 0
+    news_at_ms: int = 0
+    home_worker_id: str | None = None
+    park: ErrorInfo | None = None
+    park_count: int = 0
+    waits: tuple[Wait, ...] = ()
+    wait_count: int = 0
+
+
+NOT_BEGUN = RunProgress()
+"""Shared by all runs that were never handed out."""

@@ -1,0 +1,39 @@
+"""From what a client asks for to a run: checks, and the task that it becomes."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tenure.core.run.record import NOT_BEGUN, RunLink
+from tenure.core.task import deadline, enqueue
+from tenure.core.task.record import AttemptProgress, NewTask, Task, TaskKind
+from tenure.errors import InvalidArgument
+
+
+def check_new(new: NewTask) -> None:
+    """Raise the typed error for the first thing that is wrong with a request."""
+    spec = new.spec
+    if spec.kind is not TaskKind.WORKFLOW:
+        message = "Only a workflow is started as a run."
+        raise InvalidArgument(message, field="kind")
+    # The clean-up of a run may sleep for days, and its steps say themselves how long they take.
+    for field, value in (
+        ("startToCloseMs", spec.start_to_close_ms),
+        ("heartbeatTimeoutMs", spec.heartbeat_timeout_ms),
+    ):
+        if value:
+            message = f"A run has no {field}. Use scheduleToCloseMs for all of it."
+            raise InvalidArgument(message, field=field)
+    enqueue.check_request(new)
+    enqueue.check_spec(spec)
+
+
+def create(new: NewTask, *, namespace: str, now_ms: int, journal_id: str) -> Task:
+    """Return the run that a checked request becomes, with a journal that has nothing in it."""
+    task = enqueue.create(new, namespace=namespace, now_ms=now_ms)
+    started = replace(
+        task,
+        link=RunLink(journal_id=journal_id),
+        progress=AttemptProgress(ready_at_ms=task.run_at_ms, run=NOT_BEGUN),
+    )
+    return deadline.armed(started)

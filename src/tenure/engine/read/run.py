@@ -1,0 +1,67 @@
+"""The reads of runs: one with its journal's end, a page of its journal, and lists."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core import check, limits
+from tenure.core.filter import ALL_RUNS, RunFilter
+from tenure.core.journal.entry import JournalPage
+from tenure.core.journal.numbering import JournalEnd
+from tenure.core.task.record import Task, TaskKind
+from tenure.engine.read.query import Page, PageRequest, find_task, list_tasks, read
+from tenure.engine.task.handler import not_found
+from tenure.errors import NotFound
+from tenure.store.table import journal as journal_table
+from tenure.store.transaction import Store, Tx
+
+
+class RunView(msgspec.Struct, frozen=True, gc=False):
+    """A run as it stands, and how much its journal has."""
+
+    task: Task
+    entry_count: int
+    journal_bytes: int
+
+
+async def get_run(store: Store, *, namespace: str, run_id: str) -> RunView:
+    """Return a run, live or finished."""
+    key = (check.namespace(namespace), check.task_id(run_id, "runId"))
+
+    async def body(tx: Tx) -> RunView:
+        task, journal_id = await _find_run(tx, key)
+        ends = await journal_table.read_ends(tx, [journal_id])
+        end = ends.get(journal_id, JournalEnd(journal_id))
+        return RunView(task, end.pos, end.total_bytes)
+
+    return await read(store, body)
+
+
+async def list_runs(
+    store: Store, *, namespace: str, page: PageRequest, where: RunFilter = ALL_RUNS
+) -> Page[Task]:
+    """Return runs that pass the filter, newest first, live and finished; activities are passed."""
+    return await list_tasks(store, namespace=namespace, page=page, where=where)
+
+
+async def read_journal(store: Store, *, namespace: str, run_id: str, after: int = 0) -> JournalPage:
+    """Return a page of the present journal of a run, behind a position."""
+    key = (check.namespace(namespace), check.task_id(run_id, "runId"))
+    check.integer(after, "after", 0, limits.ATTEMPT_MAX)
+
+    async def body(tx: Tx) -> JournalPage:
+        _, journal_id = await _find_run(tx, key)
+        return await journal_table.read_page(tx, journal_id, after=after)
+
+    return await read(store, body)
+
+
+async def _find_run(tx: Tx, key: tuple[str, str]) -> tuple[Task, str]:
+    """Return a run and its journal; an activity is no run."""
+    try:
+        task = await find_task(tx, key)
+    except NotFound:
+        raise not_found("Run", key[1]) from None
+    if task.kind is not TaskKind.WORKFLOW or task.link is None or task.link.journal_id is None:
+        raise not_found("Run", key[1])
+    return task, task.link.journal_id

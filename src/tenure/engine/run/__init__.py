@@ -1,0 +1,1 @@
+"""Commands about runs: each is checked, says what it needs, becomes events and is answered."""

@@ -1,0 +1,100 @@
+"""What can be asked about runs, and the answers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tenure.core.journal.entry import NewEntry
+from tenure.core.task.record import NewTask
+from tenure.engine.command import Command
+from tenure.engine.task.command import Enqueued, EnqueueTasks, Reported
+from tenure.errors import Rejection
+from tenure.store.table.journal import Place
+
+
+class NewSignal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A signal as its sender gives it. One with an id is recorded once, however often it comes."""
+
+    name: str
+    payload: bytes | None = None
+    encoding: str = ""
+    signal_id: str = ""
+    sender: str = ""
+
+
+class StartRun(Command[Enqueued], frozen=True, kw_only=True):
+    """Start a run; its signals are the first entries of its journal. A resend is marked."""
+
+    namespace: str
+    new: NewTask
+    signals: tuple[NewSignal, ...] = ()
+    is_resend: bool = False
+
+    @property
+    def request(self) -> EnqueueTasks:
+        """Return the request for its task: ids, keys and resends are as for every task."""
+        return EnqueueTasks(namespace=self.namespace, tasks=(self.new,), is_resend=self.is_resend)
+
+
+class StepReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Entries that the holder of a run appends, numbered by itself from ``first_no`` on."""
+
+    task_id: str
+    attempt: int
+    first_no: int
+    entries: tuple[NewEntry, ...]
+
+
+class StepsPlaced(msgspec.Struct, frozen=True, gc=False):
+    """Where the entries of a report stand, in their order."""
+
+    places: tuple[Place, ...]
+
+
+StepAnswer = StepsPlaced | Rejection
+"""One report's answer; a refused one disturbs no other."""
+
+
+class RecordSteps(Command[tuple[StepAnswer, ...]], frozen=True, kw_only=True):
+    """Workers append to the journals of runs that they hold."""
+
+    namespace: str
+    worker_id: str
+    items: tuple[StepReport, ...]
+    speaker: str | None = None
+
+
+class Signalled(msgspec.Struct, frozen=True, gc=False):
+    """A signal is in the journal, since now or, if it came before, since then."""
+
+    is_new: bool
+
+
+class SignalRun(Command[Signalled], frozen=True, kw_only=True):
+    """Send a signal to a run."""
+
+    namespace: str
+    run_id: str
+    signal: NewSignal
+
+
+class CancelRun(Command[Reported], frozen=True, kw_only=True):
+    """Ask a run to end; its code may clean up."""
+
+    namespace: str
+    run_id: str
+    reason: str = ""
+
+
+class ResumeRun(Command[Reported], frozen=True, kw_only=True):
+    """Let a paused run go on, and try a parked one at once."""
+
+    namespace: str
+    run_id: str
+
+
+class TerminateRun(Command[Reported], frozen=True, kw_only=True):
+    """End a run without asking its code."""
+
+    namespace: str
+    run_id: str

@@ -1,0 +1,50 @@
+"""The specs of commands about runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tenure.engine.command_spec import CommandSpec
+from tenure.engine.run import check, handler, needs
+from tenure.engine.run import command as c
+
+
+def _entries_of(command: c.RecordSteps) -> int:
+    return sum([len(each.entries) for each in command.items])
+
+
+def _bytes_of(command: c.RecordSteps) -> int:
+    return sum([len(entry.body.output or b"") for each in command.items for entry in each.entries])
+
+
+RUN_SPECS: Final = (
+    CommandSpec(
+        c.StartRun,
+        check.start_run,
+        needs.start_run,
+        handler.start_run,
+        payload_bytes=lambda command: len(command.new.input or b""),
+        is_new_work=True,
+        is_awaited=True,
+    ),
+    CommandSpec(
+        c.RecordSteps,
+        check.record_steps,
+        needs.record_steps,
+        handler.record_steps,
+        weigh=_entries_of,
+        payload_bytes=_bytes_of,
+        is_awaited=True,
+        can_be_single=True,
+    ),
+    CommandSpec(
+        c.SignalRun,
+        check.signal_run,
+        needs.signal_run,
+        handler.signal_run,
+        payload_bytes=lambda command: len(command.signal.payload or b""),
+    ),
+    CommandSpec(c.CancelRun, check.cancel_run, needs.change_run, handler.change_run),
+    CommandSpec(c.ResumeRun, check.change_run, needs.change_run, handler.change_run),
+    CommandSpec(c.TerminateRun, check.change_run, needs.change_run, handler.change_run),
+)

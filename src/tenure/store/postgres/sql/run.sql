@@ -1,0 +1,78 @@
+-- name: count_finished_runs(namespace, queue, type, state, seen_max)
+-- As count_finished_tasks, over the index of runs.
+SELECT count(*) FILTER (WHERE s.is_listed), count(*)
+FROM (
+    SELECT
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed
+    FROM history
+    WHERE journal_id IS NOT NULL AND namespace = :namespace
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s;
+
+-- name: count_live_runs(namespace, queue, type, state, seen_max)
+-- As count_live_tasks, over the index of runs.
+SELECT count(*) FILTER (WHERE s.is_listed), count(*)
+FROM (
+    SELECT
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed
+    FROM tasks
+    WHERE journal_id IS NOT NULL AND namespace = :namespace
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s;
+
+-- name: find_finished_runs(namespace, queue, type, state, before_id, seen_max, amount)
+-- As find_finished_tasks, over the index of runs.
+SELECT CAST(s.id AS text), s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed,
+        row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
+    FROM history
+    WHERE journal_id IS NOT NULL AND namespace = :namespace AND id < CAST(:before_id AS uuid)
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s
+WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
+LIMIT CAST(:amount AS integer);
+
+-- name: find_live_runs(namespace, queue, type, state, before_id, seen_max, amount)
+-- As find_live_tasks, over the index of runs.
+SELECT CAST(s.id AS text), s.is_listed, s.place
+FROM (
+    SELECT
+        id,
+        (CAST(:queue AS text) = '' OR queue = :queue)
+        AND (CAST(:type AS text) = '' OR type = :type)
+        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed,
+        row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
+    FROM tasks
+    WHERE journal_id IS NOT NULL AND namespace = :namespace AND id < CAST(:before_id AS uuid)
+    ORDER BY namespace DESC, id DESC
+    LIMIT CAST(:seen_max AS integer)
+) AS s
+WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
+LIMIT CAST(:amount AS integer);
+
+-- name: insert_linked_tasks(id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels, spec, progress, input, input_checksum, progress_checksum, parent_id, journal_id, external_id, origin)
+-- Tasks that belong to runs, apart from plain ones, which pay nothing for these columns.
+INSERT INTO tasks (
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
+    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded, labels,
+    spec, progress, input, input_checksum, progress_checksum, parent_id, journal_id, external_id,
+    origin
+)
+SELECT
+    id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,
+    version, worker_id, handed_at_ms, session_no, last_outcome, due_at_ms, is_guarded,
+    CAST(labels AS jsonb), spec, progress, input, input_checksum, progress_checksum, parent_id,
+    journal_id, external_id, origin
+FROM unnest(CAST(:rows AS insert_linked_tasks_row[])) AS g;

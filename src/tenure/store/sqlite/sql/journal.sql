@@ -1,0 +1,89 @@
+-- name: append_entries(day, pos, at_ms, total_bytes, attempt, no, journal_id, kind, key, body)
+INSERT INTO journal (journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body)
+SELECT :journal_id, :pos, :at_ms, :total_bytes, :attempt, :no, :kind, :key, :body
+WHERE :day IS NOT NULL
+ON CONFLICT DO NOTHING;
+
+-- name: delete_journals(before_ms, amount)
+-- Of runs in history that are old; delete_history leaves a run there until it has no entries.
+DELETE FROM journal
+WHERE (journal_id, pos) IN (
+    SELECT j.journal_id, j.pos
+    FROM history AS h
+    CROSS JOIN journal AS j
+    WHERE h.finished_at_ms < :before_ms
+      AND h.journal_id IS NOT NULL
+      AND j.journal_id = h.journal_id
+    LIMIT :amount
+)
+RETURNING pos;
+
+-- name: insert_entries(namespace, task_id, worker_id, attempt, day, pos, at_ms, total_bytes, no, journal_id, kind, key, body)
+-- The insert fences itself: the run is held by this worker in this attempt, or nothing is written,
+-- and a position that is taken is not written either. A list of rows, which may be many.
+WITH news (
+    namespace, task_id, worker_id, attempt, day, pos, at_ms, total_bytes, no, journal_id, kind,
+    key, body
+) AS (
+    VALUES (
+        :namespace, :task_id, :worker_id, :attempt, :day, :pos, :at_ms, :total_bytes, :no,
+        :journal_id, :kind, :key, :body
+    )
+)
+INSERT INTO journal (journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body)
+SELECT
+    n.journal_id, n.pos, n.at_ms, n.total_bytes, n.attempt, n.no, n.kind, n.key, n.body
+FROM news AS n
+CROSS JOIN tasks AS t
+WHERE t.namespace = n.namespace
+  AND t.id = n.task_id
+  AND t.attempt = n.attempt
+  AND t.worker_id = n.worker_id
+ON CONFLICT DO NOTHING;
+
+-- name: read_entries(journal_id, day, after_pos, amount, bytes_max)
+-- Pages: so many entries behind a position, of which the first is there however large it is.
+SELECT journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body
+FROM journal
+WHERE journal_id = :journal_id
+  AND :day IS NOT NULL
+  AND pos > :after_pos
+  AND pos <= :after_pos + :amount
+  AND (
+      pos = :after_pos + 1
+      OR total_bytes <= :bytes_max + coalesce((
+          SELECT b.total_bytes FROM journal AS b
+          WHERE b.journal_id = :journal_id AND b.pos = :after_pos
+      ), 0)
+  )
+ORDER BY pos;
+
+-- name: read_journal_ends(journal_id, day)
+-- Where journals end, and who reported last: what the server wrote behind that is passed over.
+SELECT
+    e.journal_id, e.pos, e.total_bytes, coalesce(o.attempt, 0), coalesce(o.no, 0)
+FROM (
+    SELECT journal_id, pos, total_bytes
+    FROM journal
+    WHERE journal_id = :journal_id AND :day IS NOT NULL
+    ORDER BY pos DESC
+    LIMIT 1
+) AS e
+LEFT JOIN (
+    SELECT attempt, no
+    FROM journal
+    WHERE journal_id = :journal_id AND attempt > 0
+    ORDER BY pos DESC
+    LIMIT 1
+) AS o;
+
+-- name: read_own_entries(journal_id, day, attempt, first_no)
+-- Where entries stand that an attempt reports again.
+SELECT journal_id, attempt, no, pos, at_ms
+FROM journal
+WHERE journal_id = :journal_id AND :day IS NOT NULL AND attempt = :attempt AND no >= :first_no;
+
+-- name: renew_journals(namespace, id, journal_id, old_journal_id)
+-- Of runs that begin anew, whose rows this transaction has written. Nobody reads the old entries.
+UPDATE tasks SET journal_id = :journal_id WHERE namespace = :namespace AND id = :id;
+DELETE FROM journal WHERE journal_id = :old_journal_id;

@@ -1,0 +1,126 @@
+"""One prepared command about runs of each type, for the tests of lost connections."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tenure.core.limits import ENQUEUE_DECIDED_MS
+from tenure.core.run.record import Yield
+from tenure.engine.engine import Engine
+from tenure.engine.run.command import (
+    CancelRun,
+    NewSignal,
+    RecordSteps,
+    ResumeRun,
+    SignalRun,
+    StartRun,
+    TerminateRun,
+)
+from tenure.engine.task.command import FinishKind, FinishTasks, ProcessDue
+from tenure.errors import TaskAlreadyTerminal, TenureError, WrongState
+from tests.engine.run.runs import (
+    AGAIN_SPEC,
+    RUN_SPEC,
+    give_up_slot,
+    positions,
+    report,
+    running_run,
+    start,
+    step,
+)
+from tests.engine.world import FATAL, NAMESPACE, World, finish
+
+Prepare = Callable[[World, Engine], Awaitable[Any]]
+
+
+async def _start(world: World, _engine: Engine) -> Any:
+    new = world.new(spec=RUN_SPEC, idempotency_key="k", input=b"in")
+    await world.advance(ENQUEUE_DECIDED_MS)
+    signals = (NewSignal(name="go", payload=b"1"),)
+    return StartRun(namespace=NAMESPACE, new=new, signals=signals, is_resend=True)
+
+
+def _record(*, is_remembered: bool) -> Prepare:
+    async def prepare(world: World, engine: Engine) -> Any:
+        worker = await world.worker(engine)
+        run = await running_run(world, engine, worker)
+        if is_remembered:
+            await positions(engine, worker, report(run))
+        item = report(run, step("a"), step("b"), first_no=1 + is_remembered)
+        items = (item,) if is_remembered else (item, report(run, first_no=3))
+        return RecordSteps(namespace=NAMESPACE, worker_id=worker, items=items)
+
+    return prepare
+
+
+async def _record_one(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    await positions(engine, worker, report(run))
+    items = (report(run, first_no=2),)
+    return RecordSteps(namespace=NAMESPACE, worker_id=worker, items=items)
+
+
+async def _signal(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    await give_up_slot(world, engine, worker, run)
+    signal = NewSignal(name="approve", payload=b"1", signal_id="s1")
+    return SignalRun(namespace=NAMESPACE, run_id=run.id, signal=signal)
+
+
+async def _cancel(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    return CancelRun(namespace=NAMESPACE, run_id=run.id, reason="enough")
+
+
+async def _resume(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    await world.finish(engine, worker, run, FinishKind.PARKED, error=FATAL)
+    return ResumeRun(namespace=NAMESPACE, run_id=run.id)
+
+
+async def _terminate(world: World, engine: Engine) -> Any:
+    return TerminateRun(namespace=NAMESPACE, run_id=await start(world, engine))
+
+
+async def _due(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker)
+    wake_at_ms = world.clock.now_ms() + 1_000
+    await give_up_slot(world, engine, worker, run, wake_at_ms=wake_at_ms, wake_key="sleep")
+    await world.advance(1_000)
+    return ProcessDue(sighted_ms=10**9, amount=10)
+
+
+def _finish(kind: FinishKind, **fields: Any) -> Prepare:
+    async def prepare(world: World, engine: Engine) -> Any:
+        worker = await world.worker(engine)
+        run = await running_run(world, engine, worker, spec=AGAIN_SPEC)
+        await positions(engine, worker, report(run))
+        items = (finish(run, kind, **fields),)
+        return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+
+    return prepare
+
+
+OF_RUNS: Final = {FinishKind.YIELDED, FinishKind.PARKED}
+RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
+    "StartRun": (_start, None),
+    "RecordSteps": (_record(is_remembered=False), None),
+    "RecordSteps remembered": (_record(is_remembered=True), None),
+    "RecordSteps alone": (_record_one, None),
+    "SignalRun": (_signal, None),
+    "CancelRun": (_cancel, None),
+    "ResumeRun": (_resume, WrongState),
+    "TerminateRun": (_terminate, TaskAlreadyTerminal),
+    "ProcessDue of a run": (_due, None),
+    "FinishTasks yielded": (_finish(FinishKind.YIELDED, wish=Yield(seen=1)), None),
+    "FinishTasks yielded early": (_finish(FinishKind.YIELDED, wish=Yield(seen=0)), None),
+    "FinishTasks parked": (_finish(FinishKind.PARKED, error=FATAL), None),
+    "FinishTasks of a run that begins anew": (_finish(FinishKind.FAILED), None),
+}
+"""With the refusal that a repetition may get when the first one was committed."""
