@@ -67,7 +67,7 @@ def record(
 
 
 def release(task: Task, now_ms: int) -> Decision:
-    """End the live attempt without charge; the task is pending again at once.
+    """End the live attempt without counting a failure; the task is pending again at once.
 
     After a cancel request an activity ends; the clean-up of a run is finished by the next attempt.
     """

@@ -1,4 +1,4 @@
-"""What a decision about a task gives: the new task, entries, effects for after the commit."""
+"""The result of a decision about a task: the new task, entries, effects after the commit."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Effect = WakeQueue | TellCancel | TellStop
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What an accepted event makes of a task, and what it causes elsewhere.
+    """How an accepted event changes a task, and what it causes elsewhere.
 
     ``entries`` go to the end of the journal of a run, in the same transaction.
     """

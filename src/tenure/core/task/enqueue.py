@@ -42,7 +42,7 @@ _good_specs: dict[int, Spec] = {}
 
 
 def check_new(new: NewTask) -> None:
-    """Raise the typed error for the first thing that is wrong with a request."""
+    """Raise the typed error for the first invalid part of a request."""
     check_request(new)
     spec = new.spec
     if _good_specs.get(id(spec)) is not spec:
@@ -56,7 +56,7 @@ def check_new(new: NewTask) -> None:
 
 
 def check_request(new: NewTask) -> None:
-    """Raise the typed error for the first thing that is wrong beside the settings."""
+    """Raise the typed error for the first invalid part of a request, settings aside."""
     check.task_id(new.id, "taskId")
     check.name(new.type, "type")
     check.name(new.queue, "queue")

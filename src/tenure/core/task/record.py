@@ -216,11 +216,11 @@ NO_PROGRESS: Final = AttemptProgress()
 class Task(msgspec.Struct, frozen=True, gc=False):
     """One task as it is stored; ``version`` fences every write of its row.
 
-    ``worker_id`` is who holds the task; of a finished task, who held it last.
-    ``last_outcome`` is how the attempt that ended last did end. ``damaged`` names the stored parts
-    that were not as they were written, and so are not here. ``input`` is there for those who need
-    it; ``unread_bytes`` is the size of one that a claim has left in the store. ``link`` is how the
-    task belongs to runs, if it does.
+    ``worker_id`` is the worker that holds the task, or held it last if it is finished.
+    ``last_outcome`` is how the last ended attempt ended. ``damaged`` names the stored parts that
+    are damaged and so not here. ``input`` is set for those who need it; ``unread_bytes`` is the
+    size of an input that a claim has not read from the store. ``link`` is how the task belongs to
+    runs, if it does.
     """
 
     id: str
