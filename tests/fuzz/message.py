@@ -223,6 +223,9 @@ class Maker:
             return SIDE
         if is_wild:
             return self._wild(field)
+        if field.full_name == "tenure.v1.Wait.kind":
+            # Elsewhere a kind is a number.
+            return "sleep"
         known = _TAME.get(field.name)
         return None if known is None else known(self.rng, self._pool)
 

@@ -17,7 +17,7 @@ from tenure.core.task.enqueue import (
     create,
     differing_fields,
 )
-from tenure.core.task.record import NO_PROGRESS, Line, Spec, TaskKind, TaskState
+from tenure.core.task.record import NO_PROGRESS, Line, NewTask, Spec, TaskKind, TaskState
 from tenure.core.task.retry import RetryPolicy
 from tenure.errors import InvalidArgument, PayloadTooLarge
 from tests.core.task.tasks import NAMESPACE, OTHER_ID, T0, TASK_ID, cancelled, fresh, new
@@ -141,6 +141,19 @@ def test_only_so_many_good_settings_are_remembered(
         check_new(request)
     # The third did not fit, so everything before it was forgotten.
     assert [spec.start_to_close_ms for spec in looked_at] == [1, 2, 3, 1]
+
+
+def test_the_digest_of_a_request_is_what_earlier_versions_have_stored() -> None:
+    """Otherwise a key that was used before an upgrade would conflict with itself after it."""
+    request = NewTask(
+        id=OTHER_ID,
+        type="greet",
+        queue="default",
+        spec=Spec(start_to_close_ms=30_000),
+        input=b'{"name":"Ann"}',
+        idempotency_key="order-7",
+    )
+    assert content_digest(request).hex() == "2510168e2e21b5d37ec793d31c0500f7"
 
 
 def test_two_requests_with_the_same_content_have_the_same_digest() -> None:

@@ -35,6 +35,9 @@ _NO_LINE: Final = Line.NONE
 # What two requests with one idempotency key must share, in addition to labels, settings and input.
 _COMPARED: Final = ("type", "queue", "priority")
 _SPEC_NAMES: Final = {"cancel_grace_ms": "cancelGracePeriodMs"}
+# MessagePack's headers of a map with up to 15 entries, and with up to 65,535.
+_SHORT_MAP: Final = 0x80
+_LONG_MAP: Final = b"\xde"
 # Equal labels in another order are the same content; maps of the wire have no order.
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 # Valid specs, by their identity. Holding them keeps the identities unique.
@@ -111,8 +114,19 @@ def content_digest(new: NewTask) -> bytes:
 
     The id and the run time may differ: the same delay, sent again, ends at another instant.
     """
-    content = replace(new, id="", run_at_ms=0, labels=new.labels or None)
+    content = replace(new, id="", run_at_ms=0, labels=new.labels or None, spec=_settings(new.spec))
     return hashlib.blake2b(_encode(content), digest_size=16).digest()
+
+
+def _settings(spec: Spec) -> msgspec.Raw:
+    """Encode a spec in the same way whatever fields another version has.
+
+    The header of a map is short if the type has at most 15 fields, whatever is set. Stored digests
+    have the long one, from when a spec had more.
+    """
+    data = _encode(spec)
+    assert data[0] & 0xF0 == _SHORT_MAP
+    return msgspec.Raw(_LONG_MAP + (data[0] & 0x0F).to_bytes(2, "big") + data[1:])
 
 
 def differing_fields(new: NewTask, first: NewTask | Task, first_digest: bytes) -> list[str]:
