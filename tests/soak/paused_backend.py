@@ -26,11 +26,12 @@ ANSWER_SECONDS: Final = 6.0
 SAMPLE_SECONDS: Final = 0.1
 # A server in which work waits for seconds refuses new work besides.
 ANSWERS: Final = {"OK", "UNAVAILABLE", "RESOURCE_EXHAUSTED"}
-# Reads have backends of their own; the lane alone writes tasks.
+# A backend that was paused may still be listed while it ends.
 LANE_SQL: Final = """
 SELECT pid FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid()
-    AND query LIKE '%INSERT INTO %.tasks%'
+WHERE datname = current_database() AND application_name = 'tenure work'
+ORDER BY backend_start DESC
+LIMIT 1
 """
 
 
@@ -120,7 +121,7 @@ class _Pause:
         return took_s
 
     async def _lane_pid(self) -> int:
-        """Find the backend that wrote a task last; a lane that is cut off has another one then."""
+        """Find the backend of the lane; a lane that is cut off has another one then."""
         connection = await asyncpg.connect(self._stage.store)
         try:
             return int(

@@ -177,3 +177,22 @@ async def test_servers_that_start_together_wait_for_a_long_migration(
         assert not opening.done()
     await opening
     await store.close()
+
+
+async def test_the_database_shows_what_each_connection_is_for(
+    dsn: str, admin: asyncpg.Connection
+) -> None:
+    store = PostgresStore(dsn)
+    await store.open()
+    try:
+        for lane in LaneName:
+            await store.transaction(lambda tx: tx.now_ms(), lane)
+        await store.read(lambda tx: tx.now_ms())
+        rows = await admin.fetch(
+            "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name LIKE 'tenure %' ORDER BY 1"
+        )
+    finally:
+        await store.close()
+    uses = ["heartbeat", "listen", "read", "service", "work"]
+    assert [row[0] for row in rows] == [f"tenure {use}" for use in uses]

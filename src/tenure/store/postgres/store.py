@@ -46,7 +46,6 @@ Connection = asyncpg.Connection
 # plans that statistics of an empty table lead to are switched off. An empty table is the normal
 # state of a queue; a plan that was cached then would scan the whole table once it is full.
 LANE_SETTINGS = {
-    "application_name": "tenure",
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -57,7 +56,6 @@ LANE_SETTINGS = {
 # The same for lists and counts. Without statistics a list in the order of an index was sorted as a
 # whole, whatever its limit (a million tasks: 0.45 s instead of 2 ms).
 READ_SETTINGS = {
-    "application_name": "tenure",
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -67,6 +65,11 @@ READ_SETTINGS = {
 
 def _lane_settings() -> dict[str, str]:
     return {**LANE_SETTINGS, "lock_timeout": str(LOCK_WAIT_MS)}
+
+
+def _named(settings: dict[str, str], use: str) -> dict[str, str]:
+    """Add the name that the lists of the database show for a connection, for its operators."""
+    return {**settings, "application_name": f"tenure {use}"}
 
 
 def _deadline_s(lane: LaneName) -> float:
@@ -213,19 +216,20 @@ class PostgresStore:
                 raise
             raise failure from error
 
-    async def _connect(self) -> FoundHost:
-        return await self._primary.connect(lambda dsn: self._open_one(dsn, _lane_settings()))
+    async def _connect(self, use: str) -> FoundHost:
+        settings = _named(_lane_settings(), use)
+        return await self._primary.connect(lambda dsn: self._open_one(dsn, settings))
 
     async def _connect_reader(self, *_: object, **options: Any) -> Connection:  # noqa: ANN401 (the pool's own)
         found = await self._primary.connect(
             lambda dsn: self._open_one(
-                dsn, READ_SETTINGS, command_timeout=READ_SECONDS_MAX, **options
+                dsn, _named(READ_SETTINGS, "read"), command_timeout=READ_SECONDS_MAX, **options
             )
         )
         return found.connection
 
     async def _open_channel(self) -> Connection:
-        return (await self._connect()).connection
+        return (await self._connect("listen")).connection
 
     async def _open_one(self, dsn: str, settings: dict[str, str], **options: Any) -> Connection:  # noqa: ANN401 (asyncpg's own)
         return await asyncpg.connect(
@@ -378,7 +382,7 @@ class PostgresStore:
         if self._is_closed:
             message = "The store is closed."
             raise Lost(message, reason="shutting_down")
-        found = await self._connect()
+        found = await self._connect(lane)
         link = LaneConnection(
             found.connection, self._statements, pooled=self._pooled, position=found.position
         )
@@ -454,7 +458,7 @@ class PostgresStore:
         """Run a statement that cannot be in a transaction, on a connection of its own."""
         (part,) = self._statements[name].parts
         try:
-            connection = (await self._connect()).connection
+            connection = (await self._connect("maintain")).connection
             try:
                 await connection.execute(part.text)
             finally:
