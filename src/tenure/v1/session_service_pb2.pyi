@@ -11,6 +11,7 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
 import tenure.v1.error_pb2
+import tenure.v1.journal_pb2
 import tenure.v1.task_pb2
 import typing
 
@@ -42,8 +43,8 @@ Global___ReportKind: typing_extensions.TypeAlias = ReportKind
 
 @typing.final
 class ClientFrame(google.protobuf.message.Message):
-    """The frames of a worker. The first frame has the hello. The parts of a frame are handled in the
-    order of their numbers: an attempt is started, then sends heartbeats, then is finished.
+    """The frames of a worker. The first frame has the hello. The parts of a frame are handled in this
+    order: an attempt is started, sends heartbeats, reports steps, and is finished.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -55,6 +56,8 @@ class ClientFrame(google.protobuf.message.Message):
     BEAT_FIELD_NUMBER: builtins.int
     WINDOW_FIELD_NUMBER: builtins.int
     GOODBYE_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    JOURNAL_FIELD_NUMBER: builtins.int
     window: builtins.int
     """How many attempts the worker accepts at once from now on."""
     @property
@@ -71,6 +74,14 @@ class ClientFrame(google.protobuf.message.Message):
     def beat(self) -> Global___WorkerBeat: ...
     @property
     def goodbye(self) -> Global___Goodbye: ...
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.StepReport]:
+        """Entries for the journals of runs that the worker holds. Each gets a StepAck."""
+
+    @property
+    def journal(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.JournalRequest]:
+        """Each gets a JournalPage."""
+
     def __init__(
         self,
         *,
@@ -81,9 +92,11 @@ class ClientFrame(google.protobuf.message.Message):
         beat: Global___WorkerBeat | None = ...,
         window: builtins.int | None = ...,
         goodbye: Global___Goodbye | None = ...,
+        steps: collections.abc.Iterable[tenure.v1.journal_pb2.StepReport] | None = ...,
+        journal: collections.abc.Iterable[tenure.v1.journal_pb2.JournalRequest] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_window", b"_window", "beat", b"beat", "goodbye", b"goodbye", "hello", b"hello", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_window", b"_window", "beat", b"beat", "finished", b"finished", "goodbye", b"goodbye", "hello", b"hello", "started", b"started", "task_beats", b"task_beats", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_window", b"_window", "beat", b"beat", "finished", b"finished", "goodbye", b"goodbye", "hello", b"hello", "journal", b"journal", "started", b"started", "steps", b"steps", "task_beats", b"task_beats", "window", b"window"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_window", b"_window"]) -> typing.Literal["window"] | None: ...
 
 Global___ClientFrame: typing_extensions.TypeAlias = ClientFrame
@@ -222,6 +235,8 @@ class ServerFrame(google.protobuf.message.Message):
     LEASE_FIELD_NUMBER: builtins.int
     DRAIN_FIELD_NUMBER: builtins.int
     END_FIELD_NUMBER: builtins.int
+    STEP_ACKS_FIELD_NUMBER: builtins.int
+    PAGES_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> Global___Welcome: ...
     @property
@@ -250,6 +265,14 @@ class ServerFrame(google.protobuf.message.Message):
     def end(self) -> Global___End:
         """The worker is offline; nothing follows."""
 
+    @property
+    def step_acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.StepAck]:
+        """Answers to step reports; they never wait for another frame."""
+
+    @property
+    def pages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.JournalPage]:
+        """Answers to requests, and entries that others appended to the journal of a held run."""
+
     def __init__(
         self,
         *,
@@ -261,9 +284,11 @@ class ServerFrame(google.protobuf.message.Message):
         lease: Global___LeaseGrant | None = ...,
         drain: Global___Drain | None = ...,
         end: Global___End | None = ...,
+        step_acks: collections.abc.Iterable[tenure.v1.journal_pb2.StepAck] | None = ...,
+        pages: collections.abc.Iterable[tenure.v1.task_pb2.JournalPage] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["drain", b"drain", "end", b"end", "lease", b"lease", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acks", b"acks", "cancel", b"cancel", "drain", b"drain", "end", b"end", "lease", b"lease", "stop", b"stop", "tasks", b"tasks", "welcome", b"welcome"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acks", b"acks", "cancel", b"cancel", "drain", b"drain", "end", b"end", "lease", b"lease", "pages", b"pages", "step_acks", b"step_acks", "stop", b"stop", "tasks", b"tasks", "welcome", b"welcome"]) -> None: ...
 
 Global___ServerFrame: typing_extensions.TypeAlias = ServerFrame
 

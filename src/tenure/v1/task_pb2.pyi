@@ -10,6 +10,7 @@ import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
+import tenure.v1.error_pb2
 import typing
 
 if sys.version_info >= (3, 10):
@@ -129,6 +130,50 @@ FINISH_KIND_YIELDED: FinishKind.ValueType  # 6
 FINISH_KIND_PARKED: FinishKind.ValueType  # 7
 """The code of a run does not fit its journal, as error says; it is tried again later."""
 Global___FinishKind: typing_extensions.TypeAlias = FinishKind
+
+class _EntryKind:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _EntryKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_EntryKind.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ENTRY_KIND_UNSPECIFIED: _EntryKind.ValueType  # 0
+    ENTRY_KIND_STEP: _EntryKind.ValueType  # 1
+    """Reported by the worker that holds the run."""
+    ENTRY_KIND_CHILD: _EntryKind.ValueType  # 2
+    ENTRY_KIND_TIMER: _EntryKind.ValueType  # 3
+    """Recorded by the server when it wakes the run, or reported by the worker that holds it."""
+    ENTRY_KIND_SIGNAL: _EntryKind.ValueType  # 4
+    ENTRY_KIND_CANCEL: _EntryKind.ValueType  # 5
+    ENTRY_KIND_GROUP: _EntryKind.ValueType  # 6
+    ENTRY_KIND_PATCH: _EntryKind.ValueType  # 7
+    ENTRY_KIND_RETRY: _EntryKind.ValueType  # 8
+    """A step failed and is tried again at next_at_ms."""
+    ENTRY_KIND_BEGUN: _EntryKind.ValueType  # 9
+    """A step that takes long has begun."""
+    ENTRY_KIND_NOTE: _EntryKind.ValueType  # 10
+    """A text for people, in output."""
+
+class EntryKind(_EntryKind, metaclass=_EntryKindEnumTypeWrapper):
+    """The journal of a run: entries at the positions 1, 2, 3 …, in the order in which they were recorded."""
+
+ENTRY_KIND_UNSPECIFIED: EntryKind.ValueType  # 0
+ENTRY_KIND_STEP: EntryKind.ValueType  # 1
+"""Reported by the worker that holds the run."""
+ENTRY_KIND_CHILD: EntryKind.ValueType  # 2
+ENTRY_KIND_TIMER: EntryKind.ValueType  # 3
+"""Recorded by the server when it wakes the run, or reported by the worker that holds it."""
+ENTRY_KIND_SIGNAL: EntryKind.ValueType  # 4
+ENTRY_KIND_CANCEL: EntryKind.ValueType  # 5
+ENTRY_KIND_GROUP: EntryKind.ValueType  # 6
+ENTRY_KIND_PATCH: EntryKind.ValueType  # 7
+ENTRY_KIND_RETRY: EntryKind.ValueType  # 8
+"""A step failed and is tried again at next_at_ms."""
+ENTRY_KIND_BEGUN: EntryKind.ValueType  # 9
+"""A step that takes long has begun."""
+ENTRY_KIND_NOTE: EntryKind.ValueType  # 10
+"""A text for people, in output."""
+Global___EntryKind: typing_extensions.TypeAlias = EntryKind
 
 @typing.final
 class TaskRef(google.protobuf.message.Message):
@@ -595,6 +640,9 @@ class AssignedTask(google.protobuf.message.Message):
     TASK_QUEUE_FIELD_NUMBER: builtins.int
     SCHEDULE_TO_CLOSE_MS_FIELD_NUMBER: builtins.int
     MAXIMUM_ATTEMPTS_FIELD_NUMBER: builtins.int
+    JOURNAL_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    BEGUN_AT_MS_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     type: builtins.str
@@ -621,8 +669,15 @@ class AssignedTask(google.protobuf.message.Message):
     task_queue: builtins.str
     schedule_to_close_ms: builtins.int
     maximum_attempts: builtins.int
+    generation: builtins.int
+    """Of a run: how often it has begun anew, and when it first began in this generation."""
+    begun_at_ms: builtins.int
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def journal(self) -> Global___JournalPage:
+        """Of a run: its journal, from the start, or from where its last worker has seen it."""
+
     def __init__(
         self,
         *,
@@ -650,16 +705,21 @@ class AssignedTask(google.protobuf.message.Message):
         task_queue: builtins.str = ...,
         schedule_to_close_ms: builtins.int = ...,
         maximum_attempts: builtins.int = ...,
+        journal: Global___JournalPage | None = ...,
+        generation: builtins.int = ...,
+        begun_at_ms: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "heartbeat_details", b"heartbeat_details"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "attempt", b"attempt", "cancel_grace_period_ms", b"cancel_grace_period_ms", "created_at_ms", b"created_at_ms", "deadline_at_ms", b"deadline_at_ms", "encoding", b"encoding", "failure_count", b"failure_count", "handed_at_ms", b"handed_at_ms", "heartbeat_details", b"heartbeat_details", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "kind", b"kind", "labels", b"labels", "maximum_attempts", b"maximum_attempts", "parent_id", b"parent_id", "priority", b"priority", "run_id", b"run_id", "schedule_to_close_ms", b"schedule_to_close_ms", "start_to_close_ms", b"start_to_close_ms", "task_id", b"task_id", "task_queue", b"task_queue", "task_token", b"task_token", "type", b"type"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "heartbeat_details", b"heartbeat_details", "journal", b"journal"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "attempt", b"attempt", "begun_at_ms", b"begun_at_ms", "cancel_grace_period_ms", b"cancel_grace_period_ms", "created_at_ms", b"created_at_ms", "deadline_at_ms", b"deadline_at_ms", "encoding", b"encoding", "failure_count", b"failure_count", "generation", b"generation", "handed_at_ms", b"handed_at_ms", "heartbeat_details", b"heartbeat_details", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "journal", b"journal", "kind", b"kind", "labels", b"labels", "maximum_attempts", b"maximum_attempts", "parent_id", b"parent_id", "priority", b"priority", "run_id", b"run_id", "schedule_to_close_ms", b"schedule_to_close_ms", "start_to_close_ms", b"start_to_close_ms", "task_id", b"task_id", "task_queue", b"task_queue", "task_token", b"task_token", "type", b"type"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_heartbeat_details", b"_heartbeat_details"]) -> typing.Literal["heartbeat_details"] | None: ...
 
 Global___AssignedTask: typing_extensions.TypeAlias = AssignedTask
 
 @typing.final
 class TaskBeat(google.protobuf.message.Message):
-    """A heartbeat of one attempt, with details from which the next attempt may resume."""
+    """A heartbeat of one attempt, with details from which the next attempt may resume. Of a run, the
+    details are the state that it publishes.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -785,3 +845,136 @@ class Wait(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["detail", b"detail", "key", b"key", "kind", b"kind", "since_ms", b"since_ms"]) -> None: ...
 
 Global___Wait: typing_extensions.TypeAlias = Wait
+
+@typing.final
+class NewEntry(google.protobuf.message.Message):
+    """An entry as the worker that holds the run reports it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    INDEX_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
+    ENCODING_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    ATTEMPTS_FIELD_NUMBER: builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: builtins.int
+    TOOK_MS_FIELD_NUMBER: builtins.int
+    FIRE_AT_MS_FIELD_NUMBER: builtins.int
+    SITE_FIELD_NUMBER: builtins.int
+    NEXT_AT_MS_FIELD_NUMBER: builtins.int
+    kind: Global___EntryKind.ValueType
+    key: builtins.str
+    """The call: branch, name and ordinal."""
+    index: builtins.int
+    """The number of the call in its branch."""
+    output: builtins.bytes
+    encoding: builtins.str
+    attempts: builtins.int
+    started_at_ms: builtins.int
+    took_ms: builtins.int
+    fire_at_ms: builtins.int
+    site: builtins.str
+    """File and line of the call."""
+    next_at_ms: builtins.int
+    @property
+    def error(self) -> Global___TaskError: ...
+    def __init__(
+        self,
+        *,
+        kind: Global___EntryKind.ValueType = ...,
+        key: builtins.str = ...,
+        index: builtins.int = ...,
+        output: builtins.bytes | None = ...,
+        encoding: builtins.str = ...,
+        error: Global___TaskError | None = ...,
+        attempts: builtins.int = ...,
+        started_at_ms: builtins.int = ...,
+        took_ms: builtins.int = ...,
+        fire_at_ms: builtins.int = ...,
+        site: builtins.str = ...,
+        next_at_ms: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_output", b"_output", "error", b"error", "output", b"output"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_output", b"_output", "attempts", b"attempts", "encoding", b"encoding", "error", b"error", "fire_at_ms", b"fire_at_ms", "index", b"index", "key", b"key", "kind", b"kind", "next_at_ms", b"next_at_ms", "output", b"output", "site", b"site", "started_at_ms", b"started_at_ms", "took_ms", b"took_ms"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_output", b"_output"]) -> typing.Literal["output"] | None: ...
+
+Global___NewEntry: typing_extensions.TypeAlias = NewEntry
+
+@typing.final
+class Entry(google.protobuf.message.Message):
+    """An entry as it stands in the journal."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POS_FIELD_NUMBER: builtins.int
+    AT_MS_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    NO_FIELD_NUMBER: builtins.int
+    CONTENT_FIELD_NUMBER: builtins.int
+    SIGNAL_ID_FIELD_NUMBER: builtins.int
+    SENDER_FIELD_NUMBER: builtins.int
+    pos: builtins.int
+    at_ms: builtins.int
+    attempt: builtins.int
+    """Who reported it, and the reporter's own number; 0 of what the server recorded."""
+    no: builtins.int
+    signal_id: builtins.str
+    sender: builtins.str
+    @property
+    def content(self) -> Global___NewEntry:
+        """Of a signal, key is its name and output its payload; of a cancel, error has the reason."""
+
+    def __init__(
+        self,
+        *,
+        pos: builtins.int = ...,
+        at_ms: builtins.int = ...,
+        attempt: builtins.int = ...,
+        no: builtins.int = ...,
+        content: Global___NewEntry | None = ...,
+        signal_id: builtins.str = ...,
+        sender: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["content", b"content"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["at_ms", b"at_ms", "attempt", b"attempt", "content", b"content", "no", b"no", "pos", b"pos", "sender", b"sender", "signal_id", b"signal_id"]) -> None: ...
+
+Global___Entry: typing_extensions.TypeAlias = Entry
+
+@typing.final
+class JournalPage(google.protobuf.message.Message):
+    """Entries that follow after; the journal goes on up to end."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    AFTER_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
+    END_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    task_id: builtins.str
+    attempt: builtins.int
+    after: builtins.int
+    end: builtins.int
+    @property
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Entry]: ...
+    @property
+    def error(self) -> tenure.v1.error_pb2.ErrorDetail:
+        """The request was refused."""
+
+    def __init__(
+        self,
+        *,
+        task_id: builtins.str = ...,
+        attempt: builtins.int = ...,
+        after: builtins.int = ...,
+        entries: collections.abc.Iterable[Global___Entry] | None = ...,
+        end: builtins.int = ...,
+        error: tenure.v1.error_pb2.ErrorDetail | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after", "attempt", b"attempt", "end", b"end", "entries", b"entries", "error", b"error", "task_id", b"task_id"]) -> None: ...
+
+Global___JournalPage: typing_extensions.TypeAlias = JournalPage

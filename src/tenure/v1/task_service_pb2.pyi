@@ -10,6 +10,7 @@ import google.protobuf.internal.containers
 import google.protobuf.message
 import sys
 import tenure.v1.error_pb2
+import tenure.v1.journal_pb2
 import tenure.v1.task_pb2
 import typing
 
@@ -745,6 +746,54 @@ class ReportResult(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["cancel_reason", b"cancel_reason", "error", b"error", "exclusive", b"exclusive", "should_cancel", b"should_cancel", "state", b"state"]) -> None: ...
 
 Global___ReportResult: typing_extensions.TypeAlias = ReportResult
+
+@typing.final
+class ReportRunsRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    WORKER_ID_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    JOURNAL_FIELD_NUMBER: builtins.int
+    namespace_id: builtins.str
+    worker_id: builtins.str
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.StepReport]: ...
+    @property
+    def journal(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.JournalRequest]: ...
+    def __init__(
+        self,
+        *,
+        namespace_id: builtins.str = ...,
+        worker_id: builtins.str = ...,
+        steps: collections.abc.Iterable[tenure.v1.journal_pb2.StepReport] | None = ...,
+        journal: collections.abc.Iterable[tenure.v1.journal_pb2.JournalRequest] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["journal", b"journal", "namespace_id", b"namespace_id", "steps", b"steps", "worker_id", b"worker_id"]) -> None: ...
+
+Global___ReportRunsRequest: typing_extensions.TypeAlias = ReportRunsRequest
+
+@typing.final
+class ReportRunsResponse(google.protobuf.message.Message):
+    """The answers, in the order of the request."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEP_ACKS_FIELD_NUMBER: builtins.int
+    PAGES_FIELD_NUMBER: builtins.int
+    @property
+    def step_acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.StepAck]: ...
+    @property
+    def pages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.JournalPage]: ...
+    def __init__(
+        self,
+        *,
+        step_acks: collections.abc.Iterable[tenure.v1.journal_pb2.StepAck] | None = ...,
+        pages: collections.abc.Iterable[tenure.v1.task_pb2.JournalPage] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["pages", b"pages", "step_acks", b"step_acks"]) -> None: ...
+
+Global___ReportRunsResponse: typing_extensions.TypeAlias = ReportRunsResponse
 
 @typing.final
 class CreateTaskTokenRequest(google.protobuf.message.Message):

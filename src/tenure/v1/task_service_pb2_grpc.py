@@ -105,6 +105,11 @@ class TaskServiceStub(object):
                 request_serializer=tenure_dot_v1_dot_task__service__pb2.FinishTasksRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_task__service__pb2.FinishTasksResponse.FromString,
                 _registered_method=True)
+        self.ReportRuns = channel.unary_unary(
+                '/tenure.v1.TaskService/ReportRuns',
+                request_serializer=tenure_dot_v1_dot_task__service__pb2.ReportRunsRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_task__service__pb2.ReportRunsResponse.FromString,
+                _registered_method=True)
         self.CreateTaskToken = channel.unary_unary(
                 '/tenure.v1.TaskService/CreateTaskToken',
                 request_serializer=tenure_dot_v1_dot_task__service__pb2.CreateTaskTokenRequest.SerializeToString,
@@ -228,6 +233,13 @@ class TaskServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportRuns(self, request, context):
+        """Records steps of runs and reads their journals, for workers that poll.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTaskToken(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -331,6 +343,11 @@ def add_TaskServiceServicer_to_server(servicer, server):
                     servicer.FinishTasks,
                     request_deserializer=tenure_dot_v1_dot_task__service__pb2.FinishTasksRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_task__service__pb2.FinishTasksResponse.SerializeToString,
+            ),
+            'ReportRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportRuns,
+                    request_deserializer=tenure_dot_v1_dot_task__service__pb2.ReportRunsRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_task__service__pb2.ReportRunsResponse.SerializeToString,
             ),
             'CreateTaskToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTaskToken,
@@ -737,6 +754,33 @@ class TaskService(object):
             '/tenure.v1.TaskService/FinishTasks',
             tenure_dot_v1_dot_task__service__pb2.FinishTasksRequest.SerializeToString,
             tenure_dot_v1_dot_task__service__pb2.FinishTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.TaskService/ReportRuns',
+            tenure_dot_v1_dot_task__service__pb2.ReportRunsRequest.SerializeToString,
+            tenure_dot_v1_dot_task__service__pb2.ReportRunsResponse.FromString,
             options,
             channel_credentials,
             insecure,

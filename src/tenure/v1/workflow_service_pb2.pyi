@@ -37,6 +37,11 @@ class _WorkflowStatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     WORKFLOW_STATUS_COMPLETED: _WorkflowStatus.ValueType  # 5
     WORKFLOW_STATUS_FAILED: _WorkflowStatus.ValueType  # 6
     WORKFLOW_STATUS_CANCELLED: _WorkflowStatus.ValueType  # 7
+    WORKFLOW_STATUS_WAITING: _WorkflowStatus.ValueType  # 8
+    """Waits for a signal or a child."""
+    WORKFLOW_STATUS_PARKED: _WorkflowStatus.ValueType  # 9
+    """Waits because its code does not fit its journal; see park_error."""
+    WORKFLOW_STATUS_CANCELLING: _WorkflowStatus.ValueType  # 10
 
 class WorkflowStatus(_WorkflowStatus, metaclass=_WorkflowStatusEnumTypeWrapper): ...
 
@@ -48,6 +53,11 @@ WORKFLOW_STATUS_PAUSED: WorkflowStatus.ValueType  # 4
 WORKFLOW_STATUS_COMPLETED: WorkflowStatus.ValueType  # 5
 WORKFLOW_STATUS_FAILED: WorkflowStatus.ValueType  # 6
 WORKFLOW_STATUS_CANCELLED: WorkflowStatus.ValueType  # 7
+WORKFLOW_STATUS_WAITING: WorkflowStatus.ValueType  # 8
+"""Waits for a signal or a child."""
+WORKFLOW_STATUS_PARKED: WorkflowStatus.ValueType  # 9
+"""Waits because its code does not fit its journal; see park_error."""
+WORKFLOW_STATUS_CANCELLING: WorkflowStatus.ValueType  # 10
 Global___WorkflowStatus: typing_extensions.TypeAlias = WorkflowStatus
 
 @typing.final
@@ -534,6 +544,27 @@ class WorkflowRun(google.protobuf.message.Message):
     WAKE_UP_AT_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    PRIORITY_FIELD_NUMBER: builtins.int
+    WORKER_ID_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    BEGUN_AT_FIELD_NUMBER: builtins.int
+    WAITS_FIELD_NUMBER: builtins.int
+    WAIT_COUNT_FIELD_NUMBER: builtins.int
+    PARK_ERROR_FIELD_NUMBER: builtins.int
+    PARK_COUNT_FIELD_NUMBER: builtins.int
+    STATE_VALUE_FIELD_NUMBER: builtins.int
+    PROGRESS_PERCENT_FIELD_NUMBER: builtins.int
+    PROGRESS_MESSAGE_FIELD_NUMBER: builtins.int
+    ENTRY_COUNT_FIELD_NUMBER: builtins.int
+    JOURNAL_BYTES_FIELD_NUMBER: builtins.int
+    FAILURE_REASON_FIELD_NUMBER: builtins.int
+    CANCEL_REQUESTED_AT_FIELD_NUMBER: builtins.int
+    CANCEL_REASON_FIELD_NUMBER: builtins.int
+    OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
+    RUN_AT_FIELD_NUMBER: builtins.int
+    DAMAGED_FIELD_NUMBER: builtins.int
+    IS_PAUSE_REQUESTED_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -543,6 +574,24 @@ class WorkflowRun(google.protobuf.message.Message):
     output: builtins.bytes
     attempts: builtins.int
     idempotency_key: builtins.str
+    priority: builtins.int
+    worker_id: builtins.str
+    generation: builtins.int
+    """How often it has begun anew, and when it first began in this generation."""
+    wait_count: builtins.int
+    park_count: builtins.int
+    state_value: builtins.bytes
+    """What the run has published of itself."""
+    progress_percent: builtins.float
+    progress_message: builtins.str
+    entry_count: builtins.int
+    """Only of one run, not in lists: how much its journal has."""
+    journal_bytes: builtins.int
+    failure_reason: builtins.str
+    cancel_reason: builtins.str
+    output_encoding: builtins.str
+    """The encoding of the output: that of the input, unless the worker named another one."""
+    is_pause_requested: builtins.bool
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     @property
@@ -553,6 +602,24 @@ class WorkflowRun(google.protobuf.message.Message):
     def wake_up_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def options(self) -> tenure.v1.task_pb2.TaskOptions: ...
+    @property
+    def begun_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def waits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.Wait]:
+        """What it waits for, as far as it is shown, and how much that is in all."""
+
+    @property
+    def park_error(self) -> tenure.v1.task_pb2.TaskError:
+        """Why it is parked, and how often it was in a row."""
+
+    @property
+    def cancel_requested_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def run_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def damaged(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     def __init__(
         self,
         *,
@@ -570,9 +637,38 @@ class WorkflowRun(google.protobuf.message.Message):
         wake_up_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         idempotency_key: builtins.str = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        options: tenure.v1.task_pb2.TaskOptions | None = ...,
+        priority: builtins.int = ...,
+        worker_id: builtins.str = ...,
+        generation: builtins.int = ...,
+        begun_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        waits: collections.abc.Iterable[tenure.v1.task_pb2.Wait] | None = ...,
+        wait_count: builtins.int = ...,
+        park_error: tenure.v1.task_pb2.TaskError | None = ...,
+        park_count: builtins.int = ...,
+        state_value: builtins.bytes | None = ...,
+        progress_percent: builtins.float | None = ...,
+        progress_message: builtins.str = ...,
+        entry_count: builtins.int | None = ...,
+        journal_bytes: builtins.int | None = ...,
+        failure_reason: builtins.str = ...,
+        cancel_requested_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        cancel_reason: builtins.str = ...,
+        output_encoding: builtins.str = ...,
+        run_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        damaged: collections.abc.Iterable[builtins.str] | None = ...,
+        is_pause_requested: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["created_at", b"created_at", "error", b"error", "finished_at", b"finished_at", "wake_up_at", b"wake_up_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempts", b"attempts", "created_at", b"created_at", "error", b"error", "finished_at", b"finished_at", "idempotency_key", b"idempotency_key", "input", b"input", "labels", b"labels", "namespace_id", b"namespace_id", "output", b"output", "run_id", b"run_id", "status", b"status", "task_queue", b"task_queue", "wake_up_at", b"wake_up_at", "workflow_type", b"workflow_type"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "begun_at", b"begun_at", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "entry_count", b"entry_count", "error", b"error", "finished_at", b"finished_at", "journal_bytes", b"journal_bytes", "options", b"options", "park_error", b"park_error", "progress_percent", b"progress_percent", "run_at", b"run_at", "state_value", b"state_value", "wake_up_at", b"wake_up_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "attempts", b"attempts", "begun_at", b"begun_at", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "damaged", b"damaged", "entry_count", b"entry_count", "error", b"error", "failure_reason", b"failure_reason", "finished_at", b"finished_at", "generation", b"generation", "idempotency_key", b"idempotency_key", "input", b"input", "is_pause_requested", b"is_pause_requested", "journal_bytes", b"journal_bytes", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "park_count", b"park_count", "park_error", b"park_error", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "run_at", b"run_at", "run_id", b"run_id", "state_value", b"state_value", "status", b"status", "task_queue", b"task_queue", "wait_count", b"wait_count", "waits", b"waits", "wake_up_at", b"wake_up_at", "worker_id", b"worker_id", "workflow_type", b"workflow_type"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_entry_count", b"_entry_count"]) -> typing.Literal["entry_count"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_journal_bytes", b"_journal_bytes"]) -> typing.Literal["journal_bytes"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_state_value", b"_state_value"]) -> typing.Literal["state_value"] | None: ...
 
 Global___WorkflowRun: typing_extensions.TypeAlias = WorkflowRun
 
@@ -651,6 +747,9 @@ class StartWorkflowRequest(google.protobuf.message.Message):
     OPTIONS_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     IS_RESEND_FIELD_NUMBER: builtins.int
+    PRIORITY_FIELD_NUMBER: builtins.int
+    RUN_AT_FIELD_NUMBER: builtins.int
+    SIGNALS_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     task_queue: builtins.str
     workflow_type: builtins.str
@@ -658,10 +757,18 @@ class StartWorkflowRequest(google.protobuf.message.Message):
     run_id: builtins.str
     idempotency_key: builtins.str
     is_resend: builtins.bool
+    priority: builtins.int
+    """0 first to 9 last; the default is 5."""
     @property
     def options(self) -> tenure.v1.task_pb2.TaskOptions: ...
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def run_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def signals(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___NewSignal]:
+        """The first entries of its journal."""
+
     def __init__(
         self,
         *,
@@ -674,11 +781,47 @@ class StartWorkflowRequest(google.protobuf.message.Message):
         options: tenure.v1.task_pb2.TaskOptions | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         is_resend: builtins.bool = ...,
+        priority: builtins.int | None = ...,
+        run_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        signals: collections.abc.Iterable[Global___NewSignal] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["idempotency_key", b"idempotency_key", "input", b"input", "is_resend", b"is_resend", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "run_id", b"run_id", "task_queue", b"task_queue", "workflow_type", b"workflow_type"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_priority", b"_priority", "options", b"options", "priority", b"priority", "run_at", b"run_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_priority", b"_priority", "idempotency_key", b"idempotency_key", "input", b"input", "is_resend", b"is_resend", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "priority", b"priority", "run_at", b"run_at", "run_id", b"run_id", "signals", b"signals", "task_queue", b"task_queue", "workflow_type", b"workflow_type"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_priority", b"_priority"]) -> typing.Literal["priority"] | None: ...
 
 Global___StartWorkflowRequest: typing_extensions.TypeAlias = StartWorkflowRequest
+
+@typing.final
+class NewSignal(google.protobuf.message.Message):
+    """A signal with an id is recorded once, however often it is sent."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    PAYLOAD_FIELD_NUMBER: builtins.int
+    ENCODING_FIELD_NUMBER: builtins.int
+    SIGNAL_ID_FIELD_NUMBER: builtins.int
+    SENDER_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    payload: builtins.bytes
+    encoding: builtins.str
+    signal_id: builtins.str
+    sender: builtins.str
+    """Who sends it, for people."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        payload: builtins.bytes | None = ...,
+        encoding: builtins.str = ...,
+        signal_id: builtins.str = ...,
+        sender: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_payload", b"_payload", "payload", b"payload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_payload", b"_payload", "encoding", b"encoding", "name", b"name", "payload", b"payload", "sender", b"sender", "signal_id", b"signal_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_payload", b"_payload"]) -> typing.Literal["payload"] | None: ...
+
+Global___NewSignal: typing_extensions.TypeAlias = NewSignal
 
 @typing.final
 class StartWorkflowResponse(google.protobuf.message.Message):
@@ -686,17 +829,149 @@ class StartWorkflowResponse(google.protobuf.message.Message):
 
     RUN_ID_FIELD_NUMBER: builtins.int
     ALREADY_EXISTS_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     already_exists: builtins.bool
+    status: Global___WorkflowStatus.ValueType
     def __init__(
         self,
         *,
         run_id: builtins.str = ...,
         already_exists: builtins.bool = ...,
+        status: Global___WorkflowStatus.ValueType = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["already_exists", b"already_exists", "run_id", b"run_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["already_exists", b"already_exists", "run_id", b"run_id", "status", b"status"]) -> None: ...
 
 Global___StartWorkflowResponse: typing_extensions.TypeAlias = StartWorkflowResponse
+
+@typing.final
+class SignalWorkflowRunRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    SIGNAL_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    namespace_id: builtins.str
+    @property
+    def signal(self) -> Global___NewSignal: ...
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        namespace_id: builtins.str = ...,
+        signal: Global___NewSignal | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["signal", b"signal"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id", "run_id", b"run_id", "signal", b"signal"]) -> None: ...
+
+Global___SignalWorkflowRunRequest: typing_extensions.TypeAlias = SignalWorkflowRunRequest
+
+@typing.final
+class SignalWorkflowRunResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IS_NEW_FIELD_NUMBER: builtins.int
+    is_new: builtins.bool
+    """False when a signal with this id is in the journal already."""
+    def __init__(
+        self,
+        *,
+        is_new: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_new", b"is_new"]) -> None: ...
+
+Global___SignalWorkflowRunResponse: typing_extensions.TypeAlias = SignalWorkflowRunResponse
+
+@typing.final
+class ResumeWorkflowRunRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    namespace_id: builtins.str
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        namespace_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id", "run_id", b"run_id"]) -> None: ...
+
+Global___ResumeWorkflowRunRequest: typing_extensions.TypeAlias = ResumeWorkflowRunRequest
+
+@typing.final
+class TerminateWorkflowRunRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    namespace_id: builtins.str
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        namespace_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["namespace_id", b"namespace_id", "run_id", b"run_id"]) -> None: ...
+
+Global___TerminateWorkflowRunRequest: typing_extensions.TypeAlias = TerminateWorkflowRunRequest
+
+@typing.final
+class ChangeWorkflowRunResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: builtins.int
+    status: Global___WorkflowStatus.ValueType
+    def __init__(
+        self,
+        *,
+        status: Global___WorkflowStatus.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["status", b"status"]) -> None: ...
+
+Global___ChangeWorkflowRunResponse: typing_extensions.TypeAlias = ChangeWorkflowRunResponse
+
+@typing.final
+class GetJournalRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    AFTER_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    namespace_id: builtins.str
+    after: builtins.int
+    """A page has at most 1,000 entries or 256 KiB, behind this position."""
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        namespace_id: builtins.str = ...,
+        after: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after", "namespace_id", b"namespace_id", "run_id", b"run_id"]) -> None: ...
+
+Global___GetJournalRequest: typing_extensions.TypeAlias = GetJournalRequest
+
+@typing.final
+class GetJournalResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PAGE_FIELD_NUMBER: builtins.int
+    @property
+    def page(self) -> tenure.v1.task_pb2.JournalPage: ...
+    def __init__(
+        self,
+        *,
+        page: tenure.v1.task_pb2.JournalPage | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["page", b"page"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["page", b"page"]) -> None: ...
+
+Global___GetJournalResponse: typing_extensions.TypeAlias = GetJournalResponse
 
 @typing.final
 class GetWorkflowRunRequest(google.protobuf.message.Message):
@@ -737,18 +1012,48 @@ Global___GetWorkflowRunResponse: typing_extensions.TypeAlias = GetWorkflowRunRes
 class ListWorkflowRunsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class LabelsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     NAMESPACE_ID_FIELD_NUMBER: builtins.int
     TASK_QUEUE_FIELD_NUMBER: builtins.int
     WORKFLOW_TYPE_FIELD_NUMBER: builtins.int
     FILTER_STATUS_FIELD_NUMBER: builtins.int
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    CREATED_FROM_FIELD_NUMBER: builtins.int
+    CREATED_TO_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     task_queue: builtins.str
     workflow_type: builtins.str
     filter_status: builtins.str
+    """PENDING, RUNNING, SLEEPING, WAITING, PARKED, PAUSED, CANCELLING, COMPLETED, FAILED or CANCELLED;
+    empty means all.
+    """
     page_size: builtins.int
     page_token: builtins.str
+    @property
+    def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """All must match."""
+
+    @property
+    def created_from(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def created_to(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
         self,
         *,
@@ -758,8 +1063,12 @@ class ListWorkflowRunsRequest(google.protobuf.message.Message):
         filter_status: builtins.str = ...,
         page_size: builtins.int = ...,
         page_token: builtins.str = ...,
+        labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        created_from: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        created_to: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["filter_status", b"filter_status", "namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token", "task_queue", b"task_queue", "workflow_type", b"workflow_type"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["created_from", b"created_from", "created_to", b"created_to"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["created_from", b"created_from", "created_to", b"created_to", "filter_status", b"filter_status", "labels", b"labels", "namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token", "task_queue", b"task_queue", "workflow_type", b"workflow_type"]) -> None: ...
 
 Global___ListWorkflowRunsRequest: typing_extensions.TypeAlias = ListWorkflowRunsRequest
 
@@ -770,8 +1079,12 @@ class ListWorkflowRunsResponse(google.protobuf.message.Message):
     RUNS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     TOTAL_COUNT_FIELD_NUMBER: builtins.int
+    IS_TOTAL_EXACT_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
+    """Empty on the last page; a page may be short or empty although it is not the last."""
     total_count: builtins.int
+    is_total_exact: builtins.bool
+    """False when counting stopped, so that there are at least so many."""
     @property
     def runs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___WorkflowRun]: ...
     def __init__(
@@ -780,8 +1093,9 @@ class ListWorkflowRunsResponse(google.protobuf.message.Message):
         runs: collections.abc.Iterable[Global___WorkflowRun] | None = ...,
         next_page_token: builtins.str = ...,
         total_count: builtins.int = ...,
+        is_total_exact: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "runs", b"runs", "total_count", b"total_count"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_total_exact", b"is_total_exact", "next_page_token", b"next_page_token", "runs", b"runs", "total_count", b"total_count"]) -> None: ...
 
 Global___ListWorkflowRunsResponse: typing_extensions.TypeAlias = ListWorkflowRunsResponse
 

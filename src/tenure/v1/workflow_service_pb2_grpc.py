@@ -56,6 +56,26 @@ class WorkflowServiceStub(object):
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.CancelWorkflowRunRequest.SerializeToString,
                 response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
                 _registered_method=True)
+        self.SignalWorkflowRun = channel.unary_unary(
+                '/tenure.v1.WorkflowService/SignalWorkflowRun',
+                request_serializer=tenure_dot_v1_dot_workflow__service__pb2.SignalWorkflowRunRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.SignalWorkflowRunResponse.FromString,
+                _registered_method=True)
+        self.ResumeWorkflowRun = channel.unary_unary(
+                '/tenure.v1.WorkflowService/ResumeWorkflowRun',
+                request_serializer=tenure_dot_v1_dot_workflow__service__pb2.ResumeWorkflowRunRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ChangeWorkflowRunResponse.FromString,
+                _registered_method=True)
+        self.TerminateWorkflowRun = channel.unary_unary(
+                '/tenure.v1.WorkflowService/TerminateWorkflowRun',
+                request_serializer=tenure_dot_v1_dot_workflow__service__pb2.TerminateWorkflowRunRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ChangeWorkflowRunResponse.FromString,
+                _registered_method=True)
+        self.GetJournal = channel.unary_unary(
+                '/tenure.v1.WorkflowService/GetJournal',
+                request_serializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.FromString,
+                _registered_method=True)
         self.GetStepAttempt = channel.unary_unary(
                 '/tenure.v1.WorkflowService/GetStepAttempt',
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.GetStepAttemptRequest.SerializeToString,
@@ -157,6 +177,33 @@ class WorkflowServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CancelWorkflowRun(self, request, context):
+        """Asks a run to end; its code may clean up.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignalWorkflowRun(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeWorkflowRun(self, request, context):
+        """Lets a paused run go on, and tries a parked one at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TerminateWorkflowRun(self, request, context):
+        """Ends a run without asking its code.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetJournal(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -278,6 +325,26 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.CancelWorkflowRun,
                     request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.CancelWorkflowRunRequest.FromString,
                     response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            ),
+            'SignalWorkflowRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignalWorkflowRun,
+                    request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.SignalWorkflowRunRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.SignalWorkflowRunResponse.SerializeToString,
+            ),
+            'ResumeWorkflowRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeWorkflowRun,
+                    request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.ResumeWorkflowRunRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.ChangeWorkflowRunResponse.SerializeToString,
+            ),
+            'TerminateWorkflowRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.TerminateWorkflowRun,
+                    request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.TerminateWorkflowRunRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.ChangeWorkflowRunResponse.SerializeToString,
+            ),
+            'GetJournal': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJournal,
+                    request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.SerializeToString,
             ),
             'GetStepAttempt': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStepAttempt,
@@ -464,6 +531,114 @@ class WorkflowService(object):
             '/tenure.v1.WorkflowService/CancelWorkflowRun',
             tenure_dot_v1_dot_workflow__service__pb2.CancelWorkflowRunRequest.SerializeToString,
             google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignalWorkflowRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.WorkflowService/SignalWorkflowRun',
+            tenure_dot_v1_dot_workflow__service__pb2.SignalWorkflowRunRequest.SerializeToString,
+            tenure_dot_v1_dot_workflow__service__pb2.SignalWorkflowRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeWorkflowRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.WorkflowService/ResumeWorkflowRun',
+            tenure_dot_v1_dot_workflow__service__pb2.ResumeWorkflowRunRequest.SerializeToString,
+            tenure_dot_v1_dot_workflow__service__pb2.ChangeWorkflowRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TerminateWorkflowRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.WorkflowService/TerminateWorkflowRun',
+            tenure_dot_v1_dot_workflow__service__pb2.TerminateWorkflowRunRequest.SerializeToString,
+            tenure_dot_v1_dot_workflow__service__pb2.ChangeWorkflowRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJournal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.WorkflowService/GetJournal',
+            tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.SerializeToString,
+            tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.FromString,
             options,
             channel_credentials,
             insecure,
