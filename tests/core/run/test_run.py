@@ -15,7 +15,7 @@ from tenure.core.run import start as run_start
 from tenure.core.run.record import RunProgress, Wait, Yield
 from tenure.core.run.wake_up import is_parked, run_of
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.effect import TellCancel, WakeQueue
+from tenure.core.task.effect import TellCancel, TellRun, WakeQueue
 from tenure.core.task.event import (
     AttemptCancelled,
     AttemptFailed,
@@ -66,6 +66,8 @@ from tests.core.task.tasks import (
     yielded,
     yielding,
 )
+
+TOLD = TellRun(WORKER, NAMESPACE, TASK_ID, 1)
 
 # The start of a run.
 
@@ -283,7 +285,7 @@ def test_a_run_that_parks_in_its_clean_up_is_cancelled() -> None:
 def test_a_running_run_is_told_and_finds_the_cancel_in_its_journal() -> None:
     decision = decided(running_run(), CancelRequested(reason="enough"))
     assert decision.task.state is TaskState.CANCELLING
-    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1), TOLD)
     (entry,) = decision.entries
     assert (entry.kind, entry.key) == (EntryKind.CANCEL, "cancel")
     assert entry.body.error == ErrorInfo(ErrorCategory.CANCELLED, "enough")
@@ -294,7 +296,7 @@ def test_a_run_that_was_just_handed_out_keeps_its_delivery_check() -> None:
     task = handed(fresh_run())
     decision = decided(task, CancelRequested())
     assert (decision.task.state, decision.task.due_at_ms) == (task.state, task.due_at_ms)
-    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1), TOLD)
     assert [each.kind for each in decision.entries] == [EntryKind.CANCEL]
 
 
@@ -367,6 +369,22 @@ def test_what_an_earlier_version_stored_as_a_run_begins_anew_without_a_journal()
     task = replace(running_run(), link=None)
     word = report(AttemptFailed, task, error=FAULT)
     assert after(task, word).link is None
+
+
+# What its holder is told.
+
+
+@pytest.mark.parametrize("make", [lambda: handed(fresh_run()), running_run])
+def test_the_holder_of_a_run_is_told_what_others_append(make: Callable[[], Task]) -> None:
+    task = make()
+    decision = decided(task, EntryAppended(pos=3, is_urgent=True))
+    assert decision.task is task
+    assert decision.effects == (TOLD,)
+
+
+def test_nobody_is_told_of_a_run_that_nobody_holds() -> None:
+    for task in (fresh_run(), parked_run()):
+        assert decided(task, EntryAppended(pos=3, is_urgent=True)).effects == ()
 
 
 # What a run publishes.
