@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tenure.sdk.activity.definition import Activity, Call
     from tenure.sdk.activity.option import OneCallSettings
     from tenure.sdk.client.completion import Completion
-    from tenure.sdk.client.handle import Handle, OnProgress
+    from tenure.sdk.client.handle import Handle
+    from tenure.sdk.client.result_wait import OnProgress
     from tenure.sdk.client.view import AttemptInfo, Explanation, HeartbeatAnswer, TaskInfo
     from tenure.sdk.duration import Duration
     from tenure.sdk.payload import Codec

@@ -11,7 +11,8 @@ goes on until its own.
 
 from tenure.sdk.client.client import Client
 from tenure.sdk.client.completion import Completion
-from tenure.sdk.client.handle import Handle, OnProgress
+from tenure.sdk.client.handle import Handle
+from tenure.sdk.client.result_wait import OnProgress
 from tenure.sdk.client.view import (
     AttemptInfo,
     ExplainedReason,
