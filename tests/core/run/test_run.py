@@ -12,7 +12,8 @@ from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
 from tenure.core.limits import RUN_STATE_BYTES_MAX
 from tenure.core.run import published
 from tenure.core.run import start as run_start
-from tenure.core.run.record import RunProgress, Wait, Yield
+from tenure.core.run.record import NOT_BEGUN, RunProgress, Wait, Yield
+from tenure.core.run.status import ROWS, RunStatus, status_at, status_of
 from tenure.core.run.wake_up import is_parked, run_of
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.effect import TellCancel, TellRun, WakeQueue
@@ -28,6 +29,7 @@ from tenure.core.task.event import (
     ResumeRequested,
     StepsRecorded,
     TaskLost,
+    Terminated,
     WorkerLost,
 )
 from tenure.core.task.record import Line, Reason, Task, TaskKind, TaskState
@@ -78,7 +80,7 @@ TOLD = TellRun(WORKER, NAMESPACE, TASK_ID, 1)
         ({"kind": TaskKind.ACTIVITY}, "kind"),
         ({"start_to_close_ms": 5}, "startToCloseMs"),
         ({"heartbeat_timeout_ms": 5}, "heartbeatTimeoutMs"),
-        ({"id": "x"}, "taskId"),
+        ({"id": "x"}, "runId"),
         ({"cancel_grace_ms": -1}, "cancelGracePeriodMs"),
     ],
 )
@@ -166,6 +168,45 @@ def test_a_run_that_has_seen_everything_waits_and_leaves_no_record() -> None:
     assert (run.seen, run.patience_n, run.home_worker_id) == (7, 1, WORKER)
     assert (run.waits, run.wait_count) == (waits, 9)
     assert decision.ended is None
+
+
+@pytest.mark.parametrize(
+    ("wish", "outcome"),
+    [
+        ({"wake_at_ms": T0 + 1}, Outcome.SLEPT),
+        ({"wake_at_ms": T0 + 1, "waits": (Wait("timer", "sleep"),)}, Outcome.SLEPT),
+        ({"wake_at_ms": T0 + 1, "waits": (Wait("retry", "charge"),)}, Outcome.SLEPT),
+        ({"wake_at_ms": T0 + 1, "waits": (Wait("signal", "go"),)}, Outcome.YIELDED),
+        # One that is not shown may be a signal.
+        ({"wake_at_ms": T0 + 1, "waits": (Wait("timer", "a"),), "wait_count": 2}, Outcome.YIELDED),
+        ({"waits": (Wait("signal", "go"),)}, Outcome.YIELDED),
+        ({}, Outcome.YIELDED),
+    ],
+)
+def test_a_run_sleeps_if_only_a_timer_wakes_it(wish: dict[str, Any], outcome: Outcome) -> None:
+    wish = {"wait_count": len(wish.get("waits", ())), **wish}
+    waiting = decided(running_run(), yielding(running_run(), **wish)).task
+    assert waiting.last_outcome is outcome
+    is_asleep = outcome is Outcome.SLEPT
+    assert status_of(waiting) is (RunStatus.SLEEPING if is_asleep else RunStatus.WAITING)
+
+
+def test_every_state_of_a_run_has_a_status() -> None:
+    states = {state for rows in ROWS.values() for state in rows.states}
+    assert states == set(TaskState)
+    assert set(ROWS) == set(RunStatus)
+    assert status_at(TaskState.DISPATCHED, None) is RunStatus.RUNNING
+    assert status_at(TaskState.PENDING, Outcome.PARKED) is RunStatus.PENDING
+    assert status_at(TaskState.WAITING, Outcome.PARKED) is RunStatus.PARKED
+
+
+def test_a_run_is_started_again_with_its_request_and_an_empty_journal() -> None:
+    ended = after(running_run(), Terminated())
+    made = run_start.again(ended, task_id=WORKER, now_ms=T0 + 9, journal_id="other")
+    assert (made.id, made.state, made.created_at_ms) == (WORKER, TaskState.PENDING, T0 + 9)
+    assert made.link is not None
+    assert (made.link.journal_id, run_of(made)) == ("other", NOT_BEGUN)
+    assert made.spec.retry_of == ended.id
 
 
 def test_a_run_that_missed_an_entry_is_pending_again() -> None:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
 from tenure.core.limits import PARK_MAX_MS, PARK_MIN_MS
-from tenure.core.run.record import NOT_BEGUN, RunProgress
+from tenure.core.run.record import NOT_BEGUN, TIMED_WAITS, RunProgress, Yield
 from tenure.core.task import attempt_end, deadline
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.effect import Decision, TellRun
@@ -56,7 +56,14 @@ def give_up_slot(task: Task, event: AttemptYielded, now_ms: int) -> Decision:
     yielding = with_run(replace(task, progress=replace(task.progress, interruption_count=0)), run)
     if event.journal_end > wish.seen or task.progress.pause_wanted:
         return replace(attempt_end.give_back(yielding, Outcome.YIELDED, now_ms, now_ms), ended=None)
-    return Decision(_waiting(yielding, Outcome.YIELDED))
+    return Decision(_waiting(yielding, Outcome.SLEPT if _is_asleep(wish) else Outcome.YIELDED))
+
+
+def _is_asleep(wish: Yield) -> bool:
+    """Tell whether only a timer wakes a run; what is not shown of its waits may be a signal."""
+    if not wish.wake_at_ms or wish.wait_count > len(wish.waits):
+        return False
+    return all(each.kind in TIMED_WAITS for each in wish.waits)
 
 
 def park(task: Task, event: AttemptParked, now_ms: int) -> Decision:
