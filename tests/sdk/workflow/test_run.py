@@ -10,8 +10,9 @@ from tenure.sdk.failure import StepFailed
 from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import workflow
 from tenure.sdk.workflow.ending import Parked, Raised, Returned
-from tenure.sdk.workflow.journal import Entry
+from tenure.sdk.workflow.journal import Entry, Kind
 from tenure.sdk.workflow.signal import signal
+from tenure.sdk.workflow.step import Step
 from tests.sdk.workflow.model import Model
 
 approve = signal("approve", int)
@@ -207,3 +208,35 @@ def test_the_end_of_a_step_is_delivered_at_its_position_and_not_before() -> None
 
     assert [each.key for each in model.journal] == ["approve", "1/double"]
     assert seen == ["signal", "step"]
+
+
+def test_a_step_that_somebody_else_has_finished_is_not_tried_again() -> None:
+    started: list[str] = []
+
+    @workflow
+    async def body(ctx: WorkflowContext) -> int:
+        return await ctx.step(double, 1)
+
+    model = Model(body)
+    model.hand_out()
+    holder = model.holder
+    assert holder is not None
+
+    def put_off(step: Step[int], _retries: Entry | None) -> None:
+        started.append(step.key)
+        late_ms = model.now_ms + 60_000
+        retry = Entry(Kind.RETRY, step.key, attempts=1, next_at_ms=late_ms)
+        model.at(model.now_ms, lambda: holder.run.step_put_off(step, retry))
+
+    def finish_elsewhere() -> None:
+        # The worker keeps the run in its memory; another one had it in between.
+        model.warm = holder
+        model.append(Entry(Kind.STEP, "double", output=b"2", encoding="json"))
+        model.now_ms += 120_000
+        model.hand_out()
+
+    holder.start_step = put_off  # type: ignore[method-assign]
+    model.at(model.now_ms + 1_000, finish_elsewhere)
+
+    assert model.result() == 2
+    assert started == ["double"]

@@ -294,6 +294,7 @@ class Run:
 
     def _settle(self, entry: Entry) -> None:
         step = self._steps.pop(entry.key, None)
+        self._put_off.pop(entry.key, None)
         if step is None or step.done():
             return
         assert step.function is not None

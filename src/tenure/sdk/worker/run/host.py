@@ -148,6 +148,7 @@ class RunHost:
             held = self._warm_run(task) or self._new_run(task)
             if held is not None:
                 self._runs[task.task_id] = held
+                self.sweep_soon()
                 held.begin(task)
         except Exception:
             # A bug of the SDK.
@@ -411,6 +412,8 @@ class RunHost:
         for held in list(self._runs.values()):
             held.tick()
         self._use_slots()
+        if self._is_in_doubt and not self.is_fenced():
+            self._go_on()
         if self._steps or self._runs:
             self.sweep_soon()
 

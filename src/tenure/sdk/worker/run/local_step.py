@@ -65,7 +65,7 @@ class LocalStep(ActivityContext):
         # Until it begins: the alarm for that.
         self.alarm: asyncio.TimerHandle | None = None
         self.is_over = False
-        self._began_s = 0.0
+        self.started_at_s = 0.0
         self._begun_at_s = 0.0
         self._deadline_at_s = 0.0
         # Its code did not stop when it was asked to, and may still run.
@@ -76,7 +76,7 @@ class LocalStep(ActivityContext):
     def begin(self, now_ms: int) -> None:
         """Run the function."""
         self.started_at_ms = now_ms
-        self._began_s = now_s = time.monotonic()
+        self.started_at_s = now_s = time.monotonic()
         self._begun_at_s = now_s + _BEGUN_S
         self._deadline_at_s = now_s + self.function.options.timeout_ms / 1_000
         self.run()
@@ -109,6 +109,11 @@ class LocalStep(ActivityContext):
             self._deadline_at_s = time.monotonic() + _GRACE_S
             self.interrupt()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its code was asked to stop."""
+        return self.stop_reason is not None
+
     # -- How it ends
 
     def end(self, outcome: Callable[[], UserValue] | None) -> None:
@@ -132,7 +137,7 @@ class LocalStep(ActivityContext):
             step.call_key.index,
             attempts=self.number,
             started_at_ms=self.started_at_ms,
-            took_ms=int((time.monotonic() - self._began_s) * 1_000),
+            took_ms=int((time.monotonic() - self.started_at_s) * 1_000),
             line=step.line,
         )
         if outcome is None:
@@ -198,15 +203,19 @@ class AsyncStep(LocalStep):
 
     def run(self) -> None:
         """Start the task."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=self.step.key)
+        asyncio.get_running_loop().create_task(self._run(), name=self.step.key)
 
     async def _run(self) -> None:
         enter(self)
+        self._task = asyncio.current_task()
+        if self.is_stopped:
+            self.end(None)
+            return
         try:
             value = await self.function.call(*self.step.args, **self.step.kwargs)
         except asyncio.CancelledError as error:
             # Without a reason, the code cancelled itself. That is a failure.
-            self.end(None if self.stop_reason is not None else _raising(error))
+            self.end(None if self.is_stopped else _raising(error))
         except GeneratorExit:
             # The loop is closed, so nobody is left to inform.
             raise
@@ -216,7 +225,7 @@ class AsyncStep(LocalStep):
             self.end(lambda: value)
 
     def interrupt(self) -> None:
-        """Cancel the task."""
+        """Cancel the task; one that has not begun looks at the reason itself."""
         if self._task is not None and not self._shield_depth and not self._is_cancelled:
             self._is_cancelled = True
             self._task.cancel()
