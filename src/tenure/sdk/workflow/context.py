@@ -12,7 +12,10 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from tenure.core import check
+from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, RUN_STATE_BYTES_MAX
 from tenure.sdk.duration import Duration, duration_ms
+from tenure.sdk.payload import PayloadError
 from tenure.sdk.workflow.guard import NotDurable
 from tenure.sdk.workflow.journal import Kind
 from tenure.sdk.workflow.loop import is_detached
@@ -143,13 +146,21 @@ class WorkflowContext:
         return WorkflowContext(self._run, self.info, self._current().branch(name))
 
     def set_state(self, value: object) -> None:
-        """Publish a value that clients can read, also while no worker is there."""
+        """Publish a value of up to 64 KiB that clients can read, also while no worker is there."""
         self._run.check_place()
-        self._run.publish(state=self._run.converter.encode(value))
+        state = self._run.converter.encode(value)
+        if len(state.data) > RUN_STATE_BYTES_MAX:
+            message = f"The state has {len(state.data):,} bytes, and {RUN_STATE_BYTES_MAX:,} are "
+            raise PayloadError(f"{message}allowed.")
+        self._run.publish(state=state)
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:
         """Show how far the run is."""
         self._run.check_place()
+        if percent is not None:
+            check.number(percent, "percent", 0, 100)
+        if message is not None:
+            check.text(message, "message", bytes_max=ERROR_MESSAGE_BYTES_MAX)
         self._run.publish(percent=percent, message=message)
 
     def _current(self) -> Scope:

@@ -90,6 +90,13 @@ class RunTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self._number
 
+    @property
+    def line(self) -> str:
+        """The line of user code at which it waits."""
+        coroutine = self.get_coro()
+        assert isinstance(coroutine, _BodyCoroutine)
+        return coroutine.line
+
 
 class RunFuture(asyncio.Future[R]):
     """A future of a body; sets of them have the same order on each re-run."""
@@ -325,6 +332,11 @@ class _BodyCoroutine(Coroutine[Any, Any, Any]):
         self._coroutine = coroutine
         self._loop = loop
         self._number = number
+
+    @property
+    def line(self) -> str:
+        """The line at which the code waits."""
+        return waiting_line(self._coroutine)
 
     def __await__(self) -> Generator[Any, Any, Any]:
         raise RuntimeError("only a task runs the coroutine of a task")

@@ -9,6 +9,7 @@ the thread of the user's loop; ``advance`` is a plain callback of that loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -28,6 +29,7 @@ from tenure.sdk.workflow.signal import SignalInbox
 from tenure.sdk.workflow.source_line import calling_line
 from tenure.sdk.workflow.step import Step, StepFunction
 
+_log = logging.getLogger("tenure.workflow")
 # So long the body has the user's loop for itself; then others have their turn.
 _TURN_S: Final = 0.005
 _ROUNDS_TO_PUT_ASIDE: Final = 100
@@ -78,6 +80,7 @@ class Run:
         self._put_off: dict[str, tuple[int, Step[Any]]] = {}
         self._unacknowledged: dict[int, Entry] = {}
         self._next_no = 1
+        self._has_warned = False
 
     # -- The worker's side
 
@@ -141,6 +144,11 @@ class Run:
         else:
             self._put_off[step.key] = (entry.next_at_ms, step)
             self._record(entry)
+
+    @property
+    def line(self) -> str:
+        """The line of the body at which it waits, if it has begun."""
+        return "its beginning" if self.main is None else self.main.line
 
     def wake(self) -> None:
         """Have the run go on soon."""
@@ -327,6 +335,7 @@ class Run:
         if not _is_done(self.main):
             self._report_due()
         if self._running or self._unacknowledged:
+            self._warn_of_open_steps()
             self._port.wake_at(self._next_at_ms())
         elif is_draining and any(not step.done() for step in self._uncarried):
             self._end(Released())
@@ -338,6 +347,16 @@ class Run:
             self._end(Raised(error, self.is_cancel_requested))
         else:
             self._end(Returned(self.main.result()))
+
+    def _warn_of_open_steps(self) -> None:
+        """Say which steps a body has left behind that has returned: they are waited for."""
+        if _is_done(self.main) and self._running and not self._has_warned:
+            self._has_warned = True
+            for step in self._running.values():
+                _log.warning(
+                    "The body returned while step %s, called at %s, was open. It is waited for.",
+                    *(step.key, step.line),
+                )
 
     def _carry_out(self) -> None:
         steps, self._uncarried = self._uncarried, []

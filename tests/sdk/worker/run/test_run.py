@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from typing import Any
 
 import pytest
 
-from tenure import ApplicationError, RetryPolicy, activity
+from tenure import ApplicationError, PayloadError, RetryPolicy, activity
+from tenure.engine.read.run import get_run
 from tenure.sdk.activity.context import Info
 from tenure.sdk.failure import StepFailed
 from tenure.sdk.workflow.context import WorkflowContext
@@ -19,7 +21,7 @@ from tenure.sdk.workflow.step import step
 from tenure.v1 import task_pb2
 from tests.polling import eventually
 from tests.sdk.worker.rig import messages
-from tests.sdk.worker.run.stage import RunStage
+from tests.sdk.worker.run.stage import NAMESPACE, RunStage
 
 approve = signal("approve", int)
 QUICK = RetryPolicy(initial_interval="1ms", max_attempts=3)
@@ -408,3 +410,88 @@ async def test_a_run_shows_its_progress(stage: RunStage) -> None:
         assert (task.progress_percent, task.progress_message) == (50, "half")
         await stage.signal(run_id, "approve", 1)
         await stage.ended(run_id)
+
+
+async def test_a_body_that_does_not_come_to_rest_is_named_with_its_line(
+    stage: RunStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_over: list[int] = []
+
+    @workflow
+    async def body(_ctx: WorkflowContext) -> None:
+        while not is_over:  # noqa: ASYNC110 (that is the point)
+            await asyncio.sleep(0)
+
+    async with stage.worker(body) as worker:
+        run_id = await stage.start(body)
+        await eventually(lambda: any("come to rest" in each for each in messages(caplog)))
+        is_over.append(1)
+        await stage.ended(run_id)
+        assert worker.active_count == 0
+    (text,) = [each for each in messages(caplog) if "come to rest" in each]
+    assert f"The body of run {run_id} (body) does not come to rest" in text
+    assert "test_run.py:" in text
+
+
+async def test_a_body_that_blocks_the_loop_is_named(
+    stage: RunStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow
+    async def body(_ctx: WorkflowContext) -> None:
+        time.sleep(2)  # noqa: ASYNC251 (that is the point)
+
+    async with stage.worker(body, guard="off"):
+        run_id = await stage.start(body)
+        await stage.ended(run_id)
+        await eventually(lambda: any("blocked at" in each for each in messages(caplog)))
+    (text,) = [each for each in messages(caplog) if "blocked at" in each]
+    assert f"Running: body (run {run_id})" in text
+    assert "test_run.py" in text
+
+
+async def test_a_body_that_blocks_is_refused_with_its_line(stage: RunStage) -> None:
+    @workflow
+    async def body(_ctx: WorkflowContext) -> None:
+        time.sleep(2)  # noqa: ASYNC251 (that is the point)
+
+    async with stage.worker(body):
+        task = await stage.ended(await stage.start(body))
+    assert task.state == task_pb2.TASK_STATE_FAILED
+    assert "blocks the thread (time.sleep): await ctx.sleep(…) instead" in task.error.message
+
+
+async def test_a_state_is_published_and_one_that_is_too_large_is_refused(stage: RunStage) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> str:
+        ctx.set_state({"at": "start"})
+        try:
+            ctx.set_state("x" * 70_000)
+        except PayloadError as error:
+            ctx.set_state({"at": "end"})
+            await ctx.wait_signal(approve)
+            return str(error)
+        return "unreachable"
+
+    async with stage.worker(body):
+        run_id = await stage.start(body)
+        await stage.rig.until(run_id, "WAITING")
+        view = await get_run(stage.rig.store, namespace=NAMESPACE, run_id=run_id)
+        assert view.task.progress.details == b'{"at":"end"}'
+        await stage.signal(run_id, "approve", 1)
+        assert "The state has 70,002 bytes" in str(await stage.result(run_id))
+
+
+async def test_a_step_that_a_body_leaves_open_is_named(
+    stage: RunStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> str:
+        ctx.step(double, 1)
+        return "done"
+
+    async with stage.worker(body):
+        run_id = await stage.start(body)
+        assert await stage.result(run_id) == "done"
+    assert await stage.keys(run_id) == ["step double"]
+    (text,) = [each.getMessage() for each in caplog.records if each.name == "tenure.workflow"]
+    assert text.startswith("The body returned while step double, called at test_run.py:")

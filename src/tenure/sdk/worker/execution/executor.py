@@ -262,6 +262,7 @@ class TaskExecutor:
         self._reporter.loop_lag(milliseconds)
 
     def async_names(self) -> list[str]:
-        """Return which async activities run."""
+        """Return which async activities and steps run, and whose body has the loop now."""
         live = list(self._live.values())
-        return sorted({each.activity.name for each in live if each.activity.traits.where == "loop"})
+        names = {each.activity.name for each in live if each.activity.traits.where == "loop"}
+        return sorted(names.union(self._runs.names()))

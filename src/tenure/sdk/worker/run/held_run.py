@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tenure.worker")
 # A longer delay before the next attempt of a step becomes a timer, and takes no slot.
 _WAIT_HERE_MS: Final = 5_000
+# A body that runs for longer without waiting for anything blocks its worker.
+_RESTLESS_S_MAX: Final = 1.0
 # Published state is watched by people.
 _PUBLISH_S: Final = 1.0
 
@@ -67,6 +70,8 @@ class HeldRun:
         self._turn: Callable[[], None] | None = None
         self._fetching_after: int | None = None
         self._heartbeat: TaskHeartbeat | None = None
+        # How long the body has run without coming to rest.
+        self._restless_s = 0.0
 
     @property
     def worker_id(self) -> str:
@@ -156,12 +161,44 @@ class HeldRun:
     def _take_turn(self) -> None:
         turn, self._turn = self._turn, None
         assert turn is not None
+        began_s = time.monotonic()
+        seen = self.run.journal.seen
+        self._host.in_turn = self
         try:
             turn()
         except Exception:
             # Execution reports failures of bodies. This is a bug of the SDK.
             _log.exception("Run %s cannot go on here. It is handed back.", self.task.task_id)
             self._host.give_back(self)
+        finally:
+            self._host.in_turn = None
+        if self.is_woken and self.run.journal.seen == seen:
+            self._go_on_without_rest(time.monotonic() - began_s)
+        else:
+            self._came_to_rest()
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether the run goes on soon."""
+        return self._turn is not None
+
+    def _go_on_without_rest(self, took_s: float) -> None:
+        """Count how long the body has run without waiting for anything."""
+        before_s = self._restless_s
+        self._restless_s += took_s
+        if self._restless_s > _RESTLESS_S_MAX:
+            self._host.reporter.loop_lag(round(self._restless_s * 1_000))
+            if before_s <= _RESTLESS_S_MAX:
+                _log.warning(
+                    "The body of run %s (%s) does not come to rest: it waits for nothing, at %s. "
+                    "Other code of this worker is slow meanwhile.",
+                    *(self.task.task_id, self.task.type, self.run.line),
+                )
+
+    def _came_to_rest(self) -> None:
+        if self._restless_s > _RESTLESS_S_MAX:
+            self._host.reporter.loop_lag(0)
+        self._restless_s = 0.0
 
     def end(self, ending: Ending) -> None:
         """Report that this attempt has nothing more to do."""

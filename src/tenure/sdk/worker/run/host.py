@@ -58,6 +58,8 @@ class RunHost:
         self.is_fenced: Callable[[], bool] = bool
         self.clock = ServerClock(settings.clock)
         self.is_draining = False
+        # The run whose body has the user's loop now.
+        self.in_turn: HeldRun | None = None
         # Steps beyond the first of their run, and those that did not stop.
         self._extra_count = 0
         self._abandoned_count = 0
@@ -90,6 +92,12 @@ class RunHost:
     def extra_count(self) -> int:
         """How many slots steps take beside those of their runs."""
         return self._extra_count + self._abandoned_count
+
+    def names(self) -> list[str]:
+        """Return which async steps run, and the run whose body has the loop now."""
+        names = [each.step.key for each in list(self._steps.values()) if each.function.is_async]
+        held = self.in_turn
+        return names if held is None else [f"{held.task.type} (run {held.task.task_id})"]
 
     def holds(self, task_id: str) -> bool:
         """Tell whether an attempt of a run is here."""

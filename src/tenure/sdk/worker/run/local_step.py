@@ -109,9 +109,8 @@ class LocalStep(ActivityContext):
             self._deadline_at_s = time.monotonic() + _GRACE_S
             self.interrupt()
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether its code was asked to stop."""
+    def was_stopped(self) -> bool:
+        """Return whether its code was asked to stop."""
         return self.stop_reason is not None
 
     # -- How it ends
@@ -208,14 +207,14 @@ class AsyncStep(LocalStep):
     async def _run(self) -> None:
         enter(self)
         self._task = asyncio.current_task()
-        if self.is_stopped:
+        if self.was_stopped():
             self.end(None)
             return
         try:
             value = await self.function.call(*self.step.args, **self.step.kwargs)
         except asyncio.CancelledError as error:
             # Without a reason, the code cancelled itself. That is a failure.
-            self.end(None if self.is_stopped else _raising(error))
+            self.end(None if self.was_stopped() else _raising(error))
         except GeneratorExit:
             # The loop is closed, so nobody is left to inform.
             raise
