@@ -56,7 +56,7 @@ class RunHost:
         self.settings = settings
         self.worker_id = ""
         self.is_fenced: Callable[[], bool] = bool
-        self.clock = ServerClock(settings.clock)
+        self.clock = ServerClock(settings.clock, settings.server_clock)
         self.is_draining = False
         # Steps beyond the first of their run, and those that did not stop.
         self._extra_count = 0
