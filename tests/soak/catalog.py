@@ -31,6 +31,10 @@ from tests.soak import (
     resume,
     rolling,
     rotation,
+    run_eviction,
+    run_kill,
+    run_pause,
+    run_restart,
     server_pause,
     server_restart,
     sqlite_kill,
@@ -101,6 +105,11 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "crash_guard": CatalogEntry(crash_guard.run, LEASES),
     "rolling": CatalogEntry(rolling.run, LEASES),
     "rotation": CatalogEntry(rotation.run, LEASES),
+    # Runs of workflows.
+    "run_kill": CatalogEntry(run_kill.run, LEASES),
+    "run_restart": CatalogEntry(run_restart.run, LEASES),
+    "run_pause": CatalogEntry(run_pause.run, LEASES),
+    "run_eviction": CatalogEntry(run_eviction.run, NO_TIME),
     # All of it together, at random.
     "campaign": CatalogEntry(campaign.run, LEASES),
     "exclusive_cut": CatalogEntry(exclusive_cut.run, LEASES),

@@ -27,6 +27,14 @@ class SdkWorker:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
+    async def registered(self, queues: int = 1) -> None:
+        """Wait until it is registered for so many queues."""
+        await eventually(
+            lambda: self.log.count("Registered as") >= queues,
+            "a worker registered",
+            within_s=START_S,
+        )
+
     @classmethod
     async def start(
         cls,
@@ -39,9 +47,7 @@ class SdkWorker:
     ) -> SdkWorker:
         """Start one and wait until it is registered."""
         made = await cls.spawn(stage, target, mode=mode, slots=slots, options=options)
-        await eventually(
-            lambda: "Registered as" in made.log, "a worker registered", within_s=START_S
-        )
+        await made.registered()
         return made
 
     @classmethod

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from tenure import TLS, Worker
+from tests.soak import sdk_workflow
 from tests.soak.sdk_activity import JOURNAL
 
 if __name__ == "__main__":
@@ -19,7 +20,9 @@ if __name__ == "__main__":
     parser.add_argument("--slots", type=int, default=10)
     parser.add_argument("--activities", metavar="MODULE", default="tests.soak.sdk_activity")
     parser.add_argument("--processes", type=int)
-    parser.add_argument("--queue", default="default")
+    parser.add_argument("--queue", default="default", help="several with commas between them")
+    parser.add_argument("--warm-runs", type=int, default=1_000)
+    parser.add_argument("--die-at", metavar="POINT:STEP")
     parser.add_argument("--drain-deadline", default="5m")
     parser.add_argument("--journal", required=True)
     parser.add_argument("--api-key")
@@ -28,12 +31,17 @@ if __name__ == "__main__":
     said = parser.parse_args()
     os.environ[JOURNAL] = said.journal
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    if said.die_at:
+        point, _, number = said.die_at.partition(":")
+        sdk_workflow.die_at(point, int(number))
     worker = Worker(
         said.target,
         activities=importlib.import_module(said.activities).ACTIVITIES,
+        workflows=sdk_workflow.WORKFLOWS,
+        warm_runs=said.warm_runs,
         max_concurrent=said.slots,
         max_processes=said.processes,
-        queue=said.queue,
+        queues=said.queue.split(","),
         drain_deadline=said.drain_deadline,
         mode=said.mode,
         api_key=said.api_key or said.api_key_file,
