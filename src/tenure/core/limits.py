@@ -234,6 +234,9 @@ START_SIGNALS_MAX: Final = 100
 # What is shown of what a run waits for.
 WAITS_SHOWN_MAX: Final = 20
 WAIT_TEXT_BYTES_MAX: Final = 512
+# Waiting runs of which a server knows the queue: the batch that wakes one hands it out. About 300
+# bytes each.
+WAITING_RUNS_MAX: Final = 20_000
 # A run whose code does not fit its journal is tried again, twice as late each time.
 PARK_MIN_MS: Final = 1 * _MINUTE_MS
 PARK_MAX_MS: Final = 1 * _HOUR_MS
