@@ -50,7 +50,7 @@ DIST ?= dist
 dist: setup-run ## Build the wheel and the source distribution into dist, or into DIST=…
 	$(BIN)/python -m hatchling build --target sdist --target wheel --directory $(DIST)
 
-run: setup-run ## Run the demo: a server and two workers; one worker is killed.
+run: setup-run ## Run the demo: a server and two workers; one is killed, and its work goes on.
 	$(BIN)/python -m tenure.demo
 
 # A part is a folder of tests. Without ONLY, OTHER_TESTS is everything except tests/core.

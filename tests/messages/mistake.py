@@ -29,6 +29,7 @@ SECTIONS: Final = (
     "Declaring activities",
     "Connecting",
     "Enqueueing and waiting",
+    "Workflows",
     "Running workers",
     "On the command line",
     "Running a server",

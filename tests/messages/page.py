@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tests.messages import client, command, declaration, server, worker
+from tests.messages import client, command, declaration, server, worker, workflow
 from tests.messages.mistake import MISTAKES, SECTIONS, Mistake
 from tests.messages.scene import Scene
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "messages.md"
 # They add their mistakes when they are loaded.
-PARTS: Final = (declaration, client, worker, command, server)
+PARTS: Final = (declaration, client, workflow, worker, command, server)
 HEAD: Final = """# Messages
 
 The most common mistakes, and what Tenure says about each. The tests make every mistake for real and

@@ -32,7 +32,7 @@ _NEW: Final = {
 _PENDING: Final = "/v1/tasks/$pending"
 _WORKER: Final = "/v1/workers/$worker"
 _QUEUE: Final = "/v1/queues/$queue"
-_RUN: Final = "/v1/runs/$pending"
+_RUN: Final = "/v1/runs/$run"
 _SCHEDULE: Final = "/v1/schedules/$pending"
 _ENDPOINT: Final = "/v1/endpoints/$queue"
 
@@ -64,6 +64,32 @@ ROUTES: Final[dict[str, Row]] = {
         _at("/v1/tasks/$held/complete", {"outcome": "SUCCEEDED", "attempt": 1}),
         is_change=True,
     ),
+    "POST /v1/runs": Row(
+        SUBMITTERS,
+        _at(
+            "/v1/runs",
+            {
+                "runId": "$new_task",
+                "type": "order",
+                "queue": "$queue",
+                "idempotencyKey": "$new_idempotency",
+            },
+        ),
+        is_change=True,
+    ),
+    "GET /v1/runs": Row(
+        READERS, _at("/v1/runs", queue="$queue", pageSize=1, pageToken="$run_cursor")
+    ),
+    "GET /v1/runs/{runId}": Row(READERS, _at(_RUN)),
+    "GET /v1/runs/{runId}/journal": Row(READERS, _at(f"{_RUN}/journal")),
+    "POST /v1/runs/{runId}/signal/{signal}": Row(
+        SUBMITTERS, _at(f"{_RUN}/signal/go", {"ok": True}), is_change=True
+    ),
+    "POST /v1/runs/{runId}/cancel": Row(SUBMITTERS, _at(f"{_RUN}/cancel"), is_change=True),
+    "POST /v1/runs/{runId}/resume": Row(
+        SUBMITTERS, _at("/v1/runs/$paused_run/resume"), is_change=True
+    ),
+    "POST /v1/runs/{runId}/terminate": Row(SUBMITTERS, _at(f"{_RUN}/terminate"), is_change=True),
     "GET /v1/workers": Row(
         READERS, _at("/v1/workers", queue="$queue", pageSize=1, pageToken="$worker_cursor")
     ),
@@ -115,13 +141,7 @@ ROUTES: Final[dict[str, Row]] = {
     "POST /v1/tasks/{taskId}/started": _later(f"{_PENDING}/started", SUBMITTERS),
     "POST /v1/tasks/{taskId}/heartbeat": _later(f"{_PENDING}/heartbeat", SUBMITTERS),
     "POST /v1/tasks/{taskId}/completed": _later(f"{_PENDING}/completed", SUBMITTERS),
-    "GET /v1/runs": _later("/v1/runs", READERS),
-    "POST /v1/runs": _later("/v1/runs", SUBMITTERS),
-    "GET /v1/runs/{runId}": _later(_RUN, READERS),
     "GET /v1/runs/{runId}/steps": _later(f"{_RUN}/steps", READERS),
-    "POST /v1/runs/{runId}/cancel": _later(f"{_RUN}/cancel", SUBMITTERS),
-    "POST /v1/runs/{runId}/terminate": _later(f"{_RUN}/terminate", SUBMITTERS),
-    "POST /v1/runs/{runId}/signal/{signal}": _later(f"{_RUN}/signal/go", SUBMITTERS),
     "GET /v1/schedules": _later("/v1/schedules", READERS),
     "POST /v1/schedules": _later("/v1/schedules", SUBMITTERS),
     "GET /v1/schedules/{scheduleId}": _later(_SCHEDULE, READERS),
@@ -144,6 +164,7 @@ ID_FIELDS: Final = frozenset(
         "namespaces",
         "taskId",
         "newTaskId",
+        "runId",
         "queue",
         "pageToken",
         "idempotencyKey",
@@ -159,6 +180,13 @@ PLAIN_FIELDS: Final = frozenset(
         "encoding",
         "outputEncoding",
         "runAt",
+        "createdFrom",
+        "createdTo",
+        # What a sender calls its signal, within one run.
+        "SignalBody.name",
+        "payloadBase64",
+        "signalId",
+        "sender",
         "nonRetryableErrorTypes",
         "labels",
         "resources",

@@ -124,6 +124,8 @@ TOLD: Final = {
     "held": {"not_found"},
     "paused": {"not_found"},
     "finished": {"not_found"},
+    "run": {"not_found"},
+    "paused_run": {"not_found"},
 }
 
 
@@ -174,5 +176,6 @@ def test_the_shapes_of_requests_are_known() -> None:
     """A kind of type that is not looked into would hide ids."""
     for each in OPERATIONS:
         for kind in (each.query, each.body):
-            if kind is not None:
+            # A payload as a body says nothing to the server.
+            if kind not in {None, msgspec.Raw}:
                 assert issubclass(kind, msgspec.Struct)

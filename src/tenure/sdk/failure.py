@@ -27,6 +27,10 @@ _CATEGORY_OF: Final[dict[int, ErrorCategory]] = {
 }
 
 
+RUN: Final = "Run"
+"""The noun of a run in messages; that of other tasks is ``Task``."""
+
+
 class ApplicationError(Exception):
     """A failure that an activity describes itself.
 
@@ -177,6 +181,9 @@ def from_result(
             what = f"{what}: {result.cancel_reason}"
     else:
         kind, what = _BY_REASON.get(result.failure_reason, (TaskFailed, "failed"))
+        if noun == RUN and kind is TaskFailed:
+            # Most runs have one attempt at their result, whatever workers have held them.
+            what = "failed"
     error = RemoteError(result.error, converter) if result.HasField("error") else None
     # The server's own message about a timeout would repeat ``what``.
     is_said = (

@@ -1,7 +1,8 @@
 """The public test kit: a server inside a test with a manual clock, faults, and activities alone.
 
 ``open_engine`` and ``open_sync_engine`` start a real server in this process; ``run_activity`` and
-``ActivityEnvironment`` run one activity without any. The pytest plugin has them as fixtures.
+``ActivityEnvironment`` run one activity without any. ``assert_survives`` kills the worker of a
+workflow at every point. The pytest plugin has them as fixtures.
 
 Rule: only the test moves the clock of a server. No other layer imports this package.
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tenure.sdk.activity.context import CompletesLater
     from tenure.testing.activity import ActivityEnvironment, Progress, run_activity
     from tenure.testing.engine import TestEngine, open_engine
+    from tenure.testing.survival import assert_survives
     from tenure.testing.sync_engine import SyncTestEngine, open_sync_engine
 
 _HOME = {
@@ -27,6 +29,7 @@ _HOME = {
     "Progress": "tenure.testing.activity",
     "SyncTestEngine": "tenure.testing.sync_engine",
     "TestEngine": "tenure.testing.engine",
+    "assert_survives": "tenure.testing.survival",
     "open_engine": "tenure.testing.engine",
     "open_sync_engine": "tenure.testing.sync_engine",
     "run_activity": "tenure.testing.activity",
@@ -38,6 +41,7 @@ __all__ = [
     "Progress",
     "SyncTestEngine",
     "TestEngine",
+    "assert_survives",
     "open_engine",
     "open_sync_engine",
     "run_activity",

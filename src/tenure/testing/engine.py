@@ -18,16 +18,20 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import Final, Self, TypeVar, Unpack
+from typing import Final, ParamSpec, Self, TypeVar, Unpack
 
-from tenure.sdk.client import Client
+from tenure.sdk.client import Client, RunHandle
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.failure import WorkerEvicted, WorkerSuperseded
 from tenure.sdk.transport.target import DEFAULT_NAMESPACE
 from tenure.sdk.worker.worker import Worker, WorkerOptions
+from tenure.sdk.workflow import registry
+from tenure.sdk.workflow.definition import Workflow
 from tenure.testing.host import hush_grpc
 from tenure.testing.stage import NOTHING_DUE, Stage, abort
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 PATIENCE: Final = "1s"
 _REGISTER_SECONDS_MAX: Final = 20.0
@@ -52,6 +56,8 @@ class TestEngine:
         """
         self._stage = Stage(start_at=start_at, patience=patience)
         self._clients: list[Client] = []
+        self._own_client: Client | None = None
+        self._own_loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
         self.open()
@@ -135,18 +141,34 @@ class TestEngine:
         self._stage.give(line, made)
         return made
 
+    async def start(
+        self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> RunHandle[R]:
+        """Start a run with a client of its own; a worker of this engine has to run it.
+
+        >>> async with engine.worker([drip]):
+        ...     run = await engine.start(drip, user)
+        ...     await engine.advance("28d")
+        """
+        loop = asyncio.get_running_loop()
+        if self._own_client is None or self._own_loop is not loop:
+            self._own_client, self._own_loop = self.client(), loop
+        return await self._own_client.start(workflow, *args, **kwargs)
+
     @contextlib.asynccontextmanager
     async def worker(
-        self, activities: Iterable[object], **options: Unpack[WorkerOptions]
+        self, code: Iterable[object], **options: Unpack[WorkerOptions]
     ) -> AsyncIterator[Worker]:
-        """Run a worker until the block ends; ``options`` are those of ``Worker``.
+        """Run a worker of activities and workflows until the block ends.
 
-        At the end it is drained; what does not end within the patience is handed back.
+        ``options`` are those of ``Worker``. At the end it is drained; what does not end within the
+        patience is handed back.
         """
         hush_grpc()
         line, address = self._stage.new_line()
         options.setdefault("namespace", DEFAULT_NAMESPACE)
-        worker = Worker(address, activities=activities, **options)
+        activities, workflows = registry.split(code)
+        worker = Worker(address, activities=activities, workflows=workflows, **options)
         self._stage.give(line, worker)
         running = asyncio.ensure_future(worker.run(handle_signals=False))
         try:
@@ -176,8 +198,8 @@ class TestEngine:
         that time pass with ``advance``. The code itself goes on until the block of the worker
         ends, because a test cannot kill a part of its own process.
         """
-        line = self._stage.line_of(worker)
-        await asyncio.wrap_future(self._stage.call(self._stage.kill(worker, line)))
+        self._stage.line_of(worker)
+        await asyncio.wrap_future(self._stage.call(self._stage.kill(worker)))
 
     def lose_next_reply(self, peer: object) -> None:
         """Lose the next answer of the server to a worker or client of this engine.

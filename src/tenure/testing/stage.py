@@ -16,12 +16,11 @@ from tenure.api.setting import Address, ServerSettings
 from tenure.core import check
 from tenure.engine.access import command as c
 from tenure.engine.clock import SystemClock
-from tenure.engine.engine import Engine
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.server_row import ServerTouch
-from tenure.sdk.client.client_state import manual_clocks
 from tenure.sdk.duration import Duration, duration_ms
+from tenure.sdk.transport import manual_clock
 from tenure.sdk.worker.worker import Worker
 from tenure.store.sqlite import SqliteStore
 from tenure.store.table import lease as lease_table
@@ -31,6 +30,7 @@ from tenure.testing import server_log
 from tenure.testing.clock import ServerClock
 from tenure.testing.host import HostThread
 from tenure.testing.line import ClientLine
+from tenure.testing.report_watch import ReportWatch, WatchedEngine
 from tenure.testing.timeline import SightedDueTasks, Timeline
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Stage:
         self.patience_s = duration_ms(patience, "patience") / 1_000
         self.address = Address("127.0.0.1", 0)
         self._host: HostThread | None = None
-        self._engine: Engine | None = None
+        self._engine: WatchedEngine | None = None
         self._rpc: RpcServer | None = None
         self._timeline: Timeline | None = None
         self._lines: list[ClientLine] = []
@@ -99,7 +99,7 @@ class Stage:
         path = f"file:/tenure-test-{next(_names)}?vfs=memdb"
         # On this thread: two connections to a database in memory would block each other.
         store = SqliteStore(path, clock=self.clock.now_ms, inline=True)
-        engine = Engine(
+        engine = WatchedEngine(
             store,
             clock=self.clock,
             services=[SightedDueTasks(), HeldRelease(), ClaimFallback(), ServerTouch()],
@@ -133,7 +133,7 @@ class Stage:
             server_log.detach()
 
     def _tell_time(self, address: str) -> None:
-        manual_clocks[address] = self.clock.now_ms
+        manual_clock.clocks[address] = self.clock.now_ms
         self._addresses.append(address)
 
     async def _stop(self) -> None:
@@ -142,7 +142,7 @@ class Stage:
         for line in self._lines:
             await line.close()
         for address in self._addresses:
-            del manual_clocks[address]
+            del manual_clock.clocks[address]
         self._engine.end_polls()
         await self._rpc.stop(0)
         await self._engine.stop()
@@ -204,11 +204,20 @@ class Stage:
             raise ValueError(message)
         return found[1]
 
-    async def kill(self, worker: Worker, line: ClientLine) -> None:
+    def watch(self, watch: ReportWatch | None) -> None:
+        """Show somebody the reports of workers, from any thread."""
+        assert self._engine is not None
+        self._engine.watch = watch
+
+    def cut(self, worker: Worker) -> None:
+        """Cut a worker off for good; on the server's loop."""
+        self._hurt_ids.add(worker.worker_id)
+        self.line_of(worker).kill()
+
+    async def kill(self, worker: Worker) -> None:
         """Cut a worker off for good, and return when the server knows; on the server's loop."""
         assert self._engine is not None
-        self._hurt_ids.add(worker.worker_id)
-        line.kill()
+        self.cut(worker)
         with contextlib.suppress(TimeoutError):
             # A worker that polls has no connection whose end could be seen.
             async with asyncio.timeout(_NOTICE_SECONDS_MAX):

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
+from tenure.sdk.client import RunHandle
 from tenure.sdk.duration import Duration
-from tenure.sdk.sync_client import SyncClient
+from tenure.sdk.sync_client import SyncClient, SyncRunHandle
 from tenure.sdk.worker.worker import Worker, WorkerOptions
+from tenure.sdk.workflow.definition import Workflow
 from tenure.testing.engine import PATIENCE, TestEngine
 from tenure.testing.host import HostThread
+from tenure.testing.survival import assert_survives
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -35,6 +40,7 @@ class SyncTestEngine:
         self._engine = TestEngine(start_at=start_at, patience=patience)
         self._host: HostThread | None = None
         self._clients: list[SyncClient] = []
+        self._own_client: SyncClient | None = None
 
     def __enter__(self) -> Self:
         self._engine.open()
@@ -76,12 +82,39 @@ class SyncTestEngine:
         self._clients.append(client)
         return client
 
+    def start(
+        self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> SyncRunHandle[R]:
+        """Start a run with a client of its own; a worker of this engine has to run it."""
+        if self._own_client is None:
+            self._own_client = self.client()
+        return self._own_client.start(workflow, *args, **kwargs)
+
+    def assert_survives(
+        self,
+        workflow: Workflow[..., R],
+        /,
+        *args: object,
+        act: Callable[[RunHandle[R]], Awaitable[object]] | None = None,
+        key: Callable[[R], object] | None = None,
+        **kwargs: object,
+    ) -> R:
+        """Run a workflow and kill its worker at every point, as ``assert_survives`` does.
+
+        ``act`` gets the asynchronous handle of the run and has to return something to await, such
+        as ``lambda run: run.signal(approve, answer)``.
+        """
+        return self._run(
+            assert_survives(workflow, *args, engine=self._engine, act=act, key=key, **kwargs)
+        )
+
     @contextlib.contextmanager
-    def worker(
-        self, activities: Iterable[object], **options: Unpack[WorkerOptions]
-    ) -> Iterator[Worker]:
-        """Run a worker until the block ends; ``options`` are those of ``Worker``."""
-        running = self._engine.worker(activities, **options)
+    def worker(self, code: Iterable[object], **options: Unpack[WorkerOptions]) -> Iterator[Worker]:
+        """Run a worker of activities and workflows until the block ends.
+
+        ``options`` are those of ``Worker``.
+        """
+        running = self._engine.worker(code, **options)
         worker = self._run(running.__aenter__())
         try:
             yield worker

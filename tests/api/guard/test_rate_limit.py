@@ -214,6 +214,8 @@ HEAD = b"POST /v1/tasks HTTP/1.1\r\nhost: localhost\r\n"
             "enqueueTask",
         ),
         (HEAD.replace(b"tasks", b"tasks:batch") + b"content-length: 2\r\n\r\n{}", "enqueueTasks"),
+        (HEAD.replace(b"tasks", b"runs") + b"content-length: 2\r\n\r\n{}", "startRun"),
+        (HEAD.replace(b"tasks", b"runs/x/cancel") + b"content-length: 0\r\n\r\n", None),
         (HEAD + b"content-length: 3\r\n\r\n{}", None),
         (HEAD + b"content-length: 1\r\n\r\n{}", None),
         (HEAD + b"content-length: 2\r\ncontent-length: 2\r\n\r\n{}", None),

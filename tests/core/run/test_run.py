@@ -450,3 +450,10 @@ def test_a_published_state_is_limited_and_the_details_of_an_activity_are_not(
             "payload_too_large",
             {"limit": RUN_STATE_BYTES_MAX},
         )
+
+
+def test_a_refusal_says_run_of_a_run() -> None:
+    assert f"while run {TASK_ID} is waiting" in refused(waiting_run(), ResumeRequested()).message
+    ended = decided(waiting_run(), Terminated()).task
+    assert f"Run {TASK_ID} has already ended" in refused(ended, CancelRequested()).message
+    assert f"Task {TASK_ID} has already ended" in refused(succeeded(), CancelRequested()).message

@@ -12,6 +12,7 @@ from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.task.command import FinishKind, Reported, TerminateTask
 from tenure.errors import AlreadyExists, Rejection
+from tests.engine.run.runs import positions, report, start
 from tests.engine.world import NAMESPACE, QUEUE, Sink, World
 from tests.polling import eventually
 
@@ -91,6 +92,16 @@ async def test_a_confirmation_is_one_statement(world: World, seat: Seat) -> None
     await world.confirm(seat.engine, seat.worker, task)
     assert statements(world) == ["update_alone"]
     assert await world.state(task.id) is TaskState.RUNNING
+
+
+async def test_a_lone_step_is_one_statement_from_the_first_on(world: World, seat: Seat) -> None:
+    await start(world, seat.engine)
+    (task,) = seat.sink.take()
+    statements(world)
+    for number in (1, 2, 3):
+        place = await positions(seat.engine, seat.worker, report(task, first_no=number))
+        assert place == [number]
+        assert statements(world) == ["insert_entries"]
 
 
 async def test_a_confirmation_alone_never_counts_for_a_worker_that_is_over(

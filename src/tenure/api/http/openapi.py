@@ -71,7 +71,11 @@ def _describe(operation: Operation, schemas: dict[type, Schema]) -> Schema:
         "operationId": operation.name,
         "tags": [operation.group],
         "summary": operation.summary,
-        "parameters": [*_path_parameters(operation), *query_parameters(operation.query)],
+        "parameters": [
+            *_path_parameters(operation),
+            *query_parameters(operation.query),
+            *_header_parameters(operation),
+        ],
         "responses": _responses(operation, schemas),
     }
     if operation.action is None:
@@ -101,6 +105,13 @@ def query_parameters(kind: type[NoQuery]) -> list[Schema]:
         text = described.pop("description", "")
         found.append({"name": name, "in": "query", "description": text, "schema": described})
     return found
+
+
+def _header_parameters(operation: Operation) -> list[Schema]:
+    return [
+        {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
+        for name, text in operation.headers.items()
+    ]
 
 
 def _responses(operation: Operation, schemas: dict[type, Schema]) -> dict[str, Schema]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -23,7 +24,7 @@ from tenure.core.access.permission import Action
 from tenure.core.access.principal import Principal
 from tenure.engine.clock import SystemClock
 from tenure.engine.engine import Engine
-from tenure.errors import RateLimited
+from tenure.errors import InvalidArgument, RateLimited
 
 Q = TypeVar("Q", bound=NoQuery)
 B = TypeVar("B")
@@ -109,6 +110,13 @@ class OperationCall(Generic[Q, B]):
         """Return the engine that the request is for."""
         return self.context.engine
 
+    def header(self, name: str) -> str:
+        """Return a header of the operation, empty if it is not there; two of them are refused."""
+        found = Headers(scope=self.scope).getlist(name)
+        if len(found) > 1:
+            raise InvalidArgument(f"The header {name} must be sent once.", field=name)
+        return found[0] if found else ""
+
     @property
     def caller(self) -> str:
         """Return who shares a limit: all callers with the same key, or else the same address."""
@@ -140,6 +148,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     is_whole: bool = False
     query: type[NoQuery] = NoQuery
     body: type | None = None
+    # Headers of its own, with what they are for.
+    headers: dict[str, str] = {}
     needs_body: bool = False
     answer: type | None = None
     status: int = 200

@@ -14,6 +14,8 @@ from tenure.errors import InvalidArgument
 E = TypeVar("E", bound=enum.StrEnum)
 _PageSize = Annotated[int, Meta(description=f"0 is 20, at most {PAGE_SIZE_MAX}", ge=0)]
 
+Label = Annotated[list[str], Meta(description="key=value; may be repeated, and each has to match")]
+
 
 class NoQuery(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
@@ -64,3 +66,15 @@ def chosen(kind: type[E], name: str, field: str) -> E | None:
         message = f"{field} must be one of {', '.join(known)}"
         raise InvalidArgument(message, field=field)
     return known.get(name)
+
+
+def labels_of(given: list[str]) -> dict[str, str]:
+    """Return the labels of a filter."""
+    labels: dict[str, str] = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals or key in labels:
+            message = "label must be key=value, each key once"
+            raise InvalidArgument(message, field="label")
+        labels[key] = value
+    return labels

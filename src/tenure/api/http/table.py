@@ -28,6 +28,7 @@ from tenure.api.http.route import (
     unbuilt,
     worker,
 )
+from tenure.api.http.route.run import route as run
 from tenure.api.http.route.task import explain
 from tenure.api.http.route.task import route as task
 from tenure.api.metrics.metric import metrics_response
@@ -56,6 +57,7 @@ _operation: Final = functools.partial(Operation, method="GET", group="Server", a
 OPERATIONS: Final = (
     *task.OPERATIONS,
     *explain.OPERATIONS,
+    *run.OPERATIONS,
     *worker.OPERATIONS,
     *queue.OPERATIONS,
     *namespace.OPERATIONS,

@@ -135,7 +135,7 @@ def already_terminal(task: Task) -> Rejection:
     """Refuse a change of a finished task."""
     return Rejection(
         "task_already_terminal",
-        f"Task {task.id} has already ended: {task.state}.",
+        f"{_noun(task)} {task.id} has already ended: {task.state}.",
         {"state": task.state.upper()},
     )
 
@@ -144,6 +144,10 @@ def wrong_state(task: Task) -> Rejection:
     """Refuse what is not possible in the task's present state."""
     return Rejection(
         "wrong_state",
-        f"The call is not possible while task {task.id} is {task.state}.",
+        f"The call is not possible while {_noun(task).lower()} {task.id} is {task.state}.",
         {"state": task.state.upper()},
     )
+
+
+def _noun(task: Task) -> str:
+    return "Run" if task.kind is TaskKind.WORKFLOW else "Task"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tenure.sdk.activity.definition import Activity, signature_of, undecorated
+from tenure.sdk.workflow.definition import Workflow
 
 
 class Registry:
@@ -89,6 +90,8 @@ def _check_process(activity: Activity[..., Any]) -> None:
 def _activities_of(given: object) -> list[Activity[..., Any]]:
     if isinstance(given, Activity):
         return [given]
+    if isinstance(given, Workflow):
+        raise TypeError(f"{given.name} is a workflow: Worker(workflows=[{given.name}]).")
     if isinstance(given, type):
         raise TypeError(
             f"{given.__qualname__} is a class. Register an instance: {given.__name__}(…)."

@@ -31,7 +31,13 @@ from tenure.sdk.payload import Codec, Converter, UserValue
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.target import check_client
 from tenure.sdk.transport.tls import TLS, resolve
-from tenure.sdk.workflow.definition import OneRunSettings, Workflow, WorkflowOptions, check_workflow
+from tenure.sdk.workflow.definition import (
+    OneRunSettings,
+    Workflow,
+    WorkflowOptions,
+    check_not_workflow,
+    check_workflow,
+)
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 
@@ -165,6 +171,7 @@ class Client:
         timeout the wait lasts as long as the task. If the activity has a parameter ``timeout``, the
         value is passed to it; use ``enqueue`` and ``Handle.result`` in this case.
         """
+        check_not_workflow(activity)
         check_activity(activity)
         limit_s = None
         if "timeout" not in signature_of(activity).names and "timeout" in kwargs:
@@ -315,6 +322,7 @@ class Client:
     async def _enqueue(
         self, waiter: Waiter | None, activity: Activity[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Handle[R]:
+        check_not_workflow(activity)
         check_activity(activity)
         call = activity.call(*args, **kwargs)
         payload = self._state.converter.seal(call.payload)

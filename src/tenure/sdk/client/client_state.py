@@ -22,6 +22,7 @@ from tenure.sdk.client.task_stream import TaskStreams, Waiter
 from tenure.sdk.client.view import Explanation
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Converter
+from tenure.sdk.transport import manual_clock
 from tenure.sdk.transport.channel import Channel, Method
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
@@ -34,9 +35,6 @@ Response = TypeVar("Response")
 _CALLS_MAX: Final = 100
 # How long a measured difference between the server's clock and ours is used.
 _CLOCK_SECONDS: Final = 60.0
-# The clocks of servers that tests have in this process, by address: they jump and stand still, so
-# no difference of clocks tells their time.
-manual_clocks: Final[dict[str, Callable[[], int]]] = {}
 
 
 class ClientState:
@@ -133,9 +131,9 @@ class ClientState:
         """Return when a task is to run by the server's clock; 0 is at once."""
         if not options.delay_ms:
             return options.run_at_ms
-        manual_clock = manual_clocks.get(self.channel.target)
-        if manual_clock is not None:
-            return manual_clock() + options.delay_ms
+        clock = manual_clock.clocks.get(self.channel.target)
+        if clock is not None:
+            return clock() + options.delay_ms
         asked_at = time.monotonic()
         if self._compared_at is None or asked_at - self._compared_at > _CLOCK_SECONDS:
             await self._compare_clocks()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from tenure.core.run.status import RunStatus
+from tenure.sdk import failure
 from tenure.sdk.client import method as m
 from tenure.sdk.client import run_view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
-
-_NOUN: Final = "Run"
 
 
 class RunHandle(Generic[R_co]):
@@ -56,7 +55,7 @@ class RunHandle(Generic[R_co]):
         ``on_progress`` is called with each new progress of the run.
         """
         limit_s = None if timeout is None else seconds(timeout, "timeout")
-        wait = ResultWait(self._state, self.run_id, noun=_NOUN)
+        wait = ResultWait(self._state, self.run_id, noun=failure.RUN)
         result = await wait.end(limit_s, on_progress)
         wanted = self._result
         if isinstance(wanted, Workflow):

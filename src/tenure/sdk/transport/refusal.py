@@ -32,7 +32,7 @@ _ADVICE: Final = {
     "unauthenticated": "Give one with api_key=… or TENURE_API_KEY.",
     "permission_denied": "Use an API key with a role that allows it.",
     "not_found": "Check the id, and the namespace (namespace=… or TENURE_NAMESPACE).",
-    "task_already_terminal": "A task that has ended never changes; retry() makes a new one of it.",
+    "task_already_terminal": "What has ended never changes; retry() makes a new task of one.",
     "payload_too_large": "Store the data elsewhere and send a reference to it.",
 }
 

@@ -31,6 +31,7 @@ from tenure.errors import InvalidArgument
 from tenure.sdk.activity.registry import Registry
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import Codec, Converter
+from tenure.sdk.transport import manual_clock
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.target import find_namespace
 from tenure.sdk.transport.tls import TLS, resolve
@@ -278,6 +279,7 @@ class Worker:
             max_processes=self._max_processes,
             warm_runs=self._warm_runs,
             guard=self._guard,
+            server_clock=manual_clock.clocks.get(self._channel.target),
         )
         if self._runners is None:
             self._runners = Runners(self._user_loop, settings, context=self._context)

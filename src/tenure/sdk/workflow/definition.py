@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from tenure.core import check
 from tenure.errors import InvalidArgument
+from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import (
     RetryPolicy,
     SharedOptions,
@@ -171,7 +172,8 @@ def workflow(function: Any = None, /, **settings: Any) -> Any:
 
 def _declare(function: Callable[..., Any], settings: dict[str, Any]) -> Workflow[..., Any]:
     if not inspect.iscoroutinefunction(function):
-        raise TypeError(f"@workflow decorates an async function, not {function!r}")
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        raise TypeError(f"@workflow decorates an async function, which {name} is not: async def …")
     values = dict(settings)
     name = values.pop("name", None) or function.__name__
     if not inspect.signature(function).parameters:
@@ -188,9 +190,24 @@ def check_workflow(given: object) -> None:
     """Raise ``TypeError`` if what is to be started is not a workflow."""
     if isinstance(given, Workflow):
         return
+    if isinstance(given, Activity):
+        raise TypeError(
+            f"{given.name} is an activity. Enqueue it: client.enqueue({given.name}, …)."
+        )
     if inspect.iscoroutine(given):
         # Nobody will await it, and Python would warn of that, too.
         given.close()
-    name = getattr(given, "__qualname__", type(given).__qualname__)
-    advice = "Decorate an async function with @workflow; give it and its arguments, and do not "
-    raise TypeError(f"{name} is not a workflow. {advice}call it: start(checkout, order).")
+    if callable(given):
+        name = getattr(given, "__qualname__", type(given).__qualname__)
+        raise TypeError(f"{name} is not a workflow. Decorate the function with @workflow.")
+    kind = type(given).__name__
+    message = (
+        f"Expected a workflow, not a value of type {kind}. Give the workflow and its arguments"
+    )
+    raise TypeError(f"{message}: start(sell, item).")
+
+
+def check_not_workflow(given: object) -> None:
+    """Raise ``TypeError`` for a workflow where an activity is enqueued."""
+    if isinstance(given, Workflow):
+        raise TypeError(f"{given.name} is a workflow. Start it: client.start({given.name}, …).")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tenure.sdk.activity.definition import Activity
 from tenure.sdk.workflow.definition import Workflow
 
 
@@ -34,6 +35,8 @@ class WorkflowRegistry:
     def _add(self, given: object) -> None:
         if not isinstance(given, Workflow):
             name = getattr(given, "__qualname__", type(given).__qualname__)
+            if isinstance(given, Activity):
+                raise TypeError(f"{name} is an activity: Worker(activities=[{name}]).")
             raise TypeError(f"{name} is not a workflow. Decorate the function with @workflow.")
         # Wrong types are found when the worker starts, not when the first run arrives.
         _ = given.signature

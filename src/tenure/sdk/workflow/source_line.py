@@ -10,7 +10,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final
 
-_OWN: Final = "tenure.sdk."
+_OWN: Final = ("tenure.sdk.", "tenure.testing.")
 _LIBRARY: Final = sysconfig.get_path("stdlib")
 _INSTALLED: Final = ("site-packages", "dist-packages")
 _UNKNOWN: Final = "unknown line"

@@ -151,7 +151,8 @@ def _options(function: Callable[..., Any], settings: StepSettings) -> StepOption
     try:
         name = check.name(settings.get("name") or getattr(function, "__name__", ""), "name")
     except InvalidArgument:
-        message = f"{function!r} has no name that can be recorded: give it one, @step(name=…)"
+        what = getattr(function, "__qualname__", type(function).__qualname__)
+        message = f"{what} has no name that can be recorded: give it one, @step(name=…)"
         raise ValueError(message) from None
     retry = settings.get("retry", _RETRY)
     retry_to_wire(retry)

@@ -12,7 +12,8 @@ from typing import Final
 from tenure.api.guard.admission import overloaded
 from tenure.api.http.edge.error import error_response
 
-_ENQUEUE: Final = re.compile(rb"POST /v1/tasks(:batch)?[ ?]")
+_NEW_WORK: Final = re.compile(rb"POST /v1/(tasks|tasks:batch|runs)[ ?]")
+_NAMES: Final = {b"tasks": "enqueueTask", b"tasks:batch": "enqueueTasks", b"runs": "startRun"}
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?=\r\n)", re.IGNORECASE)
 # Such a request does not end with its length, or expects an answer before it continues.
@@ -20,8 +21,8 @@ _ODD: Final = re.compile(rb"\r\n(transfer-encoding|expect|connection|upgrade):",
 
 
 def new_work(data: bytes) -> str | None:
-    """Return the name of the operation, if ``data`` is exactly one request that enqueues."""
-    found = _ENQUEUE.match(data)
+    """Return the name of the operation, if ``data`` is exactly one request for new work."""
+    found = _NEW_WORK.match(data)
     if found is None:
         return None
     head_end = data.find(_HEAD_END)
@@ -31,7 +32,7 @@ def new_work(data: bytes) -> str | None:
         return None
     if len(data) != head_end + len(_HEAD_END) + int(lengths[0]):
         return None
-    return "enqueueTasks" if found[1] else "enqueueTask"
+    return _NAMES[found[1]]
 
 
 def _answer() -> bytes:

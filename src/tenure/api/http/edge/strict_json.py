@@ -62,7 +62,7 @@ def decode(data: bytes, kind: type[T]) -> T:
     except RecursionError:
         _refuse_depth("body")
     for field, payload in _payloads(value, ""):
-        check_payload(payload, field)
+        check_payload(payload, field or "body")
     if not _has_unique_keys(data):
         _check_unique(_members(text), "")
     return value

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from tenure.api.http.body import Body, Duration, EmptyBody, given_or
 from tenure.api.http.operation import Answer, Operation, OperationCall
-from tenure.api.http.parameter import CountedPageQuery, Scoped, chosen, name_of
+from tenure.api.http.parameter import CountedPageQuery, Label, Scoped, chosen, labels_of, name_of
 from tenure.api.http.view import (
     Instant,
     IsTotalExact,
@@ -34,7 +34,6 @@ from tenure.engine.read import query
 from tenure.engine.read.query import WorkerView
 from tenure.engine.worker import bulk_drain
 from tenure.engine.worker import command as c
-from tenure.errors import InvalidArgument
 
 _WORKER: Final = "/v1/workers/{workerId}"
 
@@ -46,9 +45,7 @@ class WorkerListQuery(CountedPageQuery, frozen=True):
     status: Annotated[str, name_of(WorkerStatus, "Only workers of this status")] = ""
     health: Annotated[str, name_of(Health, "Only active workers of this health")] = ""
     version: Annotated[str, Meta(description="Only workers of this software version")] = ""
-    label: Annotated[
-        list[str], Meta(description="key=value; may be repeated, and each has to match")
-    ] = field(default_factory=list)
+    label: Label = field(default_factory=list)
 
 
 class DrainBody(Body, frozen=True):
@@ -174,7 +171,7 @@ async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
         status=chosen(WorkerStatus, asked.status, "status"),
         health=chosen(Health, asked.health, "health"),
         version=asked.version,
-        labels=_labels(asked.label),
+        labels=labels_of(asked.label),
     )
     found = await query.list_workers(
         call.engine.store,
@@ -185,17 +182,6 @@ async def list_workers(call: OperationCall[WorkerListQuery, None]) -> Answer:
     )
     workers = [_shown(each) for each in found.items]
     return Answer(WorkerListView(workers=workers, **page_fields(found)))
-
-
-def _labels(given: list[str]) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for each in given:
-        key, equals, value = each.partition("=")
-        if not equals or key in labels:
-            message = "label must be key=value, each key once"
-            raise InvalidArgument(message, field="label")
-        labels[key] = value
-    return labels
 
 
 async def get_worker(call: OperationCall[Scoped, None]) -> Answer:

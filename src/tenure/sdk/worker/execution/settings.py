@@ -25,3 +25,5 @@ class ExecutionSettings(msgspec.Struct, frozen=True, kw_only=True):
     warm_runs: int = 1_000
     guard: Guard = "refuse"
     clock: Callable[[], float] = time.monotonic
+    # Of a server that a test has in this process; others are known by what they say.
+    server_clock: Callable[[], int] | None = None

@@ -56,7 +56,7 @@ class RunHost:
         self.settings = settings
         self.worker_id = ""
         self.is_fenced: Callable[[], bool] = bool
-        self.clock = ServerClock(settings.clock)
+        self.clock = ServerClock(settings.clock, settings.server_clock)
         self.is_draining = False
         # The run whose body has the user's loop now.
         self.in_turn: HeldRun | None = None

@@ -19,6 +19,10 @@ from tenure.errors import InvalidArgument
 
 JSON_ENCODING: Final = "json"
 Base64 = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
+Priority = Annotated[
+    int,
+    Meta(ge=limits.PRIORITY_MIN, le=limits.PRIORITY_MAX, description="0 first, 9 last, default 5"),
+]
 
 
 class RetryBody(Body, frozen=True):
@@ -60,17 +64,7 @@ class TaskBody(Body, frozen=True):
     input: Annotated[Raw, Meta(description="Any JSON; stored byte for byte")] | UnsetType = UNSET
     input_base64: Base64 | UnsetType = msgspec.field(default=UNSET, name="inputBase64")
     encoding: Annotated[str, Meta(description="Of inputBase64; input is JSON")] | UnsetType = UNSET
-    priority: (
-        Annotated[
-            int,
-            Meta(
-                ge=limits.PRIORITY_MIN,
-                le=limits.PRIORITY_MAX,
-                description="0 first, 9 last, default 5",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    priority: Priority | UnsetType = UNSET
     run_at: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
     schedule_to_start_ms: Duration | UnsetType = UNSET
     schedule_to_close_ms: Duration | UnsetType = UNSET
@@ -89,7 +83,9 @@ class TaskBody(Body, frozen=True):
 
     def new_task(self, made_id: str) -> NewTask:
         """Return the requested task; ``made_id`` is its id unless the client chose one."""
-        data, encoding = self._payload()
+        data, encoding = encoded_payload(
+            self.input, self.input_base64, self.encoding, field="input"
+        )
         return NewTask(
             id=given_or(self.task_id, made_id),
             type=self.type,
@@ -101,18 +97,6 @@ class TaskBody(Body, frozen=True):
             labels=given_or(self.labels, None),
             idempotency_key=given_or(self.idempotency_key, ""),
         )
-
-    def _payload(self) -> tuple[bytes | None, str]:
-        data = payload(self.input, self.input_base64, "input")
-        if self.input_base64 is UNSET:
-            if self.encoding is not UNSET:
-                message = "encoding belongs to inputBase64; input is always JSON"
-                raise InvalidArgument(message, field="encoding")
-            return data, JSON_ENCODING
-        if self.encoding is UNSET or not self.encoding:
-            message = "inputBase64 needs encoding, the name by which its worker reads it"
-            raise InvalidArgument(message, field="encoding")
-        return data, self.encoding
 
     def _spec(self, encoding: str) -> Spec:
         return Spec(
@@ -228,6 +212,22 @@ def payload(json: Raw | UnsetType, text: str | UnsetType, field: str) -> bytes |
     else:
         return None
     return check.payload(data, field)
+
+
+def encoded_payload(
+    json: Raw | UnsetType, text: str | UnsetType, encoding: str | UnsetType, *, field: str
+) -> tuple[bytes | None, str]:
+    """Return a payload and its encoding; bytes need the name of theirs."""
+    data = payload(json, text, field)
+    if text is UNSET:
+        if encoding is not UNSET:
+            message = f"encoding belongs to {field}Base64; {field} is always JSON"
+            raise InvalidArgument(message, field="encoding")
+        return data, JSON_ENCODING
+    if encoding is UNSET or not encoding:
+        message = f"{field}Base64 needs encoding, the name by which its worker reads it"
+        raise InvalidArgument(message, field="encoding")
+    return data, encoding
 
 
 def _from_base64(text: str, field: str) -> bytes:

@@ -238,12 +238,12 @@ def _payloads(task: Task) -> dict[str, Any]:
     encoding = task.spec.encoding
     return {
         **payload_fields("input", task.input, encoding=encoding),
-        **_output(task),
+        **output_fields(task),
         **payload_fields("heartbeat_details", task.progress.details, encoding=encoding),
     }
 
 
-def _output(task: Task) -> dict[str, Any]:
+def output_fields(task: Task) -> dict[str, Any]:
     """Return the output; bytes come with their encoding, JSON without."""
     fields = payload_fields("output", task.output, encoding=task.output_encoding)
     if "output_base64" in fields:

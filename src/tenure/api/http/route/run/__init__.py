@@ -1,0 +1,1 @@
+"""Runs over HTTP: their operations, bodies, parameters and views."""
