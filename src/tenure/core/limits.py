@@ -112,6 +112,8 @@ QUEUES_COUNTED_AT_ONCE: Final = 5
 # Tasks of one queue that are counted for metrics: a tenth of a second. A gauge that stays at this
 # number is enough to see the problem.
 DEPTH_COUNTED_MAX: Final = 1_000_000
+# Runs that are counted for metrics; their states are in their rows, not in an index.
+RUNS_COUNTED_MAX: Final = 100_000
 # Tasks that one read of a sample counts, if there are several queues, and queues between two checks
 # of that number.
 SAMPLE_ROWS_MAX: Final = 100_000
@@ -388,6 +390,7 @@ SAMPLE_BUDGET: Final = 20
 # Each label set is a time series in Prometheus; more queues are added up as `other`.
 METRIC_QUEUES_MAX: Final = 100
 METRIC_METHODS_MAX: Final = 500
+METRIC_TYPES_MAX: Final = 100
 # A crash loop of all workers must not delay work; heartbeats have a lane of their own.
 REGISTRATIONS_PER_S: Final = 500
 # No rate: only the operator knows how much one of several namespaces may send, and what is too much
