@@ -223,6 +223,8 @@ JOURNAL_RETRY_MS: Final = 1 * _MINUTE_MS
 # What is handed out with a run; whoever needs more asks for it.
 JOURNAL_PAGE_ENTRIES_MAX: Final = 1_000
 JOURNAL_PAGE_BYTES_MAX: Final = 256 * _KIB
+# Pages that are read at once: after a reconnect a worker asks for the tail of each run it holds.
+JOURNAL_REQUESTS_MAX: Final = 500
 # Entries that one report may have, and reports of one command: a frame has at most 1 MiB.
 STEP_ENTRIES_MAX: Final = 1_000
 # Scope, name and ordinal of a call; where in the source it is; and what waits for a signal.
