@@ -13,7 +13,7 @@ from typing import Final
 
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, STACK_TRACE_BYTES_MAX, TEXT_BYTES_MAX
 from tenure.core.task.record import Reason
-from tenure.core.task.retry import ErrorCategory
+from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.sdk.duration import Duration, delay_ms
 from tenure.sdk.payload import Converter, PayloadError, UserValue
 from tenure.sdk.progress import HeartbeatDetails, TaskProgress
@@ -228,6 +228,18 @@ def make_error(message: str, type: str, category: ErrorCategory) -> task_pb2.Tas
     """Return a failure that was not raised by user code."""
     return task_pb2.TaskError(
         message=_cut(message, ERROR_MESSAGE_BYTES_MAX), type=type, category=_CATEGORIES[category]
+    )
+
+
+def info_of(error: task_pb2.TaskError) -> ErrorInfo:
+    """Return what decides whether a failure is followed by another attempt."""
+    has_delay = error.HasField("next_retry_delay_ms")
+    return ErrorInfo(
+        category=_CATEGORY_OF.get(error.category, ErrorCategory.USER_CODE),
+        message=error.message,
+        type=error.type,
+        retryable=error.retryable if error.HasField("retryable") else None,
+        next_delay_ms=error.next_retry_delay_ms if has_delay else None,
     )
 
 

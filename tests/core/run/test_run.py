@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
+from tenure.core.limits import RUN_STATE_BYTES_MAX
+from tenure.core.run import published
 from tenure.core.run import start as run_start
 from tenure.core.run.record import RunProgress, Wait, Yield
 from tenure.core.run.wake_up import is_parked, run_of
@@ -365,3 +367,27 @@ def test_what_an_earlier_version_stored_as_a_run_begins_anew_without_a_journal()
     task = replace(running_run(), link=None)
     word = report(AttemptFailed, task, error=FAULT)
     assert after(task, word).link is None
+
+
+# What a run publishes.
+
+
+@pytest.mark.parametrize(
+    ("make", "details", "is_refused"),
+    [
+        (running_run, None, False),
+        (running_run, bytes(RUN_STATE_BYTES_MAX), False),
+        (running_run, bytes(RUN_STATE_BYTES_MAX + 1), True),
+        (running, bytes(RUN_STATE_BYTES_MAX + 1), False),
+    ],
+)
+def test_a_published_state_is_limited_and_the_details_of_an_activity_are_not(
+    make: Callable[[], Task], details: bytes | None, is_refused: bool
+) -> None:
+    refusal = published.too_large(make(), details)
+    assert (refusal is not None) == is_refused
+    if refusal is not None:
+        assert (refusal.code, refusal.fields) == (
+            "payload_too_large",
+            {"limit": RUN_STATE_BYTES_MAX},
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,6 +16,7 @@ from tenure.sdk.payload import Codec, Converter
 from tenure.sdk.worker.execution.executor import TaskExecutor
 from tenure.sdk.worker.execution.runners import Runners
 from tenure.sdk.worker.execution.settings import ExecutionSettings
+from tenure.sdk.worker.executor_protocol import NumberedEntry
 from tenure.v1 import task_pb2
 from tests.bounds import WAIT_S
 from tests.polling import eventually
@@ -43,6 +44,12 @@ class Recorder:
 
     def loop_lag(self, milliseconds: int) -> None:
         self.lags.append(milliseconds)
+
+    def record(self, entries: Sequence[NumberedEntry]) -> None:
+        raise NotImplementedError
+
+    def fetch(self, task_id: str, attempt: int, after: int) -> None:
+        raise NotImplementedError
 
     def finishes(self, task_id: str = "") -> list[task_pb2.TaskFinish]:
         return [

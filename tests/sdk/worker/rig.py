@@ -20,7 +20,7 @@ from tenure.sdk.activity.context import StopReason
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.worker.connection.connection import WorkerConnection
 from tenure.sdk.worker.connection.incarnation import Setup
-from tenure.sdk.worker.executor_protocol import Reporter
+from tenure.sdk.worker.executor_protocol import RecordedEntries, Reporter
 from tenure.store.sqlite import SqliteStore
 from tenure.v1 import admin_service_pb2 as admin_pb
 from tenure.v1 import (
@@ -32,6 +32,7 @@ from tenure.v1 import (
 )
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
+from tenure.v1.error_pb2 import ErrorDetail
 from tests.bounds import WAIT_S
 from tests.polling import eventually
 from tests.wire.call import Link as RawLink
@@ -57,6 +58,12 @@ class FakeExecutor:
         self.exclusive_types: frozenset[str] = frozenset()
         self.timed_out: list[tuple[str, int]] = []
         self.hand_backs = 0
+        self.recorded: list[RecordedEntries] = []
+        self.pages: list[task_pb2.JournalPage] = []
+        self.refused: list[tuple[str, int, str]] = []
+        self.session_count = 0
+        self.renewals = 0
+        self.is_draining = False
         self.is_closed = False
         # Activities that take their time to stop.
         self.keeps_stopped = False
@@ -98,6 +105,28 @@ class FakeExecutor:
     @property
     def active_count(self) -> int:
         return len(self.running)
+
+    @property
+    def extra_count(self) -> int:
+        return 0
+
+    def take_entries(
+        self, recorded: Sequence[RecordedEntries], pages: Sequence[task_pb2.JournalPage]
+    ) -> None:
+        self.recorded += recorded
+        self.pages += pages
+
+    def refuse_entries(self, task_id: str, attempt: int, error: ErrorDetail) -> None:
+        self.refused.append((task_id, attempt, error.code))
+
+    def session_opened(self) -> None:
+        self.session_count += 1
+
+    def renewed(self) -> None:
+        self.renewals += 1
+
+    def begin_drain(self) -> None:
+        self.is_draining = True
 
     def runs_task(self, task_id: str) -> bool:
         return any(each == task_id for each, _ in self.running)

@@ -168,6 +168,7 @@ class Holder:
         self.model = model
         self.is_dead = False
         self.is_certain = True
+        self.is_draining = False
         self._attempt = 0
         self._alarm = 0
         self._last_up_ms = self._last_down_ms = 0

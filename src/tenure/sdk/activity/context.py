@@ -36,6 +36,9 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     Instants are those of the server, in UTC. ``failure_count`` counts the failures so far;
     ``max_attempts`` 0 is without limit. ``idempotency_key`` is the same in every attempt of the
     task, ``attempt_key`` is new in each.
+
+    In a step of a workflow ``is_local`` is true, ``task_id`` and ``run_id`` are those of the run,
+    and ``attempt`` counts the attempts of the step.
     """
 
     task_id: str
@@ -60,6 +63,7 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     user_key: str = ""
     run_id: str = ""
     parent_id: str = ""
+    is_local: bool = False
 
     @property
     def idempotency_key(self) -> str:
@@ -69,7 +73,8 @@ class Info(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def attempt_key(self) -> str:
         """A key that differs from attempt to attempt."""
-        return f"{self.task_id}:{self.attempt}"
+        of = self.user_key if self.is_local else self.task_id
+        return f"{of}:{self.attempt}"
 
     @property
     def token(self) -> str:

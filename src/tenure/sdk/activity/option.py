@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tenure.core import check
 from tenure.core.limits import PRIORITY_DEFAULT, TEXT_BYTES_MAX
+from tenure.core.task.retry import RetryPolicy as CoreRetryPolicy
 from tenure.errors import InvalidArgument
 from tenure.sdk.duration import Duration, delay_ms, duration_ms
 from tenure.v1 import task_pb2
@@ -194,6 +195,18 @@ def retry_to_wire(policy: RetryPolicy) -> task_pb2.RetryPolicy:
         non_retryable_error_types=[
             each if isinstance(each, str) else each.__name__ for each in types
         ],
+    )
+
+
+def retry_in_core(policy: RetryPolicy) -> CoreRetryPolicy:
+    """Return a policy as the rules for the next attempt take it."""
+    wire = retry_to_wire(policy)
+    return CoreRetryPolicy(
+        wire.initial_interval_ms,
+        wire.backoff_coefficient,
+        wire.maximum_interval_ms,
+        wire.maximum_attempts,
+        tuple(wire.non_retryable_error_types),
     )
 
 

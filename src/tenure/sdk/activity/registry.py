@@ -12,16 +12,17 @@ from tenure.sdk.activity.definition import Activity, signature_of, undecorated
 class Registry:
     """The activities of a worker, by the names of their types."""
 
-    def __init__(self, given: Iterable[object]) -> None:
+    def __init__(self, given: Iterable[object], *, may_be_empty: bool = False) -> None:
         """Take activities, and objects with methods that are activities.
 
-        Raises ``TypeError`` for anything else, ``ValueError`` when two have one name.
+        Raises ``TypeError`` for anything else, ``ValueError`` when two have one name or, unless it
+        ``may_be_empty``, when there is none.
         """
         self._by_type: dict[str, Activity[..., Any]] = {}
         for each in given:
             for activity in _activities_of(each):
                 self._add(activity)
-        if not self._by_type:
+        if not self._by_type and not may_be_empty:
             raise ValueError("A worker needs at least one activity: Worker(activities=[greet]).")
 
     @property

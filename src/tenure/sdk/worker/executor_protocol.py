@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from tenure.sdk.activity.context import StopReason
 from tenure.v1 import task_pb2
+from tenure.v1.error_pb2 import ErrorDetail
+
+
+class NumberedEntry(NamedTuple):
+    """An entry for the journal of a run; ``seen`` is how far the run knew its journal before."""
+
+    task_id: str
+    attempt: int
+    no: int
+    entry: task_pb2.NewEntry
+    seen: int
+
+
+class RecordedEntries(NamedTuple):
+    """Entries that stand in the journal of a run, at consecutive positions up to ``pos``."""
+
+    task_id: str
+    attempt: int
+    first_no: int
+    last_no: int
+    pos: int
+    at_ms: int
 
 
 class Reporter(Protocol):
@@ -26,6 +48,14 @@ class Reporter(Protocol):
 
     def loop_lag(self, milliseconds: int) -> None:
         """Report the lag of the user's event loop."""
+        ...
+
+    def record(self, entries: Sequence[NumberedEntry]) -> None:
+        """Have entries recorded in the journals of runs, those of one run in their order."""
+        ...
+
+    def fetch(self, task_id: str, attempt: int, after: int) -> None:
+        """Ask for the entries of a journal after a position."""
         ...
 
 
@@ -67,6 +97,35 @@ class Executor(Protocol):
 
     def hand_back(self) -> None:
         """Stop all attempts because the worker ends, and release those that have not ended."""
+        ...
+
+    # -- Runs
+
+    def take_entries(
+        self, recorded: Sequence[RecordedEntries], pages: Sequence[task_pb2.JournalPage]
+    ) -> None:
+        """Tell runs what stands in their journals."""
+        ...
+
+    def refuse_entries(self, task_id: str, attempt: int, error: ErrorDetail) -> None:
+        """Tell a run that the server does not record what it reports, now or later."""
+        ...
+
+    def session_opened(self) -> None:
+        """Let runs ask for what they may have missed without a session."""
+        ...
+
+    def renewed(self) -> None:
+        """Let runs go on that waited for a certain lease."""
+        ...
+
+    def begin_drain(self) -> None:
+        """Begin nothing more in runs, and give them back as soon as nothing of them runs."""
+        ...
+
+    @property
+    def extra_count(self) -> int:
+        """How many slots runs take in addition to their own: steps that run side by side."""
         ...
 
     @property

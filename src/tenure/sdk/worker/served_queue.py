@@ -12,6 +12,7 @@ from weakref import WeakSet
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import Options
 from tenure.sdk.activity.registry import Registry
+from tenure.sdk.workflow.definition import Workflow
 
 log = logging.getLogger("tenure.worker")
 
@@ -48,7 +49,11 @@ def add(worker: Serving) -> None:
         _workers.add(worker)
 
 
-def warn_of_unserved(worker: Serving, activities: Iterable[Activity[..., Any]]) -> None:
+def warn_of_unserved(
+    worker: Serving,
+    activities: Iterable[Activity[..., Any]],
+    workflows: Iterable[Workflow[..., Any]] = (),
+) -> None:
     """Log the queues that activities of a worker are declared for, and that nobody here serves."""
     with _lock:
         others = [each for each in _workers if not each.has_ended]
@@ -56,9 +61,11 @@ def warn_of_unserved(worker: Serving, activities: Iterable[Activity[..., Any]]) 
         queue for each in others if each.namespace == worker.namespace for queue in each.queues
     }
     declared: dict[str, list[str]] = {}
-    for activity in activities:
-        if activity.options.queue not in {_UNNAMED, *served}:
-            declared.setdefault(activity.options.queue, []).append(activity.name)
+    known = [(each.options.queue, each.name) for each in activities]
+    known += [(each.options.queue, each.name) for each in workflows]
+    for queue, name in known:
+        if queue not in {_UNNAMED, *served}:
+            declared.setdefault(queue, []).append(name)
     for queue, names in sorted(declared.items()):
         both = (*worker.queues, queue)
         log.warning(

@@ -1,4 +1,4 @@
-"""``Worker``: what a program makes to run activities."""
+"""``Worker``: what a program makes to run activities and workflows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextvars import Context, copy_context
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from msgspec.structs import replace
 
@@ -22,6 +22,8 @@ from tenure.core.limits import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     NAME_LENGTH_MAX,
+    WARM_RUNS,
+    WARM_RUNS_MAX,
     WORKER_QUEUES_MAX,
     WORKER_SLOTS_MAX,
 )
@@ -40,6 +42,8 @@ from tenure.sdk.worker.execution.executor import TaskExecutor
 from tenure.sdk.worker.execution.runners import Runners
 from tenure.sdk.worker.execution.settings import ExecutionSettings
 from tenure.sdk.worker.executor_protocol import Executor, Reporter
+from tenure.sdk.workflow.guard import Guard
+from tenure.sdk.workflow.registry import WorkflowRegistry
 
 Mode = Literal["session", "poll"]
 
@@ -64,13 +68,15 @@ class WorkerOptions(TypedDict, total=False):
     lease: Duration | None
     drain_deadline: Duration  # "5m"
     health: str | None
+    warm_runs: int  # 1,000
+    guard: Guard  # "refuse"
     codec: Codec | None
     api_key: str | Path | None
     tls: TLS | bool | None
 
 
 class Worker:
-    """Runs activities for one queue or several until it is drained.
+    """Runs activities and workflows for one queue or several until it is drained.
 
     >>> worker = Worker("127.0.0.1:7301", queue="mail", activities=[send, Payments(gateway)])
     >>> await worker.run()
@@ -82,12 +88,15 @@ class Worker:
     ``target`` is the gRPC address of a server, or several with commas between them. The default
     is the variable TENURE_TARGET, or else ``127.0.0.1:7301``. The default of ``namespace`` is
     TENURE_NAMESPACE, or else ``default``.
-    At most ``max_concurrent`` tasks run at a time. Activities with ``executor="process"`` share
+    At most ``max_concurrent`` tasks run at a time: activities, runs of ``workflows`` that do not
+    wait, and steps that run side by side. Activities with ``executor="process"`` share
     ``max_processes`` child processes, by default one per processor. A ``name`` is unique among
     live workers: a new worker replaces the old one of the same name. ``lease`` is how long the
     server waits for a heartbeat before it gives the tasks to others, 10 s to 10 min. By default
     the server chooses it.
     ``drain_deadline`` is how long running tasks may take after the worker was asked to stop.
+    ``warm_runs`` is how many runs that wait stay in memory, so that they go on without a re-run.
+    ``guard`` is what happens to a workflow that blocks its thread: ``refuse``, ``warn`` or ``off``.
     ``health`` is the ``host:port`` for the probes ``/livez`` and ``/readyz``. The default of
     ``api_key`` is TENURE_API_KEY, or the file that TENURE_API_KEY_FILE names. A ``Path`` is read
     again when the file changes.
@@ -100,7 +109,8 @@ class Worker:
         self,
         target: str | Sequence[str] | None = None,
         *,
-        activities: Iterable[object],
+        activities: Iterable[object] = (),
+        workflows: Iterable[object] = (),
         **options: Unpack[WorkerOptions],
     ) -> None:
         """Check everything that can be checked here; ``run`` connects.
@@ -109,7 +119,8 @@ class Worker:
         """
         for name in options.keys() - WorkerOptions.__annotations__.keys():
             raise TypeError(f"Worker.__init__() got an unexpected keyword argument {name!r}")
-        self._registry = Registry(activities)
+        self._workflows = WorkflowRegistry(workflows)
+        self._registry = Registry(activities, may_be_empty=bool(self._workflows.types))
         self._converter = Converter(options.get("codec"))
         self._channel = Channel(
             target, api_key=options.get("api_key"), tls=resolve(options.get("tls"))
@@ -120,7 +131,7 @@ class Worker:
             Setup(
                 namespace=find_namespace(options.get("namespace")),
                 queue=queues[0],
-                types=tuple(self._registry.types),
+                types=_types(self._registry, self._workflows),
                 max_concurrent=options.get("max_concurrent", 100),
                 mode=options.get("mode", "session"),
                 version=options.get("version", ""),
@@ -136,6 +147,8 @@ class Worker:
         max_processes = options.get("max_processes")
         if max_processes is not None and not 1 <= max_processes <= WORKER_SLOTS_MAX:
             raise ValueError(f"max_processes must be 1 to {WORKER_SLOTS_MAX}")
+        self._warm_runs = _warm_runs(options.get("warm_runs", WARM_RUNS))
+        self._guard = _guard(options.get("guard", "refuse"))
         health = options.get("health")
         self._max_processes = max_processes or 0
         self._health = None if health is None else _address(health)
@@ -159,7 +172,7 @@ class Worker:
         """
         if self._ended is not None:
             raise RuntimeError("A worker can be run once. Make a new one.")
-        served_queue.warn_of_unserved(self, self._registry.activities)
+        served_queue.warn_of_unserved(self, self._registry.activities, self._workflows.workflows)
         self._user_loop = asyncio.get_running_loop()
         # Activities see the context variables of the code that runs the worker.
         self._context = copy_context()
@@ -263,10 +276,14 @@ class Worker:
             namespace=self._setup.namespace,
             max_concurrent=self._setup.max_concurrent,
             max_processes=self._max_processes,
+            warm_runs=self._warm_runs,
+            guard=self._guard,
         )
         if self._runners is None:
             self._runners = Runners(self._user_loop, settings, context=self._context)
-        return TaskExecutor(self._registry, self._converter, reporter, self._runners, settings)
+        return TaskExecutor(
+            self._registry, self._converter, reporter, self._runners, settings, self._workflows
+        )
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -301,6 +318,26 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _types(activities: Registry, workflows: WorkflowRegistry) -> tuple[str, ...]:
+    both = sorted(set(activities.types) & set(workflows.types))
+    if both:
+        message = f"{both[0]!r} is the name of an activity and of a workflow. Give one of them "
+        raise ValueError(f"{message}another name: @workflow(name=…).")
+    return (*activities.types, *workflows.types)
+
+
+def _warm_runs(count: int) -> int:
+    if not 0 <= count <= WARM_RUNS_MAX:
+        raise ValueError(f"warm_runs must be 0 to {WARM_RUNS_MAX}")
+    return count
+
+
+def _guard(guard: Guard) -> Guard:
+    if guard not in get_args(Guard):
+        raise ValueError(f"guard must be one of {', '.join(get_args(Guard))}, not {guard!r}")
+    return guard
 
 
 def _queues(options: WorkerOptions) -> tuple[str, ...]:

@@ -48,4 +48,8 @@ class Parked(msgspec.Struct, frozen=True):
     mismatch: Mismatch
 
 
-Ending = Returned | Raised | Yielded | Parked
+class Released(msgspec.Struct, frozen=True):
+    """The worker ends, and another one goes on with what was not carried out."""
+
+
+Ending = Returned | Raised | Yielded | Parked | Released

@@ -57,3 +57,8 @@ class RunPort(Protocol):
     def is_certain(self) -> bool:
         """Whether the lease is certain, so that something may be begun."""
         ...
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether nothing more is begun, because the worker ends."""
+        ...

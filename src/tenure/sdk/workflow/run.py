@@ -18,7 +18,7 @@ from typing import Any, Final
 from tenure.sdk import failure
 from tenure.sdk.payload import Converter, Payload, PayloadError, UserValue
 from tenure.sdk.workflow import journal as recorded
-from tenure.sdk.workflow.ending import Ending, Parked, Raised, Returned, Wait, Yielded
+from tenure.sdk.workflow.ending import Ending, Parked, Raised, Released, Returned, Wait, Yielded
 from tenure.sdk.workflow.guard import Guard
 from tenure.sdk.workflow.journal import Entry, Journal, Kind, Mismatch
 from tenure.sdk.workflow.loop import DurableTimer, RunLoop, RunTask
@@ -124,6 +124,11 @@ class Run:
         if not step.cancelled():
             self._record(entry)
         self.wake()
+
+    def step_begun(self, step: Step[Any], entry: Entry) -> None:
+        """Hear that a local step takes long; it is recorded that it has begun."""
+        if step.key in self._running and not self._is_ended and not step.cancelled():
+            self._record(entry)
 
     def step_put_off(self, step: Step[Any], entry: Entry) -> None:
         """Hear that the next attempt of a step is so late that a timer waits for it."""
@@ -311,12 +316,16 @@ class Run:
             return
         if not self._port.is_certain:
             return
-        self._carry_out()
-        self._start_put_off()
+        is_draining = self._port.is_draining
+        if not is_draining:
+            self._carry_out()
+            self._start_put_off()
         if not _is_done(self.main):
             self._report_due()
         if self._running or self._unacknowledged:
             self._port.wake_at(self._next_at_ms())
+        elif is_draining and any(not step.done() for step in self._uncarried):
+            self._end(Released())
         elif self._put_off or not self.main.done():
             self._end(self._yielded())
         elif self.main.cancelled():

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, get_ty
 import msgspec
 
 from tenure.core import check
+from tenure.core.task.retry import RetryPolicy as CoreRetryPolicy
 from tenure.errors import InvalidArgument
 from tenure.sdk.activity.definition import Activity, signature_of
-from tenure.sdk.activity.option import RetryPolicy, retry_to_wire
+from tenure.sdk.activity.option import RetryPolicy, retry_in_core, retry_to_wire
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import UserValue
 from tenure.sdk.workflow.loop import RunFuture
@@ -52,6 +53,8 @@ class StepFunction(msgspec.Struct, frozen=True):
     options: StepOptions
     is_async: bool
     result_type: Any
+    # As the rules for the next attempt take it.
+    retry: CoreRetryPolicy
 
 
 def step(**settings: Unpack[StepSettings]) -> Callable[[F], F]:
@@ -126,7 +129,8 @@ def _step_function(given: object) -> StepFunction:
         plain = plain.func
     options = getattr(plain, _OPTIONS, None) or _options(plain, {})
     is_async = inspect.iscoroutinefunction(plain)
-    return StepFunction(given, options, is_async, _result_type(plain))
+    retry = retry_in_core(options.retry)
+    return StepFunction(given, options, is_async, _result_type(plain), retry)
 
 
 def _of_activity(activity: Activity[..., Any]) -> StepFunction:
@@ -139,7 +143,8 @@ def _of_activity(activity: Activity[..., Any]) -> StepFunction:
     is_async = inspect.iscoroutinefunction(activity.function)
     # Each kind of activity can be called; that is said in the subclasses.
     called: Any = activity
-    return StepFunction(called, own, is_async, signature_of(activity).result_type)
+    retry = retry_in_core(own.retry)
+    return StepFunction(called, own, is_async, signature_of(activity).result_type, retry)
 
 
 def _options(function: Callable[..., Any], settings: StepSettings) -> StepOptions:

@@ -19,6 +19,7 @@ from tenure.api.guard.rate_limit import RateLimit
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
 from tenure.api.rpc.context import Context
+from tenure.api.rpc.session.run_reports import RunReports
 from tenure.api.rpc.session.session_outbox import SessionOutbox
 from tenure.api.rpc.view import task_view
 from tenure.core import check, limits
@@ -61,6 +62,9 @@ class WorkerSession:
         self._said_goodbye = False
         self._report_count = 0
         self._has_room = asyncio.Event()
+        self._runs = RunReports(
+            engine, self._namespace, self._worker_id, self._outbox, self._has_room
+        )
         self._group = asyncio.TaskGroup()
         self._beat_done: asyncio.Future[None] | None = None
 
@@ -177,11 +181,16 @@ class WorkerSession:
     async def _flush(self, writer: asyncio.Task[None]) -> None:
         """Answer the reports before a goodbye, within a call's time."""
         async with asyncio.timeout(limits.CALL_MS / 1000):
-            while not writer.done() and (self._report_count or self._outbox.ack_count):
-                if self._outbox.ack_count:
+            while not writer.done() and self._open_count:
+                if self._outbox.answer_count:
                     self._outbox.wake()
                 self._has_room.clear()
                 await self._has_room.wait()
+
+    @property
+    def _open_count(self) -> int:
+        """Return how many reports and requests have no answer that was written."""
+        return self._report_count + self._runs.open_count + self._outbox.answer_count
 
     def _welcome(self, answer: SessionAnswer) -> pb.ServerFrame:
         lease = answer.lease
@@ -222,7 +231,7 @@ class WorkerSession:
                 raise
             if self._outbox.written():
                 self._engine.has_room(self._worker_id)
-            if frame.acks:
+            if frame.acks or frame.step_acks or frame.pages:
                 self._has_room.set()
 
     def _token(self, task: Task) -> str:
@@ -257,7 +266,7 @@ class WorkerSession:
             if frame.HasField("goodbye"):
                 await self._say_goodbye(frame.goodbye)
                 return
-            while self._report_count + self._outbox.ack_count > limits.SESSION_REPORTS_MAX:
+            while self._open_count > limits.SESSION_REPORTS_MAX:
                 self._has_room.clear()
                 await self._has_room.wait()
         self._is_lost = True
@@ -271,7 +280,7 @@ class WorkerSession:
             )
 
     def _report(self, frame: pb.ClientFrame) -> None:
-        """Submit the reports of a frame: started, then heartbeats, then finished."""
+        """Submit the reports of a frame: started, then heartbeats, then steps, then finished."""
         if frame.started:
             started = list(task_view.refs(frame.started))
             exclusive = task_view.exclusive_refs(frame.started)
@@ -281,8 +290,12 @@ class WorkerSession:
         if frame.task_beats:
             beats = [task_view.beat(each, each.task_id, each.attempt) for each in frame.task_beats]
             self._submit(pb.REPORT_KIND_BEAT, beats, self._beat_tasks)
+        if frame.steps:
+            self._runs.record(frame.steps)
         if frame.finished:
             self._finish(frame)
+        if frame.journal:
+            self._runs.ask(frame.journal, self._group)
 
     def _finish(self, frame: pb.ClientFrame) -> None:
         items = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,8 +20,10 @@ from tenure.errors import ERRORS
 from tenure.sdk.activity.context import StopReason
 from tenure.sdk.failure import make_error
 from tenure.sdk.worker.connection.exclusive import Exclusives
+from tenure.sdk.worker.connection.run_outbox import RunOutbox
 from tenure.sdk.worker.connection.seen_attempts import SeenAttempts
-from tenure.v1 import task_pb2
+from tenure.sdk.worker.executor_protocol import NumberedEntry
+from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1.error_pb2 import ErrorDetail
 
 Ref = tuple[str, int]
@@ -70,6 +72,9 @@ class Reports(NamedTuple):
     started: list[task_pb2.TaskRef]
     beats: list[task_pb2.TaskBeat]
     finished: list[task_pb2.TaskFinish]
+    # Of runs; before the ends.
+    steps: Sequence[journal_pb2.StepReport] = ()
+    requests: Sequence[journal_pb2.JournalRequest] = ()
 
 
 class HeldAttempts:
@@ -90,6 +95,7 @@ class HeldAttempts:
         self._again: deque[tuple[float, HeldAttempt]] = deque()
         self._unbound: dict[Ref, None] = {}
         self.exclusives = Exclusives()
+        self.runs = RunOutbox()
         self.completed_total = 0
         self.failed_total = 0
         # How many of the held attempts have not ended.
@@ -218,6 +224,35 @@ class HeldAttempts:
         self._beats[ref] = beat
         return True
 
+    # -- Runs
+
+    def record(self, entries: Sequence[NumberedEntry]) -> None:
+        """Keep entries of runs that are held."""
+        held = self._held
+        self.runs.put([each for each in entries if (each.task_id, each.attempt) in held])
+
+    def fetch(self, ref: Ref, after: int) -> None:
+        """Ask for a part of the journal of a run that is held."""
+        if ref in self._held:
+            self.runs.fetch(ref, after)
+
+    def steps_refused(self, ref: Ref, error: ErrorDetail, now_s: float) -> StopReason | None:
+        """Handle the refusal of a report of steps, or of a request; return why to stop.
+
+        It is tried again if that may help; what ``is_refused_for_good`` is the run's own matter.
+        """
+        held = self._held.get(ref)
+        if held is None or held.finish is not None:
+            return None
+        if _is_gone(error):
+            self._drop(held)
+            return _why(held, now_s, error.reason)
+        if error.code == "out_of_order":
+            self.runs.ask_again(ref)
+        elif not is_refused_for_good(error):
+            self.runs.ask_again(ref, now_s + _pause_s(error))
+        return None
+
     # -- What the server says
 
     def cancel(self, ref: Ref) -> bool:
@@ -225,6 +260,9 @@ class HeldAttempts:
         held = self._held.get(ref)
         if held is None or held.finish is not None:
             return False
+        if is_run(held.task):
+            # It hears of it by its journal, and its code may clean up.
+            return ref not in self._waiting
         if self._waiting.pop(ref, None) is not None or self.exclusives.is_asked(ref):
             self._confirm.pop(ref, None)
             self.finish(_end(ref, _CANCELLED))
@@ -298,13 +336,15 @@ class HeldAttempts:
     def take(self, now_s: float, bytes_max: int = FRAME_BYTES) -> Reports | None:
         """Return the reports to send, as many as fit in a frame. Each is returned once."""
         self._ripen(now_s)
-        if not (self._unsent or self._beats or self._confirm):
+        if not (self._unsent or self._beats or self._confirm or self.runs.has_news):
             return None
         started = self._take_started(now_s) if self._confirm else []
         beats, size = self._take_beats(bytes_max, now_s) if self._beats else ([], 0)
+        steps, steps_size = self.runs.take(bytes_max - size)
+        size += steps_size
         # Heartbeats go before the ends, even when they fill the frame.
         finished = [] if self._beats else self._take_finished(bytes_max - size)
-        return Reports(started, beats, finished)
+        return Reports(started, beats, finished, steps, self.runs.take_requests())
 
     def next_at_s(self) -> float:
         """Return when there is something to say that is not there yet."""
@@ -312,6 +352,7 @@ class HeldAttempts:
         while young and (young[0].finish is not None or young[0].is_over):
             young.popleft()
         due_at_s = young[0].confirm_at_s if young else math.inf
+        due_at_s = min(due_at_s, self.runs.next_at_s())
         return min(due_at_s, self._again[0][0]) if self._again else due_at_s
 
     def held_refs(self) -> list[task_pb2.TaskRef]:
@@ -339,6 +380,7 @@ class HeldAttempts:
         for ref, beat in (self._passed_beats | self._sent_beats).items():
             self._beats.setdefault(ref, beat)
         self._passed_beats, self._sent_beats = {}, {}
+        self.runs.session_opened()
 
     def restart(self, reports: Reports) -> None:
         """Send these again, because no answer came."""
@@ -355,6 +397,7 @@ class HeldAttempts:
             held = self._held.get((finish.task_id, finish.attempt))
             if held is not None:
                 self._unsent.append(held)
+        self.runs.restart(reports.steps, reports.requests)
 
     def pass_beats(self) -> None:
         """Record that a heartbeat of the worker is sent after these heartbeats of attempts."""
@@ -387,6 +430,7 @@ class HeldAttempts:
 
     def _ripen(self, now_s: float) -> None:
         """Queue the reports that are due now."""
+        self.runs.ripen(now_s)
         young = self._young
         while young and young[0].confirm_at_s <= now_s:
             held = young.popleft()
@@ -463,6 +507,7 @@ class HeldAttempts:
         ref = held.ref
         del self._held[ref]
         self.exclusives.drop(ref)
+        self.runs.drop(ref)
         # Most attempts are in none of these.
         for others in (self._waiting, self._confirm, self._beats):
             if others:
@@ -474,6 +519,17 @@ class HeldAttempts:
 
 def _end(ref: Ref, kind: task_pb2.FinishKind.ValueType) -> task_pb2.TaskFinish:
     return task_pb2.TaskFinish(task_id=ref[0], attempt=ref[1], kind=kind)
+
+
+def is_run(task: task_pb2.AssignedTask | None) -> bool:
+    """Return whether a task is a run of a workflow."""
+    return task is not None and task.kind == task_pb2.TASK_KIND_WORKFLOW
+
+
+def is_refused_for_good(error: ErrorDetail) -> bool:
+    """Return whether the same report of steps is never accepted."""
+    is_in_time = error.code in {"out_of_order", "too_early"}
+    return not (is_in_time or _is_gone(error) or _is_retryable(error))
 
 
 def _is_gone(error: ErrorDetail) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tenure.sdk.worker.executor_protocol import NumberedEntry
 from tenure.v1 import task_pb2
 
 
@@ -27,6 +28,14 @@ class InboxReader(Protocol):
 
     def take_lag(self, milliseconds: int) -> None:
         """Record the lag of the user's event loop."""
+        ...
+
+    def take_entries(self, entries: Sequence[NumberedEntry]) -> None:
+        """Keep entries for the journals of runs."""
+        ...
+
+    def take_fetch(self, task_id: str, attempt: int, after: int) -> None:
+        """Keep a request for a part of a journal."""
         ...
 
     def look_up(self) -> None:
@@ -62,6 +71,14 @@ class WorkerInbox:
     def loop_lag(self, milliseconds: int) -> None:
         """Report the lag of the user's event loop."""
         self._put(lambda reader: reader.take_lag(milliseconds))
+
+    def record(self, entries: Sequence[NumberedEntry]) -> None:
+        """Have entries recorded in the journals of runs."""
+        self._put(lambda reader: reader.take_entries(entries))
+
+    def fetch(self, task_id: str, attempt: int, after: int) -> None:
+        """Ask for the entries of a journal after a position."""
+        self._put(lambda reader: reader.take_fetch(task_id, attempt, after))
 
     def _put(self, item: task_pb2.TaskFinish | task_pb2.TaskBeat | Put) -> None:
         self._items.append(item)

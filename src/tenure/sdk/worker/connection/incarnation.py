@@ -18,12 +18,18 @@ from tenure.sdk.transport.channel import Backoff, Channel, Method
 from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.failure_log import log_failure
 from tenure.sdk.worker.connection.health_state import HealthState
-from tenure.sdk.worker.connection.held_attempts import HeldAttempt, HeldAttempts, Ref, Reports
+from tenure.sdk.worker.connection.held_attempts import (
+    HeldAttempt,
+    HeldAttempts,
+    Ref,
+    Reports,
+    is_refused_for_good,
+)
 from tenure.sdk.worker.connection.shared_slots import SlotShare
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
 from tenure.sdk.worker.executor_protocol import Executor
-from tenure.v1 import task_pb2
+from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.error_pb2 import ErrorDetail
@@ -32,7 +38,14 @@ log = logging.getLogger("tenure.worker")
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
-Item = TypeVar("Item", task_pb2.TaskRef, task_pb2.TaskBeat, task_pb2.TaskFinish)
+Item = TypeVar(
+    "Item",
+    task_pb2.TaskRef,
+    task_pb2.TaskBeat,
+    task_pb2.TaskFinish,
+    journal_pb2.StepReport,
+    journal_pb2.JournalRequest,
+)
 
 # Timers are late after the machine was suspended, so the lease is checked this often.
 WATCH_S: Final = 1.0
@@ -268,10 +281,46 @@ class Incarnation:
         if reason is None and error.code in {"invalid_argument", "payload_too_large"}:
             log.warning("A heartbeat of task %s was refused: %s", ref[0], error.message)
 
+    # -- Runs
+
+    def take_entries(
+        self, acks: Iterable[journal_pb2.StepAck], pages: Iterable[task_pb2.JournalPage]
+    ) -> None:
+        """Tell runs what stands in their journals."""
+        outbox = self.held_attempts.runs
+        recorded, found = [], []
+        for ack in acks:
+            if ack.HasField("error"):
+                self.steps_refused((ack.task_id, ack.attempt), ack.error)
+            elif (each := outbox.acknowledge(ack)) is not None:
+                recorded.append(each)
+        for page in pages:
+            if page.HasField("error"):
+                self.steps_refused((page.task_id, page.attempt), page.error)
+                continue
+            outbox.take_page(page)
+            found.append(page)
+        if recorded or found:
+            self._executor.take_entries(recorded, found)
+        if outbox.has_news:
+            self.changed.notify()
+
+    def session_opened(self) -> None:
+        """Let runs ask for what they may have missed without a session."""
+        self._executor.session_opened()
+
+    def steps_refused(self, ref: Ref, error: ErrorDetail) -> None:
+        """Handle the refusal of what a run has reported, or of a request for its journal."""
+        if ref in self.held_attempts and is_refused_for_good(error):
+            self._executor.refuse_entries(*ref, error)
+        self._stop(ref, self.held_attempts.steps_refused(ref, error, self.clock()))
+        self.changed.notify()
+
     # -- The lease
 
     def renewed(self) -> None:
         """Start waiting attempts, because the lease was renewed."""
+        self._executor.renewed()
         if self._is_fenced:
             self._is_fenced = False
             log.info("Worker %s renewed its lease. It starts tasks again.", self.worker_id)
@@ -353,7 +402,7 @@ class Incarnation:
             self.slots.all.settle(self.clock())
             return self.held_attempts.open_count + self.slots.mine.credit
         taken = max(self.health_state.stuck_count, self._leftover_count)
-        return max(0, self.setup.max_concurrent - taken)
+        return max(0, self.setup.max_concurrent - taken - self._executor.extra_count)
 
     # -- Calls
 
@@ -386,6 +435,7 @@ class Incarnation:
         if not self.is_draining:
             self.is_draining = True
             self.held_attempts.hand_back_waiting()
+            self._executor.begin_drain()
             self.changed.notify()
         self.drain_changed.notify()
 
@@ -449,6 +499,10 @@ class Incarnation:
             await _each(self._start_tasks, reports.started, self.refused)
         if reports.beats:
             await _each(self._beat_tasks, reports.beats, self.refused)
+        if reports.steps:
+            await _each(self._record_steps, reports.steps, self.steps_refused)
+        if reports.requests:
+            await _each(self._fetch_pages, reports.requests, self.steps_refused)
         if reports.finished:
             await _each(self._finish_tasks, reports.finished, self.answered)
 
@@ -486,6 +540,20 @@ class Incarnation:
             if result.should_cancel:
                 self.cancel([ref])
             accept(ref, result)
+
+    async def _record_steps(self, items: Sequence[journal_pb2.StepReport]) -> None:
+        request = task_pb.ReportRunsRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, steps=items
+        )
+        answer = await self.ask(method.REPORT_RUNS, request, timeout_s=method.CALL_S)
+        self.take_entries(answer.step_acks, answer.pages)
+
+    async def _fetch_pages(self, items: Sequence[journal_pb2.JournalRequest]) -> None:
+        request = task_pb.ReportRunsRequest(
+            namespace_id=self.setup.namespace, worker_id=self.worker_id, journal=items
+        )
+        answer = await self.ask(method.REPORT_RUNS, request, timeout_s=method.CALL_S)
+        self.take_entries(answer.step_acks, answer.pages)
 
     async def _finish_tasks(self, items: Sequence[task_pb2.TaskFinish]) -> None:
         request = task_pb.FinishTasksRequest(

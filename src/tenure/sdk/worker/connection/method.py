@@ -54,6 +54,11 @@ FINISH_TASKS: Final[Method[task_pb.FinishTasksRequest, task_pb.FinishTasksRespon
     task_pb.FinishTasksRequest.SerializeToString,
     task_pb.FinishTasksResponse.FromString,
 )
+REPORT_RUNS: Final[Method[task_pb.ReportRunsRequest, task_pb.ReportRunsResponse]] = Method(
+    "TaskService/ReportRuns",
+    task_pb.ReportRunsRequest.SerializeToString,
+    task_pb.ReportRunsResponse.FromString,
+)
 OPEN_SESSION: Final[Method[session_pb.ClientFrame, session_pb.ServerFrame]] = Method(
     "SessionService/Open",
     session_pb.ClientFrame.SerializeToString,

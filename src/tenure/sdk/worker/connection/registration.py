@@ -7,7 +7,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -43,7 +43,7 @@ from tenure.sdk.worker.connection.shared_slots import QueueSlots, SharedSlots, S
 from tenure.sdk.worker.connection.task_race import forever, run_together
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
-from tenure.sdk.worker.executor_protocol import Executor, Reporter
+from tenure.sdk.worker.executor_protocol import Executor, NumberedEntry, Reporter
 from tenure.sdk.worker.mode.poll import PollMode
 from tenure.sdk.worker.mode.session import SessionMode
 from tenure.v1 import task_pb2
@@ -130,7 +130,8 @@ class Registration:
         held = self.me.held_attempts
         # The server counts an attempt until it has its end, so a poll before that gets nothing.
         count = held.open_count if self.setup.mode == "session" else len(held)
-        return max(count + self.health_state.stuck_count, self.executor.active_count)
+        count += self.health_state.stuck_count + self.executor.extra_count
+        return max(count, self.executor.active_count)
 
     def _slots_changed(self) -> None:
         if self.me is not None:
@@ -398,6 +399,16 @@ class Registration:
         """Keep the heartbeat of an attempt."""
         if self.me is not None and not self.me.held_attempts.beat(beat, self._common.clock()):
             log.warning("A heartbeat of task %s is too large. It was not sent.", beat.task_id)
+
+    def take_entries(self, entries: Sequence[NumberedEntry]) -> None:
+        """Keep entries for the journals of runs."""
+        if self.me is not None:
+            self.me.held_attempts.record(entries)
+
+    def take_fetch(self, task_id: str, attempt: int, after: int) -> None:
+        """Keep a request for a part of a journal."""
+        if self.me is not None:
+            self.me.held_attempts.fetch((task_id, attempt), after)
 
     def take_stuck(self, count: int) -> None:
         """Record how many abandoned threads there are."""

@@ -143,7 +143,7 @@ class AsyncRunner:
         self.post(execution)
 
     def post(self, item: Callable[[], None] | AsyncExecution) -> None:
-        """Run something in the loop's thread, in order; from the connection's thread."""
+        """Run something in the loop's thread, in order; from any thread."""
         self._inbox.append(item)
         if self._is_waking:
             return

@@ -99,21 +99,15 @@ def succeeded(
 
 
 def returned(
-    task: task_pb2.AssignedTask, make: Callable[[], Payload], converter: Converter
+    task: task_pb2.AssignedTask,
+    make: Callable[[], Payload],
+    converter: Converter,
+    *,
+    what: str = "activity",
 ) -> task_pb2.TaskFinish:
     """Return a success with the payload that ``make`` makes, or the failure to make it."""
     try:
-        payload = make()
-        if len(payload.data) > PAYLOAD_BYTES_MAX:
-            message = (
-                f"It has {len(payload.data):,} bytes, and {PAYLOAD_BYTES_MAX:,} are allowed: "
-                "store it elsewhere and return where it is."
-            )
-            raise PayloadError(message)  # noqa: TRY301 (both problems have one answer)
-    except PayloadError as error:
-        problem = BadResultError(f"The activity ran, but its result cannot be sent. {error}")
-        problem.__cause__ = error
-        return ended_by(task, problem, converter)
+        payload = checked(make, what)
     except Exception as error:
         return ended_by(task, error, converter)
     finish = task_pb2.TaskFinish(
@@ -124,12 +118,33 @@ def returned(
     return finish
 
 
+def checked(make: Callable[[], Payload], what: str) -> Payload:
+    """Return the payload that ``make`` makes; raise ``BadResultError`` if it cannot be sent."""
+    try:
+        payload = make()
+        if len(payload.data) > PAYLOAD_BYTES_MAX:
+            message = (
+                f"It has {len(payload.data):,} bytes, and {PAYLOAD_BYTES_MAX:,} are allowed: "
+                "store it elsewhere and return where it is."
+            )
+            raise PayloadError(message)  # noqa: TRY301 (both problems have one answer)
+    except PayloadError as error:
+        message = f"The {what} ran, but its result cannot be sent. {error}"
+        raise BadResultError(message) from error
+    return payload
+
+
 def ended_by(
     task: task_pb2.AssignedTask, error: BaseException, converter: Converter
 ) -> task_pb2.TaskFinish:
     """Return the ending for an exception that the activity raised."""
     if isinstance(error, CompletesLater):
         return ended_as(task, DEFERRED)
+    return failed(task, error_of(error, converter))
+
+
+def error_of(error: BaseException, converter: Converter) -> task_pb2.TaskError:
+    """Return an exception that user code raised, as it travels."""
     has_frames = _skip_own_frames(error)
     try:
         wire = failure.to_wire(error, converter)
@@ -147,7 +162,7 @@ def ended_by(
     if len(wire.details) > PAYLOAD_BYTES_MAX:
         # The failure is reported without its details.
         wire.details = converter.encode_details(("The details were too large to be sent.",))
-    return failed(task, wire)
+    return wire
 
 
 def failed(task: task_pb2.AssignedTask, error: task_pb2.TaskError) -> task_pb2.TaskFinish:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tenure.core.limits import EXCLUSIVE_KILL_MS
@@ -15,8 +15,11 @@ from tenure.sdk.worker.execution import attempt
 from tenure.sdk.worker.execution.execution import Execution, Site
 from tenure.sdk.worker.execution.runners import Runners
 from tenure.sdk.worker.execution.settings import ExecutionSettings
-from tenure.sdk.worker.executor_protocol import Reporter
+from tenure.sdk.worker.executor_protocol import RecordedEntries, Reporter
+from tenure.sdk.worker.run.host import RunHost
+from tenure.sdk.workflow.registry import WorkflowRegistry
 from tenure.v1 import task_pb2
+from tenure.v1.error_pb2 import ErrorDetail
 
 # Timeouts are in seconds. A sweep over 1,000 executions takes half a millisecond.
 _SWEEP_S: Final = 0.1
@@ -37,8 +40,11 @@ class TaskExecutor:
         reporter: Reporter,
         runners: Runners,
         settings: ExecutionSettings = ExecutionSettings(),  # noqa: B008 (immutable)
+        workflows: WorkflowRegistry | None = None,
     ) -> None:
         """Execute where ``runners`` say; report to ``reporter``."""
+        self._workflows = workflows or WorkflowRegistry()
+        self._runs = RunHost(self._workflows, converter, reporter, runners, settings)
         self._registry = registry
         self._reporter = reporter
         self._settings = settings
@@ -64,13 +70,20 @@ class TaskExecutor:
     @property
     def active_count(self) -> int:
         """How many slots are in use. Abandoned threads use one each."""
-        return len(self._live) + len(self._abandoned)
+        return len(self._live) + len(self._abandoned) + self._runs.active_count
+
+    @property
+    def extra_count(self) -> int:
+        """How many slots runs take in addition to their own."""
+        return self._runs.extra_count
 
     def runs_task(self, task_id: str) -> bool:
         """Return whether an attempt of this task still runs.
 
         An abandoned one may never end, so it counts only if it is exclusive.
         """
+        if self._runs.holds(task_id):
+            return True
         exclusive = [each.ref for each in self._abandoned if each.is_exclusive]
         return any(ref[0] == task_id for ref in (*self._live, *exclusive))
 
@@ -86,7 +99,7 @@ class TaskExecutor:
 
     @worker_id.setter
     def worker_id(self, worker_id: str) -> None:
-        self._site.worker_id = worker_id
+        self._site.worker_id = self._runs.worker_id = worker_id
 
     @property
     def is_fenced(self) -> Callable[[], bool]:
@@ -95,11 +108,19 @@ class TaskExecutor:
 
     @is_fenced.setter
     def is_fenced(self, is_fenced: Callable[[], bool]) -> None:
-        self._site.is_fenced = is_fenced
+        self._site.is_fenced = self._runs.is_fenced = is_fenced
 
     def start(self, task: task_pb2.AssignedTask) -> None:
         """Run an attempt; its end is reported whatever happens."""
+        if task.kind == task_pb2.TASK_KIND_WORKFLOW:
+            self._runs.start(task)
+            return
         activity = self._registry.find(task.type)
+        if activity is None and self._workflows.find(task.type) is not None:
+            message = f"{task.type} is a workflow here, not an activity: use client.start(…)"
+            error = attempt.error_of(attempt.BadSetupError(message), self._site.converter)
+            self._reporter.finish(attempt.failed(task, error))
+            return
         if activity is None or self._is_handing_back:
             if activity is None:
                 _log.error(
@@ -119,7 +140,9 @@ class TaskExecutor:
     def stop(self, task_id: str, attempt: int, reason: StopReason) -> None:
         """Ask an attempt to stop. If it does not within its grace period, it is abandoned."""
         execution = self._live.get((task_id, attempt))
-        if execution is not None:
+        if execution is None:
+            self._runs.stop(task_id, attempt, reason)
+        else:
             is_over = reason in _OVER
             execution.is_over = execution.is_over or is_over
             is_urgent = is_over and execution.is_exclusive
@@ -143,6 +166,7 @@ class TaskExecutor:
     def hand_back(self) -> None:
         """Stop all attempts because the worker ends, and release those that have not ended."""
         self._is_handing_back = True
+        self._runs.hand_back()
         grace_s = self._settings.hand_back_grace_ms / 1_000
         for execution in list(self._live.values()):
             execution.stop(StopReason.WORKER_SHUTDOWN, grace_s=grace_s)
@@ -158,7 +182,34 @@ class TaskExecutor:
             execution.stop(StopReason.WORKER_SHUTDOWN)
         for execution in self._abandoned:
             execution.forsake()
+        self._runs.close()
         await self._runners.close()
+
+    # -- Runs
+
+    def take_entries(
+        self, recorded: Sequence[RecordedEntries], pages: Sequence[task_pb2.JournalPage]
+    ) -> None:
+        """Tell runs what stands in their journals."""
+        self._runs.take_entries(recorded, pages)
+
+    def refuse_entries(self, task_id: str, attempt: int, error: ErrorDetail) -> None:
+        """Tell a run that the server does not record what it reports."""
+        self._runs.refuse_entries(task_id, attempt, error)
+
+    def session_opened(self) -> None:
+        """Let runs ask for what they may have missed."""
+        self._runs.session_opened()
+
+    def renewed(self) -> None:
+        """Let runs go on that waited for a certain lease."""
+        self._runs.renewed()
+
+    def begin_drain(self) -> None:
+        """Begin nothing more in runs."""
+        self._runs.begin_drain()
+
+    # -- Inside
 
     def _sweep(self) -> None:
         """Check every execution: a heartbeat may be due, or its timeout or grace period over."""

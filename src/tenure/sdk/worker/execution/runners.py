@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from tenure.sdk.worker.execution.async_runner import AsyncRunner
 from tenure.sdk.worker.execution.execution import Site
 from tenure.sdk.worker.execution.process_runner import ProcessRunner
 from tenure.sdk.worker.execution.settings import ExecutionSettings
-from tenure.sdk.worker.execution.thread_runner import ThreadRunner
+from tenure.sdk.worker.execution.thread_runner import ThreadCall, ThreadRunner
 from tenure.sdk.worker.execution.watchdog import Watchdog
 from tenure.v1 import task_pb2
 
@@ -45,6 +46,11 @@ class Watcher(Protocol):
         """Return which async activities run."""
         ...
 
+    @property
+    def active_count(self) -> int:
+        """How many slots are in use."""
+        ...
+
 
 class Runners:
     """Loop, threads and children; made and closed on the connection's loop.
@@ -60,12 +66,14 @@ class Runners:
         context: Context | None = None,
     ) -> None:
         """Start watching the user's loop; threads and processes start when they are needed."""
-        context = context or copy_context()
+        self.context = context = context or copy_context()
+        self.user_loop = user_loop
         limit = settings.max_concurrent
         self._threads = ThreadRunner(limit, context)
         self._processes = ProcessRunner(settings.max_processes or min(limit, _processor_count()))
+        self._async = AsyncRunner(user_loop, context)
         self._by_place: dict[str, Runner] = {
-            "loop": AsyncRunner(user_loop, context),
+            "loop": self._async,
             "thread": self._threads,
             "process": self._processes,
         }
@@ -76,6 +84,18 @@ class Runners:
     def of(self, activity: Activity[..., Any]) -> Runner:
         """Return where an activity runs."""
         return self._by_place[activity.traits.where]
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Call something on the user's loop, in order; from any thread."""
+        self._async.post(callback)
+
+    def submit(self, call: ThreadCall) -> None:
+        """Run something in a thread."""
+        self._threads.submit(call)
+
+    def used_count(self) -> int:
+        """Return how many slots all executors together use."""
+        return sum(each.active_count for each in self._watchers)
 
     def watch(self, watcher: Watcher) -> None:
         """Inform an executor about the lag of the user's event loop."""

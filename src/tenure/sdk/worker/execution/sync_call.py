@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from tenure.sdk.activity.context import Stopped, StopReason, enter
@@ -13,14 +14,11 @@ from tenure.v1 import task_pb2
 
 
 class Interruptible(Protocol):
-    """An attempt into whose code ``Stopped`` may be raised, once, between ``arm`` and ``disarm``.
+    """Code into which ``Stopped`` may be raised, once, between ``arm`` and ``disarm``.
 
     ``arm`` raises it itself if the stop came earlier. After ``disarm`` it cannot come any more.
     """
 
-    task: task_pb2.AssignedTask
-    activity: Activity[..., Any]
-    converter: Converter
     stop_reason: StopReason | None
 
     def arm(self) -> None:
@@ -32,8 +30,16 @@ class Interruptible(Protocol):
         ...
 
 
-class _Result:
-    """What the function returned, apart from what it raised."""
+class InterruptibleAttempt(Interruptible, Protocol):
+    """An attempt of a task."""
+
+    task: task_pb2.AssignedTask
+    activity: Activity[..., Any]
+    converter: Converter
+
+
+class Result:
+    """What a function returned, apart from what it raised; neither if it was stopped."""
 
     __slots__ = ("error", "is_returned", "value")
 
@@ -43,30 +49,41 @@ class _Result:
         self.error: BaseException | None = None
 
 
-def call(execution: Interruptible) -> Ending:
+def call(execution: InterruptibleAttempt) -> Ending:
     """Run an activity from its input to its ending; the stop never leaves this function."""
-    result = _Result()
-    try:
-        _invoke(execution, result)
-        execution.disarm()
-    except Stopped:
-        # The stop came outside of user code. It comes only once, so nothing interrupts this again.
-        execution.disarm()
+    result = run(execution, lambda: _invoke(execution))
     if result.is_returned:
         return attempt.succeeded(execution.task, result.value, execution.converter)
-    error = result.error
-    if error is None or (isinstance(error, Stopped) and execution.stop_reason is not None):
+    if result.error is None:
         return None
-    return attempt.ended_by(execution.task, error, execution.converter)
+    return attempt.ended_by(execution.task, result.error, execution.converter)
 
 
-def _invoke(execution: Interruptible, result: _Result) -> None:
+def run(context: Interruptible, function: Callable[[], object]) -> Result:
+    """Call a function; the stop never leaves this function."""
+    result = Result()
     try:
-        execution.arm()
+        _run(context, function, result)
+        context.disarm()
+    except Stopped:
+        # The stop came outside of user code. It comes only once, so nothing interrupts this again.
+        context.disarm()
+    if isinstance(result.error, Stopped) and context.stop_reason is not None:
+        result.error = None
+    return result
+
+
+def _run(context: Interruptible, function: Callable[[], object], result: Result) -> None:
+    try:
+        context.arm()
         # The caller runs this in a copied context, which ends with the call.
-        enter(execution)  # type: ignore[arg-type]
-        arguments = attempt.arguments_of(execution.task, execution.activity, execution.converter)
-        result.value = execution.activity.invoke(arguments)
+        enter(context)  # type: ignore[arg-type]
+        result.value = function()
         result.is_returned = True
     except BaseException as error:
         result.error = error
+
+
+def _invoke(execution: InterruptibleAttempt) -> object:
+    arguments = attempt.arguments_of(execution.task, execution.activity, execution.converter)
+    return execution.activity.invoke(arguments)

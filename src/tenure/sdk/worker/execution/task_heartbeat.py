@@ -39,11 +39,12 @@ class TaskHeartbeat:
         task: task_pb2.AssignedTask,
         send: Callable[[task_pb2.TaskBeat], None],
         clock: Callable[[], float],
+        interval_s: float | None = None,
     ) -> None:
-        """Send for an attempt."""
+        """Send for an attempt, each ``interval_s`` or as its timeout wants it."""
         self._task_id = task.task_id
         self._attempt = task.attempt
-        self._interval_s = interval_of(task)
+        self._interval_s = interval_of(task) if interval_s is None else interval_s
         self._send = send
         self._clock = clock
         self._lock = threading.Lock()

@@ -14,13 +14,15 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextvars import Context
 from types import TracebackType
 from typing import Any, Final
 
-from tenure.sdk.activity.context import Stopped
+from tenure.sdk.activity.context import ActivityContext, Stopped
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.worker.execution import sync_call
+from tenure.sdk.worker.execution.attempt import Ending
 from tenure.sdk.worker.execution.execution import Execution, Site
 from tenure.sdk.worker.execution.thread_pool import Pool
 from tenure.sdk.worker.execution.thread_trace import stack_of
@@ -41,7 +43,7 @@ _PATIENCE_S: Final = 0.5
 # traced (by coverage or a debugger) stand still: there it is set when the thread moves.
 _TRACING_WAITS: Final = sys.version_info < (3, 12)
 
-_at_work: Final[dict[int, ThreadExecution]] = {}
+_at_work: Final[dict[int, ThreadCall]] = {}
 
 
 class _Stop(Stopped):
@@ -57,14 +59,14 @@ class _Stop(Stopped):
 _STOP: Final = ctypes.py_object(_Stop)
 
 
-class ThreadExecution(Execution):
-    """An attempt in a thread of the pool."""
+class ThreadCall(ActivityContext):
+    """Code that runs in a thread of the pool and can be interrupted there."""
 
-    def __init__(
-        self, site: Site, task: task_pb2.AssignedTask, activity: Activity[..., Any]
-    ) -> None:
-        """Prepare; a thread of the pool arms it."""
-        super().__init__(site, task, activity)
+    clock: Callable[[], float]
+
+    def prepare(self, clock: Callable[[], float]) -> None:
+        """Begin; a thread of the pool arms it."""
+        self.clock = clock
         self._thread_id = 0
         # Empty or with one element; taking it out is atomic.
         self._ticket: list[bool] = []
@@ -74,6 +76,14 @@ class ThreadExecution(Execution):
         self._shield_depth = 0
         self._patience_ends_at_s: float | None = None
         self._place: tuple[int, int] | None = None
+
+    def run_code(self) -> None:
+        """Run user code to its end; in the thread of the pool."""
+        raise NotImplementedError
+
+    def report_end(self) -> None:
+        """Say how it ended; in the same thread, which is free again then."""
+        raise NotImplementedError
 
     # In the thread of the activity.
 
@@ -94,16 +104,8 @@ class ThreadExecution(Execution):
         while not self._is_raised:
             time.sleep(_PAUSE_S)
         self._is_raised = self.has_arrived = False
-        self._patience_ends_at_s = self.site.clock()
+        self._patience_ends_at_s = self.clock()
         self._ticket.append(True)
-
-    def send_beat(
-        self, details: bytes | None, percent: float | None = None, message: str | None = None
-    ) -> None:
-        """Report progress."""
-        # An exception between the lines of the reporter would leave it half done.
-        with self.shield():
-            super().send_beat(details, percent, message)
 
     def shield(self) -> contextlib.AbstractContextManager[None]:
         """Keep the stop until the block ends."""
@@ -142,19 +144,15 @@ class ThreadExecution(Execution):
             self._is_raised = True
             raise _Stop
 
-    # In the thread of the connection.
+    # In another thread.
 
     def interrupt(self) -> None:
         """Raise the stop in the thread at its next bytecode, a little later if that is fragile."""
-        self._patience_ends_at_s = self.site.clock() + _PATIENCE_S
-        self._raise_if_possible()
+        self._patience_ends_at_s = self.clock() + _PATIENCE_S
+        self.raise_if_possible()
 
-    def tick(self) -> None:
+    def raise_if_possible(self) -> None:
         """Raise a stop that had to wait."""
-        super().tick()
-        self._raise_if_possible()
-
-    def _raise_if_possible(self) -> None:
         if self._patience_ends_at_s is None or not self._may_raise(self._patience_ends_at_s):
             return
         self._patience_ends_at_s = None
@@ -173,7 +171,40 @@ class ThreadExecution(Execution):
             before, self._place = self._place, place
             if frame is not None and before in (None, place):
                 return False
-        return self.site.clock() >= patience_ends_at_s or not _is_fragile(self._thread_id)
+        return self.clock() >= patience_ends_at_s or not _is_fragile(self._thread_id)
+
+
+class ThreadExecution(ThreadCall, Execution):
+    """An attempt in a thread of the pool."""
+
+    def __init__(
+        self, site: Site, task: task_pb2.AssignedTask, activity: Activity[..., Any]
+    ) -> None:
+        """Prepare; a thread of the pool arms it."""
+        Execution.__init__(self, site, task, activity)
+        self.prepare(site.clock)
+        self._ending: Ending = None
+
+    def run_code(self) -> None:
+        """Run the activity."""
+        self._ending = sync_call.call(self)
+
+    def report_end(self) -> None:
+        """Report how it ended."""
+        self.end(self._ending)
+
+    def send_beat(
+        self, details: bytes | None, percent: float | None = None, message: str | None = None
+    ) -> None:
+        """Report progress."""
+        # An exception between the lines of the reporter would leave it half done.
+        with self.shield():
+            Execution.send_beat(self, details, percent, message)
+
+    def tick(self) -> None:
+        """Send a heartbeat that has waited long enough, and raise a stop that had to wait."""
+        Execution.tick(self)
+        self.raise_if_possible()
 
 
 def _force() -> None:
@@ -232,7 +263,7 @@ class _Shield(contextlib.AbstractContextManager[None]):
 
     __slots__ = ("_execution",)
 
-    def __init__(self, execution: ThreadExecution) -> None:
+    def __init__(self, execution: ThreadCall) -> None:
         self._execution = execution
 
     def __enter__(self) -> None:
@@ -254,7 +285,7 @@ class ThreadRunner:
         """Run each attempt in a copy of ``context``."""
         _keep_stops_once()
         self._context = context
-        self._pool: Pool[ThreadExecution] = Pool("tenure-activity", limit, self._run)
+        self._pool: Pool[ThreadCall] = Pool("tenure-activity", limit, self._run)
 
     def execution(
         self, site: Site, task: task_pb2.AssignedTask, activity: Activity[..., Any]
@@ -262,16 +293,16 @@ class ThreadRunner:
         """Return an attempt to be submitted."""
         return ThreadExecution(site, task, activity)
 
-    def submit(self, execution: ThreadExecution) -> None:
-        """Run an attempt as soon as a thread is free."""
+    def submit(self, execution: ThreadCall) -> None:
+        """Run an attempt, or a step, as soon as a thread is free."""
         self._pool.submit(execution)
 
     def close(self) -> None:
         """Let idle threads end; a busy one ends with what it runs, and keeps nothing alive."""
         self._pool.close()
 
-    def _run(self, execution: ThreadExecution) -> None:
-        ending = self._context.copy().run(sync_call.call, execution)
+    def _run(self, execution: ThreadCall) -> None:
+        self._context.copy().run(execution.run_code)
         # The attempt may be large, and the next one may come much later.
         _at_work.pop(threading.get_ident(), None)
-        execution.end(ending)
+        execution.report_end()

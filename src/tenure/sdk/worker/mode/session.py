@@ -110,6 +110,7 @@ class SessionMode:
             me.heartbeat.resume(welcome.token, interval_ms=welcome.heartbeat_interval_ms)
             me.holds_exclusive = welcome.holds_exclusive
             me.held_attempts.send_again()
+            me.session_opened()
             me.held_attempts.put_unbound(self._unbound)
             me.stop(welcome.stop)
             me.cancel((each.task_id, each.attempt) for each in welcome.cancel)
@@ -138,6 +139,8 @@ class SessionMode:
         me = self._me
         if frame.HasField("drain"):
             me.begin_drain(frame.drain.deadline_in_ms / 1_000)
+        if frame.step_acks or frame.pages:
+            me.take_entries(frame.step_acks, frame.pages)
         if frame.acks:
             self._take_acks(frame)
         if frame.tasks:
@@ -257,6 +260,8 @@ class SessionMode:
                 task_beats=reports.beats,
                 finished=reports.finished,
                 beat=beat,
+                steps=reports.steps,
+                journal=reports.requests,
             )
         if window != self._window:
             frame.window = self._window = window
