@@ -33,6 +33,7 @@ from tests.soak import (
     rotation,
     server_pause,
     server_restart,
+    sleeping_runs,
     sqlite_kill,
     store_outage,
     strangers,
@@ -101,6 +102,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "crash_guard": CatalogEntry(crash_guard.run, LEASES),
     "rolling": CatalogEntry(rolling.run, LEASES),
     "rotation": CatalogEntry(rotation.run, LEASES),
+    "sleeping_runs": CatalogEntry(sleeping_runs.run, SPEED),
     # All of it together, at random.
     "campaign": CatalogEntry(campaign.run, LEASES),
     "exclusive_cut": CatalogEntry(exclusive_cut.run, LEASES),

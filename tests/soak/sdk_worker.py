@@ -28,9 +28,11 @@ if __name__ == "__main__":
     said = parser.parse_args()
     os.environ[JOURNAL] = said.journal
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    module = importlib.import_module(said.activities)
     worker = Worker(
         said.target,
-        activities=importlib.import_module(said.activities).ACTIVITIES,
+        activities=getattr(module, "ACTIVITIES", ()),
+        workflows=getattr(module, "WORKFLOWS", ()),
         max_concurrent=said.slots,
         max_processes=said.processes,
         queue=said.queue,
