@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-SOURCES: Final = ("handle", "completion", "client")
+SOURCES: Final = ("handle", "run_handle", "completion", "client")
 TARGET: Final = ROOT / "src" / "tenure" / "sdk" / "sync_client.py"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -22,6 +22,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 RENAMED: Final = {
     "Client": "SyncClient",
     "Handle": "SyncHandle",
+    "RunHandle": "SyncRunHandle",
     "Completion": "SyncCompletion",
     "AsyncIterator": "Iterator",
 }
@@ -198,7 +199,7 @@ def make_method(owner: str, item: Function) -> str:
 
 def wrapped(call: str, returns: str) -> str:
     """Return the statements that give a result its synchronous form."""
-    for name in ("SyncHandle", "SyncCompletion"):
+    for name in ("SyncHandle", "SyncRunHandle", "SyncCompletion"):
         if returns.startswith(name):
             return f"return {name}(self._anchor, {call})"
         if f"list[{name}" in returns:

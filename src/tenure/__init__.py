@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tenure.core.run.status import RunStatus
     from tenure.core.task.record import TaskState
     from tenure.core.task.retry import ErrorCategory
     from tenure.errors import TenureError
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
         HeartbeatAnswer,
         HeartbeatDetails,
         OnProgress,
+        RunDescription,
+        RunHandle,
+        RunWait,
         TaskInfo,
         TaskProgress,
     )
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
         ApplicationError,
         CancelTimedOut,
         RemoteError,
+        StepFailed,
         TaskCancelled,
         TaskFailed,
         TaskPoisoned,
@@ -45,9 +50,20 @@ if TYPE_CHECKING:
         WorkerSuperseded,
     )
     from tenure.sdk.payload import Codec, Payload, PayloadError
-    from tenure.sdk.sync_client import SyncClient, SyncCompletion, SyncHandle
+    from tenure.sdk.sync_client import SyncClient, SyncCompletion, SyncHandle, SyncRunHandle
     from tenure.sdk.transport.tls import TLS
     from tenure.sdk.worker.worker import Worker, WorkerOptions
+    from tenure.sdk.workflow.context import RunInfo, WorkflowContext, WorkflowLog
+    from tenure.sdk.workflow.definition import (
+        OneRunSettings,
+        Workflow,
+        WorkflowDecorator,
+        WorkflowSettings,
+        workflow,
+    )
+    from tenure.sdk.workflow.guard import NotDurable
+    from tenure.sdk.workflow.signal import Signal, signal
+    from tenure.sdk.workflow.step import Step, StepSettings, step
 
 __version__ = "0.1.0"
 
@@ -72,18 +88,30 @@ _HOME = {
     "HeartbeatAnswer": "tenure.sdk.client",
     "HeartbeatDetails": "tenure.sdk.client",
     "Info": "tenure.sdk.activity.context",
+    "NotDurable": "tenure.sdk.workflow.guard",
     "OnProgress": "tenure.sdk.client",
     "OneCallSettings": "tenure.sdk.activity.option",
+    "OneRunSettings": "tenure.sdk.workflow.definition",
     "Payload": "tenure.sdk.payload",
     "PayloadError": "tenure.sdk.payload",
     "RemoteError": "tenure.sdk.failure",
     "RetryPolicy": "tenure.sdk.activity.option",
+    "RunDescription": "tenure.sdk.client",
+    "RunHandle": "tenure.sdk.client",
+    "RunInfo": "tenure.sdk.workflow.context",
+    "RunStatus": "tenure.core.run.status",
+    "RunWait": "tenure.sdk.client",
+    "Signal": "tenure.sdk.workflow.signal",
+    "Step": "tenure.sdk.workflow.step",
+    "StepFailed": "tenure.sdk.failure",
+    "StepSettings": "tenure.sdk.workflow.step",
     "StopReason": "tenure.sdk.activity.context",
     "Stopped": "tenure.sdk.activity.context",
     "SyncActivity": "tenure.sdk.activity.definition",
     "SyncClient": "tenure.sdk.sync_client",
     "SyncCompletion": "tenure.sdk.sync_client",
     "SyncHandle": "tenure.sdk.sync_client",
+    "SyncRunHandle": "tenure.sdk.sync_client",
     "TaskCancelled": "tenure.sdk.failure",
     "TaskFailed": "tenure.sdk.failure",
     "TaskInfo": "tenure.sdk.client",
@@ -98,7 +126,15 @@ _HOME = {
     "WorkerOptions": "tenure.sdk.worker.worker",
     "WorkerSuperseded": "tenure.sdk.failure",
     "WorkersLost": "tenure.sdk.failure",
+    "Workflow": "tenure.sdk.workflow.definition",
+    "WorkflowContext": "tenure.sdk.workflow.context",
+    "WorkflowDecorator": "tenure.sdk.workflow.definition",
+    "WorkflowLog": "tenure.sdk.workflow.context",
+    "WorkflowSettings": "tenure.sdk.workflow.definition",
     "activity": "tenure.sdk.activity.decorator",
+    "signal": "tenure.sdk.workflow.signal",
+    "step": "tenure.sdk.workflow.step",
+    "workflow": "tenure.sdk.workflow.definition",
 }
 
 __all__ = [
@@ -122,18 +158,30 @@ __all__ = [
     "HeartbeatAnswer",
     "HeartbeatDetails",
     "Info",
+    "NotDurable",
     "OnProgress",
     "OneCallSettings",
+    "OneRunSettings",
     "Payload",
     "PayloadError",
     "RemoteError",
     "RetryPolicy",
+    "RunDescription",
+    "RunHandle",
+    "RunInfo",
+    "RunStatus",
+    "RunWait",
+    "Signal",
+    "Step",
+    "StepFailed",
+    "StepSettings",
     "StopReason",
     "Stopped",
     "SyncActivity",
     "SyncClient",
     "SyncCompletion",
     "SyncHandle",
+    "SyncRunHandle",
     "TaskCancelled",
     "TaskFailed",
     "TaskInfo",
@@ -148,7 +196,15 @@ __all__ = [
     "WorkerOptions",
     "WorkerSuperseded",
     "WorkersLost",
+    "Workflow",
+    "WorkflowContext",
+    "WorkflowDecorator",
+    "WorkflowLog",
+    "WorkflowSettings",
     "activity",
+    "signal",
+    "step",
+    "workflow",
 ]
 
 

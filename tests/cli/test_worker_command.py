@@ -16,7 +16,9 @@ from typing import Any, Final
 import pytest
 
 import tenure
+from tenure.cli import module
 from tenure.cli.command.worker_process import REGISTERED, SETTINGS, worker
+from tenure.sdk.worker.served_queue import declared_queues
 from tenure.sdk.worker.worker import WorkerOptions
 from tests.cli.command_process import CommandProcess, field
 from tests.cli.conftest import Run, invoke, read
@@ -436,7 +438,7 @@ def fresh(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "code", "part"),
     [
-        ("", 2, "has no activities"),
+        ("", 2, "has no activities and no workflows"),
         ("activities = []", 2, "at least one activity"),
         ("activities = [len]", 2, "is not an activity"),
         ("import nothing_of_this_name", 1, "No module named 'nothing_of_this_name'"),
@@ -499,3 +501,35 @@ def test_what_is_no_module_is_explained(
     result = invoke("worker", module)
     assert result.exit_code == 2, result.output
     assert part in result.stderr
+
+
+FLOWS: Final = """
+from tenure import WorkflowContext, activity, workflow
+
+@workflow(queue="shop")
+async def sell(ctx: WorkflowContext) -> None: ...
+
+@activity(start_to_close="1m")
+def charge() -> None: ...
+
+def make():
+    return [sell]
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "found"),
+    [
+        ("", "", {"sell", "charge"}),
+        ("activities = []", "", {"sell"}),
+        ("activities = [sell, charge]", "", {"sell", "charge"}),
+        ("", ":sell", {"sell"}),
+        ("", ":make", {"sell"}),
+    ],
+)
+def test_the_workflows_of_a_module_are_run_beside_its_activities(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, more: str, name: str, found: set[str]
+) -> None:
+    loaded: Any = module.load(fresh(folder, monkeypatch, FLOWS + more) + name)
+    assert {each.name for each in loaded} == found
+    assert declared_queues(loaded) == ["default", "shop"]

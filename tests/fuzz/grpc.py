@@ -57,9 +57,8 @@ WAITING: Final = frozenset({"PollActivity"})
 # The most is to be found where the most is done, the least where nothing is done yet.
 WEIGHTS: Final = {
     **dict.fromkeys(("EnqueueTasks", "RegisterWorker", "PollActivity", "FinishTasks"), 12),
-    **dict.fromkeys(("StartTasks", "HeartbeatTasks", "WorkerHeartbeat"), 8),
-    **dict.fromkeys(("StartWorkflow", "GetWorkflowRun", "ListWorkflowRuns", "FailStep"), 1),
-    **dict.fromkeys(("CancelWorkflowRun", "GetStepAttempt", "ListStepAttempts"), 1),
+    **dict.fromkeys(("StartTasks", "HeartbeatTasks", "WorkerHeartbeat", "StartWorkflow"), 8),
+    **dict.fromkeys(("GetStepAttempt", "ListStepAttempts", "FailStep"), 1),
     **dict.fromkeys(("BeginStep", "CompleteStep", "CompleteWorkflow", "FailWorkflow"), 1),
     **dict.fromkeys(("ScheduleSleep", "HealthCheck"), 1),
 }

@@ -26,7 +26,7 @@ from tenure.api.rpc.overload_interceptor import OverloadInterceptor
 from tenure.api.rpc.service.task_service import TaskService
 from tenure.api.rpc.service_spec import ServiceDependencies
 from tenure.api.rpc.session.worker_session import WorkerSession
-from tenure.api.rpc.view.task_view import SpecReader
+from tenure.api.rpc.view.task_view import SpecReader, read_options
 from tenure.core.limits import JSON_DEPTH_MAX
 from tenure.engine.engine import Engine
 from tenure.sdk.worker.execution import frame
@@ -60,7 +60,7 @@ async def test_a_client_that_leaves_while_its_tasks_are_taken_in_one_by_one_leav
 
 
 def test_options_that_are_too_large_to_be_good_are_not_remembered() -> None:
-    reader = SpecReader()
+    reader = SpecReader(read_options)
     good = task_pb2.TaskOptions(start_to_close_ms=1, resources={"gpu": "1"})
     huge = task_pb2.TaskOptions(resources={f"k{number}": "v" for number in range(10_000)})
     assert reader.read(good) is reader.read(good)

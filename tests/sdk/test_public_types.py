@@ -15,7 +15,7 @@ import pytest
 import tenure
 import tenure.testing
 from tenure.sdk import sync_client
-from tenure.sdk.client import client, completion, handle
+from tenure.sdk.client import client, completion, handle, run_handle
 
 # Nobody makes these: they are returned, or raised.
 _RETURNED = frozenset(
@@ -23,6 +23,8 @@ _RETURNED = frozenset(
         *("Activity", "AsyncActivity", "SyncActivity", "Call", "RemoteError"),
         "HeartbeatDetails",
         *("Handle", "SyncHandle", "Completion", "SyncCompletion"),
+        *("RunHandle", "SyncRunHandle", "Workflow", "Signal"),
+        *("WorkflowContext", "WorkflowLog", "Step", "RunFuture"),
         *("TestEngine", "SyncTestEngine"),
     }
 )
@@ -30,6 +32,7 @@ _CALLED = ("__init__", "__call__", "__enter__", "__aenter__", "__get__")
 # The names in the annotations of the synchronous client, which loads nothing for them.
 _SYNC_NAMES: dict[str, object] = {
     **vars(handle),
+    **vars(run_handle),
     **vars(completion),
     **vars(client),
     **vars(collections.abc),

@@ -60,11 +60,14 @@ class Cast:
     held: str
     paused: str
     finished: str
+    run: str
+    paused_run: str
     worker: str
     session_worker: str
     key: str
     task_token: str
     task_cursor: str
+    run_cursor: str
     worker_cursor: str
     queue_cursor: str
     # Of one's own: not used by anybody yet. Of somebody else: in use there.

@@ -24,7 +24,7 @@ _NEW: Final = {
     "idempotencyKey": "$new_idempotency",
 }
 _WORKER: Final = {**_HERE, "workerId": "$worker"}
-_RUN: Final = {**_HERE, "runId": "$pending"}
+_RUN: Final = {**_HERE, "runId": "$run"}
 _STEP: Final = {**_RUN, "stepId": "$pending", "workerId": "$worker", "attempt": 1}
 
 _WORKFLOWS: Final[dict[str, Row]] = {
@@ -32,17 +32,22 @@ _WORKFLOWS: Final[dict[str, Row]] = {
         SUBMITTERS,
         {
             **_HERE,
+            "workflowType": "order",
             "taskQueue": "$queue",
             "runId": "$new_task",
             "idempotencyKey": "$new_idempotency",
         },
-        answer=LATER,
+        is_change=True,
     ),
-    "GetWorkflowRun": Row(READERS, _RUN, answer=LATER),
+    "GetWorkflowRun": Row(READERS, _RUN),
     "ListWorkflowRuns": Row(
-        READERS, {**_HERE, "taskQueue": "$queue", "pageToken": "$task_cursor"}, answer=LATER
+        READERS, {**_HERE, "taskQueue": "$queue", "pageSize": 1, "pageToken": "$run_cursor"}
     ),
-    "CancelWorkflowRun": Row(SUBMITTERS, _RUN, answer=LATER),
+    "CancelWorkflowRun": Row(SUBMITTERS, _RUN, is_change=True),
+    "SignalWorkflowRun": Row(SUBMITTERS, {**_RUN, "signal": {"name": "go"}}, is_change=True),
+    "ResumeWorkflowRun": Row(SUBMITTERS, {**_HERE, "runId": "$paused_run"}, is_change=True),
+    "TerminateWorkflowRun": Row(SUBMITTERS, _RUN, is_change=True),
+    "GetJournal": Row(READERS, _RUN),
     "GetStepAttempt": Row(READERS, {**_HERE, "stepAttemptId": "$pending"}, answer=LATER),
     "ListStepAttempts": Row(
         READERS, {**_RUN, "stepId": "$pending", "pageToken": "$task_cursor"}, answer=LATER
@@ -262,6 +267,10 @@ PLAIN_FIELDS: Final = frozenset(
         "Wait.kind",
         "Wait.key",
         "Wait.detail",
+        # What a sender calls its signal, within one run.
+        "NewSignal.name",
+        "signalId",
+        "sender",
         # A number that counts the heartbeats of one worker.
         "token",
     }

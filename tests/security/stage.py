@@ -21,17 +21,20 @@ from tenure.api.readiness import Readiness
 from tenure.api.rpc.view import task_view
 from tenure.api.setting import ServerSettings
 from tenure.core.access.api_key import Role
-from tenure.core.filter import TaskFilter, WorkerFilter
+from tenure.core.filter import RunFilter, TaskFilter, WorkerFilter
 from tenure.core.worker.record import WorkerMode
 from tenure.engine.access.command import CreateKey, SetQueue
 from tenure.engine.command import TaskRef
 from tenure.engine.read import query
+from tenure.engine.read import run as run_read
+from tenure.engine.run.command import StartRun
 from tenure.engine.task.command import ConfirmTasks, PauseTask, TerminateTask
 from tenure.v1 import task_service_pb2 as task_pb
 from tests.api.access.keyed_server import KeyedServer, bearer, key_id
 from tests.api.http.site import Site, client_of, serving
 from tests.api.rpc.wire import detail, open_wire
 from tests.bounds import ANSWER_S
+from tests.engine.run.runs import RUN_SPEC
 from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, Clock, World, open_database
 from tests.security.row import OK, Answer, Cast, Row, Where, answer, dumped
 from tests.wire.call import LOCAL_FAULT
@@ -137,11 +140,16 @@ class Stage:
         paused, finished, pending = [await self._enqueue(namespace, queue) for _ in range(3)]
         await engine.submit(PauseTask(namespace=namespace, task_id=paused))
         await engine.submit(TerminateTask(namespace=namespace, task_id=finished))
+        run, paused_run, _ = [await self._start(namespace, queue) for _ in range(3)]
+        await engine.submit(PauseTask(namespace=namespace, task_id=paused_run))
         command = CreateKey(name="cast", role=Role.VIEWER, namespaces=(namespace,))
         created = await engine.submit(command)
         page = query.PageRequest(cursor_key=engine.secrets.cursor_key, size=1)
         tasks = await query.list_tasks(
             engine.store, namespace=namespace, page=page, where=TaskFilter(queue=queue)
+        )
+        runs = await run_read.list_runs(
+            engine.store, namespace=namespace, page=page, where=RunFilter(queue=queue)
         )
         workers = await query.list_workers(
             engine.store, namespace=namespace, page=page, where=WorkerFilter(queue=queue)
@@ -158,11 +166,14 @@ class Stage:
             held=held,
             paused=paused,
             finished=finished,
+            run=run,
+            paused_run=paused_run,
             worker=worker,
             session_worker=session_worker,
             key=created.key.id,
             task_token=task_view.completion_token(key, task, now_ms),
             task_cursor=tasks.next_page_token,
+            run_cursor=runs.next_page_token,
             worker_cursor=workers.next_page_token,
             queue_cursor=queues.next_page_token,
             new_task=world.clock.new_id(),
@@ -174,6 +185,11 @@ class Stage:
     async def _enqueue(self, namespace: str, queue: str, **fields: Any) -> str:
         new = self.world.new(queue=queue, **fields)
         await self.world.enqueue(self.engine, new, namespace=namespace)
+        return new.id
+
+    async def _start(self, namespace: str, queue: str) -> str:
+        new = self.world.new(queue=queue, spec=RUN_SPEC)
+        await self.engine.submit(StartRun(namespace=namespace, new=new))
         return new.id
 
     async def foreign(self, name: str) -> Cast:
@@ -212,11 +228,14 @@ class Stage:
             held=new_id(),
             paused=new_id(),
             finished=new_id(),
+            run=new_id(),
+            paused_run=new_id(),
             worker=new_id(),
             session_worker=new_id(),
             key="y" * 16,
             task_token=cursor,
             task_cursor=cursor,
+            run_cursor=cursor,
             worker_cursor=cursor,
             queue_cursor=cursor,
             new_task=new_id(),

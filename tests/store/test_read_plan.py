@@ -34,8 +34,8 @@ SQLITE: Final = statement.load("tenure.store.sqlite.sql", mark="?")
 ROWS: Final = 100_000
 SEEN: Final = 500
 PAGE: Final = 21
-# What SQLite does for one row that it looks at: 60 steps of its machine were seen at most.
-STEPS_PER_ROW: Final = 100
+# What SQLite does for one row that it looks at: 120 steps of its machine were seen at most.
+STEPS_PER_ROW: Final = 200
 # PostgreSQL goes to a row by an index page and a page of the table at most; and to the first one.
 BUFFERS_PER_ROW: Final = 3
 EMPTY_INDEX_BYTES: Final = 8_192
@@ -43,6 +43,8 @@ Plan = dict[str, Any]
 
 ALL: Final = (NAMESPACE, "", "", "")
 NONE: Final = (NAMESPACE, "", "none", "")
+RUNS: Final = (*ALL, "", "", "{}", 0, NOW + ROWS)
+LABELLED_RUNS: Final = (*ALL, "", "", '{"team":"a"}', 0, NOW + ROWS)
 LARGE: Final = (NAMESPACE, QUEUE, "none", "")
 SMALL: Final = (NAMESPACE, "small", "", "")
 WORKERS: Final = (NAMESPACE, "none", "", "", "{}", "", "[]", NOW)
@@ -53,9 +55,13 @@ READS: Final = (
     ("find_live_tasks", (*ALL, *AT_END), PAGE),
     ("find_live_tasks", (NAMESPACE, "", "", "pending", *AT_END), 3 * PAGE),
     ("find_live_tasks", (*NONE, *AT_END), SEEN),
-    # All of them are activities, which a list of runs does not look at.
-    ("find_live_runs", (*ALL, *AT_END), 0),
-    ("find_finished_runs", (*ALL, *AT_END), 0),
+    # Most are activities, which a list of runs does not look at.
+    ("find_live_runs", (*RUNS, *AT_END), PAGE),
+    ("find_live_runs", (*LABELLED_RUNS, *AT_END), SEEN),
+    ("find_finished_runs", (*RUNS, *AT_END), PAGE),
+    ("find_finished_runs", (*LABELLED_RUNS, *AT_END), SEEN),
+    ("count_live_runs", (*LABELLED_RUNS, SEEN), SEEN),
+    ("count_finished_runs", (*LABELLED_RUNS, SEEN), SEEN),
     ("find_finished_tasks", (*ALL, *AT_END), PAGE),
     ("find_finished_tasks", (*NONE, *AT_END), SEEN),
     ("find_unsuccessful_tasks", (NAMESPACE, "", "", "failed", *AT_END), PAGE),
@@ -77,29 +83,29 @@ COUNTS: Final = (
 )
 STATES: Final = ("no statistics", "vacuumed while empty", "good statistics")
 
-# Even tasks wait, odd ones are held; the last ones are of a small queue, and some have a delay.
+# Even tasks wait, odd ones are held; some are of a small queue, some have a delay, some are runs.
 TASKS: Final = """
 INSERT INTO tasks (
     id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt, version,
-    worker_id, handed_at_ms, session_no, due_at_ms, is_guarded, spec
+    worker_id, handed_at_ms, session_no, due_at_ms, is_guarded, spec, journal_id
 )
 SELECT
     {id}, '{namespace}', CASE WHEN n % 10000 = 0 THEN 'small' ELSE '{queue}' END, 'mail',
     CASE WHEN n % 2 = 0 THEN 'pending' ELSE 'running' END,
     CASE WHEN n % 2 = 0 AND n % 20 <> 0 THEN 1 ELSE 0 END, 5, {now}, {now} + n, n % 2, 0,
     CASE WHEN n % 2 = 1 THEN {worker} END, 0, 0, CASE WHEN n % 2 = 1 THEN {now} + n END, {no},
-    {spec}
+    {spec}, CASE WHEN n % 50 = 0 THEN {id} END
 FROM {numbers}
 """
 HISTORY: Final = """
 INSERT INTO history (
     id, namespace, queue, type, state, priority, created_at_ms, run_at_ms, attempt, version,
-    handed_at_ms, session_no, spec, finished_at_ms
+    handed_at_ms, session_no, spec, finished_at_ms, journal_id
 )
 SELECT
     {id}, '{namespace}', '{queue}', 'mail',
     CASE WHEN n % 1000 = 0 THEN 'failed' ELSE 'succeeded' END, 5, {now}, {now}, 1, 1, 0, 0, {spec},
-    {now} + n
+    {now} + n, CASE WHEN n % 50 = 0 THEN {id} END
 FROM {numbers}
 """
 WORKER_ROWS: Final = """

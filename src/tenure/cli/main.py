@@ -26,7 +26,9 @@ PLACES: Final[dict[str, Place]] = {
     "dev": Place("tenure.cli.dev.dev", "dev", "Run a server and a worker for development."),
     "server": Place("tenure.cli.command.server", "server", "Start a Tenure server."),
     "worker": Place(
-        "tenure.cli.command.worker_process", "worker", "Run the activities of a module."
+        "tenure.cli.command.worker_process",
+        "worker",
+        "Run the activities and workflows of a module.",
     ),
     "tasks": Place("tenure.cli.command.task", "tasks", "Enqueue, watch and change tasks."),
     "workers": Place("tenure.cli.command.worker", "workers", "List, drain and evict workers."),

@@ -1,4 +1,4 @@
-"""What ``tenure worker`` runs: the activities, or the worker, of a module that is named."""
+"""What ``tenure worker`` runs: the activities and workflows, or the worker, of a module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tenure.sdk.worker.worker import Worker
 
 _LISTED: Final = "activities"
-_HOW: Final = 'Decorate a function of it with @activity(start_to_close="30s"), or list '
+_HOW: Final = (
+    'Decorate a function of it with @activity(start_to_close="30s") or @workflow, or list '
+)
 _LIST_HINT: Final = "instances in it: activities = [Payments(gateway)]"
 
 
@@ -43,7 +45,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def load(text: str, *, is_verbose: bool = False) -> Worker | list[object]:
-    """Import a module and return its worker, or else its activities."""
+    """Import a module and return its worker, or else its activities and workflows."""
     from tenure.sdk.worker.worker import Worker
 
     module_name, name = split(text)
@@ -58,17 +60,18 @@ def load(text: str, *, is_verbose: bool = False) -> Worker | list[object]:
     if workers:
         some = ", ".join(f"{module_name}:{variable}" for variable in workers)
         raise _usage(f"{module_name} has several workers.", f"Say which one to run: {some}")
-    return _activities(module)
+    return _found(module)
 
 
 def _named(module: ModuleType, name: str) -> Worker | list[object]:
     from tenure.sdk.activity.definition import Activity
     from tenure.sdk.worker.worker import Worker
+    from tenure.sdk.workflow.definition import Workflow
 
     value = _attribute(module, name)
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
-    if isinstance(value, Worker) or not callable(value) or isinstance(value, Activity):
+    if isinstance(value, Worker | Activity | Workflow) or not callable(value):
         return value if isinstance(value, Worker) else [value]
     return _made(value, f"{module.__name__}:{name}")
 
@@ -116,20 +119,23 @@ def _made(make: Callable[[], object], where: str) -> Worker | list[object]:
     raise _usage(f"{where}() returned {type(made).__qualname__}.", hint)
 
 
-def _activities(module: ModuleType) -> list[object]:
+def _found(module: ModuleType) -> list[object]:
+    """Return the activities that a module lists or, without a list, has; and its workflows."""
     from tenure.sdk.activity.definition import Activity
+    from tenure.sdk.workflow.definition import Workflow
 
     listed = getattr(module, _LISTED, None)
-    if isinstance(listed, list | tuple):
-        return list(listed)
-    found = {id(each): each for each in vars(module).values() if isinstance(each, Activity)}
-    if not found:
+    has_list = isinstance(listed, list | tuple)
+    kinds: tuple[type, ...] = (Workflow,) if has_list else (Activity, Workflow)
+    found = list(listed) if isinstance(listed, list | tuple) else []
+    found += [each for each in vars(module).values() if isinstance(each, kinds)]
+    if not found and not has_list:
         raise CliError(
-            f"{module.__name__} has no activities.",
+            f"{module.__name__} has no activities and no workflows.",
             hint=_HOW + _LIST_HINT,
             exit_code=ExitCode.USAGE,
         )
-    return list(found.values())
+    return list({id(each): each for each in found}.values())
 
 
 def _imported(name: str, *, is_verbose: bool) -> ModuleType:

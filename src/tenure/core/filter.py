@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from tenure.core import check, limits
+from tenure.core.run.status import RunStatus
 from tenure.core.task.record import TaskState
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerStatus
@@ -21,14 +22,41 @@ class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def checked(self) -> TaskFilter:
         """Return itself, or raise an error that names the invalid field."""
-        for field, value in (("queue", self.queue), ("type", self.type)):
-            if value:
-                check.name(value, field)
+        _check_names(self.queue, self.type)
         return self
 
 
-class RunFilter(TaskFilter, frozen=True, kw_only=True):
-    """Which runs are wanted: tasks that have a journal."""
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter for runs, which have a journal; an empty field matches everything.
+
+    Every label has to match. A run is created at or after ``created_from_ms`` and before
+    ``created_to_ms``.
+    """
+
+    queue: str = ""
+    type: str = ""
+    status: RunStatus | None = None
+    labels: dict[str, str] = {}
+    created_from_ms: int | None = None
+    created_to_ms: int | None = None
+
+    def checked(self) -> RunFilter:
+        """Return itself, or raise an error that names the invalid field."""
+        _check_names(self.queue, self.type)
+        check.labels(self.labels)
+        for field, instant_ms in (
+            ("createdFrom", self.created_from_ms),
+            ("createdTo", self.created_to_ms),
+        ):
+            if instant_ms is not None:
+                check.instant_ms(instant_ms, field)
+        return self
+
+
+def _check_names(queue: str, type_: str) -> None:
+    for field, value in (("queue", queue), ("type", type_)):
+        if value:
+            check.name(value, field)
 
 
 class WorkerFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -166,8 +166,10 @@ _BY_REASON: Final[dict[str, tuple[type[TaskFailed], str]]] = {
 }
 
 
-def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> TaskFailed:
-    """Return the exception for a task that has ended without success."""
+def from_result(
+    result: task_service_pb2.TaskResult, converter: Converter, *, noun: str = "Task"
+) -> TaskFailed:
+    """Return the exception for a task or, by its ``noun``, a run that ended without success."""
     if result.state == task_pb2.TASK_STATE_CANCELLED:
         kind: type[TaskFailed] = TaskCancelled
         what = "was cancelled"
@@ -184,7 +186,7 @@ def from_result(result: task_service_pb2.TaskResult, converter: Converter) -> Ta
         what = f"{what}: {error}"
     failure = kind(
         result.task_id,
-        f"Task {result.task_id} {what}",
+        f"{noun} {result.task_id} {what}",
         reason=result.failure_reason,
         attempt=result.attempt,
     )

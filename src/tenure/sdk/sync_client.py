@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from tenure.core.run.status import RunStatus
     from tenure.core.task.record import TaskState
     from tenure.sdk.activity.definition import Activity, Call
     from tenure.sdk.activity.option import OneCallSettings
     from tenure.sdk.client.completion import Completion
-    from tenure.sdk.client.handle import Handle, OnProgress
+    from tenure.sdk.client.handle import Handle
+    from tenure.sdk.client.result_wait import OnProgress
+    from tenure.sdk.client.run_handle import RunHandle
+    from tenure.sdk.client.run_view import RunDescription
     from tenure.sdk.client.view import AttemptInfo, Explanation, HeartbeatAnswer, TaskInfo
     from tenure.sdk.duration import Duration
-    from tenure.sdk.payload import Codec
+    from tenure.sdk.payload import Codec, UserValue
     from tenure.sdk.transport.tls import TLS
+    from tenure.sdk.workflow.definition import OneRunSettings, Workflow
+    from tenure.sdk.workflow.signal import Signal
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -106,6 +112,98 @@ class SyncHandle(Generic[R_co]):
         )
 
 
+class SyncRunHandle(Generic[R_co]):
+    """A run of a workflow: its result, its state, and what can be done with it."""
+
+    def __init__(self, anchor: Anchor, part: RunHandle[R_co]) -> None:
+        """Use ``SyncClient`` instead."""
+        self._anchor = anchor
+        self._part = part
+
+    def __repr__(self) -> str:
+        return repr(self._part)
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._part.run_id
+
+    def result(
+        self, *, timeout: Duration | None = None, on_progress: OnProgress | None = None
+    ) -> R_co:
+        """Wait for the end of the run and return its result.
+
+        A run that did not succeed raises ``TaskFailed`` or one of its subclasses, with the failure
+        of its code as the cause. After ``timeout`` a ``TimeoutError`` is raised and the run goes
+        on. Without a timeout it waits as long as the run takes, also while the server is restarted.
+        ``on_progress`` is called with each new progress of the run.
+        """
+        inbox = CallInbox()
+        return self._anchor.run(
+            lambda client: self._part._at(client).result(
+                timeout=timeout, on_progress=inbox.door(on_progress)
+            ),
+            inbox,
+        )
+
+    @overload
+    def signal(self, sig: Signal[None], /, *, id: str = "") -> None: ...
+
+    @overload
+    def signal(self, sig: Signal[T], value: T, /, *, id: str = "") -> None: ...
+
+    @overload
+    def signal(self, sig: str, value: object = None, /, *, id: str = "") -> None: ...
+
+    def signal(self, sig: Signal[Any] | str, value: object = None, /, *, id: str = "") -> None:
+        """Send a signal; it is kept until the code of the run takes it.
+
+        >>> run.signal(approve, Approval(by="ann"), id=request_id)
+
+        A signal with an ``id`` is recorded once, however often it is sent. A name in place of the
+        signal sends whatever value is given. A value of another type than that of the signal raises
+        ``TypeError`` before it is sent.
+        """
+        self._anchor.run(lambda client: self._part._at(client).signal(sig, value, id=id))
+
+    def describe(self) -> RunDescription:
+        """Return where the run stands: its status, what it waits for, why it is parked."""
+        return self._anchor.run(lambda client: self._part._at(client).describe())
+
+    def status(self) -> RunStatus:
+        """Return the present status of the run."""
+        return self._anchor.run(lambda client: self._part._at(client).status())
+
+    @overload
+    def state(self, type: type[T]) -> T | None: ...
+
+    @overload
+    def state(self) -> UserValue: ...
+
+    def state(self, type: UserValue = Any) -> UserValue:
+        """Return what the run has last published with ``ctx.set_state``; None: nothing.
+
+        >>> cart = run.state(Cart)
+        """
+        return self._anchor.run(lambda client: self._part._at(client).state(type=type))
+
+    def explain(self) -> Explanation:
+        """Return why the run does not go on now: the decisive reason first, with what to do."""
+        return self._anchor.run(lambda client: self._part._at(client).explain())
+
+    def cancel(self, reason: str = "") -> None:
+        """Ask the run to end: its code gets a ``CancelledError`` and may clean up."""
+        self._anchor.run(lambda client: self._part._at(client).cancel(reason=reason))
+
+    def resume(self) -> RunStatus:
+        """Let a paused run go on, or try a parked one at once; return its status."""
+        return self._anchor.run(lambda client: self._part._at(client).resume())
+
+    def terminate(self) -> RunStatus:
+        """End the run at once, without asking its code; return its status."""
+        return self._anchor.run(lambda client: self._part._at(client).terminate())
+
+
 class SyncCompletion:
     """Completes an attempt that its activity left with ``activity.complete_later()``.
 
@@ -145,7 +243,7 @@ class SyncCompletion:
 
 
 class SyncClient:
-    """Enqueues tasks at a server and waits for their results.
+    """Enqueues tasks and starts runs of workflows at a server, and waits for their results.
 
     >>> with SyncClient("127.0.0.1:7301") as client:
     ...     handle = client.enqueue(charge, order)
@@ -281,6 +379,93 @@ class SyncClient:
         value is passed to it; use ``enqueue`` and ``Handle.result`` in this case.
         """
         return self._anchor.run(lambda client: client.run(activity, *args, **kwargs))
+
+    def start(
+        self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> SyncRunHandle[R]:
+        """Start a run of a workflow; arguments that do not fit raise ``TypeError`` before.
+
+        >>> run = client.start(checkout, order)
+        >>> receipt = run.result()
+
+        ``checkout.with_options(idempotency_key="order-42")`` starts it once, however often this is
+        called.
+        """
+        return SyncRunHandle(
+            self._anchor, self._anchor.run(lambda client: client.start(workflow, *args, **kwargs))
+        )
+
+    @overload
+    def start_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        *,
+        result: type[T],
+        **settings: Unpack[OneRunSettings],
+    ) -> SyncRunHandle[T]: ...
+
+    @overload
+    def start_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        **settings: Unpack[OneRunSettings],
+    ) -> SyncRunHandle[Any]: ...
+
+    def start_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        *,
+        result: Any = Any,
+        **settings: Unpack[OneRunSettings],
+    ) -> SyncRunHandle[Any]:
+        """Start a run by the name of its workflow, without its code.
+
+        >>> client.start_named("checkout", {"order": order}, timeout="30d")
+        """
+        return SyncRunHandle(
+            self._anchor,
+            self._anchor.run(
+                lambda client: client.start_named(
+                    name=name, arguments=arguments, result=result, **settings
+                )
+            ),
+        )
+
+    @overload
+    def run_handle(self, run_id: str, *, result: type[T]) -> SyncRunHandle[T]: ...
+
+    @overload
+    def run_handle(self, run_id: str) -> SyncRunHandle[Any]: ...
+
+    def run_handle(self, run_id: str, *, result: Any = Any) -> SyncRunHandle[Any]:
+        """Return a handle for the id of a run, without asking the server."""
+        return SyncRunHandle(
+            self._anchor,
+            self._anchor.call(lambda client: client.run_handle(run_id=run_id, result=result)),
+        )
+
+    def list_runs(
+        self,
+        *,
+        status: RunStatus | str | None = None,
+        queue: str = "",
+        type: str = "",
+        labels: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[RunDescription]:
+        """Iterate over runs, newest first, without their payloads; pages are loaded as needed.
+
+        >>> for run in client.list_runs(status="parked", type="checkout"):
+        ...     ...
+        """
+        return self._anchor.iterate(
+            lambda client: client.list_runs(
+                status=status, queue=queue, type=type, labels=labels, limit=limit
+            )
+        )
 
     @overload
     def handle(self, task_id: str, *, result: type[T]) -> SyncHandle[T]: ...

@@ -12,6 +12,7 @@ from tenure.core.limits import (
     STEP_ENTRIES_MAX,
 )
 from tenure.engine.engine import Engine
+from tenure.engine.run.command import CancelRun
 from tenure.engine.services.due_tasks import DueTasks
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2
@@ -32,7 +33,7 @@ from tests.api.rpc.run_wire import (
     yielded,
 )
 from tests.api.rpc.wire import Wire, ref, state_name, succeeded
-from tests.engine.world import World
+from tests.engine.world import NAMESPACE, World
 
 FOR_EVER_MS = 3_600_000
 
@@ -293,3 +294,31 @@ async def test_two_runs_in_one_frame_are_answered_both(wire: Wire, engine: Engin
     told = await heard(stream, step_acks=2, pages=2)
     assert {each.task_id for each in told.step_acks} == {task.task_id, other.task_id}
     assert [each.task_id for each in told.pages] == [task.task_id, other.task_id]
+
+
+async def test_a_signal_is_pushed_to_the_worker_that_holds_the_run(
+    wire: Wire, engine: Engine
+) -> None:
+    _, stream, task = await held_run(wire, engine)
+    await record(stream, report(task))
+    await signal(engine, task.task_id, payload=b'"yes"', encoding="json", sender="kim")
+    (found,) = (await heard(stream, pages=1)).pages
+    assert (found.task_id, found.attempt, found.after, found.end) == (task.task_id, 1, 1, 2)
+    (sent,) = found.entries
+    assert (sent.pos, sent.sender, sent.content.key) == (2, "kim", "approve")
+    assert sent.content.kind == task_pb2.ENTRY_KIND_SIGNAL
+    assert (sent.content.output, sent.content.encoding) == (b'"yes"', "json")
+
+
+async def test_a_cancel_is_pushed_with_its_reason(wire: Wire, engine: Engine) -> None:
+    _, stream, task = await held_run(wire, engine)
+    await engine.submit(CancelRun(namespace=NAMESPACE, run_id=task.task_id, reason="enough"))
+    told = await heard(stream, pages=1, cancel=1)
+    (entry,) = told.pages[0].entries
+    assert (entry.content.kind, entry.content.error.message) == (
+        task_pb2.ENTRY_KIND_CANCEL,
+        "enough",
+    )
+    # The clean-up goes on with its steps.
+    (ack,) = await record(stream, report(task))
+    assert ack.pos == 2

@@ -442,10 +442,6 @@ async def test_namespaces_are_made_once_and_listed(wire: Wire) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "StartWorkflow",
-        "GetWorkflowRun",
-        "ListWorkflowRuns",
-        "CancelWorkflowRun",
         "GetStepAttempt",
         "ListStepAttempts",
         "BeginStep",
@@ -456,7 +452,7 @@ async def test_namespaces_are_made_once_and_listed(wire: Wire) -> None:
         "ScheduleSleep",
     ],
 )
-async def test_runs_and_steps_have_their_place_and_are_not_offered_yet(
+async def test_single_steps_have_their_place_and_are_not_offered_yet(
     engine: Engine, name: str
 ) -> None:
     async with open_wire(engine) as wire:

@@ -12,10 +12,11 @@ from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
 from tenure.core.limits import RUN_STATE_BYTES_MAX
 from tenure.core.run import published
 from tenure.core.run import start as run_start
-from tenure.core.run.record import RunProgress, Wait, Yield
+from tenure.core.run.record import NOT_BEGUN, RunProgress, Wait, Yield
+from tenure.core.run.status import ROWS, RunStatus, status_at, status_of
 from tenure.core.run.wake_up import is_parked, run_of
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.effect import TellCancel, WakeQueue
+from tenure.core.task.effect import TellCancel, TellRun, WakeQueue
 from tenure.core.task.event import (
     AttemptCancelled,
     AttemptFailed,
@@ -28,6 +29,7 @@ from tenure.core.task.event import (
     ResumeRequested,
     StepsRecorded,
     TaskLost,
+    Terminated,
     WorkerLost,
 )
 from tenure.core.task.record import Line, Reason, Task, TaskKind, TaskState
@@ -67,6 +69,8 @@ from tests.core.task.tasks import (
     yielding,
 )
 
+TOLD = TellRun(WORKER, NAMESPACE, TASK_ID, 1)
+
 # The start of a run.
 
 
@@ -76,7 +80,7 @@ from tests.core.task.tasks import (
         ({"kind": TaskKind.ACTIVITY}, "kind"),
         ({"start_to_close_ms": 5}, "startToCloseMs"),
         ({"heartbeat_timeout_ms": 5}, "heartbeatTimeoutMs"),
-        ({"id": "x"}, "taskId"),
+        ({"id": "x"}, "runId"),
         ({"cancel_grace_ms": -1}, "cancelGracePeriodMs"),
     ],
 )
@@ -164,6 +168,45 @@ def test_a_run_that_has_seen_everything_waits_and_leaves_no_record() -> None:
     assert (run.seen, run.patience_n, run.home_worker_id) == (7, 1, WORKER)
     assert (run.waits, run.wait_count) == (waits, 9)
     assert decision.ended is None
+
+
+@pytest.mark.parametrize(
+    ("wish", "outcome"),
+    [
+        ({"wake_at_ms": T0 + 1}, Outcome.SLEPT),
+        ({"wake_at_ms": T0 + 1, "waits": (Wait("timer", "sleep"),)}, Outcome.SLEPT),
+        ({"wake_at_ms": T0 + 1, "waits": (Wait("retry", "charge"),)}, Outcome.SLEPT),
+        ({"wake_at_ms": T0 + 1, "waits": (Wait("signal", "go"),)}, Outcome.YIELDED),
+        # One that is not shown may be a signal.
+        ({"wake_at_ms": T0 + 1, "waits": (Wait("timer", "a"),), "wait_count": 2}, Outcome.YIELDED),
+        ({"waits": (Wait("signal", "go"),)}, Outcome.YIELDED),
+        ({}, Outcome.YIELDED),
+    ],
+)
+def test_a_run_sleeps_if_only_a_timer_wakes_it(wish: dict[str, Any], outcome: Outcome) -> None:
+    wish = {"wait_count": len(wish.get("waits", ())), **wish}
+    waiting = decided(running_run(), yielding(running_run(), **wish)).task
+    assert waiting.last_outcome is outcome
+    is_asleep = outcome is Outcome.SLEPT
+    assert status_of(waiting) is (RunStatus.SLEEPING if is_asleep else RunStatus.WAITING)
+
+
+def test_every_state_of_a_run_has_a_status() -> None:
+    states = {state for rows in ROWS.values() for state in rows.states}
+    assert states == set(TaskState)
+    assert set(ROWS) == set(RunStatus)
+    assert status_at(TaskState.DISPATCHED, None) is RunStatus.RUNNING
+    assert status_at(TaskState.PENDING, Outcome.PARKED) is RunStatus.PENDING
+    assert status_at(TaskState.WAITING, Outcome.PARKED) is RunStatus.PARKED
+
+
+def test_a_run_is_started_again_with_its_request_and_an_empty_journal() -> None:
+    ended = after(running_run(), Terminated())
+    made = run_start.again(ended, task_id=WORKER, now_ms=T0 + 9, journal_id="other")
+    assert (made.id, made.state, made.created_at_ms) == (WORKER, TaskState.PENDING, T0 + 9)
+    assert made.link is not None
+    assert (made.link.journal_id, run_of(made)) == ("other", NOT_BEGUN)
+    assert made.spec.retry_of == ended.id
 
 
 def test_a_run_that_missed_an_entry_is_pending_again() -> None:
@@ -283,7 +326,7 @@ def test_a_run_that_parks_in_its_clean_up_is_cancelled() -> None:
 def test_a_running_run_is_told_and_finds_the_cancel_in_its_journal() -> None:
     decision = decided(running_run(), CancelRequested(reason="enough"))
     assert decision.task.state is TaskState.CANCELLING
-    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1), TOLD)
     (entry,) = decision.entries
     assert (entry.kind, entry.key) == (EntryKind.CANCEL, "cancel")
     assert entry.body.error == ErrorInfo(ErrorCategory.CANCELLED, "enough")
@@ -294,7 +337,7 @@ def test_a_run_that_was_just_handed_out_keeps_its_delivery_check() -> None:
     task = handed(fresh_run())
     decision = decided(task, CancelRequested())
     assert (decision.task.state, decision.task.due_at_ms) == (task.state, task.due_at_ms)
-    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1), TOLD)
     assert [each.kind for each in decision.entries] == [EntryKind.CANCEL]
 
 
@@ -367,6 +410,22 @@ def test_what_an_earlier_version_stored_as_a_run_begins_anew_without_a_journal()
     task = replace(running_run(), link=None)
     word = report(AttemptFailed, task, error=FAULT)
     assert after(task, word).link is None
+
+
+# What its holder is told.
+
+
+@pytest.mark.parametrize("make", [lambda: handed(fresh_run()), running_run])
+def test_the_holder_of_a_run_is_told_what_others_append(make: Callable[[], Task]) -> None:
+    task = make()
+    decision = decided(task, EntryAppended(pos=3, is_urgent=True))
+    assert decision.task is task
+    assert decision.effects == (TOLD,)
+
+
+def test_nobody_is_told_of_a_run_that_nobody_holds() -> None:
+    for task in (fresh_run(), parked_run()):
+        assert decided(task, EntryAppended(pos=3, is_urgent=True)).effects == ()
 
 
 # What a run publishes.

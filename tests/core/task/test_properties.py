@@ -12,7 +12,7 @@ from tenure.core.limits import INTERRUPTIONS_MAX, POISON_LOSSES_MAX
 from tenure.core.run import start as run_start
 from tenure.core.run.record import Yield
 from tenure.core.task import deadline
-from tenure.core.task.attempt import Outcome
+from tenure.core.task.attempt import YIELDS
 from tenure.core.task.decide import decide
 from tenure.core.task.effect import Decision
 from tenure.core.task.enqueue import create
@@ -209,7 +209,7 @@ class Life:
         """Check that an attempt that ended without its task left a record, and no other did."""
         after = decision.task
         is_over = before.is_attempt_live and not after.is_attempt_live
-        is_silent = after.last_outcome is Outcome.YIELDED
+        is_silent = after.last_outcome in YIELDS
         is_kept = is_over and after.state not in TERMINAL and not is_silent
         assert (decision.ended is not None) == is_kept
         if decision.ended is not None:

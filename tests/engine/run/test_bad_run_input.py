@@ -63,7 +63,7 @@ def step(kind: EntryKind = EntryKind.STEP, key: str = "charge", **content: Any) 
 GOOD: Final = NewEntry(EntryKind.STEP, "charge")
 BAD: Final[dict[str, tuple[Callable[[], AnyCommand], str]]] = {
     "namespace not canonical": (lambda: start(namespace="acme"), "namespace"),
-    "id bad": (lambda: of_new(id="x"), "taskId"),
+    "id bad": (lambda: of_new(id="x"), "runId"),
     "type with NUL": (lambda: of_new(type=NUL), "type"),
     "an activity": (lambda: of_new(spec=Spec(start_to_close_ms=5)), "kind"),
     "start to close": (

@@ -23,7 +23,7 @@ from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 from tests.polling import eventually
 
-TYPES: Final = ("double", "shout", "echo", "nothing", "untyped")
+TYPES: Final = ("double", "shout", "echo", "nothing", "untyped", "sell")
 
 Work = Callable[[task_pb2.AssignedTask], task_pb2.TaskFinish | None]
 

@@ -16,7 +16,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tenure import Client, Completion, Handle, SyncClient, SyncCompletion, SyncHandle, TaskCancelled
+from tenure import (
+    Client,
+    Completion,
+    Handle,
+    RunHandle,
+    SyncClient,
+    SyncCompletion,
+    SyncHandle,
+    SyncRunHandle,
+    TaskCancelled,
+)
 from tenure.core.task.record import TaskState
 from tenure.errors import Unavailable
 from tenure.sdk.client import TaskProgress
@@ -226,7 +236,12 @@ async def test_it_survives_a_fork_before_and_after_its_first_call(
 
 @pytest.mark.parametrize(
     ("synchronous", "asynchronous"),
-    [(SyncClient, Client), (SyncHandle, Handle), (SyncCompletion, Completion)],
+    [
+        (SyncClient, Client),
+        (SyncHandle, Handle),
+        (SyncRunHandle, RunHandle),
+        (SyncCompletion, Completion),
+    ],
 )
 def test_it_has_every_public_method_of_the_asynchronous_one(
     synchronous: type, asynchronous: type

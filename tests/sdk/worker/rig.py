@@ -176,9 +176,8 @@ class Rig:
     async def start_server(self) -> None:
         """Start it, on a port of its own, behind the same proxy."""
         clock = SystemClock()
-        engine = Engine(
-            SqliteStore(str(self._path), clock=clock.now_ms), clock=clock, settings=self._settings
-        )
+        self.store = SqliteStore(str(self._path), clock=clock.now_ms)
+        engine = Engine(self.store, clock=clock, settings=self._settings)
         await engine.start()
         settings = ServerSettings(grpc=Address("127.0.0.1", 0))
         self._rpc = RpcServer(engine, settings, Readiness(engine), lambda *_: None)
@@ -227,6 +226,12 @@ class Rig:
             await self.ended(connection)
         if self._rpc is not None:
             await self.stop_server()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the server, while it runs."""
+        assert self._engine is not None
+        return self._engine
 
     # -- What clients and operators do
 

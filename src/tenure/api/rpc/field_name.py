@@ -24,6 +24,7 @@ _OTHER_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "queue": ("task_queue", "name"),
     "runAt": ("run_at_ms",),
     "startedAt": ("started_at_ms",),
+    "type": ("type", "workflow_type"),
     "types": ("workflow_types", "supported_workflow_types"),
     "waitMs": ("wait",),
     "wakeAt": ("wake_at_ms",),

@@ -23,7 +23,7 @@ class TaskEnqueue:
         """Enqueue at ``engine`` within the limits of ``enqueues``."""
         self._engine = engine
         self._enqueues = enqueues
-        self._specs = task_view.SpecReader()
+        self._specs = task_view.SpecReader(task_view.read_options)
 
     async def answer(
         self, namespace: str, request: pb.EnqueueTasksRequest

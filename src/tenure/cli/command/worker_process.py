@@ -1,4 +1,4 @@
-"""``tenure worker``: runs the activities of a module."""
+"""``tenure worker``: runs the activities and workflows of a module."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Options(TypedDict):
 
 @click.command(
     cls=HelpCommand,
-    short_help="Run the activities of a module.",
+    short_help="Run the activities and workflows of a module.",
     epilog=examples(
         "tenure worker app.tasks",
         "tenure worker app.tasks --queue mail --queue reports --max-concurrent 20",
@@ -173,11 +173,11 @@ class _Options(TypedDict):
 )
 @click.pass_context
 def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None:
-    """Run the activities of MODULE until SIGTERM or Ctrl-C.
+    """Run the activities and workflows of MODULE until SIGTERM or Ctrl-C.
 
-    MODULE is package.module: its worker, the list in its variable `activities`, or every activity
-    in it. package.module:name is a worker, an activity, a list of them, or a function that makes
-    one.
+    MODULE is package.module: its worker, or every workflow in it with the list in its variable
+    `activities`, or with every activity in it. package.module:name is a worker, an activity, a
+    workflow, a list of them, or a function that makes one.
 
     The first signal drains: the worker takes no new tasks, finishes the running ones, and exits
     with code 0. The second signal hands back the tasks that still run.
@@ -200,16 +200,19 @@ def worker(ctx: click.Context, module: str, **options: Unpack[_Options]) -> None
     _run(made, options)
 
 
-def _made(module: str, activities: list[object], options: _Options) -> Worker:
+def _made(module: str, found: list[object], options: _Options) -> Worker:
     from tenure.cli import module as source
     from tenure.sdk.worker.worker import Worker
+    from tenure.sdk.workflow import registry
 
     codec, lease_ms = options["codec"], options["lease_ms"]
+    activities, workflows = registry.split(found)
     try:
         return Worker(
             options["target"],
             activities=activities,
-            queues=_queues(activities, options),
+            workflows=workflows,
+            queues=_queues(found, options),
             namespace=options["namespace"],
             max_concurrent=options["max_concurrent"],
             max_processes=options["max_processes"],
@@ -234,13 +237,13 @@ def _is_given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def _queues(activities: list[object], options: _Options) -> list[str]:
+def _queues(found: list[object], options: _Options) -> list[str]:
     from tenure.sdk.worker.served_queue import declared_queues
 
     named = list(options["queues"])
     if not options["is_all_queues"]:
         return named
-    return [*named, *(each for each in declared_queues(activities) if each not in named)]
+    return [*named, *(each for each in declared_queues(found) if each not in named)]
 
 
 def _refuse_options(ctx: click.Context, module: str) -> None:

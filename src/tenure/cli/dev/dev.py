@@ -98,7 +98,7 @@ class _Options(TypedDict):
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Log warnings and errors only.")
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Log everything.")
 def dev(module: str | None, **options: Unpack[_Options]) -> None:
-    """Run a server, and the activities of MODULE, until Ctrl-C.
+    """Run a server, and the activities and workflows of MODULE, until Ctrl-C.
 
     The store is a file that is removed at the end, unless --store names one. When a Python file
     changes, the worker finishes its running tasks, and a new one starts. If the code cannot be

@@ -13,14 +13,22 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core.duration import duration_text
-from tenure.core.explain.fact import Facts, WaitingReason, counted, instants, shortened
+from tenure.core.explain.fact import (
+    Facts,
+    WaitingReason,
+    counted,
+    error_evidence,
+    error_text,
+    instants,
+    shortened,
+)
+from tenure.core.explain.run_reason import run_waits
 from tenure.core.explain.worker_reason import is_kept_by_guard, worker_reasons
 from tenure.core.instant import instant_text
 from tenure.core.limits import AHEAD_COUNTED_MAX, POISON_LOSSES_MAX
 from tenure.core.task import crash_guard, deadline
 from tenure.core.task.attempt import CHARGES, Charge, Outcome
-from tenure.core.task.record import Task, TaskState
-from tenure.core.task.retry import ErrorInfo
+from tenure.core.task.record import Task, TaskKind, TaskState
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerStatus
 
@@ -66,9 +74,9 @@ def _pending(facts: Facts) -> Iterator[WaitingReason]:
 
 
 def _paused(facts: Facts) -> Iterator[WaitingReason]:
-    task_id = facts.task.id
-    advice = f"Resume it: {facts.command(f'tenure tasks resume {task_id}')}"
-    yield WaitingReason("task_paused", "This task is paused; it waits to be resumed.", advice)
+    what = "task" if facts.task.kind is TaskKind.ACTIVITY else "run"
+    message = f"This {what} is paused; it waits to be resumed."
+    yield WaitingReason("task_paused", message, f"Resume it: {facts.own_command('resume')}")
     yield from _gates(facts)
 
 
@@ -141,23 +149,13 @@ def _backing_off(facts: Facts) -> WaitingReason:
     which = f"{progress.failure_count} of {most}" if most else f"{progress.failure_count}"
     what = "an error"
     if progress.error is not None:
-        what = _error_text(progress.error)
-        evidence |= _error_evidence(progress.error)
+        what = error_text(progress.error)
+        evidence |= error_evidence(progress.error)
     message = f"Attempt {which} ended with {what}; the next one begins in {_until(facts)}."
-    show = facts.command(f"tenure tasks show {task.id}")
+    show = facts.own_command("show")
     return WaitingReason(
         "backing_off", message, f"If the error will happen again, fix its cause: {show}", evidence
     )
-
-
-def _error_text(error: ErrorInfo) -> str:
-    kind = error.type or error.category.value
-    return f"{kind}: {shortened(error.message)}" if error.message else kind
-
-
-def _error_evidence(error: ErrorInfo) -> dict[str, str]:
-    found = {"errorCategory": error.category.value, "errorMessage": shortened(error.message)}
-    return {"errorType": error.type, **found} if error.type else found
 
 
 def _crash_guard(facts: Facts) -> WaitingReason:
@@ -182,7 +180,7 @@ def _crash_guard(facts: Facts) -> WaitingReason:
     message += f" After {counted(left, 'more counted loss', 'more counted losses')} it fails."
     advice = (
         "Check the logs of the lost workers: memory and exits from native code are the usual "
-        f"causes. To cancel it: {facts.command(f'tenure tasks cancel {task.id}')}"
+        f"causes. To cancel it: {facts.own_command('cancel')}"
     )
     return WaitingReason("crash_guard", message, advice, evidence)
 
@@ -291,10 +289,7 @@ def _cancelling(facts: Facts) -> Iterator[WaitingReason]:
         message = f"A cancel was requested at {since}: {who} does not know of it yet."
     if progress.cancel_reason:
         message += f" Reason: {shortened(progress.cancel_reason)}."
-    advice = (
-        "Wait for its clean-up. To end it without clean-up: "
-        f"{facts.command(f'tenure tasks terminate {task.id}')}"
-    )
+    advice = f"Wait for its clean-up. To end it without clean-up: {facts.own_command('terminate')}"
     evidence = {"attempt": str(task.attempt), "requestedAt": since, **_holder_evidence(facts)}
     yield WaitingReason("cancelling", message, advice, evidence)
 
@@ -314,18 +309,7 @@ def _waiting(facts: Facts) -> Iterator[WaitingReason]:
             "waiting", message, f"Complete it with its task token, or: {command}", evidence
         )
         return
-    wake_at_ms = progress.run.wake_at_ms if progress.run else 0
-    if wake_at_ms:
-        at = instant_text(wake_at_ms)
-        evidence["for"] = "timer"
-        message = f"It waits for a timer that ends at {at}."
-        yield WaitingReason("waiting", message, "Wait for the timer, or send a signal.", evidence)
-        return
-    evidence["for"] = "event"
-    message = "It waits for a signal or for a step that it has started."
-    yield WaitingReason(
-        "waiting", message, "Check the steps that it has started, or send the signal.", evidence
-    )
+    yield from run_waits(facts)
 
 
 def _finished(facts: Facts) -> Iterator[WaitingReason]:
@@ -339,8 +323,8 @@ def _finished(facts: Facts) -> Iterator[WaitingReason]:
         if progress.reason is not None:
             evidence["failureReason"] = progress.reason.value
         if progress.error is not None:
-            evidence |= _error_evidence(progress.error)
-            message += f" The last error was {_error_text(progress.error)}."
+            evidence |= error_evidence(progress.error)
+            message += f" The last error was {error_text(progress.error)}."
     yield WaitingReason("finished", message, advice, evidence)
 
 

@@ -9,7 +9,8 @@ import msgspec
 from tenure.core.instant import instant_text
 from tenure.core.queue import Queue
 from tenure.core.task.attempt import Attempt
-from tenure.core.task.record import Task
+from tenure.core.task.record import Task, TaskKind
+from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import EndReason, WorkerStatus
 
@@ -112,6 +113,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         namespace = self.task.namespace
         return text if namespace == DEFAULT_NAMESPACE else f"{text} --namespace {namespace}"
 
+    def own_command(self, verb: str) -> str:
+        """Return a command about the task; runs have commands of their own."""
+        group = "tasks" if self.task.kind is TaskKind.ACTIVITY else "runs"
+        return self.command(f"tenure {group} {verb} {self.task.id}")
+
 
 def instants(**at_ms: int | None) -> dict[str, str]:
     """Return the known instants, as evidence."""
@@ -129,3 +135,15 @@ def shortened(text: str) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return a number and its noun: ``1 worker``, ``2 workers``."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
+
+
+def error_text(error: ErrorInfo) -> str:
+    """Return an error on one line, with its type."""
+    kind = error.type or error.category.value
+    return f"{kind}: {shortened(error.message)}" if error.message else kind
+
+
+def error_evidence(error: ErrorInfo) -> dict[str, str]:
+    """Return what is known of an error."""
+    found = {"errorCategory": error.category.value, "errorMessage": shortened(error.message)}
+    return {"errorType": error.type, **found} if error.type else found

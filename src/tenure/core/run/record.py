@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from tenure.core.journal.entry import JournalPage
@@ -29,6 +31,10 @@ class Wait(msgspec.Struct, frozen=True, gc=False, array_like=True):
     key: str
     since_ms: int = 0
     detail: str = ""
+
+
+TIMED_WAITS: Final = frozenset({"timer", "retry"})
+"""The kinds of waits that end by themselves, at a time."""
 
 
 class Yield(msgspec.Struct, frozen=True, gc=False, kw_only=True):

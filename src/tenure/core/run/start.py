@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from tenure.core import check
 from tenure.core.run.record import NOT_BEGUN, RunLink
 from tenure.core.task import deadline, enqueue
 from tenure.core.task.record import AttemptProgress, NewTask, Task, TaskKind
@@ -13,6 +14,7 @@ from tenure.errors import InvalidArgument
 def check_new(new: NewTask) -> None:
     """Raise the typed error for the first thing that is wrong with a request."""
     spec = new.spec
+    check.task_id(new.id, "runId")
     if spec.kind is not TaskKind.WORKFLOW:
         message = "Only a workflow is started as a run."
         raise InvalidArgument(message, field="kind")
@@ -30,7 +32,15 @@ def check_new(new: NewTask) -> None:
 
 def create(new: NewTask, *, namespace: str, now_ms: int, journal_id: str) -> Task:
     """Return the run that a checked request becomes, with a journal that has nothing in it."""
-    task = enqueue.create(new, namespace=namespace, now_ms=now_ms)
+    return _begun(enqueue.create(new, namespace=namespace, now_ms=now_ms), journal_id)
+
+
+def again(old: Task, *, task_id: str, now_ms: int, journal_id: str) -> Task:
+    """Return a new run with the request of a finished one; nothing of its journal is kept."""
+    return _begun(enqueue.again(old, task_id=task_id, now_ms=now_ms), journal_id)
+
+
+def _begun(task: Task, journal_id: str) -> Task:
     started = replace(
         task,
         link=RunLink(journal_id=journal_id),

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
 from tenure.core.limits import PARK_MAX_MS, PARK_MIN_MS
-from tenure.core.run.record import NOT_BEGUN, RunProgress
+from tenure.core.run.record import NOT_BEGUN, TIMED_WAITS, RunProgress, Yield
 from tenure.core.task import attempt_end, deadline
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.effect import Decision
+from tenure.core.task.effect import Decision, TellRun
 from tenure.core.task.event import AttemptParked, AttemptYielded, EntryAppended
 from tenure.core.task.record import Task, TaskState
 
@@ -56,7 +56,14 @@ def give_up_slot(task: Task, event: AttemptYielded, now_ms: int) -> Decision:
     yielding = with_run(replace(task, progress=replace(task.progress, interruption_count=0)), run)
     if event.journal_end > wish.seen or task.progress.pause_wanted:
         return replace(attempt_end.give_back(yielding, Outcome.YIELDED, now_ms, now_ms), ended=None)
-    return Decision(_waiting(yielding, Outcome.YIELDED))
+    return Decision(_waiting(yielding, Outcome.SLEPT if _is_asleep(wish) else Outcome.YIELDED))
+
+
+def _is_asleep(wish: Yield) -> bool:
+    """Tell whether only a timer wakes a run; what is not shown of its waits may be a signal."""
+    if not wish.wake_at_ms or wish.wait_count > len(wish.waits):
+        return False
+    return all(each.kind in TIMED_WAITS for each in wish.waits)
 
 
 def park(task: Task, event: AttemptParked, now_ms: int) -> Decision:
@@ -93,8 +100,11 @@ def _waiting(task: Task, outcome: Outcome) -> Task:
 def entry_appended(task: Task, event: EntryAppended, now_ms: int) -> Decision:
     """Wake a run that waits, at once or when it has no more patience.
 
-    Whoever holds a run finds out itself: it asks, or yields with the position that it has seen.
+    Whoever holds a run is told. If that gets lost, it finds out itself: it asks, or yields with the
+    position that it has seen.
     """
+    if task.worker_id is not None:
+        return Decision(task, effects=(tell(task, task.worker_id),))
     run = run_of(task)
     if task.state is not TaskState.WAITING or run.park is not None:
         return Decision(task)
@@ -105,6 +115,11 @@ def entry_appended(task: Task, event: EntryAppended, now_ms: int) -> Decision:
     return Decision(
         deadline.armed(with_run(task, replace(run, news_at_ms=now_ms + run.patience_ms)))
     )
+
+
+def tell(task: Task, worker_id: str) -> TellRun:
+    """Return what tells the holder of a run that its journal has more."""
+    return TellRun(worker_id, task.namespace, task.id, task.attempt)
 
 
 def wake(task: Task, now_ms: int) -> Decision:

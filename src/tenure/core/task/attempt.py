@@ -24,6 +24,8 @@ class Outcome(enum.StrEnum):
     UNDELIVERED = "undelivered"
     RELEASED = "released"
     YIELDED = "yielded"
+    # Yielded as well, and only a timer wakes it.
+    SLEPT = "slept"
     PARKED = "parked"
     CANCELLED = "cancelled"
     CANCEL_TIMEOUT = "cancel_timeout"
@@ -49,10 +51,14 @@ CHARGES: Final[dict[Outcome, Charge]] = {
     Outcome.UNDELIVERED: Charge.NOTHING,
     Outcome.RELEASED: Charge.NOTHING,
     Outcome.YIELDED: Charge.NOTHING,
+    Outcome.SLEPT: Charge.NOTHING,
     Outcome.PARKED: Charge.NOTHING,
     Outcome.CANCELLED: Charge.NOTHING,
     Outcome.CANCEL_TIMEOUT: Charge.NOTHING,
 }
+
+YIELDS: Final = frozenset({Outcome.YIELDED, Outcome.SLEPT})
+"""The run gave up its slot and goes on later; no record of the attempt is kept."""
 
 EXPIRED: Final = frozenset({Outcome.TIMED_OUT, Outcome.WORKER_LOST, Outcome.LOST_TASK})
 """A heartbeat of an attempt that ended like this is answered ``task_expired``."""

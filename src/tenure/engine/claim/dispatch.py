@@ -12,7 +12,7 @@ import structlog
 from tenure.core.assignment import Count, Hand
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.queue import namespace_disabled
-from tenure.core.task.effect import TellCancel, TellStop, WakeQueue
+from tenure.core.task.effect import TellCancel, TellRun, TellStop, WakeQueue
 from tenure.core.task.record import Line, Task
 from tenure.core.worker.decide import ReleaseHeld, TellDrain, TellEnded
 from tenure.core.worker.record import EndReason, WorkerStatus
@@ -402,6 +402,9 @@ class Dispatch:
                 self._or_tell(worker_id, is_told=self.notifier.end(worker_id, reason))
             case ReleaseHeld(worker_id=worker_id):
                 self._release(worker_id)
+            case TellRun():
+                # Not here: it goes with what was appended.
+                pass
             case _:
                 assert_never(effect)
 

@@ -8,7 +8,7 @@ not found, with the same message as if it did not exist.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -46,7 +46,7 @@ from tenure.errors import NotFound, Unavailable
 from tenure.store.failure import Lost, StoreError
 from tenure.store.table import access as access_table
 from tenure.store.table import lease as lease_table
-from tenure.store.table import listing, task_list
+from tenure.store.table import listing, run_list, task_list
 from tenure.store.table import queue as queue_table
 from tenure.store.table import task as task_table
 from tenure.store.table import worker as worker_table
@@ -132,25 +132,32 @@ async def get_task(store: Store, *, namespace: str, task_id: str) -> Task:
 
 
 async def list_tasks(
-    store: Store, *, namespace: str, page: PageRequest, where: TaskFilter = ALL_TASKS
+    store: Store, *, namespace: str, page: PageRequest, where: TaskFilter | RunFilter = ALL_TASKS
 ) -> Page[Task]:
-    """Return tasks that match the filter, newest first, live and finished."""
+    """Return tasks or runs that match the filter, newest first, live and finished."""
     namespace = check.namespace(namespace)
-    query = query_text("runs" if isinstance(where, RunFilter) else "tasks", where.checked())
-    place = _place(namespace, query, page)
+    what, find, count = _LISTS[type(where)]
+    place = _place(namespace, query_text(what, where.checked()), page)
 
     async def body(tx: Tx) -> _Read[Task]:
         await _check_namespace(tx, namespace)
-        found = await task_list.find_tasks(tx, namespace, where, place.part)
+        found = await find(tx, namespace, where, place.part)
         tasks = await task_list.load_tasks(tx, namespace, found.ids)
         total = None
         if page.wants_total:
-            total = await task_list.count_tasks(tx, namespace, where, amount=COUNTED_MAX + 1)
+            total = await count(tx, namespace, where, amount=COUNTED_MAX + 1)
         return _Read(tasks, total, found.end_id)
 
     found = await scan(store, body)
     note_damage(found.found)
     return _page(found, place, lambda task: task.id)
+
+
+# What is listed, and how; each function takes the filter next to it.
+_LISTS: Final[dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]]] = {
+    TaskFilter: ("tasks", task_list.find_tasks, task_list.count_tasks),
+    RunFilter: ("runs", run_list.find_runs, run_list.count_runs),
+}
 
 
 async def list_attempts(store: Store, *, namespace: str, task_id: str) -> tuple[AttemptView, ...]:

@@ -8,6 +8,7 @@ import msgspec
 
 from tenure.core.limits import LONG_POLL_MS
 from tenure.core.run.record import Yield
+from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.core.task.retry import ErrorInfo
 from tenure.core.worker.judge_readiness import JudgeReadiness
@@ -16,11 +17,15 @@ from tenure.errors import Rejection
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
-    """The answer for one enqueued task; for a repeated one its first id and present state."""
+    """The answer for one enqueued task; for a repeated one its first id and present state.
+
+    ``outcome`` is how the last attempt of a repeated one ended.
+    """
 
     task_id: str
     state: TaskState
     is_new: bool
+    outcome: Outcome | None = None
 
 
 class EnqueueTasks(Command[tuple[Enqueued, ...]], frozen=True, kw_only=True):

@@ -7,15 +7,17 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from tenure.core.journal.numbering import JournalEnd
 from tenure.core.limits import KEY_KEPT_MS
 from tenure.core.run import published
+from tenure.core.run import start as run_start
 from tenure.core.run.record import Yield
 from tenure.core.task import damage, enqueue, enqueue_window
 from tenure.core.task import event as task_event
-from tenure.core.task.attempt import Outcome
+from tenure.core.task.attempt import YIELDS, Outcome
 from tenure.core.task.effect import Decision
 from tenure.core.task.event import TaskEvent
-from tenure.core.task.record import TERMINAL, NewTask, Task, TaskState
+from tenure.core.task.record import TERMINAL, NewTask, Task, TaskKind, TaskState
 from tenure.core.task.refusal import already_terminal, wrong_state
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker import decide as worker_rules
@@ -103,7 +105,7 @@ def _known(
     known = ws.tasks.get((command.namespace, new.id))
     if known is not None:
         if command.is_resend:
-            return c.Enqueued(known.id, known.state, is_new=False)
+            return c.Enqueued(known.id, known.state, is_new=False, outcome=known.last_outcome)
         message = f"Task {new.id} already exists. Use another task id."
         raise AlreadyExists(message)
     if not new.idempotency_key:
@@ -122,7 +124,9 @@ def _known(
     found = ws.tasks.get((command.namespace, row.task_id))
     if row.digest != digest:
         raise _conflict(new, row.task_id, found, row.digest)
-    return c.Enqueued(row.task_id, found.state if found else TaskState.PENDING, is_new=False)
+    if found is None:
+        return c.Enqueued(row.task_id, TaskState.PENDING, is_new=False)
+    return c.Enqueued(row.task_id, found.state, is_new=False, outcome=found.last_outcome)
 
 
 def _is_over(key: Key, now_ms: int) -> bool:
@@ -325,7 +329,7 @@ def _first_answer(ws: WorkingSet, key: TaskKey, item: c.Finish) -> c.Reported | 
 # Ends of which no record is kept, and how the task tells that it has ended so.
 _UNRECORDED: Final[dict[c.FinishKind, Callable[[Task], bool]]] = {
     c.FinishKind.DEFERRED: lambda task: task.progress.is_async,
-    c.FinishKind.YIELDED: lambda task: task.last_outcome is Outcome.YIELDED,
+    c.FinishKind.YIELDED: lambda task: task.last_outcome in YIELDS,
 }
 
 
@@ -430,9 +434,18 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
             raise AlreadyExists(message)
         return c.Enqueued(known.id, known.state, is_new=False)
     ws.check_enabled(command.namespace)
-    task = enqueue.again(old, task_id=command.new_task_id, now_ms=ws.now_ms)
+    task = _again(ws, old, command.new_task_id)
     ws.tasks.add(task)
     return c.Enqueued(task.id, task.state, is_new=True)
+
+
+def _again(ws: WorkingSet, old: Task, task_id: str) -> Task:
+    """Return a new task with the request of a finished one; a run gets a journal of its own."""
+    if old.kind is TaskKind.ACTIVITY:
+        return enqueue.again(old, task_id=task_id, now_ms=ws.now_ms)
+    journal_id = ws.clock.new_id()
+    ws.journals.ends[old.namespace, task_id] = JournalEnd(journal_id)
+    return run_start.again(old, task_id=task_id, now_ms=ws.now_ms, journal_id=journal_id)
 
 
 def signal_cancels(ws: WorkingSet, command: c.SignalCancels) -> WorkDone:

@@ -86,45 +86,49 @@ _TYPES: Final[dict[str, tuple[type, str]]] = {
 }
 
 
-class Options(msgspec.Struct, frozen=True):
-    """Checked settings. A duration of 0 is not set."""
+class SharedOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The checked settings that activities and workflows have in common."""
 
     queue: str = "default"
-    start_to_close_ms: int = 0
-    schedule_to_close_ms: int = 0
-    schedule_to_start_ms: int = 0
-    heartbeat_timeout_ms: int = 0
-    cancel_grace_ms: int = 0
-    retry: RetryPolicy = RetryPolicy()
     priority: int = PRIORITY_DEFAULT
     labels: dict[str, str] = {}
     delay_ms: int = 0
     run_at_ms: int = 0
     idempotency_key: str = ""
 
+    def check_shared(self) -> None:
+        """Raise ``ValueError`` for bad values of these."""
+        try:
+            check.name(self.queue, "queue")
+            check.priority(self.priority)
+            check.labels(self.labels)
+            check.text(self.idempotency_key, "idempotency_key", bytes_max=TEXT_BYTES_MAX)
+        except InvalidArgument as error:
+            raise ValueError(error.message) from None
+
+
+class Options(SharedOptions, frozen=True, kw_only=True):
+    """Checked settings of an activity. A duration of 0 is not set."""
+
+    start_to_close_ms: int = 0
+    schedule_to_close_ms: int = 0
+    schedule_to_start_ms: int = 0
+    heartbeat_timeout_ms: int = 0
+    cancel_grace_ms: int = 0
+    retry: RetryPolicy = RetryPolicy()
+
     def changed(self, settings: Mapping[str, Any]) -> Options:
         """Return a copy with other settings; raise ``ValueError`` for bad ones.
 
         The last one of ``delay`` and ``run_at`` counts.
         """
-        values = dict(settings)
-        for name in _TYPES.keys() & values.keys():
-            _check_type(values[name], name, *_TYPES[name])
-        if "delay" in values and "run_at" in values:
-            raise ValueError("give either delay or run_at, not both")
-        for name in _TIMEOUTS & values.keys():
-            values[f"{name}_ms"] = duration_ms(values.pop(name), name)
-        if "delay" in values:
-            values |= {"delay_ms": delay_ms(values.pop("delay"), "delay"), "run_at_ms": 0}
-        if "run_at" in values:
-            values |= {"run_at_ms": _instant(values.pop("run_at")), "delay_ms": 0}
-        if "labels" in values:
-            values["labels"] = dict(values["labels"])
+        values = to_fields(settings, _TIMEOUTS)
         try:
             changed = replace(self, **values)
         except TypeError:
             unknown = min(set(values) - set(Options.__struct_fields__))
-            raise TypeError(_no_option(unknown)) from None
+            known = [*OneCallSettings.__annotations__, *ActivitySettings.__annotations__]
+            raise TypeError(no_option(unknown, known)) from None
         changed.check()
         return changed
 
@@ -145,13 +149,7 @@ class Options(msgspec.Struct, frozen=True):
             name = "start_to_close" if self.start_to_close_ms else "schedule_to_close"
             raise ValueError(f"heartbeat_timeout must not be longer than {name}")
         retry_to_wire(self.retry)
-        try:
-            check.name(self.queue, "queue")
-            check.priority(self.priority)
-            check.labels(self.labels)
-            check.text(self.idempotency_key, "idempotency_key", bytes_max=TEXT_BYTES_MAX)
-        except InvalidArgument as error:
-            raise ValueError(error.message) from None
+        self.check_shared()
 
     def to_wire(self, encoding: str) -> task_pb2.TaskOptions:
         """Return what all tasks with these options share on the wire."""
@@ -165,6 +163,24 @@ class Options(msgspec.Struct, frozen=True):
             retry=retry_to_wire(self.retry),
             encoding=encoding,
         )
+
+
+def to_fields(settings: Mapping[str, Any], timeouts: frozenset[str]) -> dict[str, Any]:
+    """Return settings as fields of options, durations and instants in ms; check their types."""
+    values = dict(settings)
+    for name in _TYPES.keys() & values.keys():
+        _check_type(values[name], name, *_TYPES[name])
+    if "delay" in values and "run_at" in values:
+        raise ValueError("give either delay or run_at, not both")
+    for name in timeouts & values.keys():
+        values[f"{name}_ms"] = duration_ms(values.pop(name), name)
+    if "delay" in values:
+        values |= {"delay_ms": delay_ms(values.pop("delay"), "delay"), "run_at_ms": 0}
+    if "run_at" in values:
+        values |= {"run_at_ms": _instant(values.pop("run_at")), "delay_ms": 0}
+    if "labels" in values:
+        values["labels"] = dict(values["labels"])
+    return values
 
 
 def retry_to_wire(policy: RetryPolicy) -> task_pb2.RetryPolicy:
@@ -217,10 +233,9 @@ def _instant(value: datetime) -> int:
     return max(round(value.timestamp() * 1_000), 0)
 
 
-def _no_option(name: str) -> str:
+def no_option(name: str, known: Iterable[str]) -> str:
     """Return what to say about an option that does not exist."""
-    known = [*OneCallSettings.__annotations__, *ActivitySettings.__annotations__]
-    similar = difflib.get_close_matches(name, known, n=1)
+    similar = difflib.get_close_matches(name, list(known), n=1)
     return f"there is no option {name}{f'; did you mean {similar[0]}?' if similar else ''}"
 
 

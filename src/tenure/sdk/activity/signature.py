@@ -1,4 +1,4 @@
-"""The parameters of an activity: checked at its declaration and call, typed when it runs."""
+"""The parameters of activities and workflows: checked before they travel, typed when they run."""
 
 from __future__ import annotations
 
@@ -21,22 +21,27 @@ _STARS: Final[dict[Any, str]] = {
 
 
 class Signature:
-    """The parameters of an activity by name, and how they travel."""
+    """The parameters of an activity or a workflow by name, and how they travel."""
 
-    def __init__(self, function: Callable[..., object], name: str, *, is_method: bool) -> None:
-        """Inspect a function; a ``TypeError`` names the parameter that cannot be sent as JSON."""
+    def __init__(
+        self, function: Callable[..., object], name: str, *, is_method: bool, noun: str = "activity"
+    ) -> None:
+        """Inspect a function; a ``TypeError`` names the parameter that cannot be sent as JSON.
+
+        A method has a first parameter that is not sent. ``noun`` is for messages.
+        """
+        self._title = f"{noun} {name}"
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())[1 if is_method else 0 :]
         for each in parameters:
             if each.kind not in _NAMED:
                 shown = f"{_STARS.get(each.kind, '')}{each.name}"
                 message = (
-                    f"activity {name}: parameter {shown}: arguments travel by name, so *, ** and "
+                    f"{self._title}: parameter {shown}: arguments travel by name, so *, ** and "
                     "positional-only parameters cannot be used. Use a list or a dict instead."
                 )
                 raise TypeError(message)
         hints = get_type_hints(function)
-        self._name = name
         self._signature = signature.replace(parameters=parameters)
         self.result_type: Any = hints.get("return", Any)
         self._kinds = {each.name: hints.get(each.name, Any) for each in parameters}
@@ -60,7 +65,7 @@ class Signature:
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise TypeError(f"activity {self._name}: {error}") from None
+            raise TypeError(f"{self._title}: {error}") from None
 
     def encode(self, arguments: dict[str, Any]) -> Payload:
         """Return arguments as JSON by name; a single parameter of type bytes is sent as it is.
@@ -70,7 +75,7 @@ class Signature:
         if self._takes_bytes and arguments:
             (value,) = arguments.values()
             if not isinstance(value, bytes | bytearray | memoryview):
-                raise TypeError(f"activity {self._name}: {self._other_type(self.names[0], value)}")
+                raise TypeError(f"{self._title}: {self._other_type(self.names[0], value)}")
             return Payload(BYTES, bytes(value))
         try:
             data = payload.encode_json(arguments)
@@ -81,7 +86,7 @@ class Signature:
             payload.check_value(arguments, self._arguments)
             payload.decode_json(data, self._arguments)
         except PayloadError as error:
-            raise TypeError(f"activity {self._name}: {self._misfit(error, arguments)}") from None
+            raise TypeError(f"{self._title}: {self._misfit(error, arguments)}") from None
         return Payload(JSON, data)
 
     def decode(self, converter: Converter, given: Payload) -> dict[str, Any]:
@@ -106,11 +111,11 @@ class Signature:
         for name, kind in self._kinds.items():
             why = payload.why_not(kind)
             if why:
-                raise TypeError(f"activity {self._name}: parameter {name}: {why}")
+                raise TypeError(f"{self._title}: parameter {name}: {why}")
         if self.result_type not in (NoReturn, Never):
             why = payload.why_not(self.result_type)
             if why:
-                raise TypeError(f"activity {self._name}: its result: {why}")
+                raise TypeError(f"{self._title}: its result: {why}")
 
     def _refuse(self, arguments: dict[str, Any]) -> None:
         """Raise for the first argument that cannot be made JSON."""
@@ -120,9 +125,9 @@ class Signature:
                 payload.encode_json(value)
             except PayloadError as error:
                 if _is_other(value, kind):
-                    text = f"activity {self._name}: {self._other_type(name, value)}"
+                    text = f"{self._title}: {self._other_type(name, value)}"
                     raise TypeError(text) from None
-                text = f"activity {self._name}: parameter {name}: {error}"
+                text = f"{self._title}: parameter {name}: {error}"
                 is_type = isinstance(error.__cause__, TypeError)
                 raise (TypeError if is_type else PayloadError)(text) from error
 

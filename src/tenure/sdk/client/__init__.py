@@ -1,4 +1,4 @@
-"""The client: enqueues tasks, waits for their results, asks about them and changes them.
+"""The client: enqueues tasks and starts runs, waits for results, asks about them, changes them.
 
 Concurrent calls are combined: what is enqueued while a request is in flight goes into the next
 one, and all results come over one stream. Ids are made here, and every repetition is marked, so
@@ -11,7 +11,10 @@ goes on until its own.
 
 from tenure.sdk.client.client import Client
 from tenure.sdk.client.completion import Completion
-from tenure.sdk.client.handle import Handle, OnProgress
+from tenure.sdk.client.handle import Handle
+from tenure.sdk.client.result_wait import OnProgress
+from tenure.sdk.client.run_handle import RunHandle
+from tenure.sdk.client.run_view import RunDescription, RunWait
 from tenure.sdk.client.view import (
     AttemptInfo,
     ExplainedReason,
@@ -31,6 +34,9 @@ __all__ = [
     "HeartbeatAnswer",
     "HeartbeatDetails",
     "OnProgress",
+    "RunDescription",
+    "RunHandle",
+    "RunWait",
     "TaskInfo",
     "TaskProgress",
 ]

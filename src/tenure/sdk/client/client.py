@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from tenure.core import check
 from tenure.core.limits import PAGE_SIZE_MAX
+from tenure.core.run.status import RunStatus
 from tenure.core.task.record import TaskState
 from tenure.errors import InvalidArgument
 from tenure.sdk.activity.definition import Activity, Call, check_activity, signature_of
 from tenure.sdk.activity.option import OneCallSettings, Options
-from tenure.sdk.client import bulk, view
+from tenure.sdk.client import bulk, run_view, view
 from tenure.sdk.client import method as m
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
 from tenure.sdk.client.completion import Completion
 from tenure.sdk.client.handle import Handle
+from tenure.sdk.client.run_handle import RunHandle
+from tenure.sdk.client.run_start import RunStart
+from tenure.sdk.client.run_view import RunDescription
 from tenure.sdk.client.task_bytes import shared_bytes, task_bytes
 from tenure.sdk.client.task_stream import Waiter
 from tenure.sdk.client.view import TaskInfo
@@ -27,7 +31,9 @@ from tenure.sdk.payload import Codec, Converter, UserValue
 from tenure.sdk.transport.channel import Channel
 from tenure.sdk.transport.target import check_client
 from tenure.sdk.transport.tls import TLS, resolve
+from tenure.sdk.workflow.definition import OneRunSettings, Workflow, WorkflowOptions, check_workflow
 from tenure.v1 import task_service_pb2 as pb
+from tenure.v1 import workflow_service_pb2 as workflow_pb
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,7 +44,7 @@ _KEEP_ALIVE_SECONDS: Final = 30.0
 
 
 class Client:
-    """Enqueues tasks at a server and waits for their results.
+    """Enqueues tasks and starts runs of workflows at a server, and waits for their results.
 
     >>> async with Client("127.0.0.1:7301") as client:
     ...     handle = await client.enqueue(charge, order)
@@ -133,10 +139,7 @@ class Client:
 
         >>> await client.enqueue_named("charge", {"order": order}, start_to_close="30s")
         """
-        try:
-            check.name(name, "name")
-        except InvalidArgument as error:
-            raise ValueError(error.message) from None
+        _check(check.name, name, "name")
         options = Options().changed(settings)
         payload = self._state.converter.encode({} if arguments is None else arguments)
         shared = shared_bytes(name, options, options.to_wire(payload.encoding))
@@ -174,16 +177,105 @@ class Client:
         finally:
             waiter.cancel()
 
+    async def start(
+        self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> RunHandle[R]:
+        """Start a run of a workflow; arguments that do not fit raise ``TypeError`` before.
+
+        >>> run = await client.start(checkout, order)
+        >>> receipt = await run.result()
+
+        ``checkout.with_options(idempotency_key="order-42")`` starts it once, however often this is
+        called.
+        """
+        check_workflow(workflow)
+        signature = workflow.signature
+        payload = self._state.converter.seal(signature.encode(signature.bind(args, kwargs)))
+        start = RunStart(workflow.name, workflow.options, payload)
+        return RunHandle(self._state, await start.send(self._state), workflow)
+
+    @overload
+    async def start_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        *,
+        result: type[T],
+        **settings: Unpack[OneRunSettings],
+    ) -> RunHandle[T]: ...
+    @overload
+    async def start_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        **settings: Unpack[OneRunSettings],
+    ) -> RunHandle[Any]: ...
+    async def start_named(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | bytes | None = None,
+        *,
+        result: Any = Any,
+        **settings: Unpack[OneRunSettings],
+    ) -> RunHandle[Any]:
+        """Start a run by the name of its workflow, without its code.
+
+        >>> await client.start_named("checkout", {"order": order}, timeout="30d")
+        """
+        _check(check.name, name, "name")
+        options = WorkflowOptions().changed(settings)
+        payload = self._state.converter.encode({} if arguments is None else arguments)
+        run_id = await RunStart(name, options, payload).send(self._state)
+        return RunHandle(self._state, run_id, result)
+
+    @overload
+    def run_handle(self, run_id: str, *, result: type[T]) -> RunHandle[T]: ...
+    @overload
+    def run_handle(self, run_id: str) -> RunHandle[Any]: ...
+    def run_handle(self, run_id: str, *, result: Any = Any) -> RunHandle[Any]:
+        """Return a handle for the id of a run, without asking the server."""
+        _check(check.task_id, run_id, "run_id")
+        return RunHandle(self._state, run_id, result)
+
+    async def list_runs(
+        self,
+        *,
+        status: RunStatus | str | None = None,
+        queue: str = "",
+        type: str = "",
+        labels: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[RunDescription]:
+        """Iterate over runs, newest first, without their payloads; pages are loaded as needed.
+
+        >>> async for run in client.list_runs(status="parked", type="checkout"):
+        ...     ...
+        """
+        request = workflow_pb.ListWorkflowRunsRequest(
+            namespace_id=self._state.namespace,
+            task_queue=queue,
+            workflow_type=type,
+            filter_status=run_view.status_name(status),
+            labels=labels or {},
+        )
+        left = limit
+        while left is None or left > 0:
+            request.page_size = PAGE_SIZE_MAX if left is None else min(left, PAGE_SIZE_MAX)
+            answer = await self._state.ask(m.LIST_RUNS, request)
+            for run in answer.runs:
+                yield run_view.run_description(run, self._state.converter)
+            request.page_token = answer.next_page_token
+            if not request.page_token:
+                return
+            left = None if left is None else left - len(answer.runs)
+
     @overload
     def handle(self, task_id: str, *, result: type[T]) -> Handle[T]: ...
     @overload
     def handle(self, task_id: str) -> Handle[Any]: ...
     def handle(self, task_id: str, *, result: Any = Any) -> Handle[Any]:
         """Return a handle for the id of a task, without asking the server."""
-        try:
-            check.task_id(task_id, "task_id")
-        except InvalidArgument as error:
-            raise ValueError(error.message) from None
+        _check(check.task_id, task_id, "task_id")
         return Handle(self._state, task_id, result)
 
     def completion(self, *, token: str = "", task_id: str = "", attempt: int = 0) -> Completion:
@@ -242,3 +334,11 @@ class Client:
             run_at_ms = await state.run_at_ms(options)
         body = task_bytes(shared, new_task_id(), data, run_at_ms)
         return Handle(state, await state.outbox.send(body, waiter), result)
+
+
+def _check(checked: Callable[[str, str], object], value: str, name: str) -> None:
+    """Raise ``ValueError`` for what the server would refuse."""
+    try:
+        checked(value, name)
+    except InvalidArgument as error:
+        raise ValueError(error.message) from None

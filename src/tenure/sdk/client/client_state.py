@@ -12,7 +12,7 @@ from uuid_utils import uuid7
 
 from tenure.errors import TaskAlreadyTerminal, WrongState
 from tenure.sdk.activity.definition import Activity
-from tenure.sdk.activity.option import Options
+from tenure.sdk.activity.option import SharedOptions
 from tenure.sdk.client import view
 from tenure.sdk.client.enqueue_outbox import EnqueueOutbox
 from tenure.sdk.client.method import EXPLAIN, HEALTH
@@ -59,10 +59,15 @@ class ClientState:
         self._epoch_ms = 0
         self._compared_at: float | None = None
 
-    async def ask(self, method: Method[Request, Response], request: Request) -> Response:
-        """Call a method that can safely be repeated."""
+    async def ask(
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        again: Callable[[], Request] | None = None,
+    ) -> Response:
+        """Call a method that can safely be repeated, as it is or as ``again`` makes it."""
         async with self._slots:
-            return await self.channel.call(method, request, timeout_s=self.timeout_s)
+            return await self.channel.call(method, request, timeout_s=self.timeout_s, again=again)
 
     async def wait(self, task_id: str, waiter: Waiter | None = None) -> pb.TaskResult:
         """Return the result of a task when it has ended, as ``TaskStreams.wait`` does."""
@@ -83,7 +88,16 @@ class ClientState:
         request: Request,
         wanted: Callable[[str], bool],
     ) -> int:
-        """Change a task; return the number of its state.
+        """Change a task as ``change_once`` does; return the number of its state."""
+        answer = await self.change_once(method, request, wanted)
+        if isinstance(answer, str):
+            return task_pb2.TaskState.Value(f"TASK_STATE_{answer}")
+        return answer.state
+
+    async def change_once(
+        self, method: Method[Request, Response], request: Request, wanted: Callable[[str], bool]
+    ) -> Response | str:
+        """Change a task or a run; return the answer, or the state that it was found in.
 
         When the answer to a first request was lost, a second one may find that the change was
         made: then ``wanted`` says so of the state that the refusal names.
@@ -96,16 +110,12 @@ class ClientState:
             return request
 
         try:
-            async with self._slots:
-                answer = await self.channel.call(
-                    method, request, timeout_s=self.timeout_s, again=again
-                )
+            return await self.ask(method, request, again)
         except (TaskAlreadyTerminal, WrongState) as error:
             state = str(error.fields.get("state", ""))
             if not is_repeated or not wanted(state):
                 raise
-            return task_pb2.TaskState.Value(f"TASK_STATE_{state}")
-        return answer.state
+            return state
 
     def shared(self, activity: Activity[..., Any], encoding: str) -> bytes:
         """Return what the tasks of an activity have in common, as bytes; made once."""
@@ -119,7 +129,7 @@ class ClientState:
             )
         return known
 
-    async def run_at_ms(self, options: Options) -> int:
+    async def run_at_ms(self, options: SharedOptions) -> int:
         """Return when a task is to run by the server's clock; 0 is at once."""
         if not options.delay_ms:
             return options.run_at_ms

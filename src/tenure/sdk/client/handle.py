@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import inspect
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tenure.core.task.record import TaskState
-from tenure.errors import DeadlineExceeded, Unavailable
-from tenure.sdk import failure
 from tenure.sdk.activity.definition import Activity, signature_of
 from tenure.sdk.client import method as m
 from tenure.sdk.client import view
 from tenure.sdk.client.client_state import ClientState, new_task_id, seconds
+from tenure.sdk.client.result_wait import OnProgress, ResultWait
 from tenure.sdk.client.task_stream import Waiter
 from tenure.sdk.client.view import AttemptInfo, Explanation, TaskInfo
 from tenure.sdk.duration import Duration
-from tenure.sdk.payload import BYTES, Payload, PayloadError, UserValue
-from tenure.sdk.progress import TaskProgress
-from tenure.v1 import task_pb2
+from tenure.sdk.payload import UserValue
 from tenure.v1 import task_service_pb2 as pb
 
 if TYPE_CHECKING:
     from tenure.sdk.client.client import Client
 
 R_co = TypeVar("R_co", covariant=True)
-
-OnProgress = Callable[[TaskProgress], object]
-"""Called with each new progress; an async function is awaited."""
-
-# How often the progress of a task is polled.
-_POLL_SECONDS: Final = 0.5
-_SUCCEEDED: Final = task_pb2.TASK_STATE_SUCCEEDED
 
 
 class Handle(Generic[R_co]):
@@ -71,7 +57,8 @@ class Handle(Generic[R_co]):
 
     async def describe(self) -> TaskInfo:
         """Return the present state of the task, with its payloads."""
-        return view.task_info(await self._get(), self._state.converter)
+        request = pb.GetTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
+        return view.task_info((await self._state.ask(m.GET, request)).task, self._state.converter)
 
     async def attempts(self) -> list[AttemptInfo]:
         """Return the attempts of the task in their order."""
@@ -131,85 +118,10 @@ class Handle(Generic[R_co]):
         on_progress: OnProgress | None = None,
         waiter: Waiter | None = None,
     ) -> R_co:
-        clock = asyncio.timeout(limit_s)
-        try:
-            async with clock:
-                return self._value(await self._end(on_progress, waiter))
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            message = (
-                f"Task {self.task_id} has not ended within {limit_s:g} s. The task goes on; "
-                "handle.explain() says what it waits for."
-            )
-            raise TimeoutError(message) from self._state.results.problem
-
-    async def _end(
-        self, on_progress: OnProgress | None, waiter: Waiter | None = None
-    ) -> pb.TaskResult:
-        waiting = self._state.wait(self.task_id, waiter)
-        if on_progress is None:
-            return await waiting
-        teller = _Teller(on_progress)
-        ending = asyncio.ensure_future(waiting)
-        telling = asyncio.ensure_future(self._watch_progress(teller))
-        try:
-            # A failure of either ends the wait: the caller gets an exception of the callback.
-            await asyncio.wait((ending, telling), return_when=asyncio.FIRST_COMPLETED)
-            if telling.done():
-                telling.result()
-            result = await ending
-        finally:
-            for each in (ending, telling):
-                each.cancel()
-            await asyncio.gather(ending, telling, return_exceptions=True)
-        # A short task may have ended between two polls.
-        await self._look(teller)
-        return result
-
-    async def _watch_progress(self, teller: _Teller) -> None:
-        while True:
-            await self._look(teller)
-            await asyncio.sleep(_POLL_SECONDS)
-
-    async def _look(self, teller: _Teller) -> None:
-        # The wait for the result goes on while the server cannot be reached.
-        with contextlib.suppress(Unavailable, DeadlineExceeded):
-            await teller.tell(view.progress(await self._get()))
-
-    async def _get(self) -> task_pb2.Task:
-        request = pb.GetTaskRequest(namespace_id=self._state.namespace, task_id=self.task_id)
-        return (await self._state.ask(m.GET, request)).task
-
-    def _value(self, result: pb.TaskResult) -> R_co:
-        converter = self._state.converter
-        if result.state != _SUCCEEDED:
-            raise failure.from_result(result, converter)
+        wait = ResultWait(self._state, self.task_id)
+        result = await wait.end(limit_s, on_progress, waiter)
         wanted = self._result
         if isinstance(wanted, Activity):
             wanted = signature_of(wanted).result_type
-        # Workers in other languages send an empty output if there is no value.
-        is_missing = not result.output and result.output_encoding != BYTES
-        payload = Payload(result.output_encoding, b"null" if is_missing else result.output)
-        try:
-            value: R_co = converter.decode(payload, wanted)
-        except PayloadError as error:
-            message = f"Task {self.task_id} succeeded, but its result cannot be read. {error}"
-            raise PayloadError(message) from error
+        value: R_co = wait.value(result, wanted)
         return value
-
-
-class _Teller:
-    """Reports each progress once."""
-
-    def __init__(self, on_progress: OnProgress) -> None:
-        self._on_progress = on_progress
-        self._last = TaskProgress()
-
-    async def tell(self, progress: TaskProgress) -> None:
-        if progress != self._last:
-            self._last = progress
-            answer = self._on_progress(progress)
-            if inspect.isawaitable(answer):
-                waited: Awaitable[object] = answer
-                await waited

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from google.protobuf.empty_pb2 import Empty
+
 from tenure.sdk.transport.channel import Method
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
@@ -39,6 +41,39 @@ HEARTBEAT_BY_TOKEN: Final = Method.of(
 )
 HEARTBEAT_BY_ID: Final = Method.of(
     "TaskService/HeartbeatById", pb.HeartbeatByIdRequest, pb.HeartbeatTaskResponse
+)
+START: Final = Method.of(
+    "WorkflowService/StartWorkflow",
+    workflow_pb.StartWorkflowRequest,
+    workflow_pb.StartWorkflowResponse,
+)
+GET_RUN: Final = Method.of(
+    "WorkflowService/GetWorkflowRun",
+    workflow_pb.GetWorkflowRunRequest,
+    workflow_pb.GetWorkflowRunResponse,
+)
+LIST_RUNS: Final = Method.of(
+    "WorkflowService/ListWorkflowRuns",
+    workflow_pb.ListWorkflowRunsRequest,
+    workflow_pb.ListWorkflowRunsResponse,
+)
+SIGNAL_RUN: Final = Method.of(
+    "WorkflowService/SignalWorkflowRun",
+    workflow_pb.SignalWorkflowRunRequest,
+    workflow_pb.SignalWorkflowRunResponse,
+)
+CANCEL_RUN: Final = Method.of(
+    "WorkflowService/CancelWorkflowRun", workflow_pb.CancelWorkflowRunRequest, Empty
+)
+RESUME_RUN: Final = Method.of(
+    "WorkflowService/ResumeWorkflowRun",
+    workflow_pb.ResumeWorkflowRunRequest,
+    workflow_pb.ChangeWorkflowRunResponse,
+)
+TERMINATE_RUN: Final = Method.of(
+    "WorkflowService/TerminateWorkflowRun",
+    workflow_pb.TerminateWorkflowRunRequest,
+    workflow_pb.ChangeWorkflowRunResponse,
 )
 HEALTH: Final = Method.of(
     "WorkflowService/HealthCheck", workflow_pb.HealthCheckRequest, workflow_pb.HealthCheckResponse

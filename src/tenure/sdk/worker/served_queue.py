@@ -12,6 +12,7 @@ from weakref import WeakSet
 from tenure.sdk.activity.definition import Activity
 from tenure.sdk.activity.option import Options
 from tenure.sdk.activity.registry import Registry
+from tenure.sdk.workflow import registry
 from tenure.sdk.workflow.definition import Workflow
 
 log = logging.getLogger("tenure.worker")
@@ -78,6 +79,12 @@ def warn_of_unserved(
         )
 
 
-def declared_queues(activities: Iterable[object]) -> list[str]:
-    """Return the queues that activities are declared for; those that name none have ``default``."""
-    return sorted({each.options.queue for each in Registry(activities).activities} | {_UNNAMED})
+def declared_queues(given: Iterable[object]) -> list[str]:
+    """Return the queues that activities and workflows are declared for.
+
+    Those that name none have ``default``.
+    """
+    activities, workflows = registry.split(given)
+    known = Registry(activities, may_be_empty=True).activities
+    queues = {each.options.queue for each in known} | {each.options.queue for each in workflows}
+    return sorted(queues | {_UNNAMED})

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from copy import copy
+from datetime import datetime
+from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -18,14 +22,20 @@ from typing import (
     overload,
 )
 
-import msgspec
+from msgspec.structs import replace
 
 from tenure.core import check
-from tenure.core.limits import PRIORITY_DEFAULT
 from tenure.errors import InvalidArgument
-from tenure.sdk.activity.option import RetryPolicy, retry_to_wire
+from tenure.sdk.activity.option import (
+    RetryPolicy,
+    SharedOptions,
+    no_option,
+    retry_to_wire,
+    to_fields,
+)
 from tenure.sdk.activity.signature import Signature
-from tenure.sdk.duration import Duration, duration_ms
+from tenure.sdk.duration import Duration
+from tenure.v1 import task_pb2
 
 if TYPE_CHECKING:
     from tenure.sdk.workflow.context import WorkflowContext
@@ -34,43 +44,79 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Changes = Literal["park", "tolerate"]
+_TIMEOUTS: Final = frozenset({"timeout"})
 
 
-class WorkflowSettings(TypedDict, total=False):
-    """Options of ``@workflow``."""
+class RunSettings(TypedDict, total=False):
+    """Options for all runs of a workflow, or for one run."""
 
-    name: str
     timeout: Duration
     retry: RetryPolicy
     queue: str
     priority: int
+    labels: Mapping[str, str]
 
 
-class WorkflowOptions(msgspec.Struct, frozen=True):
-    """Checked settings; a timeout of 0 is not set."""
+class OneRunSettings(RunSettings, total=False):
+    """Options for one run."""
+
+    delay: Duration
+    run_at: datetime
+    idempotency_key: str
+
+
+class WorkflowSettings(RunSettings, total=False):
+    """Options of ``@workflow``."""
 
     name: str
+
+
+class WorkflowOptions(SharedOptions, frozen=True, kw_only=True):
+    """Checked settings; a timeout of 0 is not set, and without a policy a run is not retried."""
+
     timeout_ms: int = 0
     retry: RetryPolicy | None = None
-    queue: str = "default"
-    priority: int = PRIORITY_DEFAULT
+
+    def changed(self, settings: Mapping[str, Any]) -> WorkflowOptions:
+        """Return a copy with other settings; raise ``ValueError`` for bad ones."""
+        values = to_fields(settings, _TIMEOUTS)
+        try:
+            changed = replace(self, **values)
+        except TypeError:
+            unknown = min(set(values) - set(WorkflowOptions.__struct_fields__))
+            known = [*OneRunSettings.__annotations__, *WorkflowSettings.__annotations__]
+            raise TypeError(no_option(unknown, known)) from None
+        if changed.retry is not None:
+            retry_to_wire(changed.retry)
+        changed.check_shared()
+        return changed
+
+    def to_wire(self, encoding: str) -> task_pb2.TaskOptions:
+        """Return what all runs with these options share on the wire."""
+        return task_pb2.TaskOptions(
+            kind=task_pb2.TASK_KIND_WORKFLOW,
+            schedule_to_close_ms=self.timeout_ms,
+            retry=None if self.retry is None else retry_to_wire(self.retry),
+            encoding=encoding,
+        )
 
 
 class Workflow(Generic[P, R_co]):
     """A declared workflow: a client starts it, a worker runs it.
 
-    >>> run = await client.start(checkout, order, id="order-42")
+    >>> run = await client.start(checkout.with_options(priority=1), order)
     """
 
     def __init__(
         self,
         function: Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R_co]],
+        name: str,
         options: WorkflowOptions,
     ) -> None:
         """Use the decorator ``workflow`` instead."""
         self.function = function
+        self.name = name
         self.options = options
-        self._signature: Signature | None = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
@@ -80,17 +126,20 @@ class Workflow(Generic[P, R_co]):
     def __repr__(self) -> str:
         return f"<workflow {self.name} of {self.__module__}.{self.__qualname__}>"
 
-    @property
-    def name(self) -> str:
-        """The name of the workflow, which is the type of its runs."""
-        return self.options.name
-
-    @property
+    @cached_property
     def signature(self) -> Signature:
         """Parameters after the context, and types; looked up late, when all names exist."""
-        if self._signature is None:
-            self._signature = Signature(self.function, self.name, is_method=True)
-        return self._signature
+        return Signature(self.function, self.name, is_method=True, noun="workflow")
+
+    def with_options(self, **settings: Unpack[OneRunSettings]) -> Workflow[P, R_co]:
+        """Return a copy of this workflow with other options."""
+        try:
+            options = self.options.changed(settings)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"workflow {self.name}: {error}") from None
+        changed = copy(self)
+        changed.options = options
+        return changed
 
 
 class WorkflowDecorator(Protocol):
@@ -127,19 +176,21 @@ def _declare(function: Callable[..., Any], settings: dict[str, Any]) -> Workflow
     name = values.pop("name", None) or function.__name__
     if not inspect.signature(function).parameters:
         raise TypeError(f"workflow {name} needs a first parameter: the WorkflowContext")
-    timeout = values.pop("timeout", None)
-    for unknown in values.keys() - WorkflowSettings.__annotations__.keys():
-        raise TypeError(f"workflow() got an unexpected keyword argument {unknown!r}")
     try:
-        options = WorkflowOptions(
-            name=check.name(name, "name"),
-            timeout_ms=0 if timeout is None else duration_ms(timeout, "timeout"),
-            retry=values.get("retry"),
-            queue=check.name(values.get("queue", "default"), "queue"),
-            priority=check.priority(values.get("priority", PRIORITY_DEFAULT)),
-        )
-        if options.retry is not None:
-            retry_to_wire(options.retry)
-    except (ValueError, InvalidArgument) as error:
-        raise ValueError(f"workflow {name}: {error}") from None
-    return Workflow(function, options)
+        return Workflow(function, check.name(name, "name"), WorkflowOptions().changed(values))
+    except InvalidArgument as error:
+        raise ValueError(f"workflow {name}: {error.message}") from None
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"workflow {name}: {error}") from None
+
+
+def check_workflow(given: object) -> None:
+    """Raise ``TypeError`` if what is to be started is not a workflow."""
+    if isinstance(given, Workflow):
+        return
+    if inspect.iscoroutine(given):
+        # Nobody will await it, and Python would warn of that, too.
+        given.close()
+    name = getattr(given, "__qualname__", type(given).__qualname__)
+    advice = "Decorate an async function with @workflow; give it and its arguments, and do not "
+    raise TypeError(f"{name} is not a workflow. {advice}call it: start(checkout, order).")

@@ -134,6 +134,8 @@ class RunLoop(_RefusingLoop):  # type: ignore[misc]  # (made above)
     def run_quiet(self, until_s: float) -> bool:
         """Run what is ready; True when nothing is, False when the time was over before."""
         ready = self._ready
+        if not ready:
+            return True
         before = events._get_running_loop()  # noqa: SLF001 (documented for makers of loops)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=_ignore, finalizer=self._end_generator)

@@ -46,3 +46,10 @@ class WorkflowRegistry:
             )
             raise ValueError(message)
         self._by_type[given.name] = given
+
+
+def split(given: Iterable[object]) -> tuple[list[object], list[Workflow[..., Any]]]:
+    """Return a list of activities and workflows as two."""
+    everything = list(given)
+    workflows = [each for each in everything if isinstance(each, Workflow)]
+    return [each for each in everything if not isinstance(each, Workflow)], workflows

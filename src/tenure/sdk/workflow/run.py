@@ -121,9 +121,11 @@ class Run:
         """Hear how a local step ended; its future is told when that is recorded."""
         if self._running.pop(step.key, None) is None or self._is_ended:
             return
-        if not step.cancelled():
+        if step.cancelled():
+            self.wake()
+        else:
+            # The acknowledgement wakes the run.
             self._record(entry)
-        self.wake()
 
     def step_begun(self, step: Step[Any], entry: Entry) -> None:
         """Hear that a local step takes long; it is recorded that it has begun."""
@@ -134,10 +136,11 @@ class Run:
         """Hear that the next attempt of a step is so late that a timer waits for it."""
         if self._running.pop(step.key, None) is None or self._is_ended:
             return
-        if not step.cancelled():
+        if step.cancelled():
+            self.wake()
+        else:
             self._put_off[step.key] = (entry.next_at_ms, step)
             self._record(entry)
-        self.wake()
 
     def wake(self) -> None:
         """Have the run go on soon."""
@@ -337,12 +340,11 @@ class Run:
 
     def _carry_out(self) -> None:
         steps, self._uncarried = self._uncarried, []
-        now_ms = self._clock_ms
         for step in steps:
             if step.done():
                 continue
             retries = self.journal.last_retry(step.key)
-            if retries is not None and retries.next_at_ms > now_ms:
+            if retries is not None and retries.next_at_ms > self._clock_ms:
                 self._put_off[step.key] = (retries.next_at_ms, step)
             else:
                 self._running[step.key] = step
@@ -350,6 +352,8 @@ class Run:
 
     def _start_put_off(self) -> None:
         """Start the next attempts of steps whose time has come."""
+        if not self._put_off:
+            return
         now_ms = self._clock_ms
         for key, (at_ms, step) in list(self._put_off.items()):
             if at_ms <= now_ms:
@@ -359,6 +363,8 @@ class Run:
 
     def _report_due(self) -> None:
         """Report timers whose time has come."""
+        if not self._timers:
+            return
         now_ms = self._clock_ms
         for key, timer in self._timers.items():
             if timer.fire_at_ms <= now_ms and key not in self._fired:
@@ -367,6 +373,8 @@ class Run:
 
     def _next_at_ms(self) -> int | None:
         """Return when the next timer is due, or the next attempt of a step."""
+        if not self._put_off and not self._timers:
+            return None
         instants = [at_ms for at_ms, _ in self._put_off.values()]
         if not _is_done(self.main):
             instants += [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
 from tenure.core import check
 from tenure.errors import InvalidArgument
-from tenure.sdk.payload import UserValue
+from tenure.sdk import payload
+from tenure.sdk.payload import BYTES, JSON, Payload, PayloadError, UserValue
 from tenure.sdk.workflow.journal import Entry
 
 T = TypeVar("T")
@@ -29,8 +30,28 @@ class Signal(Generic[T]):
     def __repr__(self) -> str:
         return f"<signal {self.name}>"
 
+    def encode(self, value: T) -> Payload:
+        """Return a value as it travels, before any codec.
 
-def signal(name: str, type: type[T] | None = None) -> Signal[T]:
+        It is decoded as a run does it, so that a wrong type raises ``TypeError`` here: a run could
+        not go on with it.
+        """
+        if self.type is bytes and isinstance(value, bytes):
+            return Payload(BYTES, value)
+        try:
+            data = payload.encode_json(value)
+            payload.decode_json(data, self.type)
+            payload.check_value(value, self.type)
+        except PayloadError as error:
+            raise TypeError(f"signal {self.name}: {error}") from None
+        return Payload(JSON, data)
+
+
+@overload
+def signal(name: str, type: None = None) -> Signal[None]: ...
+@overload
+def signal(name: str, type: type[T]) -> Signal[T]: ...
+def signal(name: str, type: UserValue = None) -> Signal[UserValue]:
     """Declare a signal; without a type its value is None."""
     try:
         check.name(name, "name")

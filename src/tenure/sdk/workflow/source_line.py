@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -29,15 +30,24 @@ def _first_line(frames: Iterator[FrameType]) -> str:
     for frame in frames:
         if _is_users(frame):
             code = frame.f_code
-            return f"{PurePath(code.co_filename).name}:{frame.f_lineno} in {code.co_name}"
+            return f"{_file_name(code.co_filename)}:{frame.f_lineno} in {code.co_name}"
     return _UNKNOWN
 
 
+@functools.lru_cache(maxsize=1_024)
+def _file_name(path: str) -> str:
+    return PurePath(path).name
+
+
 def _is_users(frame: FrameType) -> bool:
-    """Tell whether a frame is neither ours nor one of Python itself."""
-    if str(frame.f_globals.get("__name__", "")).startswith(_OWN):
+    return _is_users_module(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
+
+
+@functools.lru_cache(maxsize=4_096)
+def _is_users_module(name: str, path: str) -> bool:
+    """Tell whether code is neither ours nor that of Python itself."""
+    if name.startswith(_OWN):
         return False
-    path = frame.f_code.co_filename
     if any(each in path for each in _INSTALLED):
         return True
     return not path.startswith((_LIBRARY, "<frozen"))

@@ -243,6 +243,20 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 places[entry.no] = Place(entry.no, entry.pos, entry.at_ms)
         self.ends[key] = end
 
+    def news(self) -> dict[TaskKey, JournalPage]:
+        """Return what was appended by others than the holder, and what follows it."""
+        found: dict[TaskKey, list[Entry]] = {}
+        for place, entry in self.new.items():
+            key = self.run_of[place]
+            if key in found:
+                found[key].append(entry)
+            elif place not in self.holders:
+                found[key] = [entry]
+        return {
+            key: JournalPage(entries[0].pos - 1, tuple(entries), entries[-1].pos)
+            for key, entries in found.items()
+        }
+
     async def save_reported(self, tx: Tx) -> None:
         """Append what holders report, before this batch takes the runs away from them.
 

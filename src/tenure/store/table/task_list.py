@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tenure.core.filter import RunFilter, TaskFilter
+from tenure.core.filter import TaskFilter
 from tenure.core.task.record import TERMINAL, Task, TaskState
 from tenure.store.table import codec, listing
 from tenure.store.table.damaged_row import tasks_from
@@ -26,25 +26,27 @@ class FoundTask(msgspec.Struct, frozen=True):
     end_id: str | None = None
 
 
-class _Source(msgspec.Struct, frozen=True):
+class Source(msgspec.Struct, frozen=True):
     """Rows in the order of the list, and the statements that read them."""
 
     find: str
     count: str
 
 
-_LIVE: Final = _Source("find_live_tasks", "count_live_tasks")
-_FINISHED: Final = _Source("find_finished_tasks", "count_finished_tasks")
-_UNSUCCESSFUL: Final = _Source("find_unsuccessful_tasks", "count_unsuccessful_tasks")
-_LIVE_RUNS: Final = _Source("find_live_runs", "count_live_runs")
-_FINISHED_RUNS: Final = _Source("find_finished_runs", "count_finished_runs")
+_LIVE: Final = Source("find_live_tasks", "count_live_tasks")
+_FINISHED: Final = Source("find_finished_tasks", "count_finished_tasks")
+_UNSUCCESSFUL: Final = Source("find_unsuccessful_tasks", "count_unsuccessful_tasks")
 # Workers hold them, always: if few tasks are held, they are found among those.
 _HELD: Final = frozenset({TaskState.DISPATCHED, TaskState.RUNNING})
 
 
 async def find_tasks(tx: Tx, namespace: str, where: TaskFilter, part: Slice) -> FoundTask:
     """Return the tasks of a page; one that moves into history keeps its place."""
-    looks = [await _look(tx, namespace, where, part, each) for each in _sources(where)]
+    return merged([await _look(tx, namespace, where, part, each) for each in _sources(where)], part)
+
+
+def merged(looks: Sequence[FoundTask], part: Slice) -> FoundTask:
+    """Return a page from what its sources have."""
     ends = [each.end_id for each in looks if each.end_id is not None]
     ids = sorted((each for look in looks for each in look.ids), reverse=True)
     if not ends:
@@ -71,12 +73,9 @@ async def count_tasks(tx: Tx, namespace: str, where: TaskFilter, *, amount: int)
     return Total(sum(each.count for each in totals), all(each.is_exact for each in totals))
 
 
-def _sources(where: TaskFilter) -> tuple[_Source, ...]:
+def _sources(where: TaskFilter) -> tuple[Source, ...]:
     """Return where tasks in a state may be."""
     state = where.state
-    if isinstance(where, RunFilter):
-        sources = (_LIVE_RUNS, _FINISHED_RUNS)
-        return sources if state is None else (sources[state in TERMINAL],)
     if state is None:
         return (_LIVE, _FINISHED)
     if state not in TERMINAL:
@@ -85,14 +84,19 @@ def _sources(where: TaskFilter) -> tuple[_Source, ...]:
 
 
 async def _look(
-    tx: Tx, namespace: str, where: TaskFilter, part: Slice, source: _Source
+    tx: Tx, namespace: str, where: TaskFilter, part: Slice, source: Source
 ) -> FoundTask:
     if source is _LIVE:
         few = await _find_few(tx, namespace, where, part)
         if few is not None:
             return FoundTask(few)
-    given = (*_given(namespace, where), part.position, part.seen_max, part.amount)
-    rows: list[codec.AnyRow] = list(await tx.one(source.find, *given))
+    return await look(tx, source.find, _given(namespace, where), part)
+
+
+async def look(tx: Tx, statement: str, given: Sequence[object], part: Slice) -> FoundTask:
+    """Read a part of one source, and tell where the read stopped."""
+    found = await tx.one(statement, *given, part.position, part.seen_max, part.amount)
+    rows: list[codec.AnyRow] = list(found)
     is_cut = bool(rows) and rows[-1][2] == part.seen_max
     return FoundTask(tuple(row[0] for row in rows if row[1]), rows[-1][0] if is_cut else None)
 
@@ -112,7 +116,7 @@ async def _find_few(
     return None if seen_count >= part.seen_max else tuple(row[0] for row in rows)
 
 
-async def _count(tx: Tx, namespace: str, where: TaskFilter, source: _Source, amount: int) -> Total:
+async def _count(tx: Tx, namespace: str, where: TaskFilter, source: Source, amount: int) -> Total:
     if source is _LIVE and where.queue:
         return await _count_queue(tx, namespace, where, amount)
     if source is _LIVE:

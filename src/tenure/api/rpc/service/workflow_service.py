@@ -1,4 +1,4 @@
-"""Workers that poll, and the list of workers, over gRPC. Runs and steps are not offered yet."""
+"""Runs, workers that poll, and the list of workers, over gRPC; single steps are not offered yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
-from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
+from tenure.api.rpc.service.run_service import RunService
+from tenure.api.rpc.service_spec import ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.worker_session import token_number
 from tenure.api.rpc.view import journal_view, task_view, worker_view
 from tenure.core import check, limits
@@ -33,8 +34,8 @@ from tenure.v1 import workflow_service_pb2_grpc
 _MS_PER_S: Final = 1_000
 
 
-class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceServicer):
-    """Registration, heartbeats and polls of workers, and the list of workers."""
+class WorkflowService(RunService, workflow_service_pb2_grpc.WorkflowServiceServicer):
+    """Runs, registration, heartbeats and polls of workers, and the list of workers."""
 
     def __init__(self, shared: ServiceDependencies) -> None:
         """Also know whether the server can work."""
@@ -248,12 +249,11 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
             server_version=tenure.__version__,
         )
 
-    # -- Runs and steps: not offered yet
+    # -- Steps by single calls: not offered yet
 
     async def _later(self, request: object, context: Context) -> NoReturn:
         raise Unimplemented
 
-    StartWorkflow = GetWorkflowRun = ListWorkflowRuns = CancelWorkflowRun = _later
     GetStepAttempt = ListStepAttempts = BeginStep = CompleteStep = FailStep = _later
     CompleteWorkflow = FailWorkflow = ScheduleSleep = _later
 
@@ -269,13 +269,14 @@ SPEC: Final = ServiceSpec(
     make=WorkflowService,
     add_to_server=workflow_service_pb2_grpc.add_WorkflowServiceServicer_to_server,
     rules={
-        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetStepAttempt ListStepAttempts "
-        "ListWorkers GetWorker",
-        MethodRule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun",
+        MethodRule(Action.READ): "GetWorkflowRun ListWorkflowRuns GetJournal GetStepAttempt "
+        "ListStepAttempts ListWorkers GetWorker",
+        MethodRule(Action.SUBMIT): "StartWorkflow CancelWorkflowRun SignalWorkflowRun "
+        "ResumeWorkflowRun TerminateWorkflowRun",
         MethodRule(Action.WORK): "RegisterWorker WorkerHeartbeat DeregisterWorker PollActivity "
         "BeginStep CompleteStep FailStep CompleteWorkflow FailWorkflow ScheduleSleep",
     },
     open_methods="HealthCheck",
     # Heartbeats come before registrations.
-    new_work="RegisterWorker",
+    new_work="StartWorkflow RegisterWorker",
 )

@@ -9,12 +9,15 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from msgspec.structs import replace
+
 from tenure.api.rpc.run_report import Answers, StepReports, acks_of
 from tenure.api.rpc.session.session_outbox import SessionOutbox
 from tenure.api.rpc.view import journal_view
 from tenure.core.journal import numbering
 from tenure.core.journal.entry import JournalPage
 from tenure.core.limits import FRAME_BYTES
+from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read.held_journal import PageAnswer, PageRef, read_held_pages
 from tenure.engine.run import command as c
@@ -70,6 +73,13 @@ class RunReports:
         self._has_room.set()
         if not done.cancelled():
             self._outbox.put_step_acks(acks_of(items, done))
+
+    def push(self, ref: TaskRef, page: JournalPage) -> None:
+        """Send entries unasked; a worker that does not read gets only where they end."""
+        size = numbering.page_bytes(page)
+        if size and self._outbox.page_bytes >= FRAME_BYTES:
+            page, size = replace(page, entries=()), 0
+        self._outbox.put_page(journal_view.page(ref.task_id, ref.attempt, page), size)
 
     def ask(self, messages: Iterable[journal_pb2.JournalRequest], group: asyncio.TaskGroup) -> None:
         """Read pages of journals in the background, in the order of the requests."""

@@ -23,6 +23,7 @@ from tenure.api.rpc.session.run_reports import RunReports
 from tenure.api.rpc.session.session_outbox import SessionOutbox
 from tenure.api.rpc.view import task_view
 from tenure.core import check, limits
+from tenure.core.journal.entry import JournalPage
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.core.worker import decide as worker_rules
@@ -91,6 +92,10 @@ class WorkerSession:
     def stop(self, stops: Sequence[Stop]) -> None:
         """Send stops for attempts that have ended."""
         self._outbox.put_stop(stops)
+
+    def page(self, ref: TaskRef, page: JournalPage) -> None:
+        """Send what others have appended to the journal of a run."""
+        self._runs.push(ref, page)
 
     def drain(self) -> None:
         """Send the drain: no more tasks come."""

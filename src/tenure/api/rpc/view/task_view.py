@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import structs
@@ -40,16 +40,17 @@ _FINISH_OF: Final = {
 class SpecReader:
     """Reads options; equal ones are read once, because tasks of a kind share theirs."""
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, make: Callable[[task_pb2.TaskOptions], Spec]) -> None:
+        """Start without any; ``make`` reads options that are new."""
+        self._make = make
         self._known: dict[bytes, Spec] = {}
 
-    def read(self, options: task_pb2.TaskOptions) -> Spec:
+    def read(self, given: task_pb2.TaskOptions) -> Spec:
         """Return the spec of the options."""
-        key = options.SerializeToString(deterministic=True)
+        key = given.SerializeToString(deterministic=True)
         spec = self._known.get(key)
         if spec is None:
-            spec = _spec(options)
+            spec = self._make(given)
             # Options of that size are refused later, and must not fill the memory.
             if len(key) > limits.SPEC_BYTES_REMEMBERED_MAX:
                 return spec
@@ -59,22 +60,23 @@ class SpecReader:
         return spec
 
 
-def _spec(options: task_pb2.TaskOptions) -> Spec:
-    kind = _KIND_OF.get(options.kind) if options.kind else TaskKind.ACTIVITY
+def read_options(given: task_pb2.TaskOptions) -> Spec:
+    """Return the spec of options; without a kind they are those of an activity."""
+    kind = _KIND_OF.get(given.kind) if given.kind else TaskKind.ACTIVITY
     if kind is None:
         raise InvalidArgument("options.kind must be one of the task kinds", field="options.kind")
     return Spec(
         kind=kind,
-        schedule_to_start_ms=options.schedule_to_start_ms,
-        schedule_to_close_ms=options.schedule_to_close_ms,
-        start_to_close_ms=options.start_to_close_ms,
-        heartbeat_timeout_ms=options.heartbeat_timeout_ms,
-        heartbeat_interval_ms=options.heartbeat_interval_ms,
-        cancel_grace_ms=options.cancel_grace_period_ms or limits.CANCEL_GRACE_MS,
-        delivery_timeout_ms=options.delivery_timeout_ms or limits.DELIVERY_TIMEOUT_MS,
-        retry=_policy(options.retry),
-        encoding=options.encoding,
-        resources=dict(options.resources),
+        schedule_to_start_ms=given.schedule_to_start_ms,
+        schedule_to_close_ms=given.schedule_to_close_ms,
+        start_to_close_ms=given.start_to_close_ms,
+        heartbeat_timeout_ms=given.heartbeat_timeout_ms,
+        heartbeat_interval_ms=given.heartbeat_interval_ms,
+        cancel_grace_ms=given.cancel_grace_period_ms or limits.CANCEL_GRACE_MS,
+        delivery_timeout_ms=given.delivery_timeout_ms or limits.DELIVERY_TIMEOUT_MS,
+        retry=_policy(given.retry),
+        encoding=given.encoding,
+        resources=dict(given.resources),
     )
 
 
@@ -319,7 +321,7 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
         task_queue=task.queue,
         type=task.type,
         state=STATES[task.state],
-        options=_options(spec),
+        options=options(spec),
         priority=task.priority,
         attempt=task.attempt,
         worker_id=task.worker_id or "",
@@ -354,7 +356,8 @@ def shown(task: Task, *, with_payload: bool = True) -> task_pb2.Task:
     return made
 
 
-def _options(spec: Spec) -> task_pb2.TaskOptions:
+def options(spec: Spec) -> task_pb2.TaskOptions:
+    """Show what was requested beside type, queue and input."""
     return task_pb2.TaskOptions(
         kind=_KINDS[spec.kind],
         schedule_to_start_ms=spec.schedule_to_start_ms,

@@ -47,9 +47,9 @@ def status(text: str) -> WorkerStatus | None:
         raise InvalidArgument(message, field="filterStatus") from None
 
 
-def milliseconds(duration: Duration) -> int:
-    """Return a duration in milliseconds, 0 if it is not set."""
-    return duration.seconds * _MS_PER_S + duration.nanos // _NS_PER_MS
+def milliseconds(given: Duration | Timestamp) -> int:
+    """Return a duration or an instant in milliseconds, 0 if it is not set."""
+    return given.seconds * _MS_PER_S + given.nanos // _NS_PER_MS
 
 
 def given_ms(message: Message, name: str, default_ms: int) -> int:
@@ -69,7 +69,8 @@ def duration(ms: int) -> Duration:
     return Duration(seconds=seconds, nanos=rest * _NS_PER_MS)
 
 
-def _instant(ms: int | None) -> Timestamp | None:
+def instant(ms: int | None) -> Timestamp | None:
+    """Show an instant, if there is one."""
     if not ms:
         return None
     seconds, rest = divmod(ms, _MS_PER_S)
@@ -89,7 +90,7 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
         version=worker.software_version,
         workflow_types=worker.types,
         max_concurrent=worker.slots,
-        registered_at=_instant(worker.registered_at_ms),
+        registered_at=instant(worker.registered_at_ms),
         labels=worker.labels,
         mode=_MODES[worker.mode],
         name=worker.name,
@@ -102,7 +103,7 @@ def shown(view: WorkerView) -> worker_pb2.Worker:
     )
     if lease is not None:
         made.active_count = lease.active_count
-        made.last_heartbeat_at.CopyFrom(_instant(lease.beat_at_ms) or Timestamp())
+        made.last_heartbeat_at.CopyFrom(instant(lease.beat_at_ms) or Timestamp())
         made.lease_until_ms = lease.lease_until_ms
         made.lease_duration_ms = lease.lease_ms
     if view.health is not None:

@@ -136,7 +136,7 @@ class RunOutbox:
         line = self._lines.get((ack.task_id, ack.attempt))
         if line is None:
             return None
-        first_no = line.sent.pop(ack.no, None)
+        first_no = line.sent.pop(ack.no, None) or _split(line, ack.no)
         if first_no is None:
             return None
         for no in range(first_no, ack.no + 1):
@@ -156,7 +156,7 @@ class RunOutbox:
             last = entry.pos
             if entry.attempt == page.attempt and entry.no:
                 line.entries.pop(entry.no, None)
-        if page.entries and last < page.end:
+        if last < page.end:
             line.asked_after = last
             self.fetch(ref, last)
             return
@@ -207,3 +207,12 @@ class RunOutbox:
             self.fetch((request.task_id, request.attempt), request.after)
         for report in steps:
             self.ask_again((report.task_id, report.attempt))
+
+
+def _split(line: _Line, no: int) -> int | None:
+    """Return where a report begins of which the first part is answered; keep the rest of it."""
+    for last_no, first_no in line.sent.items():
+        if first_no <= no < last_no:
+            line.sent[last_no] = no + 1
+            return first_no
+    return None

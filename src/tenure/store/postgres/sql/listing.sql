@@ -181,4 +181,7 @@ CROSS JOIN LATERAL (
 
 -- name: set_plans()
 -- The same settings for one transaction as READ_SETTINGS for a session.
-SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true);
+SELECT
+    set_config('enable_seqscan', 'off', true),
+    set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_sort', 'off', true);

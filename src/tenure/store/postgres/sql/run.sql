@@ -1,32 +1,38 @@
--- name: count_finished_runs(namespace, queue, type, state, seen_max)
+-- name: count_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, seen_max)
 -- As count_finished_tasks, over the index of runs.
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
 FROM (
     SELECT
         (CAST(:queue AS text) = '' OR queue = :queue)
         AND (CAST(:type AS text) = '' OR type = :type)
-        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed
+        AND (CAST(:state AS text) = '' OR state IN (:state, :other_state))
+        AND (CAST(:outcome AS text) = '' OR last_outcome = :outcome)
+        AND (CAST(:labels AS text) = '{}' OR coalesce(labels @> CAST(:labels AS jsonb), false))
+        AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed
     FROM history
     WHERE journal_id IS NOT NULL AND namespace = :namespace
     ORDER BY namespace DESC, id DESC
     LIMIT CAST(:seen_max AS integer)
 ) AS s;
 
--- name: count_live_runs(namespace, queue, type, state, seen_max)
+-- name: count_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, seen_max)
 -- As count_live_tasks, over the index of runs.
 SELECT count(*) FILTER (WHERE s.is_listed), count(*)
 FROM (
     SELECT
         (CAST(:queue AS text) = '' OR queue = :queue)
         AND (CAST(:type AS text) = '' OR type = :type)
-        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed
+        AND (CAST(:state AS text) = '' OR state IN (:state, :other_state))
+        AND (CAST(:outcome AS text) = '' OR last_outcome = :outcome)
+        AND (CAST(:labels AS text) = '{}' OR coalesce(labels @> CAST(:labels AS jsonb), false))
+        AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed
     FROM tasks
     WHERE journal_id IS NOT NULL AND namespace = :namespace
     ORDER BY namespace DESC, id DESC
     LIMIT CAST(:seen_max AS integer)
 ) AS s;
 
--- name: find_finished_runs(namespace, queue, type, state, before_id, seen_max, amount)
+-- name: find_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, before_id, seen_max, amount)
 -- As find_finished_tasks, over the index of runs.
 SELECT CAST(s.id AS text), s.is_listed, s.place
 FROM (
@@ -34,7 +40,10 @@ FROM (
         id,
         (CAST(:queue AS text) = '' OR queue = :queue)
         AND (CAST(:type AS text) = '' OR type = :type)
-        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed,
+        AND (CAST(:state AS text) = '' OR state IN (:state, :other_state))
+        AND (CAST(:outcome AS text) = '' OR last_outcome = :outcome)
+        AND (CAST(:labels AS text) = '{}' OR coalesce(labels @> CAST(:labels AS jsonb), false))
+        AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed,
         row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
     FROM history
     WHERE journal_id IS NOT NULL AND namespace = :namespace AND id < CAST(:before_id AS uuid)
@@ -44,7 +53,7 @@ FROM (
 WHERE s.is_listed OR s.place = CAST(:seen_max AS integer)
 LIMIT CAST(:amount AS integer);
 
--- name: find_live_runs(namespace, queue, type, state, before_id, seen_max, amount)
+-- name: find_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, before_id, seen_max, amount)
 -- As find_live_tasks, over the index of runs.
 SELECT CAST(s.id AS text), s.is_listed, s.place
 FROM (
@@ -52,7 +61,10 @@ FROM (
         id,
         (CAST(:queue AS text) = '' OR queue = :queue)
         AND (CAST(:type AS text) = '' OR type = :type)
-        AND (CAST(:state AS text) = '' OR state = :state) AS is_listed,
+        AND (CAST(:state AS text) = '' OR state IN (:state, :other_state))
+        AND (CAST(:outcome AS text) = '' OR last_outcome = :outcome)
+        AND (CAST(:labels AS text) = '{}' OR coalesce(labels @> CAST(:labels AS jsonb), false))
+        AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed,
         row_number() OVER (ORDER BY namespace DESC, id DESC) AS place
     FROM tasks
     WHERE journal_id IS NOT NULL AND namespace = :namespace AND id < CAST(:before_id AS uuid)

@@ -1,32 +1,54 @@
--- name: count_finished_runs(namespace, queue, type, state, seen_max)
+-- name: count_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, seen_max)
 -- As count_finished_tasks, over the index of runs.
 SELECT coalesce(sum(s.is_listed), 0), count(*)
 FROM (
     SELECT
         (:queue = '' OR queue = :queue)
         AND (:type = '' OR type = :type)
-        AND (:state = '' OR state = :state) AS is_listed
-    FROM history INDEXED BY history_runs
+        AND (:state = '' OR state IN (:state, :other_state))
+        AND (:outcome = '' OR last_outcome = :outcome)
+        AND NOT EXISTS (
+            SELECT 1
+            FROM json_each(:labels) AS wanted
+            WHERE NOT EXISTS (
+                SELECT 1
+                FROM json_each(r.labels) AS own
+                WHERE own.key = wanted.key AND own.value = wanted.value
+            )
+        )
+        AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed
+    FROM history AS r INDEXED BY history_runs
     WHERE journal_id IS NOT NULL AND namespace = :namespace
     ORDER BY id DESC
     LIMIT :seen_max
 ) AS s;
 
--- name: count_live_runs(namespace, queue, type, state, seen_max)
+-- name: count_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, seen_max)
 -- As count_live_tasks, over the index of runs.
 SELECT coalesce(sum(s.is_listed), 0), count(*)
 FROM (
     SELECT
         (:queue = '' OR queue = :queue)
         AND (:type = '' OR type = :type)
-        AND (:state = '' OR state = :state) AS is_listed
-    FROM tasks INDEXED BY tasks_runs
+        AND (:state = '' OR state IN (:state, :other_state))
+        AND (:outcome = '' OR last_outcome = :outcome)
+        AND NOT EXISTS (
+            SELECT 1
+            FROM json_each(:labels) AS wanted
+            WHERE NOT EXISTS (
+                SELECT 1
+                FROM json_each(r.labels) AS own
+                WHERE own.key = wanted.key AND own.value = wanted.value
+            )
+        )
+        AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed
+    FROM tasks AS r INDEXED BY tasks_runs
     WHERE journal_id IS NOT NULL AND namespace = :namespace
     ORDER BY id DESC
     LIMIT :seen_max
 ) AS s;
 
--- name: find_finished_runs(namespace, queue, type, state, before_id, seen_max, amount)
+-- name: find_finished_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, before_id, seen_max, amount)
 -- As find_finished_tasks, over the index of runs.
 SELECT s.id, s.is_listed, s.place
 FROM (
@@ -34,9 +56,20 @@ FROM (
         id,
         (:queue = '' OR queue = :queue)
         AND (:type = '' OR type = :type)
-        AND (:state = '' OR state = :state) AS is_listed,
+        AND (:state = '' OR state IN (:state, :other_state))
+        AND (:outcome = '' OR last_outcome = :outcome)
+        AND NOT EXISTS (
+            SELECT 1
+            FROM json_each(:labels) AS wanted
+            WHERE NOT EXISTS (
+                SELECT 1
+                FROM json_each(r.labels) AS own
+                WHERE own.key = wanted.key AND own.value = wanted.value
+            )
+        )
+        AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed,
         row_number() OVER (ORDER BY id DESC) AS place
-    FROM history INDEXED BY history_runs
+    FROM history AS r INDEXED BY history_runs
     WHERE journal_id IS NOT NULL AND namespace = :namespace AND id < :before_id
     ORDER BY id DESC
     LIMIT :seen_max
@@ -44,7 +77,7 @@ FROM (
 WHERE s.is_listed OR s.place = :seen_max
 LIMIT :amount;
 
--- name: find_live_runs(namespace, queue, type, state, before_id, seen_max, amount)
+-- name: find_live_runs(namespace, queue, type, state, other_state, outcome, labels, created_from_ms, created_to_ms, before_id, seen_max, amount)
 -- As find_live_tasks, over the index of runs.
 SELECT s.id, s.is_listed, s.place
 FROM (
@@ -52,9 +85,20 @@ FROM (
         id,
         (:queue = '' OR queue = :queue)
         AND (:type = '' OR type = :type)
-        AND (:state = '' OR state = :state) AS is_listed,
+        AND (:state = '' OR state IN (:state, :other_state))
+        AND (:outcome = '' OR last_outcome = :outcome)
+        AND NOT EXISTS (
+            SELECT 1
+            FROM json_each(:labels) AS wanted
+            WHERE NOT EXISTS (
+                SELECT 1
+                FROM json_each(r.labels) AS own
+                WHERE own.key = wanted.key AND own.value = wanted.value
+            )
+        )
+        AND created_at_ms >= :created_from_ms AND created_at_ms < :created_to_ms AS is_listed,
         row_number() OVER (ORDER BY id DESC) AS place
-    FROM tasks INDEXED BY tasks_runs
+    FROM tasks AS r INDEXED BY tasks_runs
     WHERE journal_id IS NOT NULL AND namespace = :namespace AND id < :before_id
     ORDER BY id DESC
     LIMIT :seen_max

@@ -1,0 +1,148 @@
+"""Runs as a client shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from tenure.core.limits import PRIORITY_DEFAULT
+from tenure.core.run.status import RunStatus
+from tenure.sdk.failure import RemoteError
+from tenure.sdk.instant import datetime_of
+from tenure.sdk.payload import BYTES, JSON, Converter, Payload
+from tenure.sdk.progress import TaskProgress
+from tenure.v1 import task_pb2
+from tenure.v1 import workflow_service_pb2 as pb
+
+_PREFIX: Final = "WORKFLOW_STATUS_"
+_STATUSES: Final[dict[int, RunStatus]] = {
+    number: RunStatus(name.removeprefix(_PREFIX).lower())
+    for name, number in pb.WorkflowStatus.items()
+    if number
+}
+
+
+class RunWait(msgspec.Struct, frozen=True):
+    """Something that a run waits for: a timer, a signal, or the next attempt of a step."""
+
+    kind: str
+    key: str
+    detail: str = ""
+    since: datetime | None = None
+
+
+class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands. Instants are the server's; None means not yet.
+
+    ``state`` is what the run has published. ``park_error`` says why a parked run waits, and
+    ``wake_at`` when it is tried again; a run that sleeps wakes up then. In lists ``input``,
+    ``output``, ``state``, ``entry_count`` and ``journal_bytes`` are left out. ``damaged`` names the
+    parts that the server left out because their stored data has changed.
+    """
+
+    run_id: str
+    type: str
+    queue: str
+    namespace: str
+    status: RunStatus
+    priority: int = PRIORITY_DEFAULT
+    attempt: int = 0
+    generation: int = 0
+    worker_id: str = ""
+    labels: dict[str, str] = {}
+    idempotency_key: str = ""
+    input: Payload | None = None
+    output: Payload | None = None
+    state: Payload | None = None
+    error: RemoteError | None = None
+    failure_reason: str = ""
+    cancel_reason: str = ""
+    waits: tuple[RunWait, ...] = ()
+    wait_count: int = 0
+    park_error: RemoteError | None = None
+    park_count: int = 0
+    progress: TaskProgress = TaskProgress()
+    entry_count: int | None = None
+    journal_bytes: int | None = None
+    created_at: datetime | None = None
+    run_at: datetime | None = None
+    begun_at: datetime | None = None
+    wake_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    is_pause_requested: bool = False
+    damaged: tuple[str, ...] = ()
+
+
+def run_description(run: pb.WorkflowRun, converter: Converter) -> RunDescription:
+    """Show a run."""
+    encoding = run.options.encoding
+    percent = run.progress_percent if run.HasField("progress_percent") else None
+    return RunDescription(
+        run_id=run.run_id,
+        type=run.workflow_type,
+        queue=run.task_queue,
+        namespace=run.namespace_id,
+        status=status_of(run.status),
+        priority=run.priority,
+        attempt=run.attempts,
+        generation=run.generation,
+        worker_id=run.worker_id,
+        labels=dict(run.labels),
+        idempotency_key=run.idempotency_key,
+        input=Payload(encoding, run.input) if run.input else None,
+        output=Payload(run.output_encoding or encoding, run.output) if run.output else None,
+        state=published(run),
+        error=RemoteError(run.error, converter) if run.HasField("error") else None,
+        failure_reason=run.failure_reason,
+        cancel_reason=run.cancel_reason,
+        waits=tuple(_wait(each) for each in run.waits),
+        wait_count=run.wait_count,
+        park_error=RemoteError(run.park_error, converter) if run.HasField("park_error") else None,
+        park_count=run.park_count,
+        progress=TaskProgress(percent, run.progress_message),
+        entry_count=run.entry_count if run.HasField("entry_count") else None,
+        journal_bytes=run.journal_bytes if run.HasField("journal_bytes") else None,
+        created_at=_instant(run, "created_at"),
+        run_at=_instant(run, "run_at"),
+        begun_at=_instant(run, "begun_at"),
+        wake_at=_instant(run, "wake_up_at"),
+        finished_at=_instant(run, "finished_at"),
+        cancel_requested_at=_instant(run, "cancel_requested_at"),
+        is_pause_requested=run.is_pause_requested,
+        damaged=tuple(run.damaged),
+    )
+
+
+def published(run: pb.WorkflowRun) -> Payload | None:
+    """Return what a run has published; it travels as its input does."""
+    if not run.HasField("state_value"):
+        return None
+    encoding = run.options.encoding
+    return Payload(JSON if encoding == BYTES else encoding, run.state_value)
+
+
+def status_of(number: int) -> RunStatus:
+    """Return the status of a number of the protocol."""
+    return _STATUSES[number]
+
+
+def status_name(status: RunStatus | str | None) -> str:
+    """Return the name of a status in the protocol; a ``ValueError`` lists them."""
+    if status is None:
+        return ""
+    try:
+        return RunStatus(status.lower()).name
+    except ValueError:
+        known = ", ".join(RunStatus)
+        raise ValueError(f"{status!r} is not a status of a run. They are: {known}.") from None
+
+
+def _wait(wait: task_pb2.Wait) -> RunWait:
+    return RunWait(wait.kind, wait.key, wait.detail, datetime_of(wait.since_ms))
+
+
+def _instant(run: pb.WorkflowRun, field: str) -> datetime | None:
+    return datetime_of(getattr(run, field).ToMilliseconds())

@@ -1,0 +1,1 @@
+"""Runs in a worker: steps, retries, slots, drain, lost attempts and new sessions."""
