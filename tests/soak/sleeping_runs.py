@@ -128,8 +128,8 @@ async def _all_asleep(client: Client) -> None:
     """Wait until no run is on its way to its sleep."""
 
     async def is_quiet() -> bool:
-        return not [run async for run in client.runs(status="pending")] and not [
-            run async for run in client.runs(status="running")
+        return not [run async for run in client.list_runs(status="pending")] and not [
+            run async for run in client.list_runs(status="running")
         ]
 
     await eventually(is_quiet, "all asleep", within_s=LONG_WORK_S, every_s=0.2)

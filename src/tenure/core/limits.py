@@ -237,6 +237,9 @@ WAIT_TEXT_BYTES_MAX: Final = 512
 # Runs that wait and stay in the memory of their worker; one takes some tens of KiB.
 WARM_RUNS: Final = 1_000
 WARM_RUNS_MAX: Final = 100_000
+# Waiting runs of which a server knows the queue: the batch that wakes one hands it out. About 300
+# bytes each.
+WAITING_RUNS_MAX: Final = 20_000
 # A run whose code does not fit its journal is tried again, twice as late each time.
 PARK_MIN_MS: Final = 1 * _MINUTE_MS
 PARK_MAX_MS: Final = 1 * _HOUR_MS
