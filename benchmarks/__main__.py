@@ -1,7 +1,7 @@
 """Run the benchmarks: ``python -m benchmarks [--only NAME[,NAME]] [--quick]``.
 
-The parts ``memory``, which takes some minutes, ``peers``, which takes most of an hour, and ``steps``
-run only when named. The last two need ``make bench-peers``.
+The parts ``memory``, which takes some minutes, ``peers``, which takes most of an hour, and
+``steps`` run only when named. The last two need ``make bench-peers``.
 """
 
 import argparse

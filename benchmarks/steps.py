@@ -1,10 +1,10 @@
 """Workflows of ten steps that do nothing, beside those of others: ``make bench ONLY=steps``.
 
-Every candidate keeps as many workflows going as it does best (ours 500, more make the others slower),
-from one producer, with one worker process; timed from the first start to the last result, so that starting and ending count. A step is recorded before the
-next one begins. Of ours also: 200 at a time, a lone workflow step by step, the write-ahead log per
-step, and a re-run of a journal with 5,000 entries. The environments of the others are made by
-``make bench-peers``.
+Every candidate keeps as many workflows going as it does best: ours 500; the others are slower with
+more. One producer, one worker process; timed from the first start to the last result, so that
+starting and ending count. A step is recorded before the next one begins. Of ours also: 200 at a
+time, a lone workflow step by step, the write-ahead log per step, and a re-run of a journal with
+5,000 entries. The environments of the others are made by ``make bench-peers``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import itertools
 import statistics
 from dataclasses import dataclass
+
+import asyncpg
 
 from benchmarks.context import FULL, Context
 from benchmarks.database import wal_position
@@ -108,8 +110,11 @@ async def _warm_up(stage: Stage) -> None:
 async def _wal(stage: Stage) -> int:
     if stage.candidate.store != "postgres":
         return 0
-    async with stage.context.postgres().connect() as connection:
+    connection = await asyncpg.connect(stage.context.server.dsn())
+    try:
         return await wal_position(connection)
+    finally:
+        await connection.close()
 
 
 async def _lone(context: Context, candidate: Candidate) -> dict[str, float]:

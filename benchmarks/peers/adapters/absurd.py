@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import psycopg
-from absurd_sdk import Absurd, AsyncAbsurd
+from absurd_sdk import Absurd, AsyncAbsurd, TaskContext
 from absurdctl import BUNDLED_SCHEMA_SQL
 
 from benchmarks.peers import adapter, record
@@ -38,7 +38,7 @@ def main() -> None:
     app = Absurd(adapter.URL, adapter.QUEUE)
 
     @app.register_task(name="steps")
-    def steps(number, ctx):
+    def steps(number: int, ctx: TaskContext) -> int:
         def note() -> int:
             record.ran(number)
             return number

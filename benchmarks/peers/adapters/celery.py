@@ -74,7 +74,7 @@ class Adapter(adapter.Adapter):
     async def run_workflow(self, number: int) -> None:
         links = [answer.s(number), *(answer.s() for _ in range(adapter.STEPS - 1))]
         result = chain(*links).apply_async()
-        while not result.ready():
+        while not result.ready():  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(CHAIN_POLL_SECONDS)
 
     def _run(self, number: int) -> None:
