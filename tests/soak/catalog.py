@@ -25,6 +25,7 @@ from tests.soak import (
     overload,
     paused_backend,
     postgres_restart,
+    programs,
     replica_latency,
     replica_loss,
     replicas,
@@ -102,6 +103,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "crash_guard": CatalogEntry(crash_guard.run, LEASES),
     "rolling": CatalogEntry(rolling.run, LEASES),
     "rotation": CatalogEntry(rotation.run, LEASES),
+    "programs": CatalogEntry(programs.run, NO_TIME),
     "sleeping_runs": CatalogEntry(sleeping_runs.run, SPEED),
     # All of it together, at random.
     "campaign": CatalogEntry(campaign.run, LEASES),
