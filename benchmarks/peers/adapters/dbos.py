@@ -29,6 +29,19 @@ def hold(number: int) -> int:
     return number
 
 
+@DBOS.step()
+def note(number: int) -> int:
+    record.ran(number)
+    return number
+
+
+@DBOS.workflow(name="steps")
+def steps(number: int) -> int:
+    for _ in range(adapter.STEPS):
+        note(number)
+    return number
+
+
 def launch() -> None:
     """Start DBOS in this process."""
     DBOS(
@@ -45,6 +58,8 @@ def launch() -> None:
 
 class Adapter(adapter.Adapter):
     chunk = 100
+    # Each asks once per second.
+    waiting_threads = 100
 
     def worker_command(self) -> list[str]:
         return [adapter.PYTHON, "-m", __name__, "work"]
@@ -75,6 +90,9 @@ class Adapter(adapter.Adapter):
 
     async def hold(self, number: int) -> None:
         self._enqueue("hold", number)
+
+    async def run_workflow(self, number: int) -> None:
+        await self.in_thread(lambda: self._enqueue("steps", number).get_result())
 
     def _enqueue(self, name: str, number: int) -> object:
         options = {"workflow_name": name, "queue_name": adapter.QUEUE, "app_version": "1"}

@@ -58,5 +58,14 @@ class Adapter(adapter.Adapter):
         self._sent += 1
         hold.send(number)
 
+    async def run_workflow(self, number: int) -> None:
+        await self.in_thread(self._run_pipeline, number)
+
+    def _run_pipeline(self, number: int) -> None:
+        first = answer.message(number)
+        rest = [answer.message() for _ in range(adapter.STEPS - 1)]
+        pipeline = dramatiq.pipeline([first, *rest]).run()
+        pipeline.get_result(block=True, timeout=RESULT_MS_MAX)
+
     def _run(self, number: int) -> None:
         answer.send(number).get_result(block=True, timeout=RESULT_MS_MAX)

@@ -9,7 +9,7 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from temporalio import activity
+from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -43,6 +43,15 @@ async def beat() -> None:
     while True:
         activity.heartbeat()
         await asyncio.sleep(1)
+
+
+@workflow.defn(sandboxed=False)
+class Steps:
+    @workflow.run
+    async def run(self, number: int) -> int:
+        for _ in range(adapter.STEPS):
+            await workflow.execute_activity(noop, number, start_to_close_timeout=LIMIT)
+        return number
 
 
 class Adapter(adapter.Adapter):
@@ -89,6 +98,11 @@ class Adapter(adapter.Adapter):
             heartbeat_timeout=HEARTBEAT,
         )
 
+    async def run_workflow(self, number: int) -> None:
+        await self._client.execute_workflow(
+            Steps.run, number, id=f"steps-{number}", task_queue=adapter.QUEUE
+        )
+
     def close(self) -> None:
         shutil.rmtree(self._data, ignore_errors=True)
 
@@ -115,7 +129,8 @@ async def _connect() -> Client:
 async def main() -> None:
     """Work until ended."""
     client = await _connect()
-    await Worker(client, task_queue=adapter.QUEUE, activities=[noop, hold]).run()
+    worker = Worker(client, task_queue=adapter.QUEUE, activities=[noop, hold], workflows=[Steps])
+    await worker.run()
 
 
 if __name__ == "__main__":

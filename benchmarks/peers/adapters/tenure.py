@@ -8,7 +8,7 @@ import sqlite3
 import asyncpg
 
 from benchmarks.peers import adapter, record
-from tenure import Client, Worker, activity
+from tenure import Client, Worker, WorkflowContext, activity, step, workflow
 
 TARGET = f"127.0.0.1:{adapter.PORT}"
 CONCURRENCY = 500
@@ -25,6 +25,19 @@ async def noop(number: int) -> int:
 @activity(start_to_close="30m")
 async def hold(number: int) -> int:
     await record.hold_async(number)
+    return number
+
+
+@step
+async def note(number: int) -> int:
+    record.ran(number)
+    return number
+
+
+@workflow
+async def steps(ctx: WorkflowContext, number: int) -> int:
+    for _ in range(adapter.STEPS):
+        await ctx.step(note, number)
     return number
 
 
@@ -61,10 +74,15 @@ class Adapter(adapter.Adapter):
     async def hold(self, number: int) -> None:
         await self._client.enqueue(hold, number)
 
+    async def run_workflow(self, number: int) -> None:
+        run = await self._client.start(steps, number)
+        await run.result()
+
 
 async def main() -> None:
     """Work until ended."""
-    await Worker(TARGET, activities=[noop, hold], max_concurrent=CONCURRENCY).run()
+    worker = Worker(TARGET, activities=[noop, hold], workflows=[steps], max_concurrent=CONCURRENCY)
+    await worker.run()
 
 
 if __name__ == "__main__":

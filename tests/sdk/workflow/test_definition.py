@@ -13,6 +13,7 @@ from tenure.sdk.payload import BYTES, JSON, Payload
 from tenure.sdk.workflow.context import WorkflowContext
 from tenure.sdk.workflow.definition import workflow
 from tenure.sdk.workflow.signal import signal
+from tenure.sdk.workflow.step import step, step_function
 from tenure.v1 import task_pb2
 
 
@@ -108,3 +109,16 @@ def test_a_signal_takes_values_of_its_type_only() -> None:
     assert signal("photo", bytes).encode(b"\xff") == Payload(BYTES, b"\xff")
     with pytest.raises(ValueError, match="signal 'a b'"):
         signal("a b")
+
+
+def test_a_function_is_marked_as_a_step_with_and_without_options() -> None:
+    @step
+    async def track() -> int:
+        return 1
+
+    @step(timeout="30s", name="book")
+    async def reserve() -> int:
+        return 2
+
+    assert step_function(track).options.name == "track"
+    assert step_function(reserve).options.timeout_ms == 30_000

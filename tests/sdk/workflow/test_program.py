@@ -2,61 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import random
-from typing import Any
-
 import pytest
-from msgspec.structs import replace
 
-from tenure.sdk.workflow.ending import Ending, Raised, Returned
 from tenure.sdk.workflow.journal import Entry
 from tenure.sdk.workflow.run import Run
-from tests.sdk.workflow import program
-from tests.sdk.workflow.model import Model, Stuck
-
-
-def outcome(ending: Ending) -> Any:
-    """Return what can be compared of an ending."""
-    if isinstance(ending, Returned):
-        return ending.value
-    assert isinstance(ending, Raised), ending
-    return type(ending.error).__name__
-
-
-def played(seed: int, *, crashes: bool) -> Model:
-    """Play a program with signals, perhaps a cancel, and perhaps a crash after every entry."""
-    model = Model(program.make(seed), seed=seed)
-    chance = random.Random(f"world {seed}")
-    for number in range(chance.randrange(4)):
-        at_ms = model.now_ms + chance.randrange(3_000)
-        model.at(at_ms, functools.partial(model.signal, "ping", number))
-    if chance.random() < 0.3:
-        model.at(model.now_ms + chance.randrange(3_000), model.cancel)
-
-    def recorded(_entry: Entry) -> None:
-        if crashes and model.holder is not None:
-            model.crash()
-
-    model.on_recorded = recorded
-    model.play()
-    return model
+from tests.sdk.workflow.model import Stuck
+from tests.sdk.workflow.play import check_again, go_on, outcome, played
 
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["calm", "crashes"])
 @pytest.mark.parametrize("seed", range(200))
 def test_a_program_takes_the_same_way_again(seed: int, crashes: bool) -> None:
     first = played(seed, crashes=crashes)
-    again = Model(program.make(seed), seed=seed + 1)
-    again.journal = [replace(each) for each in first.journal]
-    again.play()
-
-    assert first.ending is not None
-    assert again.ending is not None
-    assert outcome(again.ending) == outcome(first.ending)
-    assert len(again.journal) == len(first.journal)
-    assert not again.executions
-    assert not first.repeated
+    check_again(seed, first.journal, outcome(first.ending))
+    go_on(seed, first.journal[: len(first.journal) // 2])
 
 
 def test_the_programs_notice_entries_that_are_delivered_without_quiescence(
@@ -76,7 +35,8 @@ def test_the_programs_notice_entries_that_are_delivered_without_quiescence(
 def is_noticed(seed: int) -> bool:
     """Tell whether a program of this seed finds that something is wrong."""
     try:
-        test_a_program_takes_the_same_way_again(seed, crashes=True)
+        first = played(seed, crashes=True)
+        check_again(seed, first.journal, outcome(first.ending))
     except (AssertionError, Stuck):
         return True
     return False

@@ -5,7 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_type_hints,
+    overload,
+)
 
 import msgspec
 
@@ -57,7 +67,11 @@ class StepFunction(msgspec.Struct, frozen=True):
     retry: CoreRetryPolicy
 
 
-def step(**settings: Unpack[StepSettings]) -> Callable[[F], F]:
+@overload
+def step(function: F, /) -> F: ...
+@overload
+def step(**settings: Unpack[StepSettings]) -> Callable[[F], F]: ...
+def step(function: Any = None, /, **settings: Any) -> Any:
     """Set how a function runs as a local step; the function itself stays as it is.
 
     >>> @step(timeout="30s", retry=RetryPolicy(max_attempts=5))
@@ -69,11 +83,11 @@ def step(**settings: Unpack[StepSettings]) -> Callable[[F], F]:
     for name in settings.keys() - known:
         raise TypeError(f"step() got an unexpected keyword argument {name!r}")
 
-    def mark(function: F) -> F:
-        setattr(function, _OPTIONS, _options(function, settings))
-        return function
+    def mark(given: F) -> F:
+        setattr(given, _OPTIONS, _options(given, cast("StepSettings", settings)))
+        return given
 
-    return mark
+    return mark if function is None else mark(function)
 
 
 class Step(RunFuture[R]):
