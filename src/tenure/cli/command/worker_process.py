@@ -16,11 +16,13 @@ from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError, refused
 from tenure.cli.help import ConnectionOption, HelpCommand
 from tenure.cli.parameter import duration_ms, examples, label_option, log_format_option, option
+from tenure.core.limits import WARM_RUNS, WARM_RUNS_MAX
 
 if TYPE_CHECKING:
     from tenure.cli.worker_log import Format
     from tenure.sdk.transport.tls import TLS
     from tenure.sdk.worker.worker import Worker
+    from tenure.sdk.workflow.guard import Guard
 
 REGISTERED: Final = "Tenure worker is registered:"
 _LOOK_SECONDS: Final = 0.02
@@ -40,6 +42,8 @@ SETTINGS: Final[dict[str, tuple[str, ...]]] = {
     "lease": ("lease_ms",),
     "drain_deadline": ("drain_deadline_ms",),
     "health": ("health",),
+    "warm_runs": ("warm_runs",),
+    "guard": ("guard",),
     "codec": ("codec",),
     "api_key": ("api_key", "api_key_file"),
     "tls": ("is_tls", "tls_ca", "tls_cert", "tls_key"),
@@ -61,6 +65,8 @@ class _Options(TypedDict):
     mode: str
     lease_ms: int | None
     health: str | None
+    warm_runs: int
+    guard: Guard
     codec: str | None
     drain_deadline_ms: int
     wait_ms: int
@@ -116,6 +122,18 @@ class _Options(TypedDict):
     "--max-processes",
     type=click.IntRange(1),
     help="How many processes run activities with executor=process; by default one per processor.",
+)
+@option(
+    "--warm-runs",
+    type=click.IntRange(0, WARM_RUNS_MAX),
+    default=WARM_RUNS,
+    help="How many waiting workflow runs stay in memory, so that they go on without a re-run.",
+)
+@option(
+    "--guard",
+    type=click.Choice(["refuse", "warn", "off"]),
+    default="refuse",
+    help="What happens to a workflow that blocks its thread.",
 )
 @click.option(
     "--name", default="", help="A unique name. A new worker replaces the one that has it."
@@ -222,6 +240,8 @@ def _made(module: str, found: list[object], options: _Options) -> Worker:
             mode="poll" if options["mode"] == "poll" else "session",
             lease=None if lease_ms is None else lease_ms / 1_000,
             health=options["health"],
+            warm_runs=options["warm_runs"],
+            guard=options["guard"],
             codec=None if codec is None else source.load_codec(codec),
             drain_deadline=options["drain_deadline_ms"] / 1_000,
             api_key=options["api_key"] or options["api_key_file"] or "",
