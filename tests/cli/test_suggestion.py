@@ -46,6 +46,7 @@ def _ran(
 def test_commands_and_values_are_offered() -> None:
     assert completed("tenure wor") == ["worker", "workers"]
     assert completed("tenure tasks ls --state RUN") == ["running"]
+    assert completed("tenure runs ls --status P") == ["pending", "parked", "paused"]
 
 
 def test_ids_and_queues_of_the_server_are_offered(
@@ -54,6 +55,8 @@ def test_ids_and_queues_of_the_server_are_offered(
     task_id = run("tasks", "enqueue", "nobody", "--queue", queue).stdout.strip()
     assert completed(f"tenure tasks show {task_id[:-2]}", target=server.grpc) == [task_id]
     assert task_id in completed("tenure tasks wait ", target=server.grpc)
+    run_id = run("run", "nothing", "--queue", queue).stdout.strip()
+    assert completed(f"tenure runs show {run_id[:-2]}", target=server.grpc) == [run_id]
     assert completed(f"tenure queues pause {queue}", target=server.grpc) == [queue]
     assert completed(f"tenure tasks ls --queue {queue}", target=server.grpc) == [queue]
     with SmallWorker(server.grpc, queue) as worker:

@@ -15,14 +15,15 @@ from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 from tests.bounds import ANSWER_S
 
 _BEAT_SECONDS: Final = 0.05
-TYPES: Final = ("echo", "bytes", "fail", "gate", "defer")
+TYPES: Final = ("echo", "bytes", "fail", "gate", "defer", "approval", "park")
 
 
 class SmallWorker(threading.Thread):
     """Runs one task at a time until it is drained or the test has ended.
 
     ``echo`` returns its input, ``bytes`` some bytes, ``fail`` fails, ``defer`` leaves its end to
-    others, and ``gate`` tells that it is half-way and goes on when the test opens ``gate``.
+    others, and ``gate`` tells that it is half-way and goes on when the test opens ``gate``. Of runs
+    ``approval`` publishes a state and waits for a signal, and ``park`` does not fit its journal.
     """
 
     def __init__(self, target: str, queue: str, **labels: str) -> None:
@@ -102,6 +103,15 @@ class SmallWorker(threading.Thread):
             finish.error.category = task_pb2.ERROR_CATEGORY_USER_CODE
         elif task.type == "defer":
             finish.kind = task_pb2.FINISH_KIND_DEFERRED
+        elif task.type == "park":
+            finish.kind = task_pb2.FINISH_KIND_PARKED
+            finish.error.message = "at 3 the journal has charge, the code calls check"
+            finish.error.type = "journal_mismatch"
+        elif task.type == "approval" and task.attempt == 1:
+            self._publish(task)
+            finish.kind = task_pb2.FINISH_KIND_YIELDED
+            finish.waits.add(kind="signal", key="approve", since_ms=1, detail="expense.py:9")
+            finish.wait_count = 2
         elif task.type == "gate" and self._is_cancelled(task):
             finish.kind = task_pb2.FINISH_KIND_CANCELLED
         elif task.type == "bytes":
@@ -110,6 +120,13 @@ class SmallWorker(threading.Thread):
             finish.output = task.input
         request = task_service_pb2.FinishTasksRequest(worker_id=self.worker_id, items=[finish])
         self._tasks.FinishTasks(request)
+
+    def _publish(self, task: task_pb2.AssignedTask) -> None:
+        beat = task_pb2.TaskBeat(
+            task_id=task.task_id, attempt=task.attempt, details=b'{"asked": "ann"}'
+        )
+        request = task_service_pb2.HeartbeatTasksRequest(worker_id=self.worker_id, items=[beat])
+        self._tasks.HeartbeatTasks(request)
 
     def _is_cancelled(self, task: task_pb2.AssignedTask) -> bool:
         beat = task_pb2.TaskBeat(

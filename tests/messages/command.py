@@ -86,6 +86,12 @@ def unknown_task_shown(scene: Scene) -> str:
     return scene.command("tasks", "show", _UNKNOWN, TENURE_TARGET=scene.server.grpc)
 
 
+@mistake(_SECTION, "The id of a task where a run is meant", "tenure runs show ID")
+def task_as_run(scene: Scene) -> str:
+    handle = scene.client.enqueue(greet.with_options(queue="nobody"), "Ann")
+    return scene.command("runs", "show", handle.task_id, TENURE_TARGET=scene.server.grpc)
+
+
 @mistake(_SECTION, "The API key is missing", "tenure tasks ls")
 def no_key_for_command(scene: Scene) -> str:
     return scene.command("tasks", "ls", TENURE_TARGET=scene.guarded.grpc)

@@ -31,6 +31,8 @@ PLACES: Final[dict[str, Place]] = {
         "Run the activities and workflows of a module.",
     ),
     "tasks": Place("tenure.cli.command.task", "tasks", "Enqueue, watch and change tasks."),
+    "run": Place("tenure.cli.command.run", "run", "Start a run of a workflow."),
+    "runs": Place("tenure.cli.command.run", "runs", "List, show, signal and end runs."),
     "workers": Place("tenure.cli.command.worker", "workers", "List, drain and evict workers."),
     "top": Place("tenure.cli.command.top", "top", "Watch queues and workers live."),
     "queues": Place("tenure.cli.command.queue", "queues", "List, pause and limit queues."),

@@ -22,6 +22,10 @@ from tenure.core.limits import PAYLOAD_BYTES_MAX
 F = TypeVar("F", bound=Callable[..., object])
 LIVE_STATES: Final = ("PENDING", "DISPATCHED", "RUNNING", "CANCELLING", "WAITING", "PAUSED")
 TASK_STATES: Final = (*LIVE_STATES, "SUCCEEDED", "FAILED", "CANCELLED")
+RUN_STATUSES: Final = (
+    *("PENDING", "RUNNING", "SLEEPING", "WAITING", "PARKED", "PAUSED", "CANCELLING"),
+    *("COMPLETED", "FAILED", "CANCELLED"),
+)
 WORKER_STATUSES: Final = ("ONLINE", "DRAINING", "OFFLINE")
 NO_LIMIT: Final = "none"
 

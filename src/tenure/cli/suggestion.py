@@ -71,6 +71,13 @@ def _tasks(client: ServerClient) -> Pairs:
     return [(task.task_id, f"{task.type} {task.state}") for task in found]
 
 
+def _runs(client: ServerClient) -> Pairs:
+    from tenure.cli.client.request import RunSelection
+
+    found, _ = client.runs.list_runs(RunSelection(limit=_OFFERED_MAX))
+    return [(run.run_id, f"{run.type} {run.status}") for run in found]
+
+
 def _workers(client: ServerClient) -> Pairs:
     from tenure.cli.client.request import WorkerQuery
     from tenure.cli.show.worker_table import name_text
@@ -95,6 +102,7 @@ def _keys(client: ServerClient) -> Pairs:
 
 
 task_ids: Final = _from_server(_tasks)
+run_ids: Final = _from_server(_runs)
 worker_ids: Final = _from_server(_workers)
 queues: Final = _from_server(_queues)
 namespaces: Final = _from_server(_namespaces)

@@ -8,6 +8,7 @@ from tenure.cli.client.access_client import AccessClient
 from tenure.cli.client.connection import CALL_SECONDS_MAX, ServerConnection
 from tenure.cli.client.queue_client import QueueClient
 from tenure.cli.client.rpc_failure import NOT_CONNECTED
+from tenure.cli.client.run_client import RunClient
 from tenure.cli.client.task_client import TaskClient
 from tenure.cli.client.worker_client import WorkerClient
 from tenure.cli.failure import CliError
@@ -31,6 +32,7 @@ class ServerClient(ServerConnection):
     ) -> None:
         super().__init__(targets, namespace, api_key=api_key, tls=tls, call_seconds=call_seconds)
         self.tasks = TaskClient(self)
+        self.runs = RunClient(self)
         self.workers = WorkerClient(self)
         self.queues = QueueClient(self)
         self.access = AccessClient(self)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from tenure.cli.client.rpc_failure import failure_of
+from tenure.cli.client.rpc_failure import NOT_CONNECTED, failure_of
 from tenure.cli.client.target_channel import TargetChannel
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.engine.clock import SystemClock
 from tenure.sdk.transport.api_key import find_api_key
 from tenure.sdk.transport.tls import TLS
+from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 
 Response = TypeVar("Response", bound=Message)
 # Who waits longer at a prompt believes that it hangs.
 CALL_SECONDS_MAX: Final = 10.0
+_RESEND_SECONDS: Final = 0.3
+NewWork = task_pb.EnqueueTasksRequest | workflow_pb.StartWorkflowRequest
 
 
 class ServerConnection:
@@ -76,6 +80,29 @@ class ServerConnection:
             answer = method(request, timeout=self._call_seconds, metadata=self.metadata)
         assert isinstance(answer, kind)
         return answer
+
+    def call_new(
+        self, method: Callable[..., object], request: NewWork, kind: type[Response], named: str
+    ) -> Response:
+        """Call with something new, and once more, marked, if the answer was lost.
+
+        It has its id before it is sent, so sending it twice does not hurt. ``named`` is what it is,
+        and its id.
+        """
+        try:
+            return self.call(method, request, kind)
+        except CliError as error:
+            if not error.is_transient or error.code == NOT_CONNECTED:
+                raise
+        time.sleep(_RESEND_SECONDS)
+        request.is_resend = True
+        try:
+            return self.call(method, request, kind)
+        except CliError as error:
+            if error.is_transient:
+                noun, _, new_id = named.partition(" ")
+                error.hint += f" If the {noun} was accepted all the same, its id is {new_id}."
+            raise
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[None]:

@@ -35,6 +35,34 @@ class TaskSelection:
     page_token: str = ""
 
 
+class StartOptions(TypedDict):
+    """A run as the options of ``tenure run`` describe it."""
+
+    queue: str
+    input: bytes | None
+    priority: int | None
+    delay_ms: int | None
+    at_ms: int | None
+    schedule_to_close_ms: int | None
+    max_attempts: int
+    key: str
+    labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSelection:
+    """Which page of which runs; what is empty lets all pass."""
+
+    queue: str = ""
+    type: str = ""
+    status: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    created_from_ms: int | None = None
+    created_to_ms: int | None = None
+    limit: int = 20
+    page_token: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerQuery:
     """Which page of which workers; what is empty lets all pass."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -10,15 +9,12 @@ from google.protobuf.message import Message
 
 from tenure.cli.client.connection import ServerConnection
 from tenure.cli.client.request import CompletionRequest, EnqueueOptions, TaskSelection
-from tenure.cli.client.rpc_failure import NOT_CONNECTED
-from tenure.cli.failure import CliError
 from tenure.cli.show import explain, view
 from tenure.core.limits import PAGE_SIZE_MAX
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1.task_service_pb2_grpc import TaskServiceStub
 
-_RESEND_SECONDS: Final = 0.3
 _JSON: Final = "json"
 
 
@@ -32,7 +28,7 @@ class TaskClient:
         self._stub = TaskServiceStub(server.channel)
 
     def enqueue(self, type_name: str, options: EnqueueOptions) -> view.ShownEnqueued:
-        """Enqueue a task. It has its id before it is sent, so sending it twice does not hurt."""
+        """Enqueue a task."""
         run_at_ms = options["at_ms"] or 0
         if options["delay_ms"]:
             run_at_ms = self._server.now_ms() + options["delay_ms"]
@@ -48,22 +44,10 @@ class TaskClient:
             idempotency_key=options["key"],
         )
         request = pb.EnqueueTasksRequest(namespace_id=self._namespace, tasks=[task])
-        return view.enqueued(self._enqueue(request, task.task_id))
-
-    def _enqueue(self, request: pb.EnqueueTasksRequest, task_id: str) -> pb.EnqueueResult:
-        try:
-            return self._call(self._stub.EnqueueTasks, request, pb.EnqueueTasksResponse).results[0]
-        except CliError as error:
-            if not error.is_transient or error.code == NOT_CONNECTED:
-                raise
-        time.sleep(_RESEND_SECONDS)
-        request.is_resend = True
-        try:
-            return self._call(self._stub.EnqueueTasks, request, pb.EnqueueTasksResponse).results[0]
-        except CliError as error:
-            if error.is_transient:
-                error.hint += f" If the task was accepted all the same, its id is {task_id}."
-            raise
+        answer = self._server.call_new(
+            self._stub.EnqueueTasks, request, pb.EnqueueTasksResponse, f"task {task.task_id}"
+        )
+        return view.enqueued(answer.results[0])
 
     def get_task(self, task_id: str) -> view.ShownTask:
         """Return a task as it stands."""

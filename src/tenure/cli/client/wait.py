@@ -175,7 +175,7 @@ def _interrupted(tasks: Sequence[ShownTask]) -> CliError:
 
 
 def _named(tasks: Sequence[ShownTask]) -> str:
-    return f"Task {tasks[0].task_id} has" if len(tasks) == 1 else f"{len(tasks)} tasks have"
+    return f"{tasks[0].title} has" if len(tasks) == 1 else f"{len(tasks)} tasks have"
 
 
 def _standing(task: ShownTask) -> str:
@@ -202,16 +202,18 @@ def show_result(output: Output, task: ShownTask) -> None:
     if text is not None:
         output.lines(text)
     elif is_output_lost(task):
-        output.note(f"Error: The stored output of task {task.task_id} is damaged and not shown.")
+        output.note(
+            f"Error: The stored output of {task.noun} {task.task_id} is damaged and not shown."
+        )
     took = ""
     if task.finished_at is not None:
         took = f" after {age_text(task.created_at, parse_instant_ms(task.finished_at))}"
     tried = f", attempt {task.attempt}" if task.attempt else ""
-    output.note(f"Task {task.task_id} {_ENDS[task.state]}{took}{tried}.")
+    output.note(f"{task.title} {_ENDS[task.state]}{took}{tried}.")
     if task.state == "FAILED":
         message = f": {task.error.message}" if task.error and task.error.message else ""
         output.note(f"  Why: {task.failure_reason}{message}")
-        output.note(f"  Next: tenure tasks show {task.task_id}")
+        output.note(f"  Next: tenure {task.noun}s show {task.task_id}")
 
 
 def show_results(call: Invocation, tasks: Sequence[ShownTask]) -> None:

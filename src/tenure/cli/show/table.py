@@ -24,6 +24,7 @@ _TEXT_MIN: Final = 12
 
 STYLES: Final = {
     "SUCCEEDED": "green",
+    "COMPLETED": "green",
     "FAILED": "red",
     "CANCELLED": "yellow",
     "CANCELLING": "yellow",
@@ -31,6 +32,8 @@ STYLES: Final = {
     "DISPATCHED": "cyan",
     "PAUSED": "magenta",
     "WAITING": "blue",
+    "SLEEPING": "blue",
+    "PARKED": "red",
     "ONLINE": "green",
     "DRAINING": "yellow",
     "OFFLINE": "dim",

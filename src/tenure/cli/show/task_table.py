@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tenure.cli.show.output import Lines, encoded
+from tenure.cli.show.run_view import ShownRun
 from tenure.cli.show.table import Column
 from tenure.cli.show.text import age_text, duration_text, parse_instant_ms, short_id
-from tenure.cli.show.view import ShownAttempt, ShownTask
+from tenure.cli.show.view import ShownAttempt, ShownFailure, ShownTask
 
 
 class WithAttempts(ShownTask, frozen=True, kw_only=True):
@@ -27,13 +28,17 @@ def columns(now_ms: int) -> Sequence[Column[ShownTask]]:
     """Return the columns of a list of tasks."""
     return (
         Column("TASK", lambda task: task.task_id),
-        Column("TYPE", lambda task: task.type, rank=1, is_text=True),
+        Column("TYPE", _type_text, rank=1, is_text=True),
         Column("QUEUE", lambda task: task.queue, rank=4, is_text=True),
         Column("STATE", lambda task: task.state),
         Column("ATTEMPT", lambda task: task.attempt or "", rank=5),
         Column("AGE", lambda task: age_text(task.created_at, now_ms), rank=3),
         Column("NOTE", lambda task: note(task, now_ms), rank=2, is_text=True),
     )
+
+
+def _type_text(task: ShownTask) -> str:
+    return f"{task.type} (run)" if task.is_run else task.type
 
 
 def note(task: ShownTask, now_ms: int) -> str:
@@ -51,7 +56,7 @@ def note(task: ShownTask, now_ms: int) -> str:
     return progress_text(task)
 
 
-def progress_text(task: ShownTask) -> str:
+def progress_text(task: ShownTask | ShownRun) -> str:
     """Return how far a task is, as its worker told."""
     percent = "" if task.progress_percent is None else f"{task.progress_percent:.0f} %"
     return " ".join(part for part in (percent, task.progress_message or "") if part)
@@ -68,8 +73,7 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
         "requested: it is paused when its attempt ends" if task.is_pause_requested else "",
     )
     if task.error is not None:
-        kind = f"{task.error.type}: " if task.error.type else ""
-        yield "error", f"{kind}{task.error.message} ({task.error.category})"
+        yield "error", error_text(task.error)
     yield "damaged", damage_text(task)
     yield "progress", progress_text(task)
     yield "type", task.type
@@ -78,12 +82,12 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
     yield "priority", task.priority
     yield "attempt", _attempt_text(task)
     yield "worker", task.worker_id
-    yield "created", _ago(task.created_at, now_ms)
+    yield "created", ago(task.created_at, now_ms)
     if parse_instant_ms(task.run_at) > now_ms:
         yield "starts", task.run_at
-    yield "started", _ago(task.started_at, now_ms)
-    yield "heartbeat", _ago(task.heartbeat_at, now_ms)
-    yield "finished", _ago(task.finished_at, now_ms)
+    yield "started", ago(task.started_at, now_ms)
+    yield "heartbeat", ago(task.heartbeat_at, now_ms)
+    yield "finished", ago(task.finished_at, now_ms)
     yield "timeouts", _timeouts(task)
     yield "labels", labels_text(task.labels)
     yield "key", task.idempotency_key
@@ -97,12 +101,19 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
     yield "trace", Lines(task.error.stack_trace or "") if task.error else None
 
 
+def error_text(error: ShownFailure) -> str:
+    """Return an error with its type and category."""
+    kind = f"{error.type}: " if error.type else ""
+    return f"{kind}{error.message} ({error.category})"
+
+
 def _attempt_text(task: ShownTask) -> str:
     most = task.retry.maximum_attempts
     return f"{task.attempt} of at most {most}" if most else str(task.attempt)
 
 
-def _ago(instant: str | None, now_ms: int) -> str | None:
+def ago(instant: str | None, now_ms: int) -> str | None:
+    """Return an instant, and how long ago it was."""
     return None if instant is None else f"{instant} ({age_text(instant, now_ms)} ago)"
 
 
@@ -121,7 +132,7 @@ def labels_text(labels: dict[str, str]) -> str:
     return ", ".join(f"{key}={labels[key]}" for key in sorted(labels))
 
 
-def damage_text(task: ShownTask) -> str | None:
+def damage_text(task: ShownTask | ShownRun) -> str | None:
     """Return what the server left out because it is not as it was stored."""
     return f"{', '.join(task.damaged)} (left out)" if task.damaged else None
 

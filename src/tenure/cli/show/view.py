@@ -15,7 +15,13 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tenure.cli.show.text import instant_text
-from tenure.v1 import admin_service_pb2, task_pb2, task_service_pb2, worker_pb2
+from tenure.v1 import (
+    admin_service_pb2,
+    task_pb2,
+    task_service_pb2,
+    worker_pb2,
+    workflow_service_pb2,
+)
 
 _ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED"})
 _JSON: Final = "json"
@@ -106,6 +112,21 @@ class ShownTask(Shown, frozen=True, kw_only=True):
     def is_waiting(self) -> bool:
         """Tell whether no worker has it, and it has not ended."""
         return self.state in {"PENDING", "PAUSED"}
+
+    @property
+    def is_run(self) -> bool:
+        """Tell whether it is a run of a workflow, which has commands of its own."""
+        return self.kind == "WORKFLOW"
+
+    @property
+    def noun(self) -> str:
+        """Return what it is called; the commands about it have the plural."""
+        return "run" if self.is_run else "task"
+
+    @property
+    def title(self) -> str:
+        """Return the beginning of a sentence about it."""
+        return f"{self.noun.capitalize()} {self.task_id}"
 
 
 class ShownEnqueued(Shown, frozen=True):
@@ -227,15 +248,15 @@ def task(message: task_pb2.Task) -> ShownTask:
     fields = {
         **copied(ShownTask, options),
         **copied(ShownTask, message),
-        **_payload("input", message.input, encoding),
-        **_output(message),
-        **_payload("heartbeat_details", message.heartbeat_details, encoding),
+        **payload_fields("input", message.input, encoding),
+        **output_fields(message),
+        **payload_fields("heartbeat_details", message.heartbeat_details, encoding),
         "namespace": message.namespace_id,
         "queue": message.task_queue,
         "kind": task_pb2.TaskKind.Name(options.kind).removeprefix("TASK_KIND_"),
         "state": task_state(message.state),
         "retry": ShownRetry(**copied(ShownRetry, options.retry)),
-        "error": _failure(message.error, encoding) if message.HasField("error") else None,
+        "error": failure(message.error, encoding) if message.HasField("error") else None,
     }
     return ShownTask(**fields)
 
@@ -252,7 +273,7 @@ def task_state(number: task_pb2.TaskState.ValueType) -> str:
     return task_pb2.TaskState.Name(number).removeprefix("TASK_STATE_")
 
 
-def _payload(name: str, data: bytes, encoding: str) -> dict[str, Any]:
+def payload_fields(name: str, data: bytes, encoding: str) -> dict[str, Any]:
     """Return the field that shows a payload, if there is one."""
     if not data:
         return {name: None}
@@ -261,9 +282,9 @@ def _payload(name: str, data: bytes, encoding: str) -> dict[str, Any]:
     return {name: None, f"{name}_base64": base64.b64encode(data).decode()}
 
 
-def _output(message: task_pb2.Task) -> dict[str, Any]:
+def output_fields(message: task_pb2.Task | workflow_service_pb2.WorkflowRun) -> dict[str, Any]:
     """Return the output; bytes come with their encoding, JSON speaks for itself."""
-    fields = _payload("output", message.output, message.output_encoding)
+    fields = payload_fields("output", message.output, message.output_encoding)
     is_bytes = "output_base64" in fields
     return {**fields, "output_encoding": (message.output_encoding or None) if is_bytes else None}
 
@@ -276,9 +297,10 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
-def _failure(error: task_pb2.TaskError, encoding: str) -> ShownFailure:
+def failure(error: task_pb2.TaskError, encoding: str) -> ShownFailure:
+    """Show why something failed."""
     category = task_pb2.ErrorCategory.Name(error.category).removeprefix("ERROR_CATEGORY_")
-    fields = copied(ShownFailure, error) | _payload("details", error.details, encoding)
+    fields = copied(ShownFailure, error) | payload_fields("details", error.details, encoding)
     return ShownFailure(**{**fields, "category": category})
 
 
@@ -287,7 +309,7 @@ def attempt(message: task_pb2.Attempt) -> ShownAttempt:
     fields = {
         **copied(ShownAttempt, message),
         "outcome": message.outcome.upper() or None,
-        "error": _failure(message.error, _JSON) if message.HasField("error") else None,
+        "error": failure(message.error, _JSON) if message.HasField("error") else None,
     }
     return ShownAttempt(**fields)
 
@@ -304,7 +326,7 @@ def worker(message: worker_pb2.Worker, now_ms: int) -> ShownWorker:
         "status": status,
         "mode": worker_pb2.WorkerMode.Name(message.mode).removeprefix("WORKER_MODE_"),
         "types": list(message.workflow_types),
-        "registered_at": _timestamp(message.registered_at),
+        "registered_at": timestamp(message.registered_at),
         "health": None if health == "UNSPECIFIED" else health,
         "held_count": held,
         "lease": _lease(message),
@@ -321,11 +343,12 @@ def _lease(message: worker_pb2.Worker) -> ShownLease | None:
     return ShownLease(
         until=instant_text(message.lease_until_ms),
         duration_ms=message.lease_duration_ms,
-        last_heartbeat_at=_timestamp(message.last_heartbeat_at) if beat else None,
+        last_heartbeat_at=timestamp(message.last_heartbeat_at) if beat else None,
     )
 
 
-def _timestamp(stamp: Timestamp) -> str:
+def timestamp(stamp: Timestamp) -> str:
+    """Return an instant as text."""
     return instant_text(stamp.ToMilliseconds())
 
 

@@ -1,0 +1,304 @@
+"""``tenure run`` and ``tenure runs``."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final, Unpack
+
+import click
+
+from tenure.cli import parameter, suggestion
+from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.client.request import RunSelection, StartOptions
+from tenure.cli.help import CommandGroup, HelpCommand
+from tenure.cli.parameter import check_wait, examples, label_option, option, wait_options
+
+if TYPE_CHECKING:
+    from tenure.cli.show.run_view import ShownRun
+
+_RUN_ID: Final = click.argument("run_id", metavar="ID", shell_complete=suggestion.run_ids)
+
+
+@click.command(
+    cls=HelpCommand,
+    short_help="Start a run of a workflow.",
+    epilog=examples(
+        "tenure run checkout '{\"order\": 42}'",
+        "tenure run checkout @order.json --wait --timeout 1m",
+        "ID=$(tenure run report --queue reports --key report-2030-01 --delay 5m)",
+    ),
+)
+@click.argument("type_name", metavar="TYPE")
+@click.argument("input", metavar="[JSON|@FILE|-]", required=False, type=parameter.json_payload)
+@option(
+    "--queue", default="default", shell_complete=suggestion.queues, help="The queue of the run."
+)
+@click.option("--priority", type=click.IntRange(0, 9), help="0 (first) to 9 (last). [default: 5]")
+@click.option(
+    "--delay",
+    "delay_ms",
+    metavar="DURATION",
+    type=parameter.delay_ms,
+    help="Start after this time.",
+)
+@click.option(
+    "--at",
+    "at_ms",
+    metavar="INSTANT",
+    type=parameter.instant_ms,
+    help="Start at this time, such as 2030-01-31T09:00:00Z.",
+)
+@click.option(
+    "--schedule-to-close",
+    "schedule_to_close_ms",
+    metavar="DURATION",
+    type=parameter.duration_ms,
+    help="Longest time of the whole run. [default: no limit]",
+)
+@option(
+    "--max-attempts",
+    type=click.IntRange(0, 2**31 - 1),
+    default=1,
+    help="How often it begins, with an empty journal, if its code fails. 0 is no limit.",
+)
+@click.option("--key", default="", help="Idempotency key: the same key again gives the same run.")
+@label_option("A label of the run. Repeatable.")
+@wait_options
+@with_server
+def run(
+    call: Invocation,
+    *,
+    type_name: str,
+    is_waited: bool,
+    timeout_ms: int | None,
+    **options: Unpack[StartOptions],
+) -> None:
+    """Start a run of a workflow TYPE with an input, and print its id.
+
+    With --wait the command waits for the run and prints its output. The exit code is then 1 if
+    the run failed or was cancelled, and 124 after --timeout.
+    """
+    check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
+    if options["delay_ms"] is not None and options["at_ms"]:
+        raise click.UsageError("Give --delay or --at, not both.")
+    started = call.client.runs.start(type_name, options)
+    if is_waited:
+        _wait(call, started.run_id, timeout_ms)
+    elif call.output.is_table:
+        call.output.say(started.run_id)
+        if not started.is_new:
+            call.output.note("A run with this key exists already; nothing was added.")
+        call.output.note(f"Look at it: tenure runs show {started.run_id}")
+    else:
+        call.output.write(started)
+
+
+def _wait(
+    call: Invocation, run_id: str, timeout_ms: int | None, *, is_cancel_wanted: bool = False
+) -> None:
+    """Follow one run to its end, show it, and end with its exit code."""
+    from tenure.cli.client import wait
+
+    (task,) = wait.for_tasks(call, [run_id], timeout_ms)
+    if call.output.is_table:
+        wait.show_result(call.output, task)
+    else:
+        call.output.write(call.client.runs.get_run(run_id))
+    good = {"SUCCEEDED", "CANCELLED"} if is_cancel_wanted else {"SUCCEEDED"}
+    if task.state not in good or wait.is_output_lost(task):
+        raise click.exceptions.Exit(1)
+
+
+class RunListOptions(parameter.PageOptions):
+    """Which runs of a list are wanted, and which part of it."""
+
+    queue: str
+    type_name: str
+    status: str | None
+    labels: tuple[tuple[str, str], ...]
+    created_from_ms: int | None
+    created_to_ms: int | None
+
+
+@click.group(cls=CommandGroup, short_help="List, show, signal and end runs.")
+def runs() -> None:
+    """List, show, signal and end runs of workflows. Start one with tenure run."""
+
+
+@runs.command(
+    "ls",
+    short_help="List runs, newest first.",
+    epilog=examples(
+        "tenure runs ls --status PARKED",
+        "tenure runs ls --type checkout --label shop=7 --created-from 2030-01-31T00:00:00Z",
+        "tenure runs ls --all -o jsonl | jq -r .runId",
+    ),
+)
+@click.option(
+    "--queue", default="", shell_complete=suggestion.queues, help="Only runs of this queue."
+)
+@click.option("--type", "type_name", default="", help="Only runs of this type.")
+@click.option(
+    "--status",
+    type=click.Choice(parameter.RUN_STATUSES, case_sensitive=False),
+    help="Only runs of this status.",
+)
+@label_option("Only runs with this label. Repeatable: all have to match.")
+@click.option(
+    "--created-from",
+    "created_from_ms",
+    metavar="INSTANT",
+    type=parameter.instant_ms,
+    help="Only runs that were created then or later.",
+)
+@click.option(
+    "--created-to",
+    "created_to_ms",
+    metavar="INSTANT",
+    type=parameter.instant_ms,
+    help="Only runs that were created before.",
+)
+@parameter.page_options
+@with_server
+def list_(call: Invocation, **options: Unpack[RunListOptions]) -> None:
+    """List runs, newest first."""
+    from tenure.cli.show import listing, run_table
+
+    def pages(token: str, limit: int) -> tuple[list[ShownRun], str]:
+        query = RunSelection(
+            queue=options["queue"],
+            type=options["type_name"],
+            status=options["status"] or "",
+            labels=dict(options["labels"]),
+            created_from_ms=options["created_from_ms"],
+            created_to_ms=options["created_to_ms"],
+            limit=limit,
+            page_token=token,
+        )
+        return call.client.runs.list_runs(query)
+
+    shown = listing.Listing("runs", "tenure runs ls", pages)
+    listing.show(call.output, shown, options, lambda: run_table.columns(call.client.now_ms()))
+
+
+@runs.command(
+    short_help="Show one run with its journal.",
+    epilog=examples(
+        "tenure runs show 01981c9e-7d1c-7c43-9a3e-0d2b6f2f9f10",
+        "tenure runs show ID --all -o json | jq .entries",
+    ),
+)
+@_RUN_ID
+@option("--limit", type=click.IntRange(0), default=500, help="Number of entries to show.")
+@click.option("--all", "is_all", is_flag=True, help="Show all entries.")
+@with_server
+def show(call: Invocation, *, run_id: str, limit: int, is_all: bool) -> None:
+    """Show a run: its status, what it waits for, its payloads and its journal.
+
+    The journal is a tree: the entries of each branch of the code stand together, with the time
+    that each step and each branch took.
+    """
+    from tenure.cli.show import run_table
+
+    found = call.client.runs.get_run(run_id)
+    journal = call.client.runs.read_journal(run_id)
+    entries = list(journal if is_all else itertools.islice(journal, limit))
+    if not call.output.is_table:
+        call.output.write(run_table.WithEntries.of(found, entries))
+        return
+    why = call.client.tasks.explain_task(run_id).first if found.is_unheld else ""
+    call.output.facts(run_table.facts(found, call.client.now_ms(), why))
+    if entries:
+        call.output.say("")
+        call.output.table(run_table.entry_columns(), run_table.tree(entries))
+    left = (found.entry_count or 0) - len(entries)
+    if left > 0 and not is_all:
+        call.output.note(f"There are {left} more entries. All: --all.")
+    if why:
+        call.output.note(f"What to do: tenure tasks explain {run_id}")
+
+
+@runs.command(
+    short_help="Ask a run to end.",
+    epilog=examples("tenure runs cancel ID --reason 'order withdrawn' --wait"),
+)
+@_RUN_ID
+@click.option("--reason", default="", help="The reason, for the code and the history of the run.")
+@wait_options
+@with_server
+def cancel(
+    call: Invocation, *, run_id: str, reason: str, is_waited: bool, timeout_ms: int | None
+) -> None:
+    """Cancel a run.
+
+    A run that never began is cancelled at once. The code of others is told, and may clean up for
+    as long as it needs. With --wait the exit code is 0 if the run is cancelled or has completed,
+    else 1.
+    """
+    check_wait(is_waited=is_waited, timeout_ms=timeout_ms)
+    status = call.client.runs.cancel_run(run_id, reason)
+    if is_waited:
+        _wait(call, run_id, timeout_ms, is_cancel_wanted=True)
+        return
+    _show_status(call, run_id, status)
+    if status != "CANCELLED":
+        call.output.note("Its code has been told to end, and may clean up.")
+
+
+def _show_status(call: Invocation, run_id: str, status: str) -> None:
+    if call.output.is_table:
+        call.output.say(f"Run {run_id} is {status.lower()}.")
+    else:
+        call.output.write({"runId": run_id, "status": status})
+
+
+@runs.command(
+    short_help="End a run without asking its code.", epilog=examples("tenure runs terminate ID")
+)
+@_RUN_ID
+@with_server
+def terminate(call: Invocation, *, run_id: str) -> None:
+    """End a run at once as FAILED.
+
+    Its code gets no time to clean up, and a step that it has begun may still go on. Prefer cancel.
+    """
+    _show_status(call, run_id, call.client.runs.terminate_run(run_id))
+
+
+@runs.command(
+    short_help="Resume a paused run, and try a parked one.",
+    epilog=examples("tenure runs resume ID"),
+)
+@_RUN_ID
+@with_server
+def resume(call: Invocation, *, run_id: str) -> None:
+    """Let a paused run go on, and try a parked one at once."""
+    _show_status(call, run_id, call.client.runs.resume_run(run_id))
+
+
+@runs.command(
+    "signal",
+    short_help="Send a signal to a run.",
+    epilog=examples(
+        "tenure runs signal ID approve '{\"isOk\": true}'",
+        "tenure runs signal ID approve @answer.json --id approval-42",
+    ),
+)
+@_RUN_ID
+@click.argument("name", metavar="NAME")
+@click.argument("payload", metavar="[JSON|@FILE|-]", required=False, type=parameter.json_payload)
+@click.option(
+    "--id", "signal_id", default="", help="The id of the signal: sent again, it counts once."
+)
+@with_server
+def signal_(
+    call: Invocation, *, run_id: str, name: str, payload: bytes | None, signal_id: str
+) -> None:
+    """Send the signal NAME to a run, with a payload or without."""
+    is_new = call.client.runs.signal_run(run_id, name, payload, signal_id)
+    if not call.output.is_table:
+        call.output.write({"runId": run_id, "isNew": is_new})
+        return
+    call.output.say(f"Run {run_id} has the signal {name}.")
+    if not is_new:
+        call.output.note("A signal with this id was there already; nothing was added.")

@@ -1,0 +1,235 @@
+"""Runs and their journals as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tenure.cli.show.output import Lines
+from tenure.cli.show.run_view import ShownEntry, ShownRun, ShownWait
+from tenure.cli.show.table import Column
+from tenure.cli.show.task_table import (
+    ago,
+    damage_text,
+    error_text,
+    labels_text,
+    payload_text,
+    progress_text,
+)
+from tenure.cli.show.text import age_text, duration_text, parse_instant_ms, size_text
+
+# What a reader takes in of something that is waited for by many.
+_WAITS_NOTED_MAX: Final = 3
+_LEVEL: Final = "│ "
+
+
+class WithEntries(ShownRun, frozen=True, kw_only=True):
+    """A run with its journal, for ``tenure runs show``."""
+
+    entries: list[ShownEntry]
+
+    @classmethod
+    def of(cls, run: ShownRun, entries: Sequence[ShownEntry]) -> WithEntries:
+        """Put both together."""
+        return cls(**msgspec.structs.asdict(run), entries=list(entries))
+
+
+def columns(now_ms: int) -> Sequence[Column[ShownRun]]:
+    """Return the columns of a list of runs."""
+    return (
+        Column("RUN", lambda run: run.run_id),
+        Column("TYPE", lambda run: run.type, rank=1, is_text=True),
+        Column("QUEUE", lambda run: run.queue, rank=4, is_text=True),
+        Column("STATUS", lambda run: run.status),
+        Column("AGE", lambda run: age_text(run.created_at, now_ms), rank=3),
+        Column("NOTE", lambda run: note(run, now_ms), rank=2, is_text=True),
+    )
+
+
+def note(run: ShownRun, now_ms: int) -> str:
+    """Return what is most worth knowing about a run in its present status."""
+    if run.failure_reason:
+        message = f": {run.error.message}" if run.error and run.error.message else ""
+        return f"{run.failure_reason}{message}"
+    if run.park_error is not None:
+        return run.park_error.message
+    if run.cancel_reason:
+        return run.cancel_reason
+    if run.status == "SLEEPING":
+        return _wakes(run, now_ms)
+    if run.waits:
+        names = [f"{wait.kind} {wait.key}" for wait in run.waits[:_WAITS_NOTED_MAX]]
+        return ", ".join(names) + (", …" if (run.wait_count or 0) > len(names) else "")
+    starts_in_ms = parse_instant_ms(run.run_at) - now_ms
+    if run.status == "PENDING" and starts_in_ms > 0:
+        return f"starts in {duration_text(starts_in_ms)}"
+    return progress_text(run)
+
+
+def _wakes(run: ShownRun, now_ms: int) -> str:
+    if run.wakes_at is None:
+        return ""
+    return f"wakes in {duration_text(max(parse_instant_ms(run.wakes_at) - now_ms, 0))}"
+
+
+def facts(run: ShownRun, now_ms: int, why: str = "") -> Iterator[tuple[str, object]]:
+    """Return what is known of a run, the most important first; ``why`` says why it waits."""
+    yield "run", run.run_id
+    yield "status", run.status
+    yield "waits", why or _waits_text(run)
+    yield "parked", _parked_text(run, now_ms)
+    yield "wakes", run.wakes_at if run.park_error is None else ""
+    yield "reason", run.failure_reason or run.cancel_reason
+    yield (
+        "pause",
+        "requested: it is paused when its attempt ends" if run.is_pause_requested else "",
+    )
+    yield "error", error_text(run.error) if run.error is not None else ""
+    yield "damaged", damage_text(run)
+    yield "progress", progress_text(run)
+    yield "state", payload_text(run.state, run.state_base64)
+    yield "type", run.type
+    yield "queue", run.queue
+    yield "namespace", run.namespace
+    yield "priority", run.priority
+    yield "attempt", run.attempt
+    yield "begun anew", _times(run.generation)
+    yield "worker", run.worker_id
+    yield "created", ago(run.created_at, now_ms)
+    if parse_instant_ms(run.run_at) > now_ms:
+        yield "starts", run.run_at
+    yield "begun", ago(run.begun_at, now_ms)
+    yield "cancel", ago(run.cancel_requested_at, now_ms)
+    yield "finished", ago(run.finished_at, now_ms)
+    yield "timeout", duration_text(run.timeout_ms) if run.timeout_ms else ""
+    yield "labels", labels_text(run.labels)
+    yield "key", run.idempotency_key
+    yield "journal", _journal_text(run)
+    yield "input", payload_text(run.input, run.input_base64)
+    yield "output", payload_text(run.output, run.output_base64)
+    yield "trace", Lines(run.error.stack_trace or "") if run.error else None
+
+
+def _waits_text(run: ShownRun) -> Lines | None:
+    if not run.waits:
+        return None
+    lines = [_wait_text(wait) for wait in run.waits]
+    hidden = (run.wait_count or 0) - len(run.waits)
+    if hidden > 0:
+        lines.append(f"and {hidden} more")
+    return Lines("\n".join(lines))
+
+
+def _wait_text(wait: ShownWait) -> str:
+    since = f" since {wait.since}" if wait.since else ""
+    detail = f" ({wait.detail})" if wait.detail else ""
+    return f"{wait.kind} {wait.key}{since}{detail}"
+
+
+def _parked_text(run: ShownRun, now_ms: int) -> str:
+    if run.park_error is None:
+        return ""
+    count = run.park_count or 1
+    times = "" if count == 1 else f", {count} times in a row"
+    return f"{error_text(run.park_error)}; {_wakes(run, now_ms)}{times}"
+
+
+def _times(count: int) -> str:
+    return "" if not count else "once" if count == 1 else f"{count} times"
+
+
+def _journal_text(run: ShownRun) -> str:
+    if run.entry_count is None:
+        return ""
+    return f"{run.entry_count} entries, {size_text(run.journal_bytes or 0)}"
+
+
+class JournalLine(NamedTuple):
+    """A line of a journal that is shown as a tree: an entry, or the branch that follows."""
+
+    depth: int
+    name: str
+    entry: ShownEntry | None
+    took_ms: int | None
+
+
+class _Branch:
+    """One branch of a body: its entries and its own branches, in the order of their beginning."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str | int, ShownEntry | _Branch] = {}
+
+    def add(self, path: Sequence[str], entry: ShownEntry) -> None:
+        """Put an entry where its call was."""
+        if not path:
+            self._parts[entry.pos] = entry
+            return
+        branch = self._parts.setdefault(path[0], _Branch())
+        assert isinstance(branch, _Branch)
+        branch.add(path[1:], entry)
+
+    def lines(self, depth: int = 0) -> Iterator[JournalLine]:
+        """Return the lines of what is in the branch."""
+        for name, part in self._parts.items():
+            if isinstance(part, _Branch):
+                yield JournalLine(depth, f"{name}/", None, part.took_ms())
+                yield from part.lines(depth + 1)
+            else:
+                yield JournalLine(depth, part.key.rpartition("/")[2], part, part.took_ms)
+
+    def took_ms(self) -> int:
+        """Return the time from the first beginning in the branch to its last entry."""
+        found = [line.entry for line in self.lines() if line.entry is not None]
+        begins = [parse_instant_ms(entry.started_at or entry.at) for entry in found]
+        return max(parse_instant_ms(entry.at) for entry in found) - min(begins)
+
+
+def tree(entries: Iterable[ShownEntry]) -> list[JournalLine]:
+    """Return a journal by its branches; that a step has begun is left out once it has ended."""
+    found = list(entries)
+    ended = {entry.key for entry in found if entry.kind == "STEP"}
+    root = _Branch()
+    for entry in found:
+        if entry.kind != "BEGUN" or entry.key not in ended:
+            root.add(entry.key.split("/")[:-1], entry)
+    return list(root.lines())
+
+
+def entry_columns() -> Sequence[Column[JournalLine]]:
+    """Return the columns of a journal."""
+    return (
+        Column("POS", lambda line: line.entry.pos if line.entry else ""),
+        Column("CALL", lambda line: _LEVEL * line.depth + line.name, is_text=True),
+        Column("KIND", lambda line: line.entry.kind if line.entry else "branch", rank=2),
+        Column("TOOK", _took, rank=1),
+        Column("AT", lambda line: line.entry.at if line.entry else "", rank=4),
+        Column("NOTE", _entry_note, rank=3, is_text=True),
+    )
+
+
+def _took(line: JournalLine) -> str:
+    is_timed = line.entry is None or line.entry.kind == "STEP"
+    return duration_text(line.took_ms or 0) if is_timed else ""
+
+
+def _entry_note(line: JournalLine) -> str:
+    """Return what is most worth knowing about an entry."""
+    entry = line.entry
+    if entry is None:
+        return ""
+    parts = []
+    if (entry.attempts or 0) > 1:
+        parts.append(f"{entry.attempts} attempts")
+    if entry.error is not None:
+        parts.append(error_text(entry.error))
+    if entry.sender:
+        parts.append(f"from {entry.sender}")
+    if entry.next_at:
+        parts.append(f"again at {entry.next_at}")
+    if entry.kind in {"SIGNAL", "NOTE"} and entry.output is not None:
+        parts.append(bytes(entry.output).decode())
+    if entry.site:
+        parts.append(entry.site)
+    return ", ".join(parts)
