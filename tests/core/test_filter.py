@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.filter import ALL_TASKS, ALL_WORKERS, TaskFilter, WorkerFilter, query_text
+from tenure.core.filter import (
+    ALL_RUNS,
+    ALL_TASKS,
+    ALL_WORKERS,
+    RunFilter,
+    TaskFilter,
+    WorkerFilter,
+    query_text,
+)
+from tenure.core.run.status import RunStatus
 from tenure.core.task.record import TaskState
 from tenure.core.worker.health import Health
 from tenure.core.worker.record import WorkerStatus
 from tenure.errors import InvalidArgument
 
-GOOD: list[TaskFilter | WorkerFilter] = [
+AnyFilter = TaskFilter | RunFilter | WorkerFilter
+GOOD: list[AnyFilter] = [
     ALL_TASKS,
     TaskFilter(queue="q", type="t", state=TaskState.PENDING),
+    ALL_RUNS,
+    RunFilter(
+        queue="q",
+        type="t",
+        status=RunStatus.PARKED,
+        labels={"a": "b"},
+        created_from_ms=0,
+        created_to_ms=1,
+    ),
     ALL_WORKERS,
     WorkerFilter(
         queue="q",
@@ -25,7 +44,7 @@ GOOD: list[TaskFilter | WorkerFilter] = [
 
 
 @pytest.mark.parametrize("good", GOOD)
-def test_a_good_filter_is_returned_as_it_is(good: TaskFilter | WorkerFilter) -> None:
+def test_a_good_filter_is_returned_as_it_is(good: AnyFilter) -> None:
     assert good.checked() is good
 
 
@@ -34,12 +53,16 @@ def test_a_good_filter_is_returned_as_it_is(good: TaskFilter | WorkerFilter) -> 
     [
         (TaskFilter(queue="a b"), "queue"),
         (TaskFilter(type="a\nb"), "type"),
+        (RunFilter(type="a b"), "type"),
+        (RunFilter(labels={"a b": ""}), "labels"),
+        (RunFilter(created_from_ms=-1), "createdFrom"),
+        (RunFilter(created_to_ms=2**60), "createdTo"),
         (WorkerFilter(queue="a b"), "queue"),
         (WorkerFilter(version="v" * 1_025), "version"),
         (WorkerFilter(labels={"__proto__": "x"}), "labels"),
     ],
 )
-def test_a_bad_field_is_named(bad: TaskFilter | WorkerFilter, field: str) -> None:
+def test_a_bad_field_is_named(bad: AnyFilter, field: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         bad.checked()
     assert caught.value.fields == {"field": field}

@@ -83,7 +83,7 @@ def late_signal(scene: Scene) -> str:
 
 
 @mistake(_SECTION, "An id that is no id", 'client.run_handle("order-1")')
-def no_id(_: Scene) -> str:
+def bad_run_id(_: Scene) -> str:
     with SyncClient() as client:
         return raised(lambda: client.run_handle("order-1"))
 
