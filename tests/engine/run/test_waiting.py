@@ -16,7 +16,7 @@ from tenure.engine.engine import Engine
 from tenure.engine.read import run as run_read
 from tenure.engine.run.command import ResumeRun, StartRun, TerminateRun
 from tenure.engine.services.due_tasks import DueTasks
-from tenure.engine.task.command import CancelTask, FinishKind
+from tenure.engine.task.command import CancelTask, FinishKind, RetryTask
 from tenure.errors import (
     AlreadyExists,
     IdempotencyConflict,
@@ -421,6 +421,21 @@ class TestFailure:
         answer = await world.finish(engine, worker, run, FinishKind.FAILED)
         assert codes([answer]) == ["failed"]
         assert (await world.task(run.id)).progress.error == FAULT
+
+    async def test_a_retried_run_begins_with_a_journal_of_its_own(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        run = await held_run(world, engine, worker)
+        await positions(engine, worker, report(run))
+        await world.finish(engine, worker, run, FinishKind.FAILED)
+        new_id = world.clock.new_id()
+        command = RetryTask(namespace=NAMESPACE, task_id=run.id, new_task_id=new_id)
+        told = engine.submit(command)
+        await asyncio.gather(told, signal(engine, new_id))
+        (again,) = await world.claim(engine, worker)
+        assert (again.id, again.spec.retry_of, seen(again)) == (new_id, run.id, ["approve"])
+        assert await positions(engine, worker, report(again)) == [2]
 
     async def test_a_late_end_of_a_terminated_run_changes_nothing(
         self, world: World, engine: Engine

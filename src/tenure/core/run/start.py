@@ -30,7 +30,11 @@ def check_new(new: NewTask) -> None:
 
 def create(new: NewTask, *, namespace: str, now_ms: int, journal_id: str) -> Task:
     """Return the run that a checked request becomes, with a journal that has nothing in it."""
-    task = enqueue.create(new, namespace=namespace, now_ms=now_ms)
+    return with_journal(enqueue.create(new, namespace=namespace, now_ms=now_ms), journal_id)
+
+
+def with_journal(task: Task, journal_id: str) -> Task:
+    """Return a new task of a workflow as a run, with a journal that has nothing in it."""
     started = replace(
         task,
         link=RunLink(journal_id=journal_id),

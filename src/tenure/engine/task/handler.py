@@ -7,14 +7,16 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from tenure.core.journal.numbering import JournalEnd
 from tenure.core.limits import KEY_KEPT_MS
+from tenure.core.run import start as run_start
 from tenure.core.run.record import Yield
 from tenure.core.task import damage, enqueue, enqueue_window
 from tenure.core.task import event as task_event
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.effect import Decision
 from tenure.core.task.event import TaskEvent
-from tenure.core.task.record import TERMINAL, NewTask, Task, TaskState
+from tenure.core.task.record import TERMINAL, NewTask, Task, TaskKind, TaskState
 from tenure.core.task.refusal import already_terminal, wrong_state
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker import decide as worker_rules
@@ -427,6 +429,10 @@ def retry_task(ws: WorkingSet, command: c.RetryTask) -> c.Enqueued:
         return c.Enqueued(known.id, known.state, is_new=False)
     ws.check_enabled(command.namespace)
     task = enqueue.again(old, task_id=command.new_task_id, now_ms=ws.now_ms)
+    if task.kind is TaskKind.WORKFLOW:
+        journal_id = ws.clock.new_id()
+        task = run_start.with_journal(task, journal_id)
+        ws.journals.ends[task.namespace, task.id] = JournalEnd(journal_id)
     ws.tasks.add(task)
     return c.Enqueued(task.id, task.state, is_new=True)
 
