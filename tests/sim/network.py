@@ -12,6 +12,7 @@ from tenure.core.task.record import Task
 from tenure.core.worker.record import EndReason
 from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.run.command import SignalRun, StartRun
 from tenure.engine.task.command import EnqueueTasks
 from tenure.engine.worker.command import SessionAnswer
 from tenure.errors import TenureError
@@ -81,7 +82,7 @@ class Network:
         if self._happens(self._world.faults.request_lost):
             return reply
         # What arrives twice is sent twice, and an enqueue that is sent again is marked.
-        is_single = is_single or (type(request) is EnqueueTasks and not request.is_resend)
+        is_single = is_single or _is_sent_once(request)
         copies = 1 + (not is_single and self._happens(self._world.faults.duplicated))
         for copy in range(copies):
             answer_to = reply if copy == 0 else None
@@ -91,7 +92,8 @@ class Network:
 
     def _stuck_ms(self, request: Request) -> float:
         faults = self._world.faults
-        if type(request) is not EnqueueTasks or not self._happens(faults.stuck_share):
+        is_new = isinstance(request, EnqueueTasks | StartRun)
+        if not is_new or not self._happens(faults.stuck_share):
             return 0
         return self._random.random() * faults.stuck_ms
 
@@ -159,6 +161,13 @@ class Network:
         if reply is None or self.cut_ms(party, server):
             return
         self._world.loop.call_later(self.delay_ms() / 1000, _resolve, reply, answer)
+
+
+def _is_sent_once(request: Request) -> bool:
+    """Tell whether nobody would send a request twice: it is not marked, or has no id."""
+    if isinstance(request, EnqueueTasks | StartRun):
+        return not request.is_resend
+    return isinstance(request, SignalRun) and not request.signal.signal_id
 
 
 def _give_up(reply: asyncio.Future[Any]) -> None:

@@ -50,7 +50,8 @@ class StepRef(msgspec.Struct, frozen=True, gc=False):
     first_no: int
 
 
-def _entry_from(row: AnyRow) -> Entry:
+def entry_from(row: AnyRow) -> Entry:
+    """Return an entry from the columns of ``read_entries``."""
     journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body = row
     return Entry(
         journal_id=journal_id,
@@ -86,7 +87,7 @@ async def _read_entries(tx: Tx, after_of: Mapping[str, int]) -> dict[str, list[E
     found: dict[str, list[Entry]] = {}
     bounds = (JOURNAL_PAGE_ENTRIES_MAX, JOURNAL_PAGE_BYTES_MAX)
     for row in await tx.each("read_entries", given, *bounds):
-        entry = _entry_from(row)
+        entry = entry_from(row)
         found.setdefault(entry.journal_id, []).append(entry)
     return found
 
