@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from tenure.core.journal.entry import JournalPage
 from tenure.core.limits import BULK_ENQUEUE_MAX, STREAM_BYTES_MAX
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import NewTask, Spec, Task
@@ -222,6 +223,9 @@ class NoOpWorker:
 
     def stop(self, stops: Sequence[Stop]) -> None:
         """Nothing is stopped here."""
+
+    def page(self, ref: TaskRef, page: JournalPage) -> None:
+        """Nothing runs here that has a journal."""
 
     def drain(self) -> None:
         """Nothing is drained here."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tenure.core.assignment import Count, Hand, assign, order
 from tenure.core.limits import PAYLOAD_BYTES_MAX
+from tenure.core.run.record import RunProgress
 from tenure.core.task.crash_guard import Suspects
 from tenure.core.task.record import Task
 from tests.core.task.tasks import NAMESPACE, T0, fresh
@@ -339,3 +340,50 @@ def test_whatever_its_size_a_task_fits_an_empty_hand() -> None:
 def test_inputs_and_details_count_as_well_as_what_was_not_read() -> None:
     progress = replace(fresh().progress, details=b"12")
     assert task(0, input=b"123", progress=progress, unread_bytes=5).payload_bytes == 10
+
+
+def at_home(number: int, home: str | None, **changes: Any) -> Task:
+    made = task(number)
+    progress = replace(made.progress, run=RunProgress(home_worker_id=home), **changes)
+    return replace(made, progress=progress)
+
+
+def test_a_run_goes_to_the_worker_that_had_it_last() -> None:
+    dealt = assign([at_home(1, "worker-2")], [hand(1), hand(2, credit=1, window=9), hand(3)])
+    assert offers(dealt) == [2]
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        hand(2, credit=0, window=9),
+        hand(2, types=frozenset({"other"})),
+        hand(2, room_bytes=0),
+        hand(4),
+    ],
+)
+def test_nobody_waits_for_the_worker_that_had_a_run_last(away: Hand) -> None:
+    run = replace(at_home(1, "worker-2"), unread_bytes=1)
+    assert offers(assign([run], [away, hand(1, credit=20)])) in ([1], [4])
+
+
+def test_a_run_without_a_home_or_that_avoids_it_goes_to_anybody() -> None:
+    free = [hand(1, credit=2), hand(2, credit=1, window=9)]
+    assert offers(assign([at_home(1, None)], free)) == [1]
+    avoiding_home = at_home(1, "worker-2", avoid_worker_id="worker-2")
+    assert offers(assign([avoiding_home], free)) == [1]
+
+
+def test_runs_fill_their_home_and_then_others() -> None:
+    runs = [at_home(number, "worker-2") for number in range(3)]
+    assert offers(assign(runs, [hand(1, credit=9), hand(2, credit=2)])) == [2, 2, 1]
+
+
+def test_a_home_with_several_offers_gets_a_run_by_one_that_can_take_it() -> None:
+    polls = [
+        hand(1, credit=1, receiver_id="worker-1", types=frozenset({"other"})),
+        hand(2, credit=1, receiver_id="worker-1"),
+    ]
+    count = {"worker-1": Count(2, 2)}
+    dealt = assign([at_home(1, "worker-1")], [hand(3), *polls], counts=count)
+    assert offers(dealt) == [2]

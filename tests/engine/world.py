@@ -18,6 +18,7 @@ import apsw
 import asyncpg
 from msgspec.structs import replace
 
+from tenure.core.journal.entry import JournalPage
 from tenure.core.limits import STREAM_BYTES_MAX
 from tenure.core.task.effect import Stop, StopCause
 from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
@@ -137,6 +138,7 @@ class Sink:
         self.given: list[Task] = []
         self.cancelled: list[TaskRef] = []
         self.stopped: list[Stop] = []
+        self.pages: list[tuple[TaskRef, JournalPage]] = []
         self.drained = False
         self.ended: EndReason | None = None
 
@@ -148,6 +150,9 @@ class Sink:
 
     def stop(self, stops: Sequence[Stop]) -> None:
         self.stopped.extend(stops)
+
+    def page(self, ref: TaskRef, page: JournalPage) -> None:
+        self.pages.append((ref, page))
 
     def drain(self) -> None:
         self.drained = True

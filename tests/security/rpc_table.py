@@ -13,6 +13,7 @@ from tests.security.row import ADMINS, LATER, READERS, SUBMITTERS, WORKERS, Row,
 _HERE: Final = {"namespaceId": "$namespace"}
 _TASK: Final = {**_HERE, "taskId": "$pending"}
 _HELD: Final = {"taskId": "$held", "attempt": 1}
+_STEPS: Final = {**_HELD, "firstNo": 1, "entries": [{"kind": "ENTRY_KIND_STEP", "key": "charge"}]}
 _ERROR: Final = {"message": "no", "category": "ERROR_CATEGORY_USER_CODE"}
 _DONE: Final = {"kind": "FINISH_KIND_SUCCEEDED", "output": "MQ=="}
 _NEW: Final = {
@@ -125,6 +126,7 @@ _TASKS: Final[dict[str, Row]] = {
         WORKERS, {**_WORKER, "items": [{**_HELD, "progressPercent": 7}]}, is_change=True
     ),
     "FinishTasks": Row(WORKERS, {**_WORKER, "items": [{**_HELD, **_DONE}]}, is_change=True),
+    "ReportRuns": Row(WORKERS, {**_WORKER, "steps": [_STEPS], "journal": [_HELD]}, is_change=True),
     "CreateTaskToken": Row(WORKERS, {**_WORKER, "item": _HELD}),
     "CompleteByToken": Row(
         READERS, {"taskToken": "$task_token", **_DONE}, Where.OPEN, is_change=True
@@ -156,6 +158,8 @@ _SESSIONS: Final[dict[str, Row]] = {
             {
                 "started": [_HELD],
                 "taskBeats": [_HELD],
+                "steps": [_STEPS],
+                "journal": [_HELD],
                 "finished": [{**_HELD, "kind": "FINISH_KIND_FAILED", "error": _ERROR}],
                 "beat": {
                     "token": "1",
@@ -251,7 +255,9 @@ PLAIN_FIELDS: Final = frozenset(
         "labels",
         "resources",
         "CreateApiKeyRequest.name",
-        # What a run says of the calls that it waits for.
+        # What a run says of its calls, and of those that it waits for.
+        "NewEntry.key",
+        "NewEntry.site",
         "wakeKey",
         "Wait.kind",
         "Wait.key",

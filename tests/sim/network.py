@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenure.core.journal.entry import JournalPage
 from tenure.core.limits import STREAM_BYTES_MAX
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
@@ -249,6 +250,10 @@ class Session:
     def stop(self, stops: Sequence[Stop]) -> None:
         """Tell that attempts are over."""
         self._down("stop", tuple(stops))
+
+    def page(self, ref: TaskRef, page: JournalPage) -> None:
+        """Tell what others have appended to the journal of a run."""
+        self._down("page", (ref, page))
 
     def drain(self) -> None:
         """Tell that the worker drains."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -11,10 +11,10 @@ from tenure.core.journal.entry import JournalPage
 from tenure.core.run.record import Wait, Yield
 from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
-from tenure.engine.read import run as run_read
+from tenure.engine.read.held_journal import PageRef, read_held_pages
 from tenure.engine.run.command import RecordSteps, StepAnswer, StepReport, StepsPlaced
 from tenure.engine.task.command import Finish, FinishKind
-from tenure.errors import Rejection, TenureError
+from tenure.errors import TenureError, Unavailable
 from tenure.sdk.payload import Payload
 from tenure.sdk.workflow.ending import Ending, Parked, Raised, Returned, Yielded
 from tenure.sdk.workflow.journal import Entry, Kind
@@ -26,6 +26,7 @@ from tests.sim.run_book import journal_of
 from tests.sim.trace import Violation, short
 
 if TYPE_CHECKING:
+    from tests.sim.journal_rule import JournalRules
     from tests.sim.worker import Held, WorkerProcess
     from tests.sim.world import World
 
@@ -39,14 +40,17 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A worker asks for what follows a position of a journal."""
 
     namespace: str
-    task_id: str
-    after: int
+    worker_id: str
+    ref: PageRef
 
     async def send(self, engine: Engine) -> JournalPage:
         """Do what the edge of a server does with it."""
-        return await run_read.read_journal(
-            engine.store, namespace=self.namespace, run_id=self.task_id, after=self.after
+        (answer,) = await read_held_pages(
+            engine.store, namespace=self.namespace, worker_id=self.worker_id, wanted=(self.ref,)
         )
+        if isinstance(answer, TenureError):
+            raise answer
+        return answer
 
 
 class RunHolder:
@@ -151,10 +155,10 @@ class RunHolder:
         elif answer.code == "out_of_order":
             await self._process.sleep(10 + 30 * self._random.random())
         else:
-            self._lose(held, answer)
+            self._lose(held, answer.code)
 
-    def _lose(self, held: Held, answer: Rejection) -> None:
-        self._world.note(f"run {short(held.task.id)}#{held.task.attempt} is lost: {answer.code}")
+    def _lose(self, held: Held, code: str) -> None:
+        self._world.note(f"run {short(held.task.id)}#{held.task.attempt} is lost: {code}")
         self._process.lose_run(held)
 
     def fetch(self, after: int) -> None:
@@ -164,22 +168,33 @@ class RunHolder:
             self._world.spawn(self._fetch(self._held, after))
 
     async def _fetch(self, held: Held, after: int) -> None:
-        request = PageRequest(namespace=held.task.namespace, task_id=held.task.id, after=after)
+        request = PageRequest(
+            namespace=held.task.namespace,
+            worker_id=held.worker_id,
+            ref=PageRef(task_id=held.task.id, attempt=held.task.attempt, after=after),
+        )
         page: JournalPage | None = None
         while page is None and self._is_current(held):
             try:
                 page = await self._process.call(
                     request, ask=lambda engine: self._world.spawn(request.send(engine))
                 )
-            except (NoAnswer, TenureError):
+            except (NoAnswer, Unavailable):
                 await self._process.sleep(20 + 40 * self._random.random())
+            except TenureError as error:
+                self._lose(held, error.code)
         self._is_fetching = False
         if page is not None and self._is_current(held):
-            self._take(page)
+            self.take(page)
 
-    def _take(self, page: JournalPage) -> None:
-        entries: Iterable[Entry] = map(received, page.entries)
-        self._body.take_page(entries, page.end)
+    def take(self, page: JournalPage) -> None:
+        """Take entries that were asked for, or that others have appended."""
+        self._world.check(lambda task: self._journals.check_entries(task, page), self._task)
+        self._body.take_page(map(received, page.entries), page.end)
+
+    @property
+    def _journals(self) -> JournalRules:
+        return self._world.checker.journals
 
     # -- Steps and timers ----------------------------------------------------------------------
 

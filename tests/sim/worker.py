@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tenure.core.journal.entry import JournalPage
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task, TaskKind
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
@@ -452,6 +453,8 @@ class WorkerProcess:
             self._obey((), what)
         elif kind == "stop":
             self._obey(what, ())
+        elif kind == "page":
+            self._take_page(*what)
         elif kind == "drain":
             self.drain()
         else:
@@ -598,6 +601,11 @@ class WorkerProcess:
         """Hand a run back whatever it has sent and not heard of."""
         if self._is_current(held):
             self._finish(held, FinishKind.RELEASED)
+
+    def _take_page(self, ref: TaskRef, page: JournalPage) -> None:
+        held = self.held.get(ref)
+        if held is not None and held.holder is not None:
+            held.holder.take(page)
 
     def lose_run(self, held: Held) -> None:
         """Drop a run that somebody else has, or that is over."""

@@ -77,7 +77,8 @@ def assign(
     slots, which all its offers share. All together have ``room_bytes`` for payloads; what does not
     fit waits for the next round.
 
-    A task that a receiver did not get three times prefers another one. A suspect of the crash guard
+    A run goes to the receiver that had it last, if that may have it: it may still know it. A task
+    that a receiver did not get three times prefers another one. A suspect of the crash guard
     goes only to a receiver whose ``suspects`` leave room for it; one that finds none keeps the
     receiver with the fewest free of further suspects. At ``most`` so many are given: what cannot be
     given does not use up a queue's limit.
@@ -145,6 +146,8 @@ class _Assignment:
         self._turn = len(hands)
         # The bidder of each hand.
         self._bidders: list[_Bidder] = []
+        # Only runs ask who they are.
+        self._by_receiver: dict[str, list[_Bidder]] | None = None
         # Per type the places of those that bid, as a heap. Who is served moves back in every line:
         # a place that is not the present one is put right when it has come to the front.
         self._lines: dict[str, list[_Place]] = {}
@@ -202,6 +205,10 @@ class _Assignment:
         line = self._lines.get(task.type)
         if line is None:
             return None
+        if task.progress.run is not None:
+            index = self._at_home(task, task.progress.run.home_worker_id, size)
+            if index is not None:
+                return index
         first = self._first(line)
         if first is None:
             return None
@@ -210,6 +217,25 @@ class _Assignment:
             if index is not None:
                 return index
         return self._look_further(line, task, size)
+
+    def _at_home(self, task: Task, home: str | None, size: int) -> int | None:
+        """Return a hand of the receiver that had a run last, if it may have it now."""
+        if home is None or home == task.progress.avoid_worker_id:
+            return None
+        for bidder in self._bidders_of(home):
+            is_able = task.type in (bidder.lines or self._hands[bidder.index].types)
+            index = self._fitting(bidder, task, size) if is_able else None
+            if index is not None:
+                return index
+        return None
+
+    def _bidders_of(self, receiver_id: str) -> list[_Bidder]:
+        """Return those of one receiver that may get something."""
+        if self._by_receiver is None:
+            self._by_receiver = {}
+            for bidder in self._bidders:
+                self._by_receiver.setdefault(bidder.receiver_id, []).append(bidder)
+        return [each for each in self._by_receiver.get(receiver_id, ()) if each.place is not None]
 
     def _look_further(self, line: list[_Place], task: Task, size: int) -> int | None:
         """Pass those that do not fit; they keep their places."""

@@ -66,6 +66,8 @@ BATCH_BYTES_MAX: Final = 16 * _MIB
 STREAM_BYTES_MAX: Final = 16 * _MIB
 # Answers to polls stay below gRPC's own message limit; one task always fits.
 POLL_BYTES_MAX: Final = 3 * _MIB
+# Pages of journals beside them; whoever needs more asks for it.
+POLL_PAGE_BYTES_MAX: Final = 512 * _KIB
 # A claim reads up to WORK_BATCH_MAX rows of each type. Larger inputs are read only when it is known
 # that they are handed out. The SQL of the claim contains this number.
 CLAIM_INPUT_BYTES_MAX: Final = 16 * _KIB
@@ -225,11 +227,16 @@ STEP_ENTRIES_MAX: Final = 1_000
 STEP_KEY_BYTES_MAX: Final = 512
 STEP_SITE_BYTES_MAX: Final = 512
 SIGNAL_BYTES_MAX: Final = 256 * _KIB
+# What a run publishes of itself: it is written with the row, and read by whoever looks at the run.
+RUN_STATE_BYTES_MAX: Final = 64 * _KIB
 # Signals that come with the start of a run.
 START_SIGNALS_MAX: Final = 100
 # What is shown of what a run waits for.
 WAITS_SHOWN_MAX: Final = 20
 WAIT_TEXT_BYTES_MAX: Final = 512
+# Waiting runs of which a server knows the queue: the batch that wakes one hands it out. About 300
+# bytes each.
+WAITING_RUNS_MAX: Final = 20_000
 # A run whose code does not fit its journal is tried again, twice as late each time.
 PARK_MIN_MS: Final = 1 * _MINUTE_MS
 PARK_MAX_MS: Final = 1 * _HOUR_MS

@@ -32,7 +32,9 @@ from tenure.engine.meter import NULL_METER, Meter, Occupancy
 from tenure.engine.replica.event_feed import EventFeed
 from tenure.engine.replica.replica_hints import HintKind, ReplicaHints, heard
 from tenure.engine.replica.result_watch import ResultWatch
+from tenure.engine.replica.run_news import RunNews
 from tenure.engine.replica.session_news import SessionNews
+from tenure.engine.run.command import RecordSteps
 from tenure.engine.service import Alarm, Job, Service
 from tenure.engine.services import all_services
 from tenure.engine.services.key_use import write_last
@@ -108,6 +110,9 @@ class Engine:
             clock, self.settings, submit=work.submit, kick=work.kick, replicas=self._replicas
         )
         self._news = SessionNews(store, self._dispatch.notifier, self.settings, self.outage)
+        self._run_news = RunNews(
+            store, self._dispatch.notifier, self._replicas, self._memory.journals, self.outage
+        )
         self._runner = BatchRunner(
             store,
             self._memory,
@@ -172,6 +177,7 @@ class Engine:
         self._loops = [
             create(self.results.serve(), name="result watch"),
             create(self._news.serve(), name="session news"),
+            create(self._run_news.serve(), name="run news"),
             create(self.access_cache.serve(), name="access cache"),
             *(create(each.serve(), name=each.name) for each in self._services),
         ]
@@ -303,6 +309,7 @@ class Engine:
             self.access_cache.hear()
         self._dispatch.hear(news.queues, is_all=HintKind.QUEUE in news.everything)
         self._news.hear(news.workers, is_all=HintKind.WORKER in news.everything)
+        self._run_news.hear(news.runs)
         self.results.hear(news.results, is_all=HintKind.RESULT in news.everything)
 
     @property
@@ -380,7 +387,9 @@ class Engine:
         note_damage(committed.ws.damaged)
         self._remember(committed)
         self._dispatch.learn(committed)
-        # Workers first: the enqueuing caller waits for them.
+        if committed.ws.journals.holders:
+            _answer_steps(entries, committed.answers)
+        # Then workers: the enqueuing caller waits for them.
         self._dispatch.deliver(committed)
         if len(entries) == 1 and SPECS[type(entries[0][0])].is_awaited and not len(self._work):
             # Nobody waits for this lane: deliveries are written before the rest is done.
@@ -390,8 +399,10 @@ class Engine:
                 self._dispatch.seat_session(command, answer)
             if type(command) is not ClaimTasks:
                 resolve(future, answer)
-        for effect in committed.ws.effects:
-            self._dispatch.perform(effect)
+        if committed.ws.effects:
+            for effect in committed.ws.effects:
+                self._dispatch.perform(effect)
+            self._run_news.tell(committed.ws)
         if committed.ws.leases.suspected:
             in_ms = self.settings.suspect_grace_ms + GRACE_MARGIN_MS
             self.grace_alarm.set(in_ms, self.clock.monotonic_ms())
@@ -425,6 +436,13 @@ class Engine:
     async def _slow(self, point: str) -> None:
         if self._pause is not None:
             await self._pause(point)
+
+
+def _answer_steps(entries: Sequence[WorkEntry], answers: Sequence[object]) -> None:
+    """Answer step reports before everything else: the code of their runs waits."""
+    for (command, future), answer in zip(entries, answers, strict=True):
+        if type(command) is RecordSteps:
+            resolve(future, answer)
 
 
 def _unavailable(lost: Lost) -> Unavailable:

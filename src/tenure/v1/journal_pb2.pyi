@@ -50,7 +50,8 @@ Global___StepReport: typing_extensions.TypeAlias = StepReport
 @typing.final
 class StepAck(google.protobuf.message.Message):
     """The entries of a report stand at consecutive positions; pos and at_ms are those of the last, whose
-    number is no. With an error nothing of the report was recorded, and no is its first number.
+    number is no. A report of which a part was recorded before may have two acks, one for each part.
+    With an error nothing of the report was recorded, and no is its first number.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor

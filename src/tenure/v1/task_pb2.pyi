@@ -944,7 +944,9 @@ Global___Entry: typing_extensions.TypeAlias = Entry
 
 @typing.final
 class JournalPage(google.protobuf.message.Message):
-    """Entries that follow after; the journal goes on up to end."""
+    """Entries that follow after; the journal goes on up to end. Whoever lacks the rest asks for it: a page
+    may have less than there is, even nothing.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

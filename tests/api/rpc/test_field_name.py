@@ -40,13 +40,6 @@ CHECKS: Final = frozenset(
 )
 # About a message as a whole, a setting of the server, or only in stored rows.
 NO_FIELDS: Final = frozenset({"request", "grpc", "retry_of"})
-# Of commands about runs, for which the protocol has no calls yet.
-OF_RUNS: Final = frozenset(
-    {
-        *("after", "attempts", "entries", "first_no", "index", "payload"),
-        *("run_id", "sender", "signal", "signal_id", "site", "took_ms"),
-    }
-)
 
 
 def fields_of(path: Path) -> Iterator[str]:
@@ -96,7 +89,7 @@ def test_what_the_checks_blame_is_found() -> None:
 def test_every_field_that_is_blamed_has_a_name_in_the_protocol(field: str) -> None:
     told = error.detail(InvalidArgument(f"{field} must be good", field=field))
     for part in told.field.split("."):
-        assert part in PROTOCOL | NO_FIELDS | OF_RUNS, part
+        assert part in PROTOCOL | NO_FIELDS, part
     assert told.message == f"{told.field} must be good"
 
 

@@ -10,6 +10,7 @@ from tenure.core.journal.entry import (
     Entry,
     EntryBody,
     EntryKind,
+    JournalPage,
     NewEntry,
     day_of,
     encode_body,
@@ -121,3 +122,11 @@ def test_no_impossible_entry_can_exist(numbers: tuple[int, int, int]) -> None:
     pos, attempt, no = numbers
     with pytest.raises(AssertionError):
         Entry(JOURNAL, pos, 5, attempt, no, EntryKind.STEP, "charge", None, 1)
+
+
+def test_a_page_is_as_large_as_its_entries() -> None:
+    entries, end = numbering.append(EMPTY, [STEP] * 3, at_ms=5, attempt=1)
+    size = numbering.size_of(STEP.key, encode_body(STEP.body))
+    assert numbering.page_bytes(JournalPage(0, tuple(entries), 3)) == end.total_bytes == 3 * size
+    assert numbering.page_bytes(JournalPage(1, tuple(entries[1:]), 3)) == 2 * size
+    assert numbering.page_bytes(JournalPage(3, (), 3)) == 0

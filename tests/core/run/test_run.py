@@ -9,11 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
+from tenure.core.limits import RUN_STATE_BYTES_MAX
+from tenure.core.run import published
 from tenure.core.run import start as run_start
 from tenure.core.run.record import RunProgress, Wait, Yield
 from tenure.core.run.wake_up import is_parked, run_of
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.effect import TellCancel, WakeQueue
+from tenure.core.task.effect import TellCancel, TellRun, WakeQueue
 from tenure.core.task.event import (
     AttemptCancelled,
     AttemptFailed,
@@ -64,6 +66,8 @@ from tests.core.task.tasks import (
     yielded,
     yielding,
 )
+
+TOLD = TellRun(WORKER, NAMESPACE, TASK_ID, 1)
 
 # The start of a run.
 
@@ -281,7 +285,7 @@ def test_a_run_that_parks_in_its_clean_up_is_cancelled() -> None:
 def test_a_running_run_is_told_and_finds_the_cancel_in_its_journal() -> None:
     decision = decided(running_run(), CancelRequested(reason="enough"))
     assert decision.task.state is TaskState.CANCELLING
-    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1), TOLD)
     (entry,) = decision.entries
     assert (entry.kind, entry.key) == (EntryKind.CANCEL, "cancel")
     assert entry.body.error == ErrorInfo(ErrorCategory.CANCELLED, "enough")
@@ -292,7 +296,7 @@ def test_a_run_that_was_just_handed_out_keeps_its_delivery_check() -> None:
     task = handed(fresh_run())
     decision = decided(task, CancelRequested())
     assert (decision.task.state, decision.task.due_at_ms) == (task.state, task.due_at_ms)
-    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1),)
+    assert decision.effects == (TellCancel(WORKER, TASK_ID, 1), TOLD)
     assert [each.kind for each in decision.entries] == [EntryKind.CANCEL]
 
 
@@ -365,3 +369,43 @@ def test_what_an_earlier_version_stored_as_a_run_begins_anew_without_a_journal()
     task = replace(running_run(), link=None)
     word = report(AttemptFailed, task, error=FAULT)
     assert after(task, word).link is None
+
+
+# What its holder is told.
+
+
+@pytest.mark.parametrize("make", [lambda: handed(fresh_run()), running_run])
+def test_the_holder_of_a_run_is_told_what_others_append(make: Callable[[], Task]) -> None:
+    task = make()
+    decision = decided(task, EntryAppended(pos=3, is_urgent=True))
+    assert decision.task is task
+    assert decision.effects == (TOLD,)
+
+
+def test_nobody_is_told_of_a_run_that_nobody_holds() -> None:
+    for task in (fresh_run(), parked_run()):
+        assert decided(task, EntryAppended(pos=3, is_urgent=True)).effects == ()
+
+
+# What a run publishes.
+
+
+@pytest.mark.parametrize(
+    ("make", "details", "is_refused"),
+    [
+        (running_run, None, False),
+        (running_run, bytes(RUN_STATE_BYTES_MAX), False),
+        (running_run, bytes(RUN_STATE_BYTES_MAX + 1), True),
+        (running, bytes(RUN_STATE_BYTES_MAX + 1), False),
+    ],
+)
+def test_a_published_state_is_limited_and_the_details_of_an_activity_are_not(
+    make: Callable[[], Task], details: bytes | None, is_refused: bool
+) -> None:
+    refusal = published.too_large(make(), details)
+    assert (refusal is not None) == is_refused
+    if refusal is not None:
+        assert (refusal.code, refusal.fields) == (
+            "payload_too_large",
+            {"limit": RUN_STATE_BYTES_MAX},
+        )

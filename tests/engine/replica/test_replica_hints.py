@@ -17,6 +17,7 @@ def test_what_is_packed_is_heard() -> None:
         HintKind.QUEUE: {f"{NAMESPACE} mail"},
         HintKind.WORKER: {task_id(1), task_id(2)},
         HintKind.RESULT: {f"{NAMESPACE} {task_id(3)}"},
+        HintKind.RUN: {f"{NAMESPACE} {task_id(4)}"},
         HintKind.WANT: {"results"},
         HintKind.ACCESS: {"changed"},
     }
@@ -25,6 +26,7 @@ def test_what_is_packed_is_heard() -> None:
     assert found.queues == [(NAMESPACE, "mail")]
     assert found.workers == [task_id(1), task_id(2)]
     assert found.results == [(NAMESPACE, task_id(3))]
+    assert found.runs == [(NAMESPACE, task_id(4))]
     assert found.is_result_wanted
     assert found.is_access_changed
     assert not found.everything
@@ -60,8 +62,18 @@ def test_the_longest_names_stay_within_the_limits() -> None:
 
 
 def test_what_makes_no_sense_is_left_out() -> None:
-    for message in ("", "\n\n", "nonsense", "queue acme", "result a/b ", "later x y", "  "):
+    for message in (
+        "",
+        "\n\n",
+        "nonsense",
+        "queue acme",
+        "result a/b ",
+        "run a/b",
+        "later x y",
+        "  ",
+    ):
         found = heard(message)
         assert (found.queues, found.workers, found.results) == ([], [], []), message
+        assert not found.runs
         assert not found.everything
         assert not found.is_result_wanted

@@ -16,8 +16,11 @@ from tenure.errors import ERRORS, Rejection, TenureError, Unavailable, renamed
 from tenure.v1 import error_pb2
 
 RETRY_AFTER_MS: Final = 100
-_NUMBERS: Final = {"expected_attempt", "received_attempt", "limit", "retry_after_ms"}
-_KNOWN: Final = frozenset(error_pb2.ErrorDetail.DESCRIPTOR.fields_by_name)
+_FIELDS: Final = error_pb2.ErrorDetail.DESCRIPTOR.fields_by_name
+_KNOWN: Final = frozenset(_FIELDS)
+_NUMBERS: Final = frozenset(
+    name for name, field in _FIELDS.items() if field.type != field.TYPE_STRING
+)
 
 
 def detail(

@@ -16,11 +16,14 @@ from google.protobuf.descriptor import Descriptor
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _OTHER_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "deadlineMs": ("deadline", "drain_deadline"),
+    "fireAt": ("fire_at_ms",),
     "leaseDurationMs": ("lease_duration", "lease_duration_ms"),
     "namespace": ("namespace_id", "name"),
+    "nextAt": ("next_at_ms",),
     "progressPct": ("progress_percent",),
     "queue": ("task_queue", "name"),
     "runAt": ("run_at_ms",),
+    "startedAt": ("started_at_ms",),
     "types": ("workflow_types", "supported_workflow_types"),
     "waitMs": ("wait",),
     "wakeAt": ("wake_at_ms",),

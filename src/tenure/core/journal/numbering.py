@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.journal.entry import Entry, EntryKind, NewEntry, encode_body
+from tenure.core.journal.entry import Entry, EntryKind, JournalPage, NewEntry, encode_body
 from tenure.errors import Rejection
 
 # What the database keeps of an entry besides its key and its content.
@@ -35,6 +35,14 @@ class JournalEnd(msgspec.Struct, frozen=True, gc=False):
 def size_of(key: str, body: bytes | None) -> int:
     """Return what an entry counts towards the size of its journal."""
     return _ENTRY_BYTES + len(key.encode()) + len(body or b"")
+
+
+def page_bytes(page: JournalPage) -> int:
+    """Return how large the entries of a page are together."""
+    if not page.entries:
+        return 0
+    first, last = page.entries[0], page.entries[-1]
+    return last.total_bytes - first.total_bytes + size_of(first.key, first.body)
 
 
 def out_of_order(end: JournalEnd, *, attempt: int, first_no: int) -> Rejection | None:

@@ -2,6 +2,7 @@
 
 A run is a task of kind ``workflow``, and the states and attempts of ``core/task`` hold for it.
 ``record`` says what is stored of it beside that, ``start`` makes one, ``wake_up`` says what wakes
-it, ``attempt_end`` what the ends of its attempts lead to, ``cancel`` what a cancel request does.
+it, ``generation`` how it begins anew, ``cancel`` what a cancel request does, and ``published`` what
+it shows of itself.
 Nothing here does I/O; what these rules append to the journal is part of their decision.
 """

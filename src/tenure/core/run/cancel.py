@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
+from tenure.core.run import wake_up
 from tenure.core.task import attempt_end, deadline
 from tenure.core.task.attempt import Outcome
 from tenure.core.task.effect import Decision, TellCancel
@@ -33,8 +34,12 @@ def cancel(requested: Task, reason: str, now_ms: int) -> Decision:
     # An unconfirmed hand-out stays one, so that its delivery is still looked at.
     is_running = requested.state is TaskState.RUNNING
     told = replace(requested, state=TaskState.CANCELLING) if is_running else requested
-    tell = TellCancel(requested.worker_id, requested.id, requested.attempt)
-    return Decision(deadline.armed(told), effects=(tell,), entries=(entry,))
+    worker_id = requested.worker_id
+    effects = (
+        TellCancel(worker_id, requested.id, requested.attempt),
+        wake_up.tell(requested, worker_id),
+    )
+    return Decision(deadline.armed(told), effects=effects, entries=(entry,))
 
 
 def cancelled(task: Task, now_ms: int) -> Decision:

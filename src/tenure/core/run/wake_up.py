@@ -9,7 +9,7 @@ from tenure.core.limits import PARK_MAX_MS, PARK_MIN_MS
 from tenure.core.run.record import NOT_BEGUN, RunProgress
 from tenure.core.task import attempt_end, deadline
 from tenure.core.task.attempt import Outcome
-from tenure.core.task.effect import Decision
+from tenure.core.task.effect import Decision, TellRun
 from tenure.core.task.event import AttemptParked, AttemptYielded, EntryAppended
 from tenure.core.task.record import Task, TaskState
 
@@ -93,8 +93,11 @@ def _waiting(task: Task, outcome: Outcome) -> Task:
 def entry_appended(task: Task, event: EntryAppended, now_ms: int) -> Decision:
     """Wake a run that waits, at once or when it has no more patience.
 
-    Whoever holds a run finds out itself: it asks, or yields with the position that it has seen.
+    Whoever holds a run is told. If that gets lost, it finds out itself: it asks, or yields with the
+    position that it has seen.
     """
+    if task.worker_id is not None:
+        return Decision(task, effects=(tell(task, task.worker_id),))
     run = run_of(task)
     if task.state is not TaskState.WAITING or run.park is not None:
         return Decision(task)
@@ -105,6 +108,11 @@ def entry_appended(task: Task, event: EntryAppended, now_ms: int) -> Decision:
     return Decision(
         deadline.armed(with_run(task, replace(run, news_at_ms=now_ms + run.patience_ms)))
     )
+
+
+def tell(task: Task, worker_id: str) -> TellRun:
+    """Return what tells the holder of a run that its journal has more."""
+    return TellRun(worker_id, task.namespace, task.id, task.attempt)
 
 
 def wake(task: Task, now_ms: int) -> Decision:

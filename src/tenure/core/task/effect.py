@@ -51,7 +51,16 @@ class TellStop(msgspec.Struct, frozen=True, gc=False):
     stop: Stop
 
 
-Effect = WakeQueue | TellCancel | TellStop
+class TellRun(msgspec.Struct, frozen=True, gc=False):
+    """Effect: send the worker that holds a run what others have appended to its journal."""
+
+    worker_id: str
+    namespace: str
+    task_id: str
+    attempt: int
+
+
+Effect = WakeQueue | TellCancel | TellStop | TellRun
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

@@ -64,6 +64,8 @@ class WorkingSet:
             if key in self.tasks.cached and key not in self.tasks.changed:
                 # No write will show whether the copy was stale: it has to be read.
                 self.doubtful.add(key)
+            if isinstance(decision, Decision):
+                self.effects += decision.effects
             return decision
         tasks = self.tasks
         changes = tasks.new if key in tasks.new else tasks.changed

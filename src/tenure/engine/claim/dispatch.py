@@ -12,7 +12,7 @@ import structlog
 from tenure.core.assignment import Count, Hand
 from tenure.core.limits import PAYLOAD_BYTES_MAX
 from tenure.core.queue import namespace_disabled
-from tenure.core.task.effect import TellCancel, TellStop, WakeQueue
+from tenure.core.task.effect import TellCancel, TellRun, TellStop, WakeQueue
 from tenure.core.task.record import Line, Task
 from tenure.core.worker.decide import ReleaseHeld, TellDrain, TellEnded
 from tenure.core.worker.record import EndReason, WorkerStatus
@@ -23,6 +23,7 @@ from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.plan import ClaimPlan, ClaimPlanner
 from tenure.engine.claim.poll import Poll
 from tenure.engine.claim.position import ClaimPositions, LineKey
+from tenure.engine.claim.waiting_runs import WaitingRuns
 from tenure.engine.claim.worker_activity import WorkerActivity
 from tenure.engine.claim.worker_notifier import WorkerNotifier
 from tenure.engine.clock import Clock
@@ -61,8 +62,9 @@ class Dispatch:
         self._book = OfferBook()
         self.notifier = WorkerNotifier(self._book, post=self.post, touch=self.touch)
         self._positions = ClaimPositions(is_on=settings.low_water_marks)
+        self._waiting_runs = WaitingRuns(clock)
         self._planner = ClaimPlanner(
-            self._book, self._positions, is_direct=settings.direct_hand_out
+            self._book, self._positions, self._waiting_runs, is_direct=settings.direct_hand_out
         )
         self._polls: dict[int, Offer] = {}
         self._counts: Mapping[str, Count] = {}
@@ -159,6 +161,8 @@ class Dispatch:
         ws = committed.ws
         for tasks, are_new in ((ws.tasks.new, True), (ws.tasks.changed, False)):
             for task in tasks.values():
+                if task.link is not None:
+                    self._waiting_runs.note(task)
                 if task.line:
                     self._positions.left(task, is_new=are_new)
                     self._left.add((task.namespace, task.queue, task.type))
@@ -402,6 +406,9 @@ class Dispatch:
                 self._or_tell(worker_id, is_told=self.notifier.end(worker_id, reason))
             case ReleaseHeld(worker_id=worker_id):
                 self._release(worker_id)
+            case TellRun():
+                # Not here: it goes with what was appended.
+                pass
             case _:
                 assert_never(effect)
 

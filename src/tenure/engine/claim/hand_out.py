@@ -70,10 +70,15 @@ async def hand_out(tx: Tx, ws: WorkingSet, plan: ClaimPlan) -> ClaimResult:
         result.seen = await task_table.claim_tasks(tx, result.asked)
     result.took_ms = ws.clock.monotonic_ms() - began_ms
     ready = _ready_tasks(ws, plan, result.seen)
+    woken = _woken(ws, hands, result.seen) if plan.is_direct else []
+    if woken:
+        await _add_woken(tx, ws, woken, ready)
     if ready:
         await _assign(tx, ws, ready, hands, result)
     if result.has_runs:
         result.assigned = await with_pages(tx, ws, result.assigned)
+    if woken:
+        _drop_wakes(ws, woken)
     if result.seen:
         taken = {(task.namespace, task.id) for task, _ in result.assigned}
         result.unassigned = [each for each in result.seen if (each.namespace, each.id) not in taken]
@@ -271,6 +276,49 @@ def _ready_tasks(ws: WorkingSet, plan: ClaimPlan, seen: Iterable[Task]) -> dict[
             if task.line and group in groups:
                 ready.setdefault(group, []).append(task)
     return ready
+
+
+def _woken(ws: WorkingSet, hands: Sequence[Hand], seen: Iterable[Task]) -> list[Task]:
+    """Return runs that this batch has made pending; a suspect of the crash guard waits."""
+    groups = {(hand.namespace, hand.queue) for hand in hands}
+    known = {(task.namespace, task.id) for task in seen}
+    return [
+        task
+        for key, task in ws.tasks.changed.items()
+        if task.line
+        and task.link is not None
+        and not task.is_guarded
+        and (task.namespace, task.queue) in groups
+        and key not in known
+    ]
+
+
+async def _add_woken(
+    tx: Tx, ws: WorkingSet, woken: Sequence[Task], ready: dict[Group, list[Task]]
+) -> None:
+    """Let woken runs be assigned with the others; their rows were loaded without inputs."""
+    inputs = await task_table.look_inputs(tx, [(task.namespace, task.id) for task in woken])
+    for task in woken:
+        key = (task.namespace, task.id)
+        if key in inputs:
+            content, size = inputs[key]
+            given = replace(task, input=content, unread_bytes=size)
+            ws.tasks[key] = given
+            ready.setdefault((task.namespace, task.queue), []).append(given)
+
+
+def _drop_wakes(ws: WorkingSet, woken: Iterable[Task]) -> None:
+    """Forget that woken runs are in line, if this batch has handed them out."""
+    given = Counter(
+        (task.namespace, task.queue) for task in woken if not ws.tasks[task.namespace, task.id].line
+    )
+    effects, ws.effects = ws.effects, []
+    for effect in effects:
+        group = (effect.namespace, effect.queue) if isinstance(effect, WakeQueue) else None
+        if group is not None and given[group] > 0:
+            given[group] -= 1
+        else:
+            ws.effects.append(effect)
 
 
 def _refuse_damaged(ws: WorkingSet, task: Task) -> None:

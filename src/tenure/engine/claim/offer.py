@@ -133,6 +133,12 @@ class OfferBook:
         """Return the session of a worker, which has one at the most."""
         return self._sessions.get(receiver_id)
 
+    def holders_of(self, task_ids: AbstractSet[str]) -> Iterator[tuple[Offer, str]]:
+        """Return the sessions that hold some of these tasks, with each of them."""
+        for session in self._sessions.values():
+            for task_id in session.held.keys() & task_ids:
+                yield session, task_id
+
     def get(self, offer_id: int) -> Offer | None:
         """Return an offer that still stands."""
         return self._offers.get(offer_id)

@@ -12,7 +12,9 @@ from tenure.core.limits import OFFERS_COMPARED_MAX, PAYLOAD_BYTES_MAX, WORK_BATC
 from tenure.core.task.record import Task
 from tenure.engine.claim.offer import Group, Offer, OfferBook
 from tenure.engine.claim.position import ClaimPositions, LineKey
+from tenure.engine.claim.waiting_runs import WaitingRuns
 from tenure.engine.command import AnyCommand
+from tenure.engine.run.command import StartRun
 from tenure.engine.task import command as c
 from tenure.engine.worker.command import OpenSession
 from tenure.store.table.task import Demand
@@ -43,10 +45,18 @@ class ClaimPlan(msgspec.Struct, frozen=True):
 class ClaimPlanner:
     """Chooses offers and probes for a batch."""
 
-    def __init__(self, book: OfferBook, positions: ClaimPositions, *, is_direct: bool) -> None:
-        """Plan from the offers and the claim positions of this server."""
+    def __init__(
+        self,
+        book: OfferBook,
+        positions: ClaimPositions,
+        waiting_runs: WaitingRuns,
+        *,
+        is_direct: bool,
+    ) -> None:
+        """Plan from the offers, the claim positions and the runs that this server knows."""
         self._book = book
         self._positions = positions
+        self._waiting_runs = waiting_runs
         self._is_direct = is_direct
         self.dirty: set[Group] = set()
         self._put_off: set[Group] = set()
@@ -59,11 +69,14 @@ class ClaimPlanner:
         for offer in polls.values():
             groups.setdefault(offer.group, []).append(offer)
         fresh, ending = self._expect(commands, groups)
+        homes = self._expect_woken(commands, fresh)
+        for namespace, queue, _ in fresh:
+            groups.setdefault((namespace, queue), [])
         hands: list[Hand] = []
         demands: list[Demand] = []
         for group, others in groups.items():
             choice = _Choice(self._book, self._positions, group, fresh, mono_ms)
-            hands += choice.choose(others, ending)
+            hands += choice.choose(others, ending, homes.get(group, ()))
             for task_type, amount in choice.wanted.items():
                 key = (*group, task_type)
                 demands += self._positions.demands(key, min(amount, WORK_BATCH_MAX), mono_ms)
@@ -94,9 +107,22 @@ class ClaimPlanner:
                     fresh[key] = fresh.get(key, 0) + 1
             elif type(command) is c.FinishTasks:
                 self._note_refill(command, ending, groups)
-        for namespace, queue, _ in fresh:
-            groups.setdefault((namespace, queue), [])
+            elif type(command) is StartRun:
+                key = (command.namespace, command.new.queue, command.new.type)
+                fresh[key] = fresh.get(key, 0) + 1
         return fresh, ending
+
+    def _expect_woken(
+        self, commands: Sequence[AnyCommand], fresh: dict[LineKey, int]
+    ) -> dict[Group, list[str]]:
+        """Count runs that a batch may wake; return the workers that had them last, by queue."""
+        homes: dict[Group, list[str]] = {}
+        for run in self._waiting_runs.woken_by(commands) if self._waiting_runs else ():
+            key = (*run.group, run.type)
+            fresh[key] = fresh.get(key, 0) + 1
+            if run.home_worker_id is not None:
+                homes.setdefault(run.group, []).append(run.home_worker_id)
+        return homes
 
     def _note_refill(
         self, command: c.FinishTasks, ending: dict[str, set[str]], groups: dict[Group, list[Offer]]
@@ -148,24 +174,45 @@ class _Choice:
         self._fresh = fresh
         self._mono_ms = mono_ms
         self._most: dict[str, int] = {}
+        # Offers of workers that had a run last which may be woken.
+        self._homes: set[int] = set()
         # Types for which more offers are looked at.
         self._open: set[str] = set()
         self._candidates: dict[str, list[_Candidate]] = {}
         self._place = 0
         self.wanted: dict[str, int] = {}
 
-    def choose(self, others: Sequence[Offer], ending: Mapping[str, set[str]]) -> list[Hand]:
-        """Return who may be served; ``others`` stand in no line, because they are new or full."""
+    def choose(
+        self, others: Sequence[Offer], ending: Mapping[str, set[str]], homes: Sequence[str]
+    ) -> list[Hand]:
+        """Return who may be served; ``others`` stand in no line, because they are new or full.
+
+        ``homes`` are workers that had runs last which may be woken; they are always compared.
+        """
         waiting_types = self._book.waiting_types(self._group)
         for types in chain(waiting_types, [offer.types for offer in others]):
             self._find_most(types)
+        at_home = self._at_home(homes) if homes else ()
+        for offer in at_home:
+            self._consider(offer, len(ending.get(offer.receiver_id, ())))
         waiting = self._book.waiting(self._group, self._open)
         for offer in chain(waiting, others):
-            self._consider(offer, len(ending.get(offer.receiver_id, ())))
+            if offer.id not in self._homes:
+                self._consider(offer, len(ending.get(offer.receiver_id, ())))
         hands = [_hand(*each) for each in self._best()]
         served = {hand.offer_id for hand in hands}
         unchecked = [each for each in others if not each.is_checked and each.id not in served]
         return hands + [_hand(0, 0, offer, 0, 0) for offer in unchecked]
+
+    def _at_home(self, homes: Sequence[str]) -> list[Offer]:
+        """Return the sessions here of workers that had runs last."""
+        found = {}
+        for worker_id in homes:
+            offer = self._book.session_of(worker_id)
+            if offer is not None and offer.group == self._group and not offer.is_late:
+                found[offer.id] = offer
+        self._homes = set(found)
+        return list(found.values())
 
     def _best(self) -> list[_Candidate]:
         """Return, in the order of their waiting, those that get something if there is enough."""
@@ -175,6 +222,9 @@ class _Choice:
             best = candidates if len(candidates) <= most else sorted(candidates)[:most]
             for each in best:
                 chosen[each[1]] = each
+            for each in candidates if self._homes else ():
+                if each[2].id in self._homes:
+                    chosen[each[1]] = each
         return [chosen[place] for place in sorted(chosen)]
 
     def _find_most(self, types: frozenset[str]) -> None:

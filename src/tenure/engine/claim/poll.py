@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tenure.core.journal.entry import JournalPage
 from tenure.core.limits import POLL_BYTES_MAX
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
@@ -60,6 +61,9 @@ class Poll:
 
     def stop(self, stops: Sequence[Stop]) -> None:
         """A poll carries no stops; the worker's heartbeat does."""
+
+    def page(self, ref: TaskRef, page: JournalPage) -> None:
+        """A poll carries no entries of a journal; the worker asks for them."""
 
     def drain(self) -> None:
         """End at once: a draining worker gets nothing more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from tenure.core.journal.entry import JournalPage
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.core.worker.record import EndReason
@@ -34,6 +35,10 @@ class Sink(Protocol):
 
     def stop(self, stops: Sequence[Stop]) -> None:
         """Send stops for attempts that have ended."""
+        ...
+
+    def page(self, ref: TaskRef, page: JournalPage) -> None:
+        """Send what others have appended to the journal of a run."""
         ...
 
     def drain(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from tenure.core.journal.entry import JournalPage
 from tenure.core.task.effect import Stop, StopCause, TellStop
 from tenure.core.worker.record import EndReason
 from tenure.engine.claim.offer import Group, Offer, OfferBook
@@ -65,6 +66,13 @@ class WorkerNotifier:
                     worker_id=told.worker_id, session_no=session.session_no, items=(told.stop,)
                 )
             )
+        return session is not None
+
+    def page(self, worker_id: str, ref: TaskRef, page: JournalPage) -> bool:
+        """Send a worker entries of a run that it holds; return whether it has a session here."""
+        session = self.book.session_of(worker_id)
+        if session is not None:
+            session.sink.page(ref, page)
         return session is not None
 
     def holds(self, told: TellStop) -> bool:

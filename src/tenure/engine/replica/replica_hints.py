@@ -1,4 +1,4 @@
-"""Hints between servers: where there is work, news for a worker, a result.
+"""Hints between servers: where there is work, news for a worker or a run, a result.
 
 A hint is a line of text: its kind and its subject. A kind without a subject means that there are
 too many: read everything. Hints are sent together, separate from the lanes. A lost hint costs a
@@ -37,6 +37,7 @@ class HintKind(enum.StrEnum):
     QUEUE = "queue"
     WORKER = "worker"
     RESULT = "result"
+    RUN = "run"
     WANT = "want"
     EVENT = "event"
     ACCESS = "access"
@@ -51,6 +52,7 @@ class Heard(msgspec.Struct):
     queues: list[Group] = msgspec.field(default_factory=list)
     workers: list[str] = msgspec.field(default_factory=list)
     results: list[TaskKey] = msgspec.field(default_factory=list)
+    runs: list[TaskKey] = msgspec.field(default_factory=list)
     everything: set[HintKind] = msgspec.field(default_factory=set)
     is_result_wanted: bool = False
     events: list[Hint] = msgspec.field(default_factory=list)
@@ -92,6 +94,10 @@ class ReplicaHints:
         """Send a hint that a task is finished, if a server said that it waits for results."""
         if self.is_result_wanted:
             self._add(HintKind.RESULT, f"{key[0]} {key[1]}")
+
+    def tell_run(self, key: TaskKey) -> None:
+        """Send a hint that the journal of a run has more, to whoever has the session with it."""
+        self._add(HintKind.RUN, f"{key[0]} {key[1]}")
 
     def tell_access(self) -> None:
         """Send a hint that keys or namespaces were changed."""
@@ -229,7 +235,8 @@ def heard(payload: str) -> Heard:
         elif kind == HintKind.WORKER:
             found.workers.append(first)
         elif second:
-            (found.queues if kind == HintKind.QUEUE else found.results).append((first, second))
+            pairs = {HintKind.QUEUE: found.queues, HintKind.RUN: found.runs}
+            pairs.get(HintKind(kind), found.results).append((first, second))
     return found
 
 

@@ -36,6 +36,11 @@ class JournalCache:
         for key in [key for key in self.ends if key[1] in stale]:
             del self.ends[key]
 
+    def drop(self, keys: Iterable[TaskKey]) -> None:
+        """Forget the ends of runs to which another server has appended."""
+        for key in keys:
+            self.ends.pop(key, None)
+
     def clear(self) -> None:
         """Forget everything: nobody knows what was committed."""
         self.ends.clear()

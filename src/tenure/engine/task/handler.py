@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tenure.core.journal.numbering import JournalEnd
 from tenure.core.limits import KEY_KEPT_MS
+from tenure.core.run import published
 from tenure.core.run import start as run_start
 from tenure.core.run.record import Yield
 from tenure.core.task import damage, enqueue, enqueue_window
@@ -233,20 +234,23 @@ def heartbeat_tasks(ws: WorkingSet, command: c.HeartbeatTasks) -> tuple[c.ItemAn
     inactive = _inactive(ws, command)
     if inactive is not None:
         return (inactive,) * len(command.items)
-    return tuple(
-        _report(
-            ws,
-            (command.namespace, item.task_id),
-            task_event.Heartbeaten(
-                attempt=item.attempt,
-                worker_id=command.worker_id,
-                details=item.details,
-                percent=item.percent,
-                message=item.message,
-            ),
-        )
-        for item in command.items
+    namespace, worker_id = command.namespace, command.worker_id
+    return tuple(_beat(ws, (namespace, item.task_id), item, worker_id) for item in command.items)
+
+
+def _beat(ws: WorkingSet, key: TaskKey, item: c.TaskBeat, worker_id: str | None) -> c.ItemAnswer:
+    task = ws.tasks.get(key)
+    refusal = None if task is None else published.too_large(task, item.details)
+    if refusal is not None:
+        return refusal
+    event = task_event.Heartbeaten(
+        attempt=item.attempt,
+        worker_id=worker_id,
+        details=item.details,
+        percent=item.percent,
+        message=item.message,
     )
+    return _report(ws, key, event)
 
 
 def finish_tasks(ws: WorkingSet, command: c.FinishTasks) -> tuple[c.ItemAnswer, ...]:

@@ -81,6 +81,26 @@ async def read_page(tx: Tx, journal_id: str, *, after: int) -> JournalPage:
     return JournalPage(after, tuple(entries.get(journal_id, ())), end.pos)
 
 
+async def read_pages(
+    tx: Tx, wanted: Sequence[tuple[str, int]], *, bytes_max: int
+) -> list[JournalPage]:
+    """Read what follows a position of each journal; what is too much together has no entries."""
+    ends = await read_ends(tx, {journal_id for journal_id, _ in wanted}) if wanted else {}
+    after_of: dict[str, int] = {}
+    for journal_id, after in wanted:
+        end = ends.get(journal_id)
+        if end is not None and end.pos > after and journal_id not in after_of and bytes_max > 0:
+            after_of[journal_id] = after
+            bytes_max -= min(end.total_bytes, JOURNAL_PAGE_BYTES_MAX)
+    entries = await _read_entries(tx, after_of) if after_of else {}
+    pages = []
+    for journal_id, after in wanted:
+        end = ends.get(journal_id)
+        found = entries.get(journal_id, ()) if after_of.get(journal_id) == after else ()
+        pages.append(JournalPage(after, tuple(found), 0 if end is None else end.pos))
+    return pages
+
+
 async def _read_entries(tx: Tx, after_of: Mapping[str, int]) -> dict[str, list[Entry]]:
     """Read the first entries behind a position of each journal, as many as go into a page."""
     given = [(each, day_of(each), after) for each, after in sorted(after_of.items())]
@@ -223,6 +243,20 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 places = self.places.setdefault((entry.journal_id, entry.attempt), {})
                 places[entry.no] = Place(entry.no, entry.pos, entry.at_ms)
         self.ends[key] = end
+
+    def news(self) -> dict[TaskKey, JournalPage]:
+        """Return what was appended by others than the holder, and what follows it."""
+        found: dict[TaskKey, list[Entry]] = {}
+        for place, entry in self.new.items():
+            key = self.run_of[place]
+            if key in found:
+                found[key].append(entry)
+            elif place not in self.holders:
+                found[key] = [entry]
+        return {
+            key: JournalPage(entries[0].pos - 1, tuple(entries), entries[-1].pos)
+            for key, entries in found.items()
+        }
 
     async def save_reported(self, tx: Tx) -> None:
         """Append what holders report, before this batch takes the runs away from them.

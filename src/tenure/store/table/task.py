@@ -96,6 +96,16 @@ async def load_inputs(tx: Tx, keys: Iterable[TaskKey]) -> dict[TaskKey, bytes]:
     return {(row[0], row[1]): row[2] for row in rows if codec.is_input_sound(*row[2:])}
 
 
+async def look_inputs(tx: Tx, keys: Iterable[TaskKey]) -> dict[TaskKey, tuple[bytes | None, int]]:
+    """Read small inputs, and the sizes of large ones; damaged ones are left out."""
+    rows: Sequence[codec.AnyRow] = await tx.each("look_inputs", sorted(keys))
+    return {
+        (row[0], row[1]): (row[2], row[5])
+        for row in rows
+        if row[5] or codec.is_input_sound(row[2] or b"", *row[3:5])
+    }
+
+
 async def load_suspects(
     tx: Tx, workers: Iterable[tuple[str, str, str]]
 ) -> list[tuple[str, AttemptProgress]]:

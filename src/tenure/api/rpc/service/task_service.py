@@ -10,11 +10,12 @@ from tenure.api.guard.scope import scope
 from tenure.api.paging import requested_page
 from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
+from tenure.api.rpc.run_report import StepReports
 from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.client_stream import ClientStreams
 from tenure.api.rpc.session.stream_enqueue import StreamEnqueue
 from tenure.api.rpc.task_enqueue import TaskEnqueue
-from tenure.api.rpc.view import task_view
+from tenure.api.rpc.view import journal_view, task_view
 from tenure.core import check
 from tenure.core.access import task_token as task_tokens
 from tenure.core.access.permission import Action
@@ -24,6 +25,7 @@ from tenure.core.task.refusal import attempt_mismatch, is_held
 from tenure.engine.command import Command
 from tenure.engine.read import query
 from tenure.engine.read.explanation import explain_task
+from tenure.engine.read.held_journal import read_held_pages
 from tenure.engine.task import command as c
 from tenure.errors import InvalidArgument
 from tenure.v1 import task_service_pb2 as pb
@@ -195,11 +197,33 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         )
         return pb.FinishTasksResponse(results=await self._report(command))
 
+    async def ReportRuns(
+        self, request: pb.ReportRunsRequest, context: Context
+    ) -> pb.ReportRunsResponse:
+        """Record steps of runs, and read pages of their journals."""
+        if not request.steps and not request.journal:
+            raise InvalidArgument("steps or journal must not be empty", field="steps")
+        namespace, worker_id = scope(request.namespace_id), _worker_id(request.worker_id)
+        by = self._speaker(request)
+        if by is not None:
+            await query.check_reporter(
+                self._engine.store, namespace=namespace, worker_id=worker_id, speaker=by
+            )
+        reports = StepReports(self._engine, namespace, worker_id)
+        wanted = [journal_view.page_ref(each) for each in request.journal]
+        acks = await reports.record(request.steps)
+        answers = await read_held_pages(
+            self._engine.store, namespace=namespace, worker_id=worker_id, wanted=wanted
+        )
+        pages = map(journal_view.answered_page, wanted, answers)
+        return pb.ReportRunsResponse(step_acks=acks, pages=pages)
+
     def _speaker(
         self,
         request: pb.StartTasksRequest
         | pb.HeartbeatTasksRequest
         | pb.FinishTasksRequest
+        | pb.ReportRunsRequest
         | pb.CreateTaskTokenRequest,
     ) -> str | None:
         """Return the key that must be the worker's own, unless that is known."""
@@ -312,7 +336,7 @@ SPEC: Final = ServiceSpec(
         MethodRule(Action.READ): "GetTask ListTasks ListAttempts ExplainTask WatchTasks",
         MethodRule(Action.SUBMIT): "EnqueueTasks CancelTask PauseTask ResumeTask TerminateTask "
         "RetryTask CompleteById HeartbeatById",
-        MethodRule(Action.WORK): "StartTasks HeartbeatTasks FinishTasks CreateTaskToken",
+        MethodRule(Action.WORK): "StartTasks HeartbeatTasks FinishTasks ReportRuns CreateTaskToken",
     },
     # The task token is the key.
     open_methods="CompleteByToken HeartbeatByToken",

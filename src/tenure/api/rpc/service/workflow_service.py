@@ -16,7 +16,7 @@ from tenure.api.rpc.context import Context
 from tenure.api.rpc.permission import MethodRule
 from tenure.api.rpc.service_spec import EngineService, ServiceDependencies, ServiceSpec
 from tenure.api.rpc.session.worker_session import token_number
-from tenure.api.rpc.view import task_view, worker_view
+from tenure.api.rpc.view import journal_view, task_view, worker_view
 from tenure.core import check, limits
 from tenure.core.access.permission import Action
 from tenure.core.filter import WorkerFilter
@@ -208,10 +208,11 @@ class WorkflowService(EngineService, workflow_service_pb2_grpc.WorkflowServiceSe
         if not given:
             return pb.PollActivityResponse()
         key, now_ms = self._engine.secrets.token_key, self._engine.clock.now_ms()
-        tasks = [
-            task_view.assigned(task, task_view.completion_token(key, task, now_ms))
-            for task in given
-        ]
+        room_bytes, tasks = limits.POLL_PAGE_BYTES_MAX, []
+        for task in given:
+            token = task_view.completion_token(key, task, now_ms)
+            tasks.append(journal_view.assigned(task, token, room_bytes=room_bytes))
+            room_bytes -= tasks[-1].journal.ByteSize()
         first = given[0]
         return pb.PollActivityResponse(
             run_id=first.id,

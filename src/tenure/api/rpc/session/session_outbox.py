@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from tenure.api.rpc import error
 from tenure.api.rpc.session.flush_delay import FlushDelay
-from tenure.api.rpc.view import task_view
-from tenure.core.assignment import counted_bytes
+from tenure.api.rpc.view import journal_view, task_view
 from tenure.core.limits import FRAME_BYTES, LULL_ACKS_MAX, PAYLOAD_BYTES_MAX, STREAM_BYTES_MAX
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.engine.command import TaskRef
 from tenure.errors import TenureError
+from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1 import session_service_pb2 as pb
-from tenure.v1 import task_pb2
+
+# Answers to step reports in one frame, each of less than a hundred bytes.
+_FRAME_STEP_ACKS: Final = 5_000
 
 
 class SessionOutbox:
     """Collects messages for a worker. Tasks, stops and cancels are limited by its window.
 
-    Payloads are limited by ``room_bytes``, which counts unwritten bytes, acknowledgements by the
-    number of reports: ``ack_count`` tells the reader when to wait.
+    Payloads are limited by ``room_bytes``, which counts unwritten bytes, answers by the number of
+    reports and requests: ``answer_count`` tells the reader when to wait, and ``page_bytes`` whoever
+    reads pages of journals.
     """
 
     def __init__(self, token_of: Callable[[Task], str] | None = None) -> None:
@@ -36,6 +40,9 @@ class SessionOutbox:
         self._cancel: dict[TaskRef, None] = {}
         self._stop: dict[Stop, None] = {}
         self._acks: list[pb.Ack] = []
+        self._step_acks: list[journal_pb2.StepAck] = []
+        self._pages: deque[tuple[task_pb2.JournalPage, int]] = deque()
+        self.page_bytes = 0
         self._lease: pb.LeaseGrant | None = None
         self._drain: pb.Drain | None = None
         self._end: TenureError | None = None
@@ -43,14 +50,14 @@ class SessionOutbox:
         self._flush_delay = FlushDelay(self._filled)
 
     @property
-    def ack_count(self) -> int:
-        """Return how many acknowledgements wait."""
-        return len(self._acks)
+    def answer_count(self) -> int:
+        """Return how many answers wait."""
+        return len(self._acks) + len(self._step_acks) + len(self._pages)
 
     def put_tasks(self, tasks: Sequence[Task]) -> None:
         """Add tasks."""
         for task in tasks:
-            size = counted_bytes(task)
+            size = journal_view.assigned_bytes(task)
             self._tasks.append((task, size))
             self._unwritten_bytes += size
         self._filled.set()
@@ -85,6 +92,17 @@ class SessionOutbox:
         else:
             self._filled.set()
 
+    def put_step_acks(self, acks: Iterable[journal_pb2.StepAck]) -> None:
+        """Answer step reports; the code of a run waits for each of them."""
+        self._step_acks.extend(acks)
+        self._filled.set()
+
+    def put_page(self, page: task_pb2.JournalPage, size: int) -> None:
+        """Add entries of a journal, with their size."""
+        self._pages.append((page, size))
+        self.page_bytes += size
+        self._filled.set()
+
     def put_lease(self, grant: pb.LeaseGrant) -> None:
         """Answer a heartbeat."""
         self._lease = grant
@@ -117,7 +135,13 @@ class SessionOutbox:
     def take_frame(self) -> tuple[pb.ServerFrame, bool]:
         """Return everything that fits one frame, and whether it is the last of the session."""
         self._flush_delay.end()
-        frame = pb.ServerFrame(acks=self._acks, lease=self._lease, drain=self._drain)
+        step_acks, self._step_acks = (
+            self._step_acks[:_FRAME_STEP_ACKS],
+            self._step_acks[_FRAME_STEP_ACKS:],
+        )
+        frame = pb.ServerFrame(
+            acks=self._acks, step_acks=step_acks, lease=self._lease, drain=self._drain
+        )
         self._acks, self._lease, self._drain = [], None, None
         if self._end is not None:
             frame.end.error.CopyFrom(error.detail(self._end))
@@ -126,15 +150,25 @@ class SessionOutbox:
             frame.cancel.append(pb.CancelRequest(task_id=ref.task_id, attempt=ref.attempt))
         frame.stop.extend(task_view.stops(self._stop))
         self._cancel, self._stop = {}, {}
-        frame.tasks.extend(self._take_some())
-        if not self._tasks:
+        pages = list(self._take_pages())
+        frame.pages.extend([page for page, _ in pages])
+        frame.tasks.extend(self._take_tasks(FRAME_BYTES - sum([size for _, size in pages])))
+        if not (self._tasks or self._pages or self._step_acks):
             self._filled.clear()
         return frame, False
 
-    def _take_some(self) -> Iterable[task_pb2.AssignedTask]:
+    def _take_pages(self) -> Iterator[tuple[task_pb2.JournalPage, int]]:
+        left = FRAME_BYTES
+        while self._pages and left > 0:
+            page, size = self._pages.popleft()
+            self.page_bytes -= size
+            left -= size
+            yield page, size
+
+    def _take_tasks(self, room_bytes: int) -> Iterator[task_pb2.AssignedTask]:
         size = 0
-        while self._tasks and size < FRAME_BYTES:
+        while self._tasks and size < room_bytes:
             task, task_bytes = self._tasks.popleft()
             size += task_bytes
-            yield task_view.assigned(task, self._token_of(task) if self._token_of else "")
+            yield journal_view.assigned(task, self._token_of(task) if self._token_of else "")
         self._frame_bytes += size

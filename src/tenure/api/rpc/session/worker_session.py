@@ -19,9 +19,11 @@ from tenure.api.guard.rate_limit import RateLimit
 from tenure.api.guard.scope import scope
 from tenure.api.rpc import error
 from tenure.api.rpc.context import Context
+from tenure.api.rpc.session.run_reports import RunReports
 from tenure.api.rpc.session.session_outbox import SessionOutbox
 from tenure.api.rpc.view import task_view
 from tenure.core import check, limits
+from tenure.core.journal.entry import JournalPage
 from tenure.core.task.effect import Stop
 from tenure.core.task.record import Task
 from tenure.core.worker import decide as worker_rules
@@ -61,6 +63,9 @@ class WorkerSession:
         self._said_goodbye = False
         self._report_count = 0
         self._has_room = asyncio.Event()
+        self._runs = RunReports(
+            engine, self._namespace, self._worker_id, self._outbox, self._has_room
+        )
         self._group = asyncio.TaskGroup()
         self._beat_done: asyncio.Future[None] | None = None
 
@@ -87,6 +92,10 @@ class WorkerSession:
     def stop(self, stops: Sequence[Stop]) -> None:
         """Send stops for attempts that have ended."""
         self._outbox.put_stop(stops)
+
+    def page(self, ref: TaskRef, page: JournalPage) -> None:
+        """Send what others have appended to the journal of a run."""
+        self._runs.push(ref, page)
 
     def drain(self) -> None:
         """Send the drain: no more tasks come."""
@@ -177,11 +186,16 @@ class WorkerSession:
     async def _flush(self, writer: asyncio.Task[None]) -> None:
         """Answer the reports before a goodbye, within a call's time."""
         async with asyncio.timeout(limits.CALL_MS / 1000):
-            while not writer.done() and (self._report_count or self._outbox.ack_count):
-                if self._outbox.ack_count:
+            while not writer.done() and self._open_count:
+                if self._outbox.answer_count:
                     self._outbox.wake()
                 self._has_room.clear()
                 await self._has_room.wait()
+
+    @property
+    def _open_count(self) -> int:
+        """Return how many reports and requests have no answer that was written."""
+        return self._report_count + self._runs.open_count + self._outbox.answer_count
 
     def _welcome(self, answer: SessionAnswer) -> pb.ServerFrame:
         lease = answer.lease
@@ -222,7 +236,7 @@ class WorkerSession:
                 raise
             if self._outbox.written():
                 self._engine.has_room(self._worker_id)
-            if frame.acks:
+            if frame.acks or frame.step_acks or frame.pages:
                 self._has_room.set()
 
     def _token(self, task: Task) -> str:
@@ -257,7 +271,7 @@ class WorkerSession:
             if frame.HasField("goodbye"):
                 await self._say_goodbye(frame.goodbye)
                 return
-            while self._report_count + self._outbox.ack_count > limits.SESSION_REPORTS_MAX:
+            while self._open_count > limits.SESSION_REPORTS_MAX:
                 self._has_room.clear()
                 await self._has_room.wait()
         self._is_lost = True
@@ -271,7 +285,7 @@ class WorkerSession:
             )
 
     def _report(self, frame: pb.ClientFrame) -> None:
-        """Submit the reports of a frame: started, then heartbeats, then finished."""
+        """Submit the reports of a frame: started, then heartbeats, then steps, then finished."""
         if frame.started:
             started = list(task_view.refs(frame.started))
             exclusive = task_view.exclusive_refs(frame.started)
@@ -281,8 +295,12 @@ class WorkerSession:
         if frame.task_beats:
             beats = [task_view.beat(each, each.task_id, each.attempt) for each in frame.task_beats]
             self._submit(pb.REPORT_KIND_BEAT, beats, self._beat_tasks)
+        if frame.steps:
+            self._runs.record(frame.steps)
         if frame.finished:
             self._finish(frame)
+        if frame.journal:
+            self._runs.ask(frame.journal, self._group)
 
     def _finish(self, frame: pb.ClientFrame) -> None:
         items = []

@@ -321,6 +321,22 @@ CROSS JOIN LATERAL (
     FOR UPDATE
 ) AS t;
 
+-- name: look_inputs(namespace, id)
+-- With their checksums. A large input stays where it is, as in the claim; only its size is returned.
+SELECT
+    t.namespace, CAST(t.id AS text),
+    CASE WHEN octet_length(t.input) <= 16384 THEN t.input END,
+    CASE WHEN octet_length(t.input) > 16384 THEN NULL ELSE t.input_checksum END,
+    t.spec,
+    CASE WHEN octet_length(t.input) > 16384 THEN octet_length(t.input) ELSE 0 END
+FROM unnest(CAST(:namespace AS text[]), CAST(:id AS uuid[])) AS d (namespace, id)
+CROSS JOIN LATERAL (
+    SELECT c.namespace, c.id, c.input, c.input_checksum, c.spec
+    FROM tasks AS c
+    WHERE c.namespace = d.namespace AND c.id = d.id
+    OFFSET 0
+) AS t;
+
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 

@@ -245,6 +245,17 @@ SELECT
 FROM tasks
 WHERE namespace = :namespace AND id = :id;
 
+-- name: look_inputs(namespace, id)
+-- With their checksums. A large input stays where it is, as in the claim; only its size is returned.
+SELECT
+    namespace, id,
+    CASE WHEN length(input) <= 16384 THEN input END,
+    CASE WHEN length(input) > 16384 THEN NULL ELSE input_checksum END,
+    spec,
+    CASE WHEN length(input) > 16384 THEN length(input) ELSE 0 END
+FROM tasks
+WHERE namespace = :namespace AND id = :id;
+
 -- name: next_due()
 SELECT min(due_at_ms) FROM tasks WHERE due_at_ms IS NOT NULL;
 

@@ -1,0 +1,128 @@
+"""What a session says and asks about the runs that its worker holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenure.api.rpc.run_report import Answers, StepReports, acks_of
+from tenure.api.rpc.session.session_outbox import SessionOutbox
+from tenure.api.rpc.view import journal_view
+from tenure.core.journal import numbering
+from tenure.core.journal.entry import JournalPage
+from tenure.core.limits import FRAME_BYTES
+from tenure.engine.command import TaskRef
+from tenure.engine.engine import Engine
+from tenure.engine.read.held_journal import PageAnswer, PageRef, read_held_pages
+from tenure.engine.run import command as c
+from tenure.errors import TenureError
+from tenure.v1 import journal_pb2
+
+# Requests in one read: after a reconnect a worker asks for the tail of each run that it holds.
+_READ_MAX: Final = 500
+
+
+class RunReports:
+    """Records steps and reads pages; answers go to the outbox.
+
+    ``open_count`` is what has no answer yet. ``has_room`` is set whenever that changes, and when a
+    frame was written.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        namespace: str,
+        worker_id: str,
+        outbox: SessionOutbox,
+        has_room: asyncio.Event,
+    ) -> None:
+        """Report for a worker whose key was checked when its session was opened."""
+        self._engine = engine
+        self._namespace = namespace
+        self._worker_id = worker_id
+        self._reports = StepReports(engine, namespace, worker_id)
+        self._outbox = outbox
+        self._has_room = has_room
+        self._wanted: deque[PageRef] = deque()
+        self._is_reading = False
+        self._step_count = 0
+
+    @property
+    def open_count(self) -> int:
+        """Return how many entries and requests have no answer yet."""
+        return self._step_count + len(self._wanted)
+
+    def record(self, messages: Iterable[journal_pb2.StepReport]) -> None:
+        """Submit step reports, without waiting for their commit."""
+        accepted, refused = self._reports.submit(messages)
+        for items, answers in accepted:
+            self._step_count += _entry_count(items)
+            answers.add_done_callback(partial(self._recorded, items))
+        if refused:
+            self._outbox.put_step_acks(refused)
+
+    def _recorded(self, items: Sequence[c.StepReport], done: Answers) -> None:
+        self._step_count -= _entry_count(items)
+        self._has_room.set()
+        if not done.cancelled():
+            self._outbox.put_step_acks(acks_of(items, done))
+
+    def push(self, ref: TaskRef, page: JournalPage) -> None:
+        """Send entries unasked; a worker that does not read gets only where they end."""
+        size = numbering.page_bytes(page)
+        if size and self._outbox.page_bytes >= FRAME_BYTES:
+            page, size = replace(page, entries=()), 0
+        self._outbox.put_page(journal_view.page(ref.task_id, ref.attempt, page), size)
+
+    def ask(self, messages: Iterable[journal_pb2.JournalRequest], group: asyncio.TaskGroup) -> None:
+        """Read pages of journals in the background, in the order of the requests."""
+        self._wanted.extend([journal_view.page_ref(each) for each in messages])
+        if not self._is_reading:
+            self._is_reading = True
+            group.create_task(self._read_pages())
+
+    async def _read_pages(self) -> None:
+        """Read until nothing is wanted; what is read waits until what was read is written."""
+        while self._wanted:
+            while self._outbox.page_bytes >= FRAME_BYTES:
+                self._has_room.clear()
+                await self._has_room.wait()
+            wanted = list(islice(self._wanted, _READ_MAX))
+            answers = await self._read(wanted)
+            for each, answer in zip(wanted, answers, strict=True):
+                self._wanted.popleft()
+                self._answer(each, answer)
+            self._has_room.set()
+        self._is_reading = False
+
+    async def _read(self, wanted: Sequence[PageRef]) -> Sequence[PageAnswer]:
+        try:
+            return await read_held_pages(
+                self._engine.store,
+                namespace=self._namespace,
+                worker_id=self._worker_id,
+                wanted=wanted,
+            )
+        except TenureError as refusal:
+            return [refusal] * len(wanted)
+
+    def _answer(self, wanted: PageRef, answer: PageAnswer) -> None:
+        """Send a page; one that had no room in this read is read again."""
+        size = 0
+        if isinstance(answer, JournalPage):
+            if not answer.entries and answer.end > answer.after:
+                self._wanted.append(wanted)
+                return
+            size = numbering.page_bytes(answer)
+        self._outbox.put_page(journal_view.answered_page(wanted, answer), size)
+
+
+def _entry_count(items: Sequence[c.StepReport]) -> int:
+    return sum([len(each.entries) for each in items])
