@@ -34,6 +34,7 @@ class JournalRules:
         self._read = read
         self.entries: dict[str, list[Entry]] = defaultdict(list)
         self._journals_of: dict[Key, dict[str, None]] = defaultdict(dict)
+        self._renewed: dict[Key, set[int]] = defaultdict(set)
         self._last_no: Counter[tuple[str, int]] = Counter()
         self._seen: set[tuple[str, EntryKind, str]] = set()
         self._signals: Counter[tuple[str, bytes | None]] = Counter()
@@ -58,6 +59,8 @@ class JournalRules:
         journals = {journal_of(new): None}
         if old is not None:
             journals = {journal_of(old): None, **journals}
+        if old is not None and journal_of(old) != journal_of(new):
+            self._renewed[_key(new)].add(old.attempt)
         self._journals_of[_key(new)].update(journals)
         count = 0
         for journal_id in journals:
@@ -209,18 +212,22 @@ class JournalRules:
             for each in self.entries[journal_id]
             if each.attempt == item.attempt and each.no in numbers
         ]
-        if told != kept:
+        # What a run has recorded goes when it begins anew, maybe in the same commit.
+        is_gone = item.attempt in self._renewed[key] and told[: len(kept)] == kept
+        if told != kept and not is_gone:
             message = f"run {short(key[1])}#{item.attempt} was told {told}, and has {kept}"
             raise Violation(message, key[1])
 
-    def check_signal(self, run_id: str, payload: bytes | None) -> None:
-        """Check that a signal is recorded."""
-        if self._signals[run_id, payload] != 1:
+    def check_signal(self, key: Key, payload: bytes | None) -> None:
+        """Check that a signal is recorded, unless the run has begun anew since then."""
+        run_id = key[1]
+        if self._signals[run_id, payload] != 1 and not self._renewed[key]:
             raise Violation(f"the acknowledged {payload!r} of {short(run_id)} is lost", run_id)
 
     def check_order(self, run_id: str, payloads: list[bytes | None]) -> None:
         """Check that signals stand in the order in which they were sent; some may be gone."""
-        places = [self._place_of[run_id, each] for each in payloads]
+        known = [self._place_of.get((run_id, each)) for each in payloads]
+        places = [each for each in known if each is not None]
         present = [pos for journal_id, pos in places if journal_id == places[-1][0]]
         if present != sorted(present):
             message = f"signals {payloads} of run {short(run_id)} are at {present}"

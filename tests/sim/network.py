@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +88,17 @@ class Network:
         copies = 1 + (not is_single and self._happens(self._world.faults.duplicated))
         for copy in range(copies):
             answer_to = reply if copy == 0 else None
-            after = (self.delay_ms() + self._stuck_ms(request)) / 1000
-            loop.call_later(after, self._arrive, party, server, request, ask, answer_to)
+            at_ms = self._world.now_ms + self.delay_ms() + self._stuck_ms(request)
+            at_s = self._bunched_ms(at_ms) / 1000
+            loop.call_at(at_s, self._arrive, party, server, request, ask, answer_to)
         return reply
+
+    def _bunched_ms(self, at_ms: float) -> float:
+        """Return when a message arrives with others."""
+        bunch_ms = self._world.faults.bunch_ms
+        if not bunch_ms or self._world.is_healed:
+            return at_ms
+        return math.ceil(at_ms / bunch_ms) * bunch_ms
 
     def _stuck_ms(self, request: Request) -> float:
         faults = self._world.faults

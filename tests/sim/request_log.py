@@ -294,7 +294,8 @@ class RequestLog:
 
     def _was_signalled(self, command: SignalRun, answer: Signalled) -> None:
         del answer
-        self._world.checker.journals.check_signal(command.run_id, command.signal.payload)
+        key = (command.namespace, command.run_id)
+        self._world.checker.journals.check_signal(key, command.signal.payload)
 
     def _was_started(self, command: StartRun, answer: Enqueued) -> None:
         self._was_enqueued(command.request, (answer,))
