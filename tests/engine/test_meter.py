@@ -12,7 +12,8 @@ from tenure.core.worker.record import WorkerMode
 from tenure.engine.batch.run import Committed
 from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
-from tenure.engine.meter import LATENCY_BOUNDS_MS, Latencies, Tally
+from tenure.engine.latencies import LATENCY_BOUNDS_MS, Latencies
+from tenure.engine.meter import Tally
 from tenure.engine.task import command as c
 from tenure.errors import AttemptMismatch, NotFound, Unavailable, WorkerInactive
 from tenure.store.failure import Lost

@@ -112,6 +112,8 @@ QUEUES_COUNTED_AT_ONCE: Final = 5
 # Tasks of one queue that are counted for metrics: a tenth of a second. A gauge that stays at this
 # number is enough to see the problem.
 DEPTH_COUNTED_MAX: Final = 1_000_000
+# Runs that are counted for metrics; their states are in their rows, not in an index.
+RUNS_COUNTED_MAX: Final = 100_000
 # Tasks that one read of a sample counts, if there are several queues, and queues between two checks
 # of that number.
 SAMPLE_ROWS_MAX: Final = 100_000
@@ -221,6 +223,8 @@ JOURNAL_RETRY_MS: Final = 1 * _MINUTE_MS
 # What is handed out with a run; whoever needs more asks for it.
 JOURNAL_PAGE_ENTRIES_MAX: Final = 1_000
 JOURNAL_PAGE_BYTES_MAX: Final = 256 * _KIB
+# Pages that are read at once: after a reconnect a worker asks for the tail of each run it holds.
+JOURNAL_REQUESTS_MAX: Final = 500
 # Entries that one report may have, and reports of one command: a frame has at most 1 MiB.
 STEP_ENTRIES_MAX: Final = 1_000
 # Scope, name and ordinal of a call; where in the source it is; and what waits for a signal.
@@ -388,6 +392,7 @@ SAMPLE_BUDGET: Final = 20
 # Each label set is a time series in Prometheus; more queues are added up as `other`.
 METRIC_QUEUES_MAX: Final = 100
 METRIC_METHODS_MAX: Final = 500
+METRIC_TYPES_MAX: Final = 100
 # A crash loop of all workers must not delay work; heartbeats have a lane of their own.
 REGISTRATIONS_PER_S: Final = 500
 # No rate: only the operator knows how much one of several namespaces may send, and what is too much

@@ -5,7 +5,6 @@ The results of a batch are added up once, after its commit, when nobody waits fo
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, Protocol, TypeVar
 
@@ -15,38 +14,12 @@ from tenure.core.task.attempt import Outcome
 from tenure.core.task.record import Task, TaskState
 from tenure.engine.batch.run import Committed
 from tenure.engine.batch.working_set import WorkingSet
+from tenure.engine.latencies import Latencies
+from tenure.engine.run.run_tally import RunTally
 from tenure.errors import Rejection, TenureError
 from tenure.store.transaction import LaneName
 
 K = TypeVar("K")
-# From a hand-out to a waiting worker to a job of an hour; a value on a bound counts below it.
-LATENCY_BOUNDS_MS: Final = (
-    *(1, 2, 5, 10, 25, 50, 100, 250, 500),
-    *(1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 1_800_000, 3_600_000),
-)
-
-
-class Latencies:
-    """How many latencies fell below each bound but not below the one before, and their sum."""
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
-        self.total_ms = 0
-
-    def add(self, latencies: Iterable[int]) -> None:
-        """Count many. After the store's clock was set back, negative values count as 0."""
-        counts = self.counts
-        total_ms = 0
-        known_ms, slot = -1, 0
-        for each in latencies:
-            # Neighbours in a batch were mostly created together, so their latency is the same.
-            if each != known_ms:
-                known_ms, slot = each, bisect_left(LATENCY_BOUNDS_MS, each)
-            counts[slot] += 1
-            if each > 0:
-                total_ms += each
-        self.total_ms += total_ms
 
 
 class Occupancy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -117,6 +90,7 @@ class Tally:
         self.finished: dict[TaskState, int] = {}
         self.ended: dict[Outcome, int] = {}
         self.refused: dict[str, int] = {}
+        self.runs = RunTally()
 
     def add(self, committed: Committed) -> None:
         """Add what a batch did."""
@@ -127,6 +101,10 @@ class Tally:
             self._add_started(committed)
         if ws.tasks.changed or ws.attempts.new:
             self._add_ended(ws)
+        if ws.journals.holders:
+            self.runs.add_steps(ws)
+        if committed.claims.has_runs:
+            self.runs.add_hand_outs([task for task, _ in committed.claims.assigned])
         self.add_refused(committed.answers)
         if committed.claims.refused:
             self.add_refused(committed.claims.refused.values())
@@ -154,6 +132,8 @@ class Tally:
             finished_at_ms = task.finished_at_ms
             if finished_at_ms is not None:
                 states.append(task.state)
+                if task.link is not None:
+                    self.runs.add_end(ws.journals, key)
                 if task.last_outcome is not None and _was_live(loaded.get(key)):
                     outcomes.append(task.last_outcome)
                     latencies.append(finished_at_ms - task.handed_at_ms)

@@ -271,7 +271,9 @@ class ServerFrame(google.protobuf.message.Message):
 
     @property
     def pages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.JournalPage]:
-        """Answers to requests, and entries that others appended to the journal of a held run."""
+        """Answers to requests, and entries that others appended to the journal of a held run. Read tasks
+        first, then acks of steps and pages, and only then look whether a position is missing.
+        """
 
     def __init__(
         self,

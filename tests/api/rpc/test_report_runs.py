@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tenure.core.limits import POLL_PAGE_BYTES_MAX
+from tenure.core.limits import JOURNAL_REQUESTS_MAX, POLL_PAGE_BYTES_MAX
 from tenure.engine.engine import Engine
 from tenure.v1 import task_pb2
 from tenure.v1 import task_service_pb2 as pb
@@ -108,6 +108,10 @@ async def test_a_call_without_a_worker_or_without_content_is_refused(
     assert (await refused(wire.tasks.ReportRuns(nobody)))[1].field == "worker_id"
     nothing = pb.ReportRunsRequest(namespace_id=NAMESPACE, worker_id=worker_id)
     assert (await refused(wire.tasks.ReportRuns(nothing)))[1].field == "steps"
+    many = [wanted(task)] * (JOURNAL_REQUESTS_MAX + 1)
+    much = pb.ReportRunsRequest(namespace_id=NAMESPACE, worker_id=worker_id, journal=many)
+    told = (await refused(wire.tasks.ReportRuns(much)))[1]
+    assert (told.code, told.limit) == ("payload_too_large", JOURNAL_REQUESTS_MAX)
 
 
 async def test_a_worker_that_does_not_hold_the_run_gets_nothing(wire: Wire, engine: Engine) -> None:

@@ -322,3 +322,21 @@ async def test_a_cancel_is_pushed_with_its_reason(wire: Wire, engine: Engine) ->
     # The clean-up goes on with its steps.
     (ack,) = await record(stream, report(task))
     assert ack.pos == 2
+
+
+async def test_a_damaged_entry_spoils_its_own_page_and_nothing_else(
+    wire: Wire, world: World, engine: Engine
+) -> None:
+    _, stream, task = await held_run(wire, engine)
+    await start(engine)
+    (other,) = await stream.tasks()
+    await record(stream, report(task), report(other))
+    damaged = "x'c1'" if world.dialect == "sqlite" else "'\\xc1'"
+    (row,) = await world.database.rows(f"SELECT journal_id FROM tasks WHERE id = '{task.task_id}'")
+    await world.database.execute(
+        f"UPDATE journal SET body = {damaged} WHERE journal_id = '{row['journal_id']}'"
+    )
+    await stream.send(journal=[wanted(task), wanted(other)])
+    bad, good = (await heard(stream, pages=2)).pages
+    assert (bad.error.code, bad.error.reason, bad.end) == ("data_damaged", "journal", 1)
+    assert keys(good) == [(1, "charge")]

@@ -12,11 +12,13 @@ from tenure.engine.access.command import SetQueue
 from tenure.engine.engine import Engine
 from tenure.engine.task.command import FinishKind, Reported, TerminateTask
 from tenure.errors import AlreadyExists, Rejection
+from tests.engine.run.runs import cancel, positions, report, start
 from tests.engine.world import NAMESPACE, QUEUE, Sink, World
 from tests.polling import eventually
 
 # Commits, and what a server asks for now and then by itself.
-_PASSED_OVER: Final = {"before COMMIT", "after COMMIT", "read_news", "load_cancelling"}
+_LOOKING: Final = {"read_news", "load_cancelling", "read_stops"}
+_PASSED_OVER: Final = {"before COMMIT", "after COMMIT", *_LOOKING}
 BRAKES_SQL: Final = (
     "INSERT INTO queues (namespace, name, is_paused, concurrency_max, version)"
     f" VALUES ('{NAMESPACE}', '{QUEUE}', "
@@ -91,6 +93,28 @@ async def test_a_confirmation_is_one_statement(world: World, seat: Seat) -> None
     await world.confirm(seat.engine, seat.worker, task)
     assert statements(world) == ["update_alone"]
     assert await world.state(task.id) is TaskState.RUNNING
+
+
+async def test_a_lone_step_is_one_statement_from_the_first_on(world: World, seat: Seat) -> None:
+    await start(world, seat.engine)
+    (task,) = seat.sink.take()
+    statements(world)
+    for number in (1, 2, 3):
+        place = await positions(seat.engine, seat.worker, report(task, first_no=number))
+        assert place == [number]
+        assert statements(world) == ["insert_entries"]
+
+
+async def test_a_step_of_a_clean_up_reads_nothing(world: World, seat: Seat) -> None:
+    await start(world, seat.engine)
+    (task,) = seat.sink.take()
+    await world.confirm(seat.engine, seat.worker, task)
+    await cancel(seat.engine, task.id)
+    await world.settle(seat.engine)
+    statements(world)
+    assert await positions(seat.engine, seat.worker, report(task)) == [2]
+    assert statements(world) == ["insert_entries"]
+    assert await world.state(task.id) is TaskState.CANCELLING
 
 
 async def test_a_confirmation_alone_never_counts_for_a_worker_that_is_over(

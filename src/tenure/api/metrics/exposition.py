@@ -75,6 +75,21 @@ ATTEMPT_DURATION: Final = Family(
     "From the hand-out of an attempt to its end, however it ended.",
 )
 
+STEPS: Final = Family(
+    "tenure_steps",
+    "Entries that workers recorded in journals, by type of the run, kind and outcome.",
+    ("type", "kind", "outcome"),
+)
+JOURNAL_ENTRIES: Final = Family(
+    "tenure_journal_entries", "Entries in the journal of a run at its end, if this server knew it."
+)
+RUN_WAKE: Final = Family(
+    "tenure_run_wake_seconds", "From the time a run was woken to its hand-out."
+)
+RERUN_ENTRIES: Final = Family(
+    "tenure_run_rerun_entries", "Entries that workers had to go through for runs they were given."
+)
+
 DEPTH: Final = Family(
     "tenure_queue_tasks",
     "Live tasks of a queue, by state; from the last sample.",
@@ -89,6 +104,12 @@ WORKERS: Final = Family(
     "tenure_workers",
     "Workers by status and health; offline ones have none. From the last sample.",
     ("status", "health"),
+)
+RUNS: Final = Family(
+    "tenure_runs",
+    "Live runs of workflows, by state; parked ones are not among those that wait. "
+    "From the last sample.",
+    ("state",),
 )
 LEASES: Final = Family("tenure_leases", "Workers that hold a lease; from the last sample.")
 SAMPLE_AGE: Final = Family(

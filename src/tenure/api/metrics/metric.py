@@ -25,8 +25,10 @@ from tenure.api.metrics.exposition import Family
 from tenure.api.metrics.queue_label import OTHER, QueueLabels
 from tenure.core.limits import METRIC_METHODS_MAX
 from tenure.engine.engine import Engine
-from tenure.engine.meter import LATENCY_BOUNDS_MS, Latencies, Tally
+from tenure.engine.latencies import LATENCY_BOUNDS_MS, Latencies
+from tenure.engine.meter import Tally
 from tenure.engine.read.sample import Sample
+from tenure.engine.run.run_tally import LENGTH_BOUNDS, Lengths
 from tenure.store.transaction import LaneName
 
 # A batch is what arrived while the previous one was committed.
@@ -144,6 +146,8 @@ class Metrics:
             exposition.ENDED: _labelled(tally.ended.items()),
             exposition.REJECTED: _labelled(tally.refused.items()),
             exposition.LOST: _labelled(self._losses.items()),
+            exposition.STEPS: tally.runs.steps.items(),
+            exposition.RERUN_ENTRIES: [((), tally.runs.rerun_entry_count)],
             exposition.REQUESTS: self._requests.items(),
         }
         return [exposition.counter(family, each) for family, each in values.items()]
@@ -154,6 +158,8 @@ class Metrics:
             exposition.BATCH_SECONDS: _by_lane(self._batch_seconds),
             exposition.START_LATENCY: [_latency_row(self._tally.start)],
             exposition.ATTEMPT_DURATION: [_latency_row(self._tally.run)],
+            exposition.RUN_WAKE: [_latency_row(self._tally.runs.wake)],
+            exposition.JOURNAL_ENTRIES: [_length_row(self._tally.runs.lengths)],
             exposition.REQUEST_SECONDS: [
                 each.row(*labels) for labels, each in self._request_seconds.items()
             ],
@@ -169,6 +175,10 @@ def _labelled(counts: Iterable[tuple[str, int]]) -> list[tuple[exposition.Labels
 def _latency_row(latencies: Latencies) -> exposition.HistogramRow:
     total_s = latencies.total_ms / 1000
     return exposition.HistogramRow((), _LATENCY_BOUNDS, latencies.counts, total_s)
+
+
+def _length_row(lengths: Lengths) -> exposition.HistogramRow:
+    return exposition.HistogramRow((), LENGTH_BOUNDS, lengths.counts, lengths.total)
 
 
 def _by_lane(histograms: Mapping[LaneName, Histogram]) -> list[exposition.HistogramRow]:

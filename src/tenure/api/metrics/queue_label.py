@@ -15,6 +15,7 @@ from tenure.engine.read.sample import Sample
 
 OTHER: Final = "other"
 _OTHER_GROUP: Final = (OTHER, OTHER)
+_PARKED: Final = "parked"
 _LIVE: Final = tuple(state for state in TaskState if state not in TERMINAL)
 
 
@@ -46,6 +47,8 @@ class QueueLabels:
         yield exposition.gauge(exposition.OLDEST, self._oldest(sample).items())
         yield exposition.gauge(exposition.WORKERS, sample.workers.items())
         yield exposition.gauge(exposition.LEASES, [((), sample.lease_count)])
+        states = dict.fromkeys((*(each.value for each in _LIVE), _PARKED), 0) | sample.runs
+        yield exposition.gauge(exposition.RUNS, [((key,), count) for key, count in states.items()])
 
     def _depths(self, sample: Sample) -> dict[exposition.Labels, float]:
         values: dict[exposition.Labels, float] = {

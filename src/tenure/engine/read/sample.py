@@ -11,6 +11,7 @@ from tenure.core.limits import (
     DEPTH_COUNTED_MAX,
     LINES_SEEN_MAX,
     PAGE_SIZE_MAX,
+    RUNS_COUNTED_MAX,
     SAMPLE_QUEUES_AT_ONCE,
     SAMPLE_ROWS_MAX,
 )
@@ -32,12 +33,13 @@ _Depths = tuple[dict[str, dict[TaskState, int]], str | None]
 class Sample(msgspec.Struct, frozen=True):
     """Live tasks by queue and state, how long the first has waited, workers by status and health.
 
-    The health of an offline worker is an empty text.
+    The health of an offline worker is an empty text. Runs are also counted apart, by state.
     """
 
     depths: dict[Group, dict[TaskState, int]]
     oldest_waiting_ms: dict[Group, int]
     workers: dict[tuple[str, str], int]
+    runs: dict[str, int] = {}
 
     @property
     def lease_count(self) -> int:
@@ -51,7 +53,9 @@ async def take_sample(store: Store, *, deaf: Collection[str]) -> Sample:
     async def body(tx: Tx) -> Sample:
         now_ms = await tx.now_ms()
         oldest = await _oldest_waiting(tx, now_ms)
-        return Sample(depths, oldest, await listing.count_healths(tx, Onlooker(now_ms, deaf)))
+        workers = await listing.count_healths(tx, Onlooker(now_ms, deaf))
+        runs = await listing.count_run_states(tx, amount=RUNS_COUNTED_MAX)
+        return Sample(depths, oldest, workers, runs)
 
     depths = await _depths(store)
     return await scan(store, body)

@@ -58,6 +58,10 @@ def _entry(entry: NewEntry) -> None:
         checks.name(body.encoding, "encoding")
     if body.error is not None:
         check_error(body.error)
+        # One entry goes over the wire as a whole.
+        if len(body.output or b"") + len(body.error.details or b"") > limits.PAYLOAD_BYTES_MAX:
+            message = f"output and error.details must be at most {limits.PAYLOAD_BYTES_MAX} bytes"
+            raise PayloadTooLarge(message, limit=limits.PAYLOAD_BYTES_MAX)
     checks.integer(body.attempts, "attempts", 0, limits.ATTEMPT_MAX)
     for field, instant_ms in (
         ("startedAt", body.started_at_ms),

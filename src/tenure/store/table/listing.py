@@ -186,6 +186,12 @@ async def count_healths(tx: Tx, onlooker: Onlooker) -> dict[tuple[str, str], int
     return {cast("tuple[str, str]", (row[0], row[1])): cast("int", row[2]) for row in rows}
 
 
+async def count_run_states(tx: Tx, *, amount: int) -> dict[str, int]:
+    """Count live runs by state, at most so many; parked ones are apart from those that wait."""
+    rows = await tx.one("count_run_states", amount)
+    return {cast("str", row[0]): cast("int", row[1]) for row in rows}
+
+
 async def find_queues(tx: Tx, namespace: str, part: Slice) -> list[str]:
     """Return the names of queues that have settings or live tasks, in the order of the store."""
     rows = await tx.one("find_queues", namespace, part.position, part.amount)

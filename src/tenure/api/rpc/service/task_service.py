@@ -20,6 +20,7 @@ from tenure.core import check
 from tenure.core.access import task_token as task_tokens
 from tenure.core.access.permission import Action
 from tenure.core.filter import TaskFilter
+from tenure.core.limits import JOURNAL_REQUESTS_MAX
 from tenure.core.task.record import Task
 from tenure.core.task.refusal import attempt_mismatch, is_held
 from tenure.engine.command import Command
@@ -27,7 +28,7 @@ from tenure.engine.read import query
 from tenure.engine.read.explanation import explain_task
 from tenure.engine.read.held_journal import read_held_pages
 from tenure.engine.task import command as c
-from tenure.errors import InvalidArgument
+from tenure.errors import InvalidArgument, PayloadTooLarge
 from tenure.v1 import task_service_pb2 as pb
 from tenure.v1 import task_service_pb2_grpc
 
@@ -203,6 +204,9 @@ class TaskService(EngineService, task_service_pb2_grpc.TaskServiceServicer):
         """Record steps of runs, and read pages of their journals."""
         if not request.steps and not request.journal:
             raise InvalidArgument("steps or journal must not be empty", field="steps")
+        if len(request.journal) > JOURNAL_REQUESTS_MAX:
+            message = f"journal must have at most {JOURNAL_REQUESTS_MAX} entries"
+            raise PayloadTooLarge(message, limit=JOURNAL_REQUESTS_MAX)
         namespace, worker_id = scope(request.namespace_id), _worker_id(request.worker_id)
         by = self._speaker(request)
         if by is not None:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -16,16 +15,13 @@ from tenure.api.rpc.session.session_outbox import SessionOutbox
 from tenure.api.rpc.view import journal_view
 from tenure.core.journal import numbering
 from tenure.core.journal.entry import JournalPage
-from tenure.core.limits import FRAME_BYTES
+from tenure.core.limits import FRAME_BYTES, JOURNAL_REQUESTS_MAX
 from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
 from tenure.engine.read.held_journal import PageAnswer, PageRef, read_held_pages
 from tenure.engine.run import command as c
 from tenure.errors import TenureError
 from tenure.v1 import journal_pb2
-
-# Requests in one read: after a reconnect a worker asks for the tail of each run that it holds.
-_READ_MAX: Final = 500
 
 
 class RunReports:
@@ -94,11 +90,16 @@ class RunReports:
             while self._outbox.page_bytes >= FRAME_BYTES:
                 self._has_room.clear()
                 await self._has_room.wait()
-            wanted = list(islice(self._wanted, _READ_MAX))
+            wanted = list(islice(self._wanted, JOURNAL_REQUESTS_MAX))
             answers = await self._read(wanted)
+            # Those without room are read again; if nobody had entries, there are none.
+            may_wait = any(isinstance(each, JournalPage) and each.entries for each in answers)
             for each, answer in zip(wanted, answers, strict=True):
                 self._wanted.popleft()
-                self._answer(each, answer)
+                if may_wait and _is_cut(answer):
+                    self._wanted.append(each)
+                else:
+                    self._answer(each, answer)
             self._has_room.set()
         self._is_reading = False
 
@@ -114,14 +115,13 @@ class RunReports:
             return [refusal] * len(wanted)
 
     def _answer(self, wanted: PageRef, answer: PageAnswer) -> None:
-        """Send a page; one that had no room in this read is read again."""
-        size = 0
-        if isinstance(answer, JournalPage):
-            if not answer.entries and answer.end > answer.after:
-                self._wanted.append(wanted)
-                return
-            size = numbering.page_bytes(answer)
+        size = numbering.page_bytes(answer) if isinstance(answer, JournalPage) else 0
         self._outbox.put_page(journal_view.answered_page(wanted, answer), size)
+
+
+def _is_cut(answer: PageAnswer) -> bool:
+    """Tell whether there are entries that had no room."""
+    return isinstance(answer, JournalPage) and not answer.entries and answer.end > answer.after
 
 
 def _entry_count(items: Sequence[c.StepReport]) -> int:

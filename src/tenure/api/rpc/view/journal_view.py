@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from tenure.api.rpc import error
@@ -17,7 +18,7 @@ from tenure.core.limits import FRAME_BYTES, JOURNAL_PAGE_BYTES_MAX
 from tenure.core.task.record import Task
 from tenure.engine.read.held_journal import PageAnswer, PageRef
 from tenure.engine.run import command as c
-from tenure.errors import InvalidArgument, Rejection, TenureError
+from tenure.errors import DataDamaged, InvalidArgument, Rejection, TenureError
 from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1.task_pb2 import AssignedTask
 
@@ -96,14 +97,14 @@ def answered_page(wanted: PageRef, answer: PageAnswer) -> task_pb2.JournalPage:
 
 
 def page(task_id: str, attempt: int, shown: JournalPage) -> task_pb2.JournalPage:
-    """Show entries of a journal to whoever holds its run in this attempt."""
-    return task_pb2.JournalPage(
-        task_id=task_id,
-        attempt=attempt,
-        after=shown.after,
-        entries=[entry(each) for each in shown.entries],
-        end=shown.end,
-    )
+    """Show entries of a journal to whoever holds its run; a damaged one spoils its page."""
+    made = task_pb2.JournalPage(task_id=task_id, attempt=attempt, after=shown.after, end=shown.end)
+    try:
+        made.entries.extend([entry(each) for each in shown.entries])
+    except msgspec.DecodeError:
+        message = f"An entry of the journal of run {task_id} behind {shown.after} is damaged."
+        made.error.CopyFrom(error.detail(DataDamaged(message, reason="journal")))
+    return made
 
 
 def entry(stored: Entry) -> task_pb2.Entry:

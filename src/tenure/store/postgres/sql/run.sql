@@ -26,6 +26,20 @@ FROM (
     LIMIT CAST(:seen_max AS integer)
 ) AS s;
 
+-- name: count_run_states(amount)
+-- Live runs by state, for the metrics. One that waits because its code did not fit is parked.
+SELECT s.state, count(*)
+FROM (
+    SELECT
+        CASE
+            WHEN state = 'waiting' AND last_outcome = 'parked' THEN 'parked' ELSE state
+        END AS state
+    FROM tasks
+    WHERE journal_id IS NOT NULL
+    LIMIT :amount
+) AS s
+GROUP BY s.state;
+
 -- name: find_finished_runs(namespace, queue, type, state, before_id, seen_max, amount)
 -- As find_finished_tasks, over the index of runs.
 SELECT CAST(s.id AS text), s.is_listed, s.place
