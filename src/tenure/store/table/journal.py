@@ -244,6 +244,20 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 places[entry.no] = Place(entry.no, entry.pos, entry.at_ms)
         self.ends[key] = end
 
+    def renew(self, key: TaskKey, journal_id: str) -> None:
+        """Begin the next journal of a run; what we appended to the one before goes with it.
+
+        What its holder has reported is written before the run begins anew, and goes then.
+        """
+        end = self.ends.get(key)
+        if end is not None:
+            found = self.found_ends.get(key, JournalEnd(end.journal_id))
+            for pos in range(found.pos + 1, end.pos + 1):
+                place = (end.journal_id, pos)
+                if place not in self.holders:
+                    del self.new[place], self.run_of[place], self[place]
+        self.ends[key] = self.found_ends[key] = JournalEnd(journal_id)
+
     def news(self) -> dict[TaskKey, JournalPage]:
         """Return what was appended by others than the holder, and what follows it."""
         found: dict[TaskKey, list[Entry]] = {}
