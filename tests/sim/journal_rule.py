@@ -259,6 +259,9 @@ class JournalRules:
             known = self.entries[journal_of(task)]
             if list(self._read(journal_of(task), 0)) != known:
                 raise Violation(f"the journal of run {short(key[1])} was changed", key[1])
+            for journal_id in self._journals_of[key]:
+                if journal_id != journal_of(task) and list(self._read(journal_id, 0)):
+                    raise Violation(f"an old journal of run {short(key[1])} is left", key[1])
 
     def _fail(self, what: str, task: Task) -> None:
         message = f"run {short(task.id)}#{task.attempt} ({task.state}) {what}"
