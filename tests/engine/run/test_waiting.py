@@ -423,6 +423,15 @@ class TestFailure:
         assert codes([answer]) == ["failed"]
         assert (await world.task(run.id)).progress.error == FAULT
 
+    async def test_a_body_that_cancels_itself_has_failed_however_often_it_says_so(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        run = await held_run(world, engine, worker)
+        answer = await world.finish(engine, worker, run, FinishKind.CANCELLED)
+        again = await world.finish(engine, worker, run, FinishKind.CANCELLED)
+        assert codes([answer, again]) == ["failed", "failed"]
+
     async def test_what_comes_in_the_batch_that_begins_a_run_anew_is_in_its_new_journal(
         self, world: World, engine: Engine
     ) -> None:
