@@ -371,7 +371,7 @@ def _lease_not_kept(_original: Function) -> Function:
 
 def _drain_ignored(original: Function) -> Function:
     def changed(ws: Any, hand: Any, result: Any) -> bool:
-        worker = ws.workers.get(hand.worker_id)
+        worker = ws.workers.get(hand.receiver_id)
         if worker is not None and worker.status is WorkerStatus.DRAINING:
             return True
         return bool(original(ws, hand, result))
@@ -402,7 +402,7 @@ def _alone_without_version(original: Function) -> Function:
 
 def _old_session_served(original: Function) -> Function:
     def changed(ws: Any, hand: Any, result: Any) -> bool:
-        worker = ws.workers.get(hand.worker_id)
+        worker = ws.workers.get(hand.receiver_id)
         if worker is not None and hand.session_no:
             hand = replace(hand, session_no=worker.session_no)
         return bool(original(ws, hand, result))

@@ -21,6 +21,7 @@ from tenure.engine.task.command import FinishKind
 from tenure.sdk.workflow.run import Run
 from tenure.store.sqlite.store import SqliteTx
 from tenure.store.table import journal as journal_table
+from tenure.store.table.journal import JournalRows
 from tests.sim.faults import CALM, Faults
 from tests.sim.mutant import Function, Mutant
 
@@ -37,6 +38,7 @@ MOVED: Final = Faults(
 REPEATING: Final = Faults(
     request_lost=0.05, reply_lost=0.2, duplicated=0.3, slow_share=0.25, slow_ms=900
 )
+BUNCHED: Final = Faults(bunch_ms=200.0, duplicated=0.1)
 LOSING: Final = Faults(worker_crash_rate=1.0, drain_rate=0.5, forget_share=0.1, slow_share=0.1)
 
 # -- Positions and fences -------------------------------------------------------------------------
@@ -86,6 +88,10 @@ def _repeat_appended(original: Function) -> Function:
         return original(ws, key, item, worker_id)
 
     return changed
+
+
+def _journal_kept(_original: Function) -> Function:
+    return lambda _self, _key, _journal_id: None
 
 
 # -- Waking up ------------------------------------------------------------------------------------
@@ -205,6 +211,7 @@ def mutants() -> list[Mutant]:
         m("run_fence_without_worker", SqliteTx, "fenced", worker, MOVED),
         m("run_fence_without_attempt", SqliteTx, "fenced", attempt, MOVED),
         m("run_repeat_recorded_twice", run_handler, "_append", _repeat_appended, REPEATING),
+        m("run_old_journal_kept", JournalRows, "renew", _journal_kept, BUNCHED),
         m("run_wake_lost", events, FinishKind.YIELDED, _yield_unchecked, CALM),
         m("run_news_unheard", deciders, EntryAppended, _news_unheard, CALM),
         m("run_parked_woken", deciders, EntryAppended, _parked_woken, CALM),
