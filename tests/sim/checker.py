@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from tenure.core.journal.entry import Entry
 from tenure.core.task.attempt import Attempt, Outcome
-from tenure.core.task.record import Task, TaskState
+from tenure.core.task.record import Task, TaskKind, TaskState
 from tenure.engine.task import command as c
 from tenure.store.table import codec
+from tenure.store.table import journal as journal_table
+from tests.sim.journal_rule import JournalRules
 from tests.sim.task_rule import TaskRules
 from tests.sim.trace import Violation, short
 from tests.sim.worker_rule import WorkerRules
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from tests.sim.server import Server
     from tests.sim.world import World
 
-TASKS, WORKERS, LEASES = 1, 2, 4
+TASKS, WORKERS, LEASES, JOURNALS = 1, 2, 4, 8
 Key = tuple[str, str]
 _TASK: Final = (
     "SELECT id, namespace, queue, type, state, line, priority, created_at_ms, run_at_ms, attempt,"
@@ -45,6 +48,10 @@ _WORKER: Final = (
     " name, hostname, pid, software_version, labels, session_no, end_reason, drain_at_ms,"
     " ended_at_ms, release_pending, version, key_id FROM workers WHERE id = ?"
 )
+_ENTRIES: Final = (
+    "SELECT journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body FROM journal"
+    " WHERE journal_id = ? AND pos > ? ORDER BY pos"
+)
 _LEASES: Final = (
     "SELECT worker_id, namespace, server_id, lease_until_ms, lease_ms, token, beat_at_ms,"
     " previous_beat_at_ms, total_completed, total_failed, active_count, loop_lag_ms, stuck_count,"
@@ -63,6 +70,7 @@ class Checker:
         self.finished: dict[Key, Task] = {}
         self.workers = WorkerRules(world, self)
         self.tasks = TaskRules(world, self)
+        self.journals = JournalRules(world, self._read_entries)
 
     def close(self) -> None:
         """Let the database go."""
@@ -77,6 +85,8 @@ class Checker:
                 self._look_at_leases()
             if dirty & TASKS:
                 self._look_at_tasks(server)
+            elif dirty & JOURNALS:
+                self.journals.committed((), self.live.values())
         except Violation as violation:
             self._world.fail(violation)
 
@@ -110,6 +120,7 @@ class Checker:
                 (row,) = self._connection.execute(_TASK, key)
                 new = live[key] = codec.task_from(row)
                 changes.append((old, new))
+        self.journals.committed(changes, live.values())
         for old, new in changes:
             self.tasks.changed(old, new, server)
         self.tasks.assigned(changes)
@@ -120,6 +131,10 @@ class Checker:
             raise Violation(f"task {short(key[1])} is gone without a trace", key[1])
         task = self.finished[key] = codec.finished_from(row)
         return task
+
+    def _read_entries(self, journal_id: str, after: int) -> list[Entry]:
+        rows = self._connection.execute(_ENTRIES, (journal_id, after))
+        return [journal_table.entry_from(row) for row in rows]
 
     # -- What others ask -----------------------------------------------------------------------
 
@@ -173,6 +188,9 @@ class Checker:
                 raise Violation(f"finished task {short(key[1])} was changed", key[1])
             if key in self.live:
                 raise Violation(f"finished task {short(key[1])} lives again", key[1])
+            if task.kind is TaskKind.WORKFLOW and task.link is not None:
+                self._world.runs.verify(task)
+        self.journals.verify()
 
     def stuck(self) -> list[Task]:
         """Return what is not finished."""
@@ -184,4 +202,5 @@ _OUTCOMES: Final = {
     c.FinishKind.FAILED: Outcome.FAILED,
     c.FinishKind.CANCELLED: Outcome.CANCELLED,
     c.FinishKind.RELEASED: Outcome.RELEASED,
+    c.FinishKind.PARKED: Outcome.PARKED,
 }

@@ -5,14 +5,29 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.core.task.record import NewTask, Spec, TaskState
-from tenure.core.task.retry import RetryPolicy
+from msgspec.structs import replace
+
+from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
+from tenure.core.run import wake_up
+from tenure.core.task.record import NewTask, Spec, Task, TaskKind, TaskState
+from tenure.core.task.retry import ErrorCategory, ErrorInfo, RetryPolicy
 from tenure.engine.access.command import SetQueue
 from tenure.engine.command import AnyCommand, TaskRef
+from tenure.engine.run.command import (
+    CancelRun,
+    NewSignal,
+    RecordSteps,
+    ResumeRun,
+    SignalRun,
+    StartRun,
+    StepReport,
+    TerminateRun,
+)
 from tenure.engine.task.command import (
     CancelTask,
     CompleteById,
     ConfirmTasks,
+    Enqueued,
     EnqueueTasks,
     Finish,
     FinishKind,
@@ -24,6 +39,7 @@ from tenure.engine.task.command import (
 )
 from tenure.engine.worker.command import DeregisterWorker, DrainWorker, EvictWorker, ReportHeld
 from tenure.errors import TenureError
+from tests.sim import flow
 from tests.sim.network import NoAnswer
 
 if TYPE_CHECKING:
@@ -66,7 +82,14 @@ _ACTIONS: Final = {
     "terminate": 1,
     "trespass": 5,
     "pretend": 4,
+    "start_run": 16,
+    "signal": 14,
+    "cancel_run": 4,
+    "resume_run": 3,
+    "race": 3,
+    "forge": 4,
 }
+_OF_RUNS: Final = frozenset({"start_run", "signal", "cancel_run", "resume_run", "race", "forge"})
 RESENDS_MAX: Final = 8
 # A broken connection is noticed sooner than silence.
 TIMEOUTS_MS: Final = (100, 500, 500, 500)
@@ -86,6 +109,8 @@ class Client:
     async def run(self, action_count: int, mean_ms: float) -> None:
         """Do a number of things, several at a time."""
         names, weights = list(_ACTIONS), list(_ACTIONS.values())
+        if self._world.has_many_runs:
+            weights = [weight * (4 if name in _OF_RUNS else 1) for name, weight in _ACTIONS.items()]
         for _ in range(action_count):
             await asyncio.sleep(self._random.expovariate(1 / mean_ms) / 1000)
             name = self._random.choices(names, weights)[0]
@@ -107,10 +132,8 @@ class Client:
                 if error.code != "unavailable":
                     return error
                 await asyncio.sleep(int(error.fields["retry_after_ms"]) / 1000)
-            if isinstance(command, EnqueueTasks):
-                command = EnqueueTasks(
-                    namespace=command.namespace, tasks=command.tasks, is_resend=True
-                )
+            if isinstance(command, EnqueueTasks | StartRun):
+                command = replace(command, is_resend=True)
         return None
 
     # -- Actions -------------------------------------------------------------------------------
@@ -126,7 +149,7 @@ class Client:
             key = f"{self.name}-{world.next_number()}"
         return NewTask(
             id=world.new_id(),
-            type=random.choice(world.types),
+            type=random.choice(world.activities),
             queue=random.choice(queues),
             spec=random.choice(SPECS),
             input=b"input",
@@ -214,6 +237,106 @@ class Client:
         if task_id is not None:
             await self.ask(TerminateTask(namespace=self._namespace, task_id=task_id))
 
+    # -- Runs ----------------------------------------------------------------------------------
+
+    def _signal_of(self, *, has_id: bool) -> NewSignal:
+        """Return a signal that differs from all others; one with an id may be sent again."""
+        number = self._world.next_number()
+        signal_id = f"signal-{number}" if has_id else ""
+        return NewSignal(
+            name=flow.SIGNAL, payload=str(number).encode(), encoding="json", signal_id=signal_id
+        )
+
+    def _some_run(self, *, parked_share: float = 0.0) -> Task | None:
+        """Pick a run of this namespace, or with some chance one that is parked."""
+        live = self._world.checker.live.values()
+        own = [each for each in live if each.namespace == self._namespace]
+        found = [task for task in own if task.kind is TaskKind.WORKFLOW]
+        if self._random.random() < parked_share:
+            found = [task for task in found if wake_up.is_parked(task)] or found
+        return self._random.choice(found) if found else None
+
+    async def _start_run(self) -> None:
+        random = self._random
+        new = replace(
+            self._new(), type=flow.TYPE, spec=random.choice(flow.SPECS), input=flow.drawn(random)
+        )
+        signals = [self._signal_of(has_id=False) for _ in range(random.choice([0, 0, 0, 1, 3]))]
+        command = StartRun(namespace=self._namespace, new=new, signals=tuple(signals))
+        answer = await self.ask(command)
+        if isinstance(answer, Enqueued) and random.random() < 0.5:
+            self._world.waits.begin((self._namespace, answer.task_id))
+
+    async def _signal(self) -> None:
+        """Send a few signals to one run, each after the answer to the one before."""
+        task = self._some_run(parked_share=0.3)
+        if task is None:
+            return
+        sent: list[bytes | None] = []
+        for _ in range(self._random.choice([1, 1, 2, 4])):
+            has_id = self._random.random() < 0.6
+            signal = self._signal_of(has_id=has_id)
+            command = SignalRun(namespace=self._namespace, run_id=task.id, signal=signal)
+            answer = await self.ask(command, repeat=has_id)
+            if answer is None or isinstance(answer, TenureError):
+                return
+            sent.append(signal.payload)
+            self._world.checker.journals.check_order(task.id, sent)
+
+    async def _cancel_run(self) -> None:
+        task = self._some_run()
+        if task is not None:
+            reason = self._random.choice(["", "enough"])
+            await self.ask(CancelRun(namespace=self._namespace, run_id=task.id, reason=reason))
+
+    async def _resume_run(self) -> None:
+        task = self._some_run(parked_share=0.8)
+        if task is not None:
+            command = ResumeRun(namespace=self._namespace, run_id=task.id)
+            await self.ask(command, repeat=False)
+
+    async def _race(self) -> None:
+        """Ask for several ends of one run at a time, at several servers."""
+        task = self._some_run()
+        if task is None:
+            return
+        namespace, run_id = self._namespace, task.id
+        error = ErrorInfo(ErrorCategory.USER_CODE, f"outside {self._world.next_number()}")
+        output = f"outside {self._world.next_number()}".encode()
+        ends = [
+            Finish(task_id=run_id, attempt=0, kind=FinishKind.SUCCEEDED, output=output),
+            Finish(task_id=run_id, attempt=0, kind=FinishKind.FAILED, error=error),
+        ]
+        commands: list[AnyCommand] = [
+            *(CompleteById(namespace=namespace, finish=each) for each in ends),
+            CancelRun(namespace=namespace, run_id=run_id, reason="race"),
+            TerminateRun(namespace=namespace, run_id=run_id),
+        ]
+        for command in self._random.sample(commands, self._random.randint(2, len(commands))):
+            self._world.spawn(self.ask(command, repeat=False))
+
+    async def _forge(self) -> None:
+        """Append to a run that another worker holds: only its holder may do that."""
+        task = self._some_run()
+        if task is None or task.worker_id is None:
+            return
+        key = f"forged-{self._world.next_number()}"
+        entry = NewEntry(EntryKind.STEP, key, EntryBody(output=b"1", encoding="json"))
+        workers = sorted(self._world.checker.workers.rows)
+        others = [each for each in workers if each != task.worker_id]
+        count = self._world.checker.journals.reported_count(task)
+        item = StepReport(
+            task_id=task.id, attempt=task.attempt, first_no=count + 1, entries=(entry,)
+        )
+        command = RecordSteps(
+            namespace=self._namespace,
+            worker_id=self._random.choice([*others, self._world.new_id()]),
+            items=(item,),
+        )
+        await self.ask(command, repeat=False)
+
+    # -- Mischief ------------------------------------------------------------------------------
+
     async def _pretend(self) -> None:
         """Report for another worker's attempt: only its holder may speak for it."""
         tasks = [t for t in self._world.checker.live.values() if t.namespace == self._namespace]
@@ -249,6 +372,8 @@ class Client:
         namespace = self._namespace
         commands: list[AnyCommand] = [
             CancelTask(namespace=namespace, task_id=task.id),
+            CancelRun(namespace=namespace, run_id=task.id),
+            SignalRun(namespace=namespace, run_id=task.id, signal=self._signal_of(has_id=False)),
             CompleteById(namespace=namespace, finish=finish),
             DrainWorker(namespace=namespace, worker_id=worker.id),
             EvictWorker(namespace=namespace, worker_id=worker.id),

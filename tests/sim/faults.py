@@ -18,6 +18,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     duplicated: float = 0.0
     slow_share: float = 0.0
     slow_ms: int = 400
+    bunch_ms: float = 0.0  # What arrives within it arrives at once, and is one batch of its server.
     stuck_share: float = 0.0  # Of enqueues, which wait in a socket while their client asks again.
     stuck_ms: int = 4_000
     engine_crash_rate: float = 0.0
@@ -49,6 +50,7 @@ _MOST = Faults(
     duplicated=0.15,
     slow_share=0.2,
     slow_ms=900,
+    bunch_ms=80.0,
     stuck_share=0.2,
     stuck_ms=6_000,
     engine_crash_rate=0.25,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest import mock
 
-import msgspec
 from msgspec.structs import replace
 
 from tenure.core import queue as queue_rules
@@ -50,9 +49,9 @@ from tenure.store.sqlite.store import SqliteStore, SqliteTx
 from tenure.store.table import codec
 from tenure.store.table import lease as lease_table
 from tenure.store.table import task as task_table
+from tests.sim import run_mutants
 from tests.sim.faults import CALM, Faults
-
-Function = Any  # of any signature: that of what it replaces
+from tests.sim.mutant import Function, Mutant
 
 LOSSY: Final = Faults(
     request_lost=0.05, reply_lost=0.15, duplicated=0.15, slow_share=0.25, slow_ms=1_500
@@ -89,16 +88,6 @@ STUCK: Final = Faults(stuck_share=0.6, stuck_ms=5_000)
 STUCK_BRIEFLY: Final = Faults(stuck_share=0.8, stuck_ms=800)
 DRAINING: Final = Faults(drain_rate=1.0, evict_rate=0.3, supersede_rate=0.3, slow_share=0.1)
 FORGETTING: Final = Faults(forget_share=0.15, reply_lost=0.2, slow_share=0.3, pause_share=0.3)
-
-
-class Mutant(msgspec.Struct, frozen=True):
-    """One bug: what it breaks, where, how, and under which faults it must show."""
-
-    name: str
-    owner: Any
-    attribute: Any
-    change: Callable[[Function], Function]
-    faults: Faults
 
 
 def _in_spec(part: str, change: Callable[[Function], Function]) -> Callable[[Any], Any]:
@@ -382,7 +371,7 @@ def _lease_not_kept(_original: Function) -> Function:
 
 def _drain_ignored(original: Function) -> Function:
     def changed(ws: Any, hand: Any, result: Any) -> bool:
-        worker = ws.workers.get(hand.worker_id)
+        worker = ws.workers.get(hand.receiver_id)
         if worker is not None and worker.status is WorkerStatus.DRAINING:
             return True
         return bool(original(ws, hand, result))
@@ -413,7 +402,7 @@ def _alone_without_version(original: Function) -> Function:
 
 def _old_session_served(original: Function) -> Function:
     def changed(ws: Any, hand: Any, result: Any) -> bool:
-        worker = ws.workers.get(hand.worker_id)
+        worker = ws.workers.get(hand.receiver_id)
         if worker is not None and hand.session_no:
             hand = replace(hand, session_no=worker.session_no)
         return bool(original(ws, hand, result))
@@ -618,7 +607,7 @@ def _list() -> list[Mutant]:
     ]
 
 
-MUTANTS: Final = {each.name: each for each in _list()}
+MUTANTS: Final = {each.name: each for each in (*_list(), *run_mutants.mutants())}
 
 
 @contextlib.contextmanager

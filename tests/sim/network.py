@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tenure.core.task.record import Task
 from tenure.core.worker.record import EndReason
 from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.run.command import SignalRun, StartRun
 from tenure.engine.task.command import EnqueueTasks
 from tenure.engine.worker.command import SessionAnswer
 from tenure.errors import TenureError
@@ -82,17 +84,26 @@ class Network:
         if self._happens(self._world.faults.request_lost):
             return reply
         # What arrives twice is sent twice, and an enqueue that is sent again is marked.
-        is_single = is_single or (type(request) is EnqueueTasks and not request.is_resend)
+        is_single = is_single or _is_sent_once(request)
         copies = 1 + (not is_single and self._happens(self._world.faults.duplicated))
         for copy in range(copies):
             answer_to = reply if copy == 0 else None
-            after = (self.delay_ms() + self._stuck_ms(request)) / 1000
-            loop.call_later(after, self._arrive, party, server, request, ask, answer_to)
+            at_ms = self._world.now_ms + self.delay_ms() + self._stuck_ms(request)
+            at_s = self._bunched_ms(at_ms) / 1000
+            loop.call_at(at_s, self._arrive, party, server, request, ask, answer_to)
         return reply
+
+    def _bunched_ms(self, at_ms: float) -> float:
+        """Return when a message arrives with others."""
+        bunch_ms = self._world.faults.bunch_ms
+        if not bunch_ms or self._world.is_healed:
+            return at_ms
+        return math.ceil(at_ms / bunch_ms) * bunch_ms
 
     def _stuck_ms(self, request: Request) -> float:
         faults = self._world.faults
-        if type(request) is not EnqueueTasks or not self._happens(faults.stuck_share):
+        is_new = isinstance(request, EnqueueTasks | StartRun)
+        if not is_new or not self._happens(faults.stuck_share):
             return 0
         return self._random.random() * faults.stuck_ms
 
@@ -160,6 +171,13 @@ class Network:
         if reply is None or self.cut_ms(party, server):
             return
         self._world.loop.call_later(self.delay_ms() / 1000, _resolve, reply, answer)
+
+
+def _is_sent_once(request: Request) -> bool:
+    """Tell whether nobody would send a request twice: it is not marked, or has no id."""
+    if isinstance(request, EnqueueTasks | StartRun):
+        return not request.is_resend
+    return isinstance(request, SignalRun) and not request.signal.signal_id
 
 
 def _give_up(reply: asyncio.Future[Any]) -> None:

@@ -12,10 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from tenure.core.journal.entry import EntryBody, EntryKind
 from tenure.core.task.record import NewTask, Task, TaskState
 from tenure.core.worker.lease import Beat
 from tenure.engine.command import TaskRef
 from tenure.engine.engine import Engine
+from tenure.engine.run.command import (
+    CancelRun,
+    RecordSteps,
+    ResumeRun,
+    Signalled,
+    SignalRun,
+    StartRun,
+    StepAnswer,
+    StepsPlaced,
+    TerminateRun,
+)
 from tenure.engine.task.command import (
     CancelTask,
     CompleteById,
@@ -49,6 +61,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 Key = tuple[str, str]
+StepContent = tuple[EntryKind, str, EntryBody]
 
 
 class HeartbeatCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +102,10 @@ class RequestLog:
         self.paused: set[Key] = set()
         self.resumed: set[Key] = set()
         self.terminated: set[Key] = set()
+        # By namespace, run, worker, attempt and number; and by run.
+        self.steps: dict[tuple[str, str, str | None, int, int], list[StepContent]]
+        self.steps = defaultdict(list)
+        self.signals: dict[Key, set[bytes | None]] = defaultdict(set)
         self.beats: dict[tuple[str, int], list[Beat]] = defaultdict(list)
         self.drained: set[Key] = set()
         self.evicted: set[Key] = set()
@@ -145,6 +162,25 @@ class RequestLog:
     def _cancel(self, command: CancelTask) -> None:
         self.cancelled.add((command.namespace, command.task_id))
         self._world.note(f"cancel of task {short(command.task_id)}")
+
+    def _start_run(self, command: StartRun) -> None:
+        key = (command.namespace, command.new.id)
+        self.enqueued.setdefault(key, command.new)
+        self.signals[key].update(each.payload for each in command.signals)
+
+    def _record(self, command: RecordSteps) -> None:
+        for item in command.items:
+            for no, entry in enumerate(item.entries, item.first_no):
+                place = (command.namespace, item.task_id, command.worker_id, item.attempt, no)
+                self.steps[place].append((entry.kind, entry.key, entry.body))
+
+    def _signal(self, command: SignalRun) -> None:
+        self.signals[command.namespace, command.run_id].add(command.signal.payload)
+
+    def _change_run(self, command: CancelRun | ResumeRun | TerminateRun) -> None:
+        asked = {CancelRun: self.cancelled, ResumeRun: self.resumed, TerminateRun: self.terminated}
+        asked[type(command)].add((command.namespace, command.run_id))
+        self._world.note(f"{type(command).__name__} {short(command.run_id)}")
 
     def _pause(self, command: PauseTask) -> None:
         self.paused.add((command.namespace, command.task_id))
@@ -213,6 +249,9 @@ class RequestLog:
         for item, told in zip(command.items, answer, strict=True):
             if item.kind is FinishKind.DEFERRED:
                 continue  # Its end, whatever it is, may have come before this answer.
+            if item.kind is FinishKind.YIELDED:
+                self._had_yielded(command, item, told)
+                continue
             is_kept = self._world.checker.is_kept(command.namespace, item)
             name = f"{item.kind} of task {short(item.task_id)}#{item.attempt}"
             if isinstance(told, Reported):
@@ -223,12 +262,60 @@ class RequestLog:
                 message = f"the accepted {name}, repeated, got {told.code}"
                 raise Violation(message, item.task_id)
 
+    def _had_yielded(self, command: FinishTasks, item: Finish, told: ItemAnswer) -> None:
+        """Check a yield, of which no record is kept once the run is handed out again."""
+        checker = self._world.checker
+        is_kept = (command.namespace, item.task_id, item.attempt) in checker.tasks.yielded
+        task = checker.find((command.namespace, item.task_id), "a report names no task")
+        name = f"yield of run {short(item.task_id)}#{item.attempt}"
+        if isinstance(told, Reported) and not is_kept:
+            raise Violation(f"the acknowledged {name} is not stored", item.task_id)
+        if not isinstance(told, Reported) and is_kept and task.attempt == item.attempt:
+            raise Violation(f"the accepted {name}, repeated, got {told.code}", item.task_id)
+
     def _was_cancelled(self, command: CancelTask, answer: Reported) -> None:
         del answer
         key = (command.namespace, command.task_id)
         task = self._world.checker.find(key, "an acknowledged cancel names no task")
         if task.finished_at_ms is None and not task.is_cancel_requested:
             raise Violation(f"the acknowledged cancel of {short(task.id)} is not stored", task.id)
+
+    def _was_recorded(self, command: RecordSteps, answer: tuple[StepAnswer, ...]) -> None:
+        checker = self._world.checker
+        for item, told in zip(command.items, answer, strict=True):
+            key = (command.namespace, item.task_id)
+            live = checker.live.get(key)
+            held = live is not None and (live.worker_id, live.attempt)
+            if isinstance(told, StepsPlaced):
+                checker.journals.check_places(key, item, told.places)
+            elif held == (command.worker_id, item.attempt) and told.code not in _PUT_OFF:
+                message = f"the holder of run {short(item.task_id)} got {told.code}"
+                raise Violation(message, item.task_id)
+
+    def _was_signalled(self, command: SignalRun, answer: Signalled) -> None:
+        del answer
+        key = (command.namespace, command.run_id)
+        self._world.checker.journals.check_signal(key, command.signal.payload)
+
+    def _was_started(self, command: StartRun, answer: Enqueued) -> None:
+        self._was_enqueued(command.request, (answer,))
+
+    def _was_run_cancelled(self, command: CancelRun, answer: Reported) -> None:
+        wish = CancelTask(namespace=command.namespace, task_id=command.run_id)
+        self._was_cancelled(wish, answer)
+
+    def _was_resumed(self, command: ResumeRun, answer: Reported) -> None:
+        if answer.state in (TaskState.PAUSED, TaskState.WAITING):
+            message = f"run {short(command.run_id)} is {answer.state} after its resume"
+            raise Violation(message, command.run_id)
+
+    def _was_terminated(self, command: TerminateRun, answer: Reported) -> None:
+        task = self._world.checker.find(
+            (command.namespace, command.run_id), "an acknowledged end names no run"
+        )
+        if answer.state is not TaskState.FAILED or task.state is not TaskState.FAILED:
+            message = f"the acknowledged end of {short(task.id)} is not stored"
+            raise Violation(message, task.id)
 
     def _was_paused(self, command: PauseTask, answer: Reported) -> None:
         self._world.note(f"pause of task {short(command.task_id)}: {answer.state}")
@@ -264,7 +351,15 @@ _TAKE: Final[dict[type, Callable[[RequestLog, Any], None]]] = {
     EvictWorker: RequestLog._evict,
     DeregisterWorker: RequestLog._deregister,
     RegisterWorker: RequestLog._register,
+    StartRun: RequestLog._start_run,
+    RecordSteps: RequestLog._record,
+    SignalRun: RequestLog._signal,
+    CancelRun: RequestLog._change_run,
+    ResumeRun: RequestLog._change_run,
+    TerminateRun: RequestLog._change_run,
 }
+# Of a report that comes before its time, or before another one.
+_PUT_OFF: Final = ("too_early", "out_of_order")
 _ANSWERED: Final[dict[type, Callable[[RequestLog, Any, Any], None]]] = {
     EnqueueTasks: RequestLog._was_enqueued,
     RetryTask: RequestLog._was_retried,
@@ -273,4 +368,10 @@ _ANSWERED: Final[dict[type, Callable[[RequestLog, Any, Any], None]]] = {
     PauseTask: RequestLog._was_paused,
     DrainWorker: RequestLog._was_drained,
     CompleteById: RequestLog._was_completed,
+    StartRun: RequestLog._was_started,
+    RecordSteps: RequestLog._was_recorded,
+    SignalRun: RequestLog._was_signalled,
+    CancelRun: RequestLog._was_run_cancelled,
+    ResumeRun: RequestLog._was_resumed,
+    TerminateRun: RequestLog._was_terminated,
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.engine.engine import Engine
 from tenure.store.sqlite.store import SqliteStore
-from tests.sim.checker import LEASES, TASKS, WORKERS
+from tests.sim.checker import JOURNALS, LEASES, TASKS, WORKERS
 from tests.sim.clock import LoopClock
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def _kind(statement: str) -> int:
         kind = LEASES
     elif "worker" in statement:
         kind = WORKERS
+    elif "_entries" in statement:
+        kind = JOURNALS
     else:
         kind = TASKS
     _KINDS[statement] = kind

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tenure.core.task.attempt import CHARGES, Charge, Outcome
-from tenure.core.task.record import TERMINAL, Line, Reason, Task, TaskState
+from tenure.core.task.record import TERMINAL, Line, Reason, Task, TaskKind, TaskState
 from tenure.engine.command import TaskRef
 from tenure.engine.task import command as c
 from tests.sim.trace import Violation, short
@@ -23,6 +23,7 @@ _REPORTED: Final = {
     Outcome.SUCCEEDED: c.FinishKind.SUCCEEDED,
     Outcome.FAILED: c.FinishKind.FAILED,
     Outcome.RELEASED: c.FinishKind.RELEASED,
+    Outcome.PARKED: c.FinishKind.PARKED,
 }
 
 
@@ -35,6 +36,7 @@ class TaskRules:
         self._handed_at_ms: dict[Key, float] = {}
         self._heard_at_ms: dict[Key, float] = {}
         self._keys: dict[Key, str] = {}
+        self.yielded: set[tuple[str, str, int]] = set()
         self.ended_counts: Counter[str] = Counter()
 
     def changed(self, old: Task | None, new: Task, server: Server) -> None:
@@ -108,16 +110,27 @@ class TaskRules:
             self._fail("was handed to a session that is over", new)
         if new.type not in worker.types or not fits:
             self._fail("was handed to a worker that did not offer it", new)
-        if new.is_cancel_requested:
+        is_run = new.kind is TaskKind.WORKFLOW
+        if new.is_cancel_requested and not is_run:
             self._fail("was handed out although it is to be cancelled", new)
         was_paused = old is not None and old.state is TaskState.PAUSED
-        if was_paused and key not in self._world.request_log.resumed:
+        if was_paused and not self._may_go_on(new):
             self._fail("was handed out while it was paused", new)
+
+    def _may_go_on(self, task: Task) -> bool:
+        """Tell whether somebody has asked for a paused task to go on."""
+        key = (task.namespace, task.id)
+        is_told = task.kind is TaskKind.WORKFLOW and key in self._world.request_log.cancelled
+        return is_told or key in self._world.request_log.resumed
 
     def _waited(self, old: Task, new: Task, *, is_handed: bool) -> None:
         """Check what became of a task that nobody held."""
         key = (new.namespace, new.id)
         request_log = self._world.request_log
+        is_asleep = old.state is TaskState.WAITING and not old.progress.is_async
+        is_awake = is_handed or new.state is TaskState.PENDING
+        if is_asleep and is_awake and not self._checker.journals.may_wake(old):
+            self._fail("was woken by nothing", new)
         if is_handed:
             return
         if new.state in TERMINAL:
@@ -125,7 +138,7 @@ class TaskRules:
         elif new.state is TaskState.PAUSED and key not in request_log.paused:
             self._fail("was paused by nobody", new)
         elif old.state is TaskState.PAUSED and new.state is not TaskState.PAUSED:
-            if key not in request_log.resumed:
+            if not self._may_go_on(new):
                 self._fail("was resumed by nobody", new)
         elif new.is_attempt_live:
             self._fail("holds an attempt that was over", new)
@@ -142,6 +155,8 @@ class TaskRules:
         start_ms = spec.schedule_to_start_ms
         is_unstarted = bool(start_ms) and now_ms >= old.progress.ready_at_ms + start_ms
         if new.state is TaskState.CANCELLED and key in request_log.cancelled:
+            if old.kind is TaskKind.WORKFLOW and old.attempt and not is_closed:
+                self._fail("was cancelled without a clean-up", new)
             return
         if new.state is TaskState.FAILED:
             if new.progress.reason is Reason.TERMINATED and key in request_log.terminated:
@@ -175,27 +190,49 @@ class TaskRules:
 
     def _ended(self, old: Task, new: Task, server: Server) -> None:
         key = (old.namespace, old.id)
+        is_run = old.kind is TaskKind.WORKFLOW
         outcome = new.last_outcome
         if new.finished_at_ms is None:
             record = self._checker.ended(key, old.attempt)
-            if record is None:
+            if record is not None:
+                outcome = record.outcome
+            elif self._has_yielded(old):
+                outcome = Outcome.YIELDED
+            else:
                 self._fail(f"lost the record of attempt {old.attempt}", new)
-                return
-            outcome = record.outcome
         assert outcome is not None
         self.ended_counts[outcome] += 1
         self._check_outcome(old, new, outcome, server)
+        if is_run and new.state is TaskState.CANCELLED:
+            self._check_cleaned(old, new, outcome)
         self._check_charge(old, new, outcome)
-        is_held = old.progress.pause_wanted and key not in self._world.request_log.resumed
+        is_held = old.progress.pause_wanted and not self._may_go_on(new)
         if is_held and new.state not in (TaskState.PAUSED, *TERMINAL):
             self._fail("was to be paused and is not", new)
-        if old.is_cancel_requested and new.state not in TERMINAL:
+        if old.is_cancel_requested and new.state not in TERMINAL and not is_run:
             self._fail("goes on although it is to be cancelled", new)
+
+    def _has_yielded(self, old: Task) -> bool:
+        """Tell whether the holder of a run has said that it yields; that leaves no record."""
+        kinds = {each.kind for each in self._world.request_log.finishes_of(old)}
+        return old.kind is TaskKind.WORKFLOW and c.FinishKind.YIELDED in kinds
+
+    def _check_yielded(self, old: Task, new: Task) -> None:
+        """A run that has seen all of its journal waits; another one does not."""
+        self.yielded.add((old.namespace, old.id, old.attempt))
+        run, said = new.progress.run, self._world.request_log.finishes_of(old)
+        wishes = [each.wish for each in said if each.kind is c.FinishKind.YIELDED]
+        if run is None or run.seen not in [each.seen for each in wishes if each is not None]:
+            self._fail("has not seen what it says", new)
+        elif new.state is TaskState.PENDING and not self._checker.journals.is_behind(new):
+            self._fail("does not wait although it has seen everything", new)
 
     def _check_outcome(self, old: Task, new: Task, outcome: Outcome, server: Server) -> None:
         held = TaskRef(old.id, old.attempt)
         match outcome:
-            case Outcome.SUCCEEDED | Outcome.FAILED | Outcome.RELEASED:
+            case Outcome.YIELDED:
+                self._check_yielded(old, new)
+            case Outcome.SUCCEEDED | Outcome.FAILED | Outcome.RELEASED | Outcome.PARKED:
                 self._check_reported(old, new, outcome)
             case Outcome.CANCELLED | Outcome.CANCEL_TIMEOUT:
                 self._check_cancelled(old, new, outcome, server)
@@ -209,8 +246,13 @@ class TaskRules:
                 self._check_undelivered(old, new, server)
             case Outcome.TIMED_OUT:
                 self._check_timeout(old, new, server)
-            case _:
-                self._fail(f"ended as {outcome}", new)
+
+    def _check_cleaned(self, old: Task, new: Task, outcome: Outcome) -> None:
+        """A run is cancelled by its body, or by its time limit; never because it was lost."""
+        if outcome in (Outcome.WORKER_LOST, Outcome.LOST_TASK, Outcome.RELEASED):
+            self._fail(f"was cancelled without a clean-up by {outcome}", new)
+        elif not old.is_cancel_requested and not new.is_cancel_requested:
+            self._fail("was cancelled, and nobody asked for it", new)
 
     def _check_reported(self, old: Task, new: Task, outcome: Outcome) -> None:
         kind = _REPORTED[outcome]
@@ -287,6 +329,8 @@ class TaskRules:
         is_deadline = new.progress.reason in (Reason.SCHEDULE_TO_CLOSE, Reason.SCHEDULE_TO_START)
         if failures != (charge is Charge.RETRY_POLICY) and not is_deadline:
             self._fail(f"was charged {failures} failures for {outcome}", new)
+        if outcome is Outcome.YIELDED:
+            losses = new.progress.interruption_count
         if losses != (charge is Charge.INTERRUPTIONS):
             self._fail(f"was charged {losses} interruptions for {outcome}", new)
 
@@ -298,6 +342,8 @@ class TaskRules:
             return
         if task.line is not Line.NONE:
             return
+        if task.state is TaskState.WAITING and task.kind is TaskKind.WORKFLOW:
+            return  # It waits for a signal.
         worker = self._checker.workers.rows.get(task.worker_id or "")
         if worker is not None and (worker.release_pending or worker.status != "offline"):
             return

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tenure.core.journal.entry import JournalPage
 from tenure.core.task.effect import Stop
-from tenure.core.task.record import Task
+from tenure.core.task.record import Task, TaskKind
 from tenure.core.task.retry import ErrorCategory, ErrorInfo
 from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine.command import AnyCommand, TaskRef
@@ -36,6 +37,7 @@ from tests.sim import exclusive
 from tests.sim.heartbeat_state import HeartbeatState
 from tests.sim.network import NoAnswer, Session
 from tests.sim.request_log import HeartbeatCall
+from tests.sim.run_holder import RunHolder
 from tests.sim.trace import short
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 CONFIRM_AFTER_MS = 150
 DRAIN_MS = 1_500
 FINAL = ("superseded", "evicted")
+PARK_SHARE = 0.05
+RELEASE_SHARE = 0.08
 
 
 class Held:
@@ -64,6 +68,18 @@ class Held:
         self.is_bound = False
         self.is_over = False
         self.is_cancelled = False
+        self.holder: RunHolder | None = None
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run, which has a body."""
+        return self.task.kind is TaskKind.WORKFLOW
+
+    def put_aside(self) -> None:
+        """Forget the body of a run."""
+        if self.holder is not None:
+            self.holder.put_aside()
+            self.holder = None
 
 
 class WorkerProcess:
@@ -80,6 +96,7 @@ class WorkerProcess:
         self.held: dict[TaskRef, Held] = {}
         self.outbox: dict[TaskRef, tuple[str, Finish]] = {}
         self._seen: set[TaskRef] = set()
+        self._warm: dict[str, RunHolder] = {}
         self.heartbeat_state = HeartbeatState(uses_deltas=self._random.random() < 0.4, drift=drift)
         self.is_draining = self.is_over = self.is_paused = False
         self._paused_at_ms = 0.0
@@ -123,12 +140,12 @@ class WorkerProcess:
             sent_at_ms = self._world.now_ms
             command = RegisterWorker(namespace=self.namespace, new=self.new)
             try:
-                answer: Registration = await self._call(command)
+                answer: Registration = await self.call(command)
             except WorkerInactive:
                 self.new = self._world.renewed(self.new)
             except (NoAnswer, TenureError):
                 self._server = self._pick_server()
-                await self._sleep(100 + 200 * self._random.random())
+                await self.sleep(100 + 200 * self._random.random())
             else:
                 self.worker_id = answer.worker.id
                 self.is_draining = answer.worker.status == "draining"
@@ -140,7 +157,7 @@ class WorkerProcess:
         """Abort what runs; register again unless somebody wants this process gone."""
         self._world.note(f"worker {short(self.worker_id or '')} is told inactive: {reason}")
         for ref in [ref for ref, held in self.held.items() if not held.is_over]:
-            del self.held[ref]
+            self.held.pop(ref).put_aside()
         self.worker_id = None
         self.is_over = self.is_over or reason in FINAL or reason == "deregistered"
         self._ended.set()
@@ -151,8 +168,17 @@ class WorkerProcess:
         self.is_over = True
         self._main.cancel()
         self._stop_parts()
+        self.put_bodies_aside()
         self.held, self.outbox = {}, {}
         self.worker_id = None
+
+    def put_bodies_aside(self) -> None:
+        """End the bodies of all runs."""
+        for held in self.held.values():
+            held.put_aside()
+        for holder in self._warm.values():
+            holder.put_aside()
+        self._warm = {}
 
     def pause(self) -> None:
         """Stand still, like a process that got SIGSTOP."""
@@ -195,12 +221,12 @@ class WorkerProcess:
             return
         until_ms = self._world.now_ms + DRAIN_MS
         while self.held and self._world.now_ms < until_ms and self.worker_id == worker_id:
-            await self._sleep(100)
+            await self.sleep(100)
         for held in list(self.held.values()):
             if not held.is_over:
                 self._finish(held, FinishKind.RELEASED)
         while self.held and self.worker_id == worker_id:
-            await self._sleep(50)
+            await self.sleep(50)
         if self.worker_id != worker_id:
             return
         try:
@@ -215,12 +241,14 @@ class WorkerProcess:
     def _pick_server(self) -> Server:
         return self._random.choice(self._world.servers)
 
-    async def _sleep(self, ms: float) -> None:
+    async def sleep(self, ms: float) -> None:
+        """Wait, and for as long as the process stands still."""
         await asyncio.sleep(ms / 1000)
         if self.is_paused:
             await self._go.wait()
 
-    async def _call(self, request: Any, **options: Any) -> Any:
+    async def call(self, request: Any, **options: Any) -> Any:
+        """Send a request to the server of the session, or to the one that was tried last."""
         session = self._session
         server = session.server if session is not None else self._server
         try:
@@ -233,15 +261,17 @@ class WorkerProcess:
     async def _repeat(self, command: AnyCommand) -> object:
         while True:
             try:
-                return await self._call(command)
+                return await self.call(command)
             except NoAnswer:
                 self._server = self._pick_server()
-                await self._sleep(50)
+                await self.sleep(50)
 
-    def _soon(self, ms: float, action: Callable[..., None], *args: object) -> None:
-        self._world.loop.call_later(ms / 1000, self._do, lambda: action(*args))
+    def soon(self, ms: float, action: Callable[..., None], *args: object) -> None:
+        """Do something later."""
+        self._world.loop.call_later(ms / 1000, self.do, lambda: action(*args))
 
-    def _do(self, action: Callable[[], None]) -> None:
+    def do(self, action: Callable[[], None]) -> None:
+        """Do something now, or when the process goes on."""
         if self.is_paused:
             self._stash.append(action)
         else:
@@ -257,7 +287,7 @@ class WorkerProcess:
     async def _beat(self) -> None:
         wait_ms: float = self.heartbeat_state.interval_ms
         while True:
-            await self._sleep(wait_ms * (0.85 + 0.15 * self._random.random()))
+            await self.sleep(wait_ms * (0.85 + 0.15 * self._random.random()))
             wait_ms = await self._beat_once()
 
     async def _beat_once(self) -> float:
@@ -271,7 +301,7 @@ class WorkerProcess:
         )
         sent_at_ms = self._world.now_ms
         try:
-            renewed, answer = await self._call(
+            renewed, answer = await self.call(
                 request,
                 ask=lambda engine: _ask_heartbeat(self._world, engine, request),
                 timeout_ms=max(200, heartbeat_state.interval_ms),
@@ -303,6 +333,8 @@ class WorkerProcess:
         for held in list(self.held.values()):
             if not held.is_started and not held.is_over and not self.is_fenced:
                 self._begin(held)
+            elif held.holder is not None:
+                held.holder.go_on()
 
     def _obey(
         self,
@@ -334,7 +366,7 @@ class WorkerProcess:
             free = self.new.slots - len(self.held)
             if free <= 0 or self.is_fenced:
                 self._wake_intake.clear()
-                await self._sleep(60)
+                await self.sleep(60)
                 continue
             wait_ms = self._random.choice([0, 300, 1_500])
             command = ClaimTasks(
@@ -346,7 +378,7 @@ class WorkerProcess:
                 wait_ms=wait_ms,
             )
             try:
-                tasks = await self._call(command, timeout_ms=wait_ms + 500)
+                tasks = await self.call(command, timeout_ms=wait_ms + 500)
             except WorkerDraining:
                 self.drain()
                 return
@@ -355,18 +387,18 @@ class WorkerProcess:
                 return
             except (NoAnswer, TenureError):
                 self._server = self._pick_server()
-                await self._sleep(80)
+                await self.sleep(80)
             else:
                 for task in tasks:
                     self._take(task)
                 if not tasks and not wait_ms:
-                    await self._sleep(80)
+                    await self.sleep(80)
 
     async def _keep_session(self) -> None:
         while True:
             self._wake_intake.clear()
             if self._session is None and not await self._open_session():
-                await self._sleep(60 + 100 * self._random.random())
+                await self.sleep(60 + 100 * self._random.random())
                 continue
             await self._wake_intake.wait()
             if self.is_paused:
@@ -409,7 +441,7 @@ class WorkerProcess:
 
     def receive(self, session: Session, kind: str, what: Any) -> None:
         """Take what a session brings."""
-        self._do(lambda: self._receive(session, kind, what))
+        self.do(lambda: self._receive(session, kind, what))
 
     def _receive(self, session: Session, kind: str, what: Any) -> None:
         if not session.is_client_open or session.worker_id != self.worker_id:
@@ -421,6 +453,8 @@ class WorkerProcess:
             self._obey((), what)
         elif kind == "stop":
             self._obey(what, ())
+        elif kind == "page":
+            self._take_page(*what)
         elif kind == "drain":
             self.drain()
         else:
@@ -430,7 +464,7 @@ class WorkerProcess:
         """Notice that the server of a session is gone."""
         session.is_client_open = False
         if self._session is session:
-            self._do(self._lose_server)
+            self.do(self._lose_server)
 
     def break_session(self) -> None:
         """Lose the connection and look for another server."""
@@ -476,9 +510,9 @@ class WorkerProcess:
                 exclusive=frozenset(refs),
             )
             try:
-                answers: tuple[ItemAnswer, ...] = await self._call(command)
+                answers: tuple[ItemAnswer, ...] = await self.call(command)
             except (NoAnswer, TenureError):
-                await self._sleep(60)
+                await self.sleep(60)
                 continue
             if not self._is_current(held):
                 break
@@ -491,7 +525,7 @@ class WorkerProcess:
                 self._world.exclusive.begun(self, held)
                 self._world.spawn(self._guard(held))
                 break
-            await self._sleep(60)
+            await self.sleep(60)
         held.is_asking = False
 
     def _stops_at_ms(self, held: Held) -> float:
@@ -508,7 +542,7 @@ class WorkerProcess:
         while self.is_running(held):
             left_ms = self._stops_at_ms(held) - self._world.now_ms
             if left_ms > 0:
-                await self._sleep(left_ms)
+                await self.sleep(left_ms)
             else:
                 self._stop_in_time(held)
 
@@ -524,19 +558,67 @@ class WorkerProcess:
     def _start(self, held: Held) -> None:
         held.is_started = True
         faults, random = self._world.faults, self._random
-        self._soon(CONFIRM_AFTER_MS, self._ran_long, held)
+        self.soon(CONFIRM_AFTER_MS, self._ran_long, held)
         if random.random() < faults.forget_share and not self._world.is_healed:
-            self._soon(random.random() * 900, self._forget, held)
+            self.soon(random.random() * 900, self._forget, held)
+            if not held.is_run:
+                return
+        if held.is_run:
+            self._start_run(held)
             return
         # It knows its own time limit; nobody may be there to tell it.
-        self._soon(held.task.spec.start_to_close_ms, self._abort, held)
+        self.soon(held.task.spec.start_to_close_ms, self._abort, held)
         if random.random() < 0.02 and not self._world.is_healed:
             return  # It hangs.
         run_ms = random.choice([5, 30, 120, 400, 1_200]) * (0.5 + random.random())
-        self._soon(run_ms, self._end_run, held)
+        self.soon(run_ms, self._end_run, held)
         beat_ms = held.task.spec.heartbeat_timeout_ms
         if beat_ms:
-            self._soon(beat_ms / 3, self._beat_task, held)
+            self.soon(beat_ms / 3, self._beat_task, held)
+
+    def _start_run(self, held: Held) -> None:
+        """Let a body go on that is warm, or begin it; or park, like a worker with other code."""
+        task, random = held.task, self._random
+        self._world.check(self._world.checker.journals.check_page, task)
+        if random.random() < PARK_SHARE and not self._world.is_healed:
+            error = ErrorInfo(ErrorCategory.CONFIGURATION, f"{task.attempt} does not fit")
+            finish = Finish(
+                task_id=task.id, attempt=task.attempt, kind=FinishKind.PARKED, error=error
+            )
+            self._put_finish(held, finish)
+            return
+        holder = self._warm.pop(task.id, None)
+        is_kept = holder is not None and random.random() < 0.9
+        if holder is not None and not (is_kept and holder.is_of(task)):
+            holder.put_aside()
+            holder = None
+        held.holder = holder or RunHolder(self._world, self, task)
+        held.holder.begin(held)
+        if random.random() < RELEASE_SHARE and not self._world.is_healed:
+            self.soon(300 * random.random(), self._release_run, held)
+
+    def _release_run(self, held: Held) -> None:
+        """Hand a run back whatever it has sent and not heard of."""
+        if self._is_current(held):
+            self._finish(held, FinishKind.RELEASED)
+
+    def _take_page(self, ref: TaskRef, page: JournalPage) -> None:
+        held = self.held.get(ref)
+        if held is not None and held.holder is not None:
+            held.holder.take(page)
+
+    def lose_run(self, held: Held) -> None:
+        """Drop a run that somebody else has, or that is over."""
+        if self._is_current(held):
+            self._drop(held.ref)
+
+    def end_run(self, held: Held, finish: Finish, warm: RunHolder | None) -> None:
+        """Report how an attempt of a run ended; its body may stay here."""
+        held.holder = None
+        if warm is not None:
+            self._warm[held.task.id] = warm
+        if self._is_current(held):
+            self._put_finish(held, finish)
 
     def _is_current(self, held: Held) -> bool:
         return self.held.get(held.ref) is held and not held.is_over
@@ -553,7 +635,7 @@ class WorkerProcess:
 
     async def _confirm(self, command: ConfirmTasks) -> None:
         try:
-            answers: tuple[ItemAnswer, ...] = await self._call(command)
+            answers: tuple[ItemAnswer, ...] = await self.call(command)
         except (NoAnswer, TenureError):
             return
         for item, answer in zip(command.items, answers, strict=True):
@@ -572,12 +654,12 @@ class WorkerProcess:
                 namespace=self.namespace, worker_id=self.worker_id, items=(beat,)
             )
             self._world.spawn(self._send_beat(held, command))
-            self._soon(held.task.spec.heartbeat_timeout_ms / 3, self._beat_task, held)
+            self.soon(held.task.spec.heartbeat_timeout_ms / 3, self._beat_task, held)
 
     async def _send_beat(self, held: Held, command: HeartbeatTasks) -> None:
         sent_at_ms = self._world.now_ms
         try:
-            answers: tuple[ItemAnswer, ...] = await self._call(command)
+            answers: tuple[ItemAnswer, ...] = await self.call(command)
         except (NoAnswer, TenureError):
             return
         if isinstance(answers[0], Reported):
@@ -604,9 +686,14 @@ class WorkerProcess:
         held = self.held.get(ref)
         if held is None or held.is_over or held.is_cancelled:
             return
+        if held.is_run:
+            # It stands in the journal, where the body meets it.
+            if held.holder is not None:
+                held.holder.hear()
+            return
         held.is_cancelled = True
         if self._random.random() < 0.8:
-            self._soon(200 * self._random.random(), self._end_cancelled, held)
+            self.soon(200 * self._random.random(), self._end_cancelled, held)
 
     def _end_cancelled(self, held: Held) -> None:
         if self._is_current(held):
@@ -624,13 +711,13 @@ class WorkerProcess:
     def _drop(self, ref: TaskRef) -> None:
         held = self.held.pop(ref, None)
         if held is not None:
+            held.put_aside()
             self.heartbeat_state.unbound.append(ref)
             self._wake_intake.set()
 
     def _finish(self, held: Held, kind: FinishKind) -> None:
-        """Report the end of an attempt until somebody has answered."""
+        """End an attempt as chance says."""
         assert self.worker_id is not None
-        held.is_over = True
         ref = held.ref
         is_success = kind is FinishKind.SUCCEEDED
         is_failure = kind is FinishKind.FAILED
@@ -640,12 +727,18 @@ class WorkerProcess:
             is_final = self._random.random() < 0.15
             category = ErrorCategory.DATA_QUALITY if is_final else ErrorCategory.USER_CODE
             error = ErrorInfo(category, f"{ref.attempt} on {short(self.worker_id)}")
-        self.heartbeat_state.completed += is_success
-        self.heartbeat_state.failed += is_failure
         finish = Finish(
             task_id=ref.task_id, attempt=ref.attempt, kind=kind, output=output, error=error
         )
-        self.outbox[ref] = (self.worker_id, finish)
+        self._put_finish(held, finish)
+
+    def _put_finish(self, held: Held, finish: Finish) -> None:
+        """Report the end of an attempt until somebody has answered."""
+        held.is_over = True
+        held.put_aside()
+        self.heartbeat_state.completed += finish.kind is FinishKind.SUCCEEDED
+        self.heartbeat_state.failed += finish.kind is FinishKind.FAILED
+        self.outbox[held.ref] = (held.worker_id, finish)
         self._wake_reports.set()
 
     async def _report(self) -> None:
@@ -656,16 +749,16 @@ class WorkerProcess:
             if self.is_paused:
                 await self._go.wait()
             if self._session is None and self.new.mode is WorkerMode.SESSION and not self.is_over:
-                await self._sleep(40)
+                await self.sleep(40)
                 continue
             worker_id = next(iter(self.outbox.values()))[0]
             items = tuple(finish for owner, finish in self.outbox.values() if owner == worker_id)
             command = FinishTasks(namespace=self.namespace, worker_id=worker_id, items=items)
             try:
-                await self._call(command)
+                await self.call(command)
             except (NoAnswer, TenureError):
                 self._server = self._pick_server()
-                await self._sleep(60)
+                await self.sleep(60)
                 continue
             for item in items:
                 ref = TaskRef(item.task_id, item.attempt)

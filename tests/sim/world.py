@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any, Final
+from unittest import mock
 
 from msgspec.structs import replace
 
+from tenure.core.run import wake_up
+from tenure.core.task.record import Task
 from tenure.core.worker.record import NewWorker, WorkerMode
 from tenure.engine.access.command import CreateNamespace, SetQueue
 from tenure.engine.command import TaskRef
+from tenure.engine.run.command import ResumeRun
 from tenure.engine.settings import Settings
 from tenure.engine.task.command import ResumeTask
-from tests.sim import exclusive, noise
+from tenure.sdk.workflow import run as sdk_run
+from tenure.store.table import journal
+from tests.sim import exclusive, flow, noise
 from tests.sim.chaos import Chaos
 from tests.sim.checker import Checker
 from tests.sim.client import Client
@@ -24,6 +31,7 @@ from tests.sim.faults import Faults, draw
 from tests.sim.loop import SimulatedLoop
 from tests.sim.network import Network, Session
 from tests.sim.request_log import RequestLog
+from tests.sim.run_book import RunBook
 from tests.sim.server import Crash, Server
 from tests.sim.trace import Trace, Violation, short
 from tests.sim.wait import PATIENCE_MS, Waits
@@ -49,7 +57,10 @@ class World:
         self.path = f"file:/sim-{next(_numbers)}?vfs=memdb"
         self.settings = self._settings()
         self.has_hints = self._setup.random() < 0.5
-        self.types = ("alpha", "beta", exclusive.TYPE)
+        self.activities = ("alpha", "beta", exclusive.TYPE)
+        self.types = (*self.activities, flow.TYPE)
+        self.has_many_runs = self._setup.random() < 0.3
+        self._page_entries_max = self._setup.choice([2, 5, 1_000])
         self.queues = {NAMESPACES[0]: ("fast", "slow"), NAMESPACES[1]: ("fast",)}
         self._ids = itertools.count(1)
         self.checker = Checker(self)
@@ -57,6 +68,7 @@ class World:
         self.network = Network(self)
         self.waits = Waits(self)
         self.exclusive = exclusive.ExclusiveRuns(self)
+        self.runs = RunBook(self)
         self.servers: list[Server] = []
         self.workers: list[WorkerProcess] = []
         self.clients: list[Client] = []
@@ -143,6 +155,13 @@ class World:
             if self._main is not None:
                 self._main.cancel()
 
+    def check(self, rule: Callable[[Task], None], task: Task) -> None:
+        """Check a rule outside of a commit."""
+        try:
+            rule(task)
+        except Violation as violation:
+            self.fail(violation)
+
     def crashed(self, error: BaseException) -> None:
         """End this world: something raised what it should not."""
         if not isinstance(error, Crash):
@@ -160,18 +179,30 @@ class World:
         self.loop.set_exception_handler(self._handle)
         noise.listen(self.fail)
         try:
-            self._main = self.loop.create_task(self._live())
-            try:
-                self.loop.run_until_complete(self._main)
-            except asyncio.CancelledError:
-                if self.violation is None:
-                    raise
+            with self._limits():
+                self._main = self.loop.create_task(self._live())
+                try:
+                    self.loop.run_until_complete(self._main)
+                except asyncio.CancelledError:
+                    if self.violation is None:
+                        raise
         finally:
+            for process in self.workers:
+                process.put_bodies_aside()
             self.loop.cancel_pending()
             self.loop.close()
             self.checker.close()
         if self.violation is not None:
             raise self.violation
+
+    @contextlib.contextmanager
+    def _limits(self) -> Iterator[None]:
+        """Let pages be short in some worlds, and no body see how fast this machine is."""
+        with (
+            mock.patch.object(journal, "JOURNAL_PAGE_ENTRIES_MAX", self._page_entries_max),
+            mock.patch.object(sdk_run, "_TURN_S", 1e9),
+        ):
+            yield
 
     async def _live(self) -> None:
         await self._begin()
@@ -220,7 +251,7 @@ class World:
         new = NewWorker(
             instance_key=f"key-{number}",
             queue=queue,
-            types=tuple(setup.sample(self.types, count)),
+            types=self._drawn_types(count),
             mode=setup.choice([WorkerMode.SESSION, WorkerMode.SESSION, WorkerMode.POLL]),
             slots=setup.choice([1, 2, 4, 8]),
             name=name,
@@ -229,12 +260,20 @@ class World:
         self.workers.append(process)
         return process
 
+    def _drawn_types(self, count: int) -> tuple[str, ...]:
+        """Draw what a worker does; half of those that draw something else run workflows too."""
+        types = self._setup.sample(self.types, count)
+        if flow.TYPE not in types and self._setup.random() < 0.5:
+            types.append(flow.TYPE)
+        return tuple(types)
+
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(1)
             try:
                 self.checker.tasks.watch()
                 self.checker.workers.watch()
+                self.checker.journals.watch(self.checker.live)
             except Violation as violation:
                 self.fail(violation)
 
@@ -304,6 +343,8 @@ class World:
                 await client.ask(command)
             elif task.progress.is_async:
                 await client.complete(task.id)
+            elif wake_up.is_parked(task):
+                await client.ask(ResumeRun(namespace=task.namespace, run_id=task.id))
 
     async def _let_totals_arrive(self) -> None:
         """Wait for the heartbeats that tell the last totals.

@@ -20,6 +20,7 @@ from tenure.engine.run.command import (
     StepAnswer,
     StepReport,
     StepsPlaced,
+    TerminateRun,
 )
 from tenure.engine.task.command import FinishKind, Reported
 from tenure.errors import Rejection
@@ -93,6 +94,10 @@ async def signal(engine: Engine, run_id: str, name: str = "approve", **fields: A
 
 async def cancel(engine: Engine, run_id: str, reason: str = "") -> Reported:
     return await engine.submit(CancelRun(namespace=NAMESPACE, run_id=run_id, reason=reason))
+
+
+async def terminate(engine: Engine, run_id: str) -> Reported:
+    return await engine.submit(TerminateRun(namespace=NAMESPACE, run_id=run_id))
 
 
 async def give_up_slot(

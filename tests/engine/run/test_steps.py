@@ -16,6 +16,7 @@ from tenure.engine.run.command import CancelRun, NewSignal, RecordSteps, StepsPl
 from tenure.engine.task.command import FinishKind, FinishTasks, ProcessDue
 from tenure.errors import Rejection, WorkerInactive
 from tests.engine.run.runs import (
+    AGAIN_SPEC,
     cancel,
     give_up_slot,
     held_run,
@@ -31,7 +32,7 @@ from tests.engine.run.runs import (
     step,
     timer,
 )
-from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World, finish
+from tests.engine.world import NAMESPACE, OTHER_NAMESPACE, World, codes, finish
 
 
 class TestSteps:
@@ -104,6 +105,20 @@ class TestSteps:
         one, two = await record(engine, worker, report(run), report(run))
         assert one == two
         assert await kinds(engine, run.id) == [EntryKind.STEP]
+
+    async def test_a_repeat_of_what_began_anew_at_another_server_is_no_failure(
+        self, world: World, engine: Engine
+    ) -> None:
+        other = await world.start()
+        worker = await world.worker(engine)
+        run = await held_run(world, engine, worker, spec=AGAIN_SPEC)
+        await positions(engine, worker, report(run))
+        await world.finish(other, worker, run, FinishKind.FAILED)
+        items = report(run), report(run, step("b"), step("c"), first_no=1)
+        for answer in await record(engine, worker, *items):
+            # One database still has the old journal, and says where the entry stood.
+            is_known = isinstance(answer, StepsPlaced) and answer.places[0].pos == 1
+            assert is_known or codes([answer]) == ["attempt_mismatch"]
 
     async def test_a_restarted_server_knows_what_was_recorded(
         self, world: World, engine: Engine

@@ -16,7 +16,7 @@ from tenure.engine.engine import Engine
 from tenure.engine.read import run as run_read
 from tenure.engine.run.command import ResumeRun, StartRun, TerminateRun
 from tenure.engine.services.due_tasks import DueTasks
-from tenure.engine.task.command import CancelTask, FinishKind
+from tenure.engine.task.command import CancelTask, FinishKind, RetryTask
 from tenure.errors import (
     AlreadyExists,
     IdempotencyConflict,
@@ -40,6 +40,7 @@ from tests.engine.run.runs import (
     signal,
     start,
     step,
+    terminate,
 )
 from tests.engine.world import FAULT, NAMESPACE, OTHER_NAMESPACE, World, codes
 
@@ -421,6 +422,58 @@ class TestFailure:
         answer = await world.finish(engine, worker, run, FinishKind.FAILED)
         assert codes([answer]) == ["failed"]
         assert (await world.task(run.id)).progress.error == FAULT
+
+    async def test_a_body_that_cancels_itself_has_failed_however_often_it_says_so(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        run = await held_run(world, engine, worker)
+        answer = await world.finish(engine, worker, run, FinishKind.CANCELLED)
+        again = await world.finish(engine, worker, run, FinishKind.CANCELLED)
+        assert codes([answer, again]) == ["failed", "failed"]
+
+    async def test_what_comes_in_the_batch_that_begins_a_run_anew_is_in_its_new_journal(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        run = await held_run(world, engine, worker, spec=AGAIN_SPEC)
+        await positions(engine, worker, report(run))
+        await asyncio.gather(
+            signal(engine, run.id, "before"),
+            world.finish(engine, worker, run, FinishKind.FAILED),
+            signal(engine, run.id, "after"),
+            cancel(engine, run.id),
+        )
+        assert [each.key for each in await journal(engine, run.id)] == ["after", "cancel"]
+
+    async def test_a_run_that_ends_in_the_batch_in_which_it_begins_anew_has_its_new_journal(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        run = await held_run(world, engine, worker, spec=AGAIN_SPEC)
+        await positions(engine, worker, report(run))
+        await asyncio.gather(
+            world.finish(engine, worker, run, FinishKind.FAILED),
+            signal(engine, run.id, "after"),
+            terminate(engine, run.id),
+        )
+        assert (await world.task(run.id)).progress.reason is Reason.TERMINATED
+        assert [each.key for each in await journal(engine, run.id)] == ["after"]
+
+    async def test_a_retried_run_begins_with_a_journal_of_its_own(
+        self, world: World, engine: Engine
+    ) -> None:
+        worker = await world.worker(engine)
+        run = await held_run(world, engine, worker)
+        await positions(engine, worker, report(run))
+        await world.finish(engine, worker, run, FinishKind.FAILED)
+        new_id = world.clock.new_id()
+        command = RetryTask(namespace=NAMESPACE, task_id=run.id, new_task_id=new_id)
+        told = engine.submit(command)
+        await asyncio.gather(told, signal(engine, new_id))
+        (again,) = await world.claim(engine, worker)
+        assert (again.id, again.spec.retry_of, seen(again)) == (new_id, run.id, ["approve"])
+        assert await positions(engine, worker, report(again)) == [2]
 
     async def test_a_late_end_of_a_terminated_run_changes_nothing(
         self, world: World, engine: Engine

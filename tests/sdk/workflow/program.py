@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from tenure.sdk.failure import StepFailed
 from tenure.sdk.workflow.context import WorkflowContext
@@ -17,6 +18,7 @@ from tenure.sdk.workflow.definition import Workflow, workflow
 from tenure.sdk.workflow.signal import signal
 
 Node = Callable[["State"], Awaitable[None]]
+End = Literal["returns", "fails", "is cancelled"]
 ping = signal("ping", int)
 
 
@@ -51,10 +53,10 @@ def refuse(text: str) -> str:
     raise ValueError(text)
 
 
-def make(seed: int) -> Workflow[[], list[str]]:
-    """Return the program of a seed."""
+def make(seed: int, *, depth: int = 3, end: End = "returns") -> Workflow[[], list[str]]:
+    """Return the program of a seed: how deep its branches go, and how it ends if it can."""
     chance = random.Random(f"program {seed}")
-    root = _node(chance, depth=3, place="r")
+    root = _node(chance, depth=depth, place="r")
 
     @workflow(name=f"program-{seed}")
     async def body(ctx: WorkflowContext) -> list[str]:
@@ -64,6 +66,10 @@ def make(seed: int) -> Workflow[[], list[str]]:
         except asyncio.CancelledError:
             state.story.append("cancelled")
             await state.step("clean-up")
+            if end == "is cancelled":
+                raise
+        if end == "fails":
+            raise ValueError(f"program {seed} fails")
         return state.story
 
     return body

@@ -46,4 +46,5 @@ def cancelled(task: Task, now_ms: int) -> Decision:
     """End a run whose body was cancelled; if nobody had asked for that, it has failed."""
     if task.is_cancel_requested:
         return attempt_end.finish(task, TaskState.CANCELLED, now_ms, Outcome.CANCELLED)
-    return attempt_end.fail(task, Reason.NON_RETRYABLE, Outcome.FAILED, _UNASKED, now_ms)
+    # The attempt ended as it was reported, so that the same report is known again.
+    return attempt_end.fail(task, Reason.NON_RETRYABLE, Outcome.CANCELLED, _UNASKED, now_ms)

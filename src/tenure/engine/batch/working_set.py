@@ -72,6 +72,9 @@ class WorkingSet:
         tasks[key] = changes[key] = decision.task
         if decision.ended is not None:
             self.attempts.add(decision.ended)
+        link = decision.task.link
+        if link is not task.link and link is not None and link.journal_id is not None:
+            self.journals.renew(key, link.journal_id)
         if decision.entries:
             self.append_entries(key, decision.entries)
         if decision.effects:

@@ -54,7 +54,9 @@ class RunNews:
         for effect in dict.fromkeys(told):
             key = (effect.namespace, effect.task_id)
             ref = TaskRef(effect.task_id, effect.attempt)
-            if not self._notifier.page(effect.worker_id, ref, pages[key]):
+            # Nothing is left of what was appended to a run that then began anew.
+            page = pages.get(key)
+            if page is not None and not self._notifier.page(effect.worker_id, ref, page):
                 self._replicas.tell_run(key)
 
     def hear(self, keys: Iterable[TaskKey]) -> None:

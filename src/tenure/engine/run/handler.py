@@ -81,8 +81,12 @@ def _record(ws: WorkingSet, key: TaskKey, item: c.StepReport, worker_id: str) ->
         if key in ws.tasks.cached and key not in ws.tasks.changed:
             ws.doubtful.add(key)
         return rejection
-    places = ws.journals.places[ws.journals.ends[key].journal_id, item.attempt]
+    places = ws.journals.places.get((ws.journals.ends[key].journal_id, item.attempt), {})
     numbers = range(item.first_no, item.first_no + len(item.entries))
+    if item.first_no not in places:
+        # The run began anew at another server: the copy is of a journal that is gone.
+        ws.doubtful.add(key)
+        return Rejection(_NOT_HERE, f"Task {key[1]} was not found.")
     return c.StepsPlaced(tuple([places[no] for no in numbers]))
 
 

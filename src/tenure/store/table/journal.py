@@ -50,7 +50,8 @@ class StepRef(msgspec.Struct, frozen=True, gc=False):
     first_no: int
 
 
-def _entry_from(row: AnyRow) -> Entry:
+def entry_from(row: AnyRow) -> Entry:
+    """Return an entry from the columns of ``read_entries``."""
     journal_id, pos, at_ms, total_bytes, attempt, no, kind, key, body = row
     return Entry(
         journal_id=journal_id,
@@ -106,7 +107,7 @@ async def _read_entries(tx: Tx, after_of: Mapping[str, int]) -> dict[str, list[E
     found: dict[str, list[Entry]] = {}
     bounds = (JOURNAL_PAGE_ENTRIES_MAX, JOURNAL_PAGE_BYTES_MAX)
     for row in await tx.each("read_entries", given, *bounds):
-        entry = _entry_from(row)
+        entry = entry_from(row)
         found.setdefault(entry.journal_id, []).append(entry)
     return found
 
@@ -242,6 +243,20 @@ class JournalRows(RowSet[EntryKey, Entry]):
                 places = self.places.setdefault((entry.journal_id, entry.attempt), {})
                 places[entry.no] = Place(entry.no, entry.pos, entry.at_ms)
         self.ends[key] = end
+
+    def renew(self, key: TaskKey, journal_id: str) -> None:
+        """Begin the next journal of a run; what we appended to the one before goes with it.
+
+        What its holder has reported is written before the run begins anew, and goes then.
+        """
+        end = self.ends.get(key)
+        if end is not None:
+            found = self.found_ends.get(key, JournalEnd(end.journal_id))
+            for pos in range(found.pos + 1, end.pos + 1):
+                place = (end.journal_id, pos)
+                if place not in self.holders:
+                    del self.new[place], self.run_of[place], self[place]
+        self.ends[key] = self.found_ends[key] = JournalEnd(journal_id)
 
     def news(self) -> dict[TaskKey, JournalPage]:
         """Return what was appended by others than the holder, and what follows it."""

@@ -253,6 +253,8 @@ class TaskRows(RowSet[TaskKey, Task]):
         if self.changed:
             finished, live = _split(self.changed)
             if finished:
+                # The end of a row keeps the journal that the row has.
+                await self._renew_journals(tx, finished)
                 await finish_tasks(tx, finished)
             if live:
                 await update_tasks(tx, live)
@@ -264,10 +266,10 @@ class TaskRows(RowSet[TaskKey, Task]):
             if finished:
                 await insert_finished(tx, finished)
 
-    async def _renew_journals(self, tx: Tx, live: Sequence[Task]) -> None:
+    async def _renew_journals(self, tx: Tx, tasks: Sequence[Task]) -> None:
         """Give runs that begin anew their new journals, of which no other write knows."""
         renewed = []
-        for task in live:
+        for task in tasks:
             link = task.link
             if link is not None:
                 key = (task.namespace, task.id)
