@@ -92,6 +92,7 @@ class _Replay:
     """Executes a body with a whole journal and nothing else."""
 
     is_certain = True
+    is_draining = False
 
     def __init__(self, task: Task, entries: list[stored.Entry]) -> None:
         self.ending: Ending | None = None

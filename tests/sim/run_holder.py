@@ -237,6 +237,11 @@ class RunHolder:
         """Whether the lease is certain."""
         return not self._process.is_fenced
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether the worker ends; here it then gives all back at once."""
+        return False
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back, unless the process stands still or has forgotten the run."""
         self._world.loop.call_soon(self._process.do, lambda: self._call(callback))

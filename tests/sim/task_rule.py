@@ -230,7 +230,7 @@ class TaskRules:
     def _check_outcome(self, old: Task, new: Task, outcome: Outcome, server: Server) -> None:
         held = TaskRef(old.id, old.attempt)
         match outcome:
-            case Outcome.YIELDED:
+            case Outcome.YIELDED | Outcome.SLEPT:
                 self._check_yielded(old, new)
             case Outcome.SUCCEEDED | Outcome.FAILED | Outcome.RELEASED | Outcome.PARKED:
                 self._check_reported(old, new, outcome)
