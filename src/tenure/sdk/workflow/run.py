@@ -350,9 +350,11 @@ class Run:
 
     def _warn_of_open_steps(self) -> None:
         """Say which steps a body has left behind that has returned: they are waited for."""
-        if _is_done(self.main) and self._running and not self._has_warned:
-            self._has_warned = True
-            for step in self._running.values():
+        if not _is_done(self.main) or self._has_warned:
+            return
+        self._has_warned = True
+        for step in self._running.values():
+            if not step.done():
                 _log.warning(
                     "The body returned while step %s, called at %s, was open. It is waited for.",
                     *(step.key, step.line),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenure import ApplicationError, PayloadError, RetryPolicy, activity
+from tenure import ApplicationError, PayloadError, RetryPolicy, Worker, activity
 from tenure.engine.read.run import get_run
 from tenure.sdk.activity.context import Info
 from tenure.sdk.failure import StepFailed
@@ -495,3 +495,92 @@ async def test_a_step_that_a_body_leaves_open_is_named(
     assert await stage.keys(run_id) == ["step double"]
     (text,) = [each.getMessage() for each in caplog.records if each.name == "tenure.workflow"]
     assert text.startswith("The body returned while step double, called at test_run.py:")
+
+
+async def test_a_step_that_a_body_has_cancelled_is_not_said_to_be_open(
+    stage: RunStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_running = asyncio.Event()
+
+    async def work() -> None:
+        is_running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+
+    @workflow
+    async def body(ctx: WorkflowContext) -> str:
+        working = ctx.step(work)
+        await ctx.wait_signal(approve)
+        working.cancel()
+        return "done"
+
+    async with stage.worker(body):
+        run_id = await stage.start(body)
+        await is_running.wait()
+        await stage.signal(run_id, "approve", 1)
+        assert await stage.result(run_id) == "done"
+    assert not [each for each in caplog.records if each.name == "tenure.workflow"]
+
+
+async def test_a_journal_of_several_pages_is_run_again(stage: RunStage) -> None:
+    calls: list[int] = []
+
+    async def note(number: int) -> int:
+        calls.append(number)
+        return number
+
+    @workflow
+    async def body(ctx: WorkflowContext) -> int:
+        total = sum(await asyncio.gather(*(ctx.step(note, each) for each in range(1_500))))
+        return total + await ctx.wait_signal(approve)
+
+    async with stage.worker(body, warm_runs=0):
+        run_id = await stage.start(body)
+        await stage.rig.until(run_id, "WAITING")
+        await stage.signal(run_id, "approve", 1)
+        assert await stage.result(run_id) == sum(range(1_500)) + 1
+    assert sorted(calls) == list(range(1_500))
+
+
+async def test_a_run_of_a_type_that_is_an_activity_here_is_parked(
+    stage: RunStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    @activity(start_to_close="1m")
+    async def mail() -> None: ...
+
+    @workflow(name="mail")
+    async def elsewhere(_ctx: WorkflowContext) -> None: ...
+
+    @workflow
+    async def body(_ctx: WorkflowContext) -> None: ...
+
+    async with stage.worker(body, activities=[mail]):
+        run_id = await stage.start(elsewhere)
+        await stage.rig.until(run_id, "WAITING")
+    assert any("This worker has no workflow mail" in each for each in messages(caplog))
+
+
+def test_two_workflows_and_activities_need_names_of_their_own() -> None:
+    @activity(start_to_close="1m")
+    async def mail() -> None: ...
+
+    @workflow(name="mail")
+    async def first(_ctx: WorkflowContext) -> None: ...
+
+    @workflow(name="mail")
+    async def second(_ctx: WorkflowContext) -> None: ...
+
+    with pytest.raises(ValueError, match="is the name of an activity and of a workflow"):
+        Worker(activities=[mail], workflows=[first])
+    with pytest.raises(ValueError, match="Two workflows are named 'mail'"):
+        Worker(workflows=[first, second])
+    with pytest.raises(TypeError, match="is not a workflow"):
+        Worker(workflows=[double])
+    with pytest.raises(ValueError, match="at least one activity"):
+        Worker()
+    with pytest.raises(ValueError, match="warm_runs must be 0 to"):
+        Worker(workflows=[first], warm_runs=-1)
+    with pytest.raises(ValueError, match="guard must be one of refuse, warn, off"):
+        Worker(workflows=[first], guard="maybe")  # type: ignore[arg-type]
