@@ -6,6 +6,7 @@ import ast
 import asyncio
 import gc
 import re
+import shlex
 import subprocess
 import time
 import urllib.request
@@ -16,7 +17,9 @@ import pytest
 
 from tenure import RunStatus, SyncClient, TaskFailed, Workflow, signal, workflow
 from tenure.testing import TestEngine
+from tests.bounds import COMMAND_S
 from tests.cli.command_process import CommandProcess, field
+from tests.cli.server import CLI
 from tests.examples.stage import FOLDER, Stage
 from tests.polling import eventually_sync
 
@@ -92,6 +95,38 @@ def test_the_commands_of_the_guide_print_what_it_says_and_the_run_survives_its_w
                     assert "reserving" not in second.said
             assert "reserving a lamp" in first.said
     assert printed == [line for line in said if not line.startswith("$ ")]
+
+
+def test_the_commands_of_the_guide_start_show_signal_and_cancel_runs(stage: Stage) -> None:
+    said = [line[2:].partition("  ")[0] for line in _blocks("console")[1].splitlines()]
+    start, ls, show, signal_run, cancel = [shlex.split(line)[1:] for line in said]
+    file = stage.folder / "first_workflow.py"
+    file.write_text(file.read_text().replace('"10s"', '"1ms"'))
+    with stage.worker("first_workflow"), SyncClient(stage.target) as client:
+        assert "one lamp is on its way" in _tenure(stage, *start)
+        (ended, *_) = client.list_runs(type="sell", status="completed")
+        assert ended.run_id in _tenure(stage, *ls, "-o", "json")
+        assert "reserve" in _tenure(
+            stage, *(ended.run_id if each == "RUN" else each for each in show)
+        )
+        waiting = client.start_named("nobody", queue="nobody")
+        for command in (signal_run, cancel):
+            _tenure(stage, *(waiting.run_id if each == "RUN" else each for each in command))
+        info = waiting.describe()
+        assert (info.status, info.cancel_reason) == (RunStatus.CANCELLED, "sold out")
+        assert info.entry_count == 1
+
+
+def _tenure(stage: Stage, *arguments: str) -> str:
+    """Run a command of the guide to its good end; return what it printed."""
+    ended = subprocess.run(
+        [*CLI, *arguments, "--target", stage.target],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S,
+    )
+    return ended.stdout
 
 
 def _is_asleep(client: SyncClient) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.core.run.status import RunStatus
-from tenure.sdk.client import RunHandle
+from tenure.sdk.client import RunDescription, RunHandle
 from tenure.sdk.failure import TaskFailed
 from tenure.sdk.payload import UserValue
 from tenure.sdk.worker.worker import Worker
@@ -35,9 +35,11 @@ R = TypeVar("R")
 _numbers: Final = itertools.count(1)
 _MOST: Final = "3650d"
 _LOOK_SECONDS: Final = 0.005
-# How often nothing is due, and nothing happens, before a run counts as stuck.
 _IDLE_SECONDS: Final = 0.02
-_IDLE_MAX: Final = 150
+# How long nothing is due, and nothing happens, before a run counts as stuck.
+_WAITS_SECONDS_MAX: Final = 2.0
+_RUNS_SECONDS_MAX: Final = 120.0
+_WAITING: Final = frozenset({RunStatus.SLEEPING, RunStatus.WAITING, RunStatus.PAUSED})
 
 
 async def assert_survives(
@@ -100,6 +102,8 @@ class _Survey(Generic[R]):
         self.act: Callable[[RunHandle[R]], Awaitable[object]] | None = None
         self.key: Callable[[R], object] = lambda value: value
         self._worker: Worker | None = None
+        # The end of the last run.
+        self._ending: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._closing = contextlib.AsyncExitStack()
 
     async def run(self) -> R:
@@ -107,14 +111,14 @@ class _Survey(Generic[R]):
         try:
             await self._renew_worker()
             undisturbed, run, watch = await self._one_run(None)
-            counts = self._counts[run.run_id]
+            counts, ended = self._counts[run.run_id], self._ending
             for report in watch.reports:
                 for is_after in (False, True):
                     await self._check(CrashPoint(report, is_after), undisturbed, counts)
         finally:
             self._stage.watch(None)
             await self._closing.aclose()
-        return await run.result()
+        return ended.result()
 
     async def _check(self, point: CrashPoint, undisturbed: _End, counts: Counter[str]) -> None:
         end, run, watch = await self._one_run(point)
@@ -154,22 +158,20 @@ class _Survey(Generic[R]):
         self, run: RunHandle[R], watch: ReportWatch, point: CrashPoint | None
     ) -> _End:
         """Let time pass until a run has ended; a worker that dies is replaced."""
-        ending = asyncio.ensure_future(run.result())
+        ending = self._ending = asyncio.ensure_future(run.result())
         left = self._stage.countdown(_MOST)
-        idle = 0
+        idle_s = 0.0
         is_replaced = False
         try:
-            while not ending.done() and idle < _IDLE_MAX:
-                await asyncio.wait([ending], timeout=_LOOK_SECONDS if not idle else _IDLE_SECONDS)
+            while not ending.done():
+                await asyncio.wait([ending], timeout=_IDLE_SECONDS if idle_s else _LOOK_SECONDS)
                 if watch.is_hit and not is_replaced:
                     await self._renew_worker()
                     is_replaced = True
                 elif not ending.done():
                     is_due = await asyncio.wrap_future(self._stage.call(left.step()))
-                    idle = 0 if is_due else idle + 1
-                    await self._check_parked(run, point)
-            if not ending.done():
-                raise AssertionError(await self._stuck(run, point))
+                    idle_s = 0.0 if is_due else idle_s + _IDLE_SECONDS
+                    self._check_stuck(await run.describe(), point, idle_s)
             if watch.is_hit and not is_replaced:
                 await self._renew_worker()
             return self._seen(ending)
@@ -185,17 +187,15 @@ class _Survey(Generic[R]):
             kind = type(failed).__name__ if error is None else error.type
             return _End(error=(kind, failed.reason if error is None else error.message))
 
-    async def _check_parked(self, run: RunHandle[R], point: CrashPoint | None) -> None:
-        info = await run.describe()
-        if info.status is RunStatus.PARKED:
-            assert info.park_error is not None
+    def _check_stuck(self, info: RunDescription, point: CrashPoint | None, idle_s: float) -> None:
+        """Raise for a run that does not end."""
+        if info.status is RunStatus.PARKED and info.park_error is not None:
             raise AssertionError(f"{self._whose(point)} is parked: {info.park_error.message}")
-
-    async def _stuck(self, run: RunHandle[R], point: CrashPoint | None) -> str:
-        info = await run.describe()
-        waits = ", ".join(f"{each.kind} {each.key}" for each in info.waits) or info.status
-        hint = "Send what it waits for with act=…"
-        return f"{self._whose(point)} does not end, it waits for: {waits}. {hint}"
+        if idle_s > (_WAITS_SECONDS_MAX if info.status in _WAITING else _RUNS_SECONDS_MAX):
+            waits = ", ".join(f"{each.kind} {each.key}" for each in info.waits) or info.status
+            hint = "Send what it waits for with act=…"
+            message = f"{self._whose(point)} does not end, it waits for: {waits}. {hint}"
+            raise AssertionError(message)
 
     def _whose(self, point: CrashPoint | None) -> str:
         name = self._workflow.name

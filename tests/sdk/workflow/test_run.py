@@ -16,6 +16,7 @@ from tenure.sdk.workflow.step import Step
 from tests.sdk.workflow.model import Model
 
 approve = signal("approve", int)
+stop = signal("stop")
 
 
 async def double(number: int) -> int:
@@ -80,6 +81,21 @@ def test_a_timeout_ends_a_wait_for_a_signal() -> None:
     model.at(model.now_ms + 2 * 3_600_000, lambda: model.signal("approve", 7))
 
     assert model.result() == [-1, 7]
+
+
+@pytest.mark.parametrize("output", [None, b""])
+def test_a_signal_without_a_payload_has_the_value_none(output: bytes | None) -> None:
+    @workflow
+    async def body(ctx: WorkflowContext) -> bool:
+        await ctx.wait_signal(stop)
+        return True
+
+    model = Model(body)
+    model.at(
+        model.now_ms, lambda: model.tell(model.append(Entry(Kind.SIGNAL, "stop", output=output)))
+    )
+
+    assert model.result() is True
 
 
 def test_a_cancel_can_be_cleaned_up_with_steps_and_sleeps() -> None:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tenure.sdk.payload import BYTES, Payload
 from tenure.sdk.workflow.scope import CallKey
 from tenure.v1 import task_pb2
 
@@ -50,6 +51,12 @@ class Entry(msgspec.Struct, eq=False):
     at_ms: int = 0
     attempt: int = 0
     no: int = 0
+
+    @property
+    def payload(self) -> Payload:
+        """The recorded value; a signal that was sent without one has null."""
+        is_missing = not self.output and self.encoding != BYTES
+        return Payload(self.encoding, b"null" if is_missing else self.output or b"")
 
     @property
     def is_call(self) -> bool:

@@ -269,7 +269,7 @@ class Run:
     def decode(self, entry: Entry, wanted: UserValue) -> UserValue:
         """Return the value of an entry; one that does not fit the type parks the run."""
         try:
-            return self.converter.decode(Payload(entry.encoding, entry.output or b""), wanted)
+            return self.converter.decode(entry.payload, wanted)
         except PayloadError as error:
             self._mismatch = self._mismatch or recorded.unreadable(entry, error)
             self.is_put_aside = True
@@ -310,9 +310,7 @@ class Run:
             step.set_exception(failure.of_step(entry.error, step.key, self.converter))
             return
         try:
-            value = self.converter.decode(
-                Payload(entry.encoding, entry.output or b""), step.function.result_type
-            )
+            value = self.converter.decode(entry.payload, step.function.result_type)
         except PayloadError as error:
             self._mismatch = recorded.unreadable(entry, error)
             return
