@@ -62,6 +62,7 @@ READS: Final = (
     ("find_finished_runs", (*LABELLED_RUNS, *AT_END), SEEN),
     ("count_live_runs", (*LABELLED_RUNS, SEEN), SEEN),
     ("count_finished_runs", (*LABELLED_RUNS, SEEN), SEEN),
+    ("count_run_states", (SEEN,), SEEN),
     ("find_finished_tasks", (*ALL, *AT_END), PAGE),
     ("find_finished_tasks", (*NONE, *AT_END), SEEN),
     ("find_unsuccessful_tasks", (NAMESPACE, "", "", "failed", *AT_END), PAGE),
