@@ -97,9 +97,10 @@ def test_a_run_that_waits_shows_for_what_and_a_signal_wakes_it(
         until_status(run, run_id, "WAITING")
         text = run("runs", "show", run_id).stdout
         assert "signal approve since 1970-01-01T00:00:00.001Z (expense.py:9)" in text
+        assert "timer timeout (until 1970-01-01T00:00:01.000Z)" in text
         assert "and 1 more" in text
         assert '"asked": "ann"' in text
-        assert "signal approve, …" in run("runs", "ls", "--queue", queue).stdout
+        assert "signal approve, timer timeout, …" in run("runs", "ls", "--queue", queue).stdout
         signal = ("runs", "signal", run_id, "approve", '{"ok": true}', "--id", "s1")
         assert run(*signal).stdout == f"Run {run_id} has the signal approve.\n"
         until_status(run, run_id, "COMPLETED")

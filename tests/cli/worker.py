@@ -111,7 +111,8 @@ class SmallWorker(threading.Thread):
             self._publish(task)
             finish.kind = task_pb2.FINISH_KIND_YIELDED
             finish.waits.add(kind="signal", key="approve", since_ms=1, detail="expense.py:9")
-            finish.wait_count = 2
+            finish.waits.add(kind="timer", key="timeout", detail="1000")
+            finish.wait_count = 3
         elif task.type == "gate" and self._is_cancelled(task):
             finish.kind = task_pb2.FINISH_KIND_CANCELLED
         elif task.type == "bytes":

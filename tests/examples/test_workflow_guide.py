@@ -8,6 +8,7 @@ import gc
 import re
 import shlex
 import subprocess
+import textwrap
 import time
 import urllib.request
 from pathlib import Path
@@ -15,8 +16,10 @@ from typing import Any, Final
 
 import pytest
 
-from tenure import RunStatus, SyncClient, TaskFailed, Workflow, signal, workflow
-from tenure.testing import TestEngine
+from examples.drip_campaign import drip
+from examples.first_workflow import sell
+from tenure import RunStatus, SyncClient, TaskCancelled, TaskFailed, Workflow, signal, workflow
+from tenure.testing import TestEngine, assert_survives
 from tests.bounds import COMMAND_S
 from tests.cli.command_process import CommandProcess, field
 from tests.cli.server import CLI
@@ -180,3 +183,52 @@ async def test_changed_code_parks_the_run_as_the_guide_says(
     async with engine.worker([old]):
         await run.resume()
         await engine.advance_until(run.result())
+
+
+def _part(title: str) -> list[str]:
+    """Return the Python code under a heading."""
+    part = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", part, re.DOTALL)
+
+
+async def test_the_tests_of_the_guide_pass(engine: TestEngine) -> None:
+    scope: dict[str, Any] = {"drip": drip, "sell": sell, "assert_survives": assert_survives}
+    for code in _part("Testing"):
+        exec(compile(code, "workflows.md", "exec"), scope)  # noqa: S102 (ours)
+    tests = [value for name, value in scope.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        await test(engine)
+
+
+async def test_a_cancelled_workflow_cleans_up_as_the_guide_shows(engine: TestEngine) -> None:
+    done: list[str] = []
+
+    def ship(parcel: str) -> None:
+        done.append(f"shipped {parcel}")
+
+    def release(parcel: str) -> None:
+        done.append(f"released {parcel}")
+
+    body = textwrap.indent(_part("Cancelling")[0], "    ").strip()
+    names = {"parcel": "one lamp", "ship": ship, "release": release}
+    cancelled = _workflow("sell", body, **names)
+    async with engine.worker([cancelled]):
+        run = await engine.start(cancelled)
+        await engine.advance("1h")
+        await run.cancel("sold out")
+        with pytest.raises(TaskCancelled, match="sold out"):
+            await engine.advance_until(run.result())
+    assert done == ["released one lamp"]
+
+
+async def test_prices_are_gathered_as_the_guide_shows(engine: TestEngine) -> None:
+    def ask_price(shop: str) -> int:
+        return len(shop)
+
+    (code,) = _part("The one rule")
+    names = {"shops": ["a", "bb"], "ask_price": ask_price}
+    gathered = _workflow("sell", f"{code.strip()}; return prices", **names)
+    async with engine.worker([gathered]):
+        run = await engine.start(gathered)
+        assert await engine.advance_until(run.result()) == [1, 2]

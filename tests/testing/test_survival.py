@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Final
@@ -188,3 +190,10 @@ async def test_only_a_workflow_can_be_tried(tenure_engine: TestEngine) -> None:
 def test_the_sync_engine_has_it_too(tenure_sync_engine: SyncTestEngine) -> None:
     ended = tenure_sync_engine.assert_survives(ask, act=lambda run: run.signal(go, 7))
     assert ended == 7
+
+
+def test_the_code_of_the_page_is_python() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) > 4
+    for block in blocks:
+        compile(block, "testing.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -9,6 +9,8 @@ import pytest
 
 from tenure import (
     Client,
+    Payload,
+    PayloadError,
     RetryPolicy,
     RunStatus,
     TaskTimedOut,
@@ -23,6 +25,7 @@ from tenure.testing import SyncTestEngine, TestEngine, open_engine
 outbox: list[str] = []
 attempts: list[int] = []
 stop = signal("stop")
+tell = signal("tell", str)
 
 
 def send(text: str) -> None:
@@ -149,3 +152,40 @@ def test_the_sync_engine_starts_runs_too(tenure_sync_engine: SyncTestEngine) -> 
         tenure_sync_engine.advance("15d")
         assert run.result() is not None
     assert outbox == ["week 0", "week 1"]
+
+
+class Reversed:
+    """A codec that everybody has to use."""
+
+    def encode(self, payload: Payload) -> Payload:
+        return Payload(f"reversed:{payload.encoding}", payload.data[::-1])
+
+    def decode(self, payload: Payload) -> Payload:
+        kind, _, encoding = payload.encoding.partition(":")
+        return Payload(encoding, payload.data[::-1]) if kind == "reversed" else payload
+
+
+@workflow
+async def secret(ctx: WorkflowContext, text: str) -> str:
+    ctx.set_state({"heard": text})
+    told = await ctx.wait_signal(tell)
+    return await ctx.step(shout, text + told)
+
+
+async def test_a_codec_sees_input_state_signals_and_results(tenure_engine: TestEngine) -> None:
+    codec = Reversed()
+    async with (
+        tenure_engine.worker([secret], codec=codec),
+        tenure_engine.client(codec=codec) as client,
+        tenure_engine.client() as stranger,
+    ):
+        run = await client.start(secret, "ho")
+        await tenure_engine.advance("1s")
+        assert await run.state(dict[str, str]) == {"heard": "ho"}
+        await run.signal(tell, "hey")
+        assert await run.result() == "HOHEY"
+        info = await run.describe()
+        assert info.input is not None
+        assert info.input == Payload("reversed:json", b'}"oh":"txet"{')
+        with pytest.raises(PayloadError, match="The encoding 'reversed:json' is unknown"):
+            await stranger.run_handle(run.run_id, result=str).result()

@@ -18,7 +18,8 @@ from tenure.cli.show.task_table import (
     payload_text,
     progress_text,
 )
-from tenure.cli.show.text import age_text, duration_text, parse_instant_ms, size_text
+from tenure.cli.show.text import age_text, duration_text, instant_text, parse_instant_ms, size_text
+from tenure.core.limits import INSTANT_MS_MAX
 
 # What a reader takes in of something that is waited for by many.
 _WAITS_NOTED_MAX: Final = 3
@@ -124,8 +125,14 @@ def _waits_text(run: ShownRun) -> Lines | None:
 
 def _wait_text(wait: ShownWait) -> str:
     since = f" since {wait.since}" if wait.since else ""
-    detail = f" ({wait.detail})" if wait.detail else ""
+    detail = f" ({_detail_text(wait.detail)})" if wait.detail else ""
     return f"{wait.kind} {wait.key}{since}{detail}"
+
+
+def _detail_text(detail: str) -> str:
+    """Return a detail for people; of what ends at a time it is that instant in milliseconds."""
+    is_instant = detail.isascii() and detail.isdigit() and int(detail) <= INSTANT_MS_MAX
+    return f"until {instant_text(int(detail))}" if is_instant else detail
 
 
 def _parked_text(run: ShownRun, now_ms: int) -> str:
