@@ -8,11 +8,12 @@ import re
 import signal
 import socket
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
+from click.testing import Result
 
 from tenure.cli.command.worker_process import REGISTERED
 from tenure.cli.dev import file_watch
@@ -55,22 +56,27 @@ def write(folder: Path, word: str, imports: str = "") -> None:
 class Dev:
     """The command with free ports, and tasks for its worker."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         ports = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
-        self.process = CommandProcess(folder, "dev", *arguments, *ports)
+        self.process = CommandProcess(folder, "dev", *arguments, *ports, env=env)
+        self._env = env
         line = self.process.until(RUNS)
         self.http, self.grpc = field(line, "http"), field(line, "grpc")
 
+    def invoke(self, *arguments: str) -> Result:
+        """Run another command for its server, in the same environment."""
+        return invoke(*arguments, "--target", self.grpc, env=self._env)
+
     def enqueue(self, type: str, value: object, *options: str) -> str:
-        arguments = ["--input", json.dumps(value), "--target", self.grpc, "-o", "json", *options]
-        return str(read(invoke("tasks", "enqueue", type, *arguments))["taskId"])
+        arguments = ["--input", json.dumps(value), "-o", "json", *options]
+        return str(read(self.invoke("tasks", "enqueue", type, *arguments))["taskId"])
 
     def result(self, type: str, value: object, *options: str) -> object:
         """Enqueue a task, wait for its end and return its output."""
         task_id = self.enqueue(type, value, *options)
-        waited = invoke("tasks", "wait", task_id, "--timeout", "20s", "--target", self.grpc)
+        waited = self.invoke("tasks", "wait", task_id, "--timeout", "20s")
         assert waited.exit_code == 0, waited.output
-        shown = invoke("tasks", "show", task_id, "--target", self.grpc, "-o", "json")
+        shown = self.invoke("tasks", "show", task_id, "-o", "json")
         found: dict[str, object] = read(shown)
         return found["output"]
 
@@ -144,6 +150,44 @@ def test_a_declared_queue_that_is_not_served_is_a_warning(folder: Path) -> None:
         line = dev.process.until("No worker of this process serves queue reports")
         assert "--queue default --queue mail --queue reports" in line
         assert field(dev.process.until(REGISTERED), "queue") == "default,mail"
+
+
+CREATED: Final = "Namespace acme/default was created."
+
+
+def test_the_namespace_of_the_environment_is_created_and_used(folder: Path) -> None:
+    store = ("--store", f"sqlite:///{folder / 'kept.db'}")
+    env = {"TENURE_NAMESPACE": "acme"}
+    dev = Dev(folder, "tasks", *store, env=env)
+    with dev.process:
+        dev.process.until(CREATED)
+        assert f"tenure tasks ls --target {dev.grpc} --namespace acme" in dev.process.said
+        dev.process.until(REGISTERED)
+        assert dev.result("greet", {"name": "Ann"}) == "Hello Ann"
+    again = Dev(folder, "tasks", *store, env=env)
+    with again.process:
+        again.process.until(REGISTERED)
+        assert CREATED not in again.process.said
+
+
+def test_a_namespace_that_cannot_be_created_ends_the_command(folder: Path) -> None:
+    dev = Dev(folder, "--namespace", "a b")
+    with dev.process:
+        assert dev.process.exit_code() == 2, dev.process.said
+        assert dev.is_server_gone()
+
+
+def test_a_key_that_may_not_create_namespaces_uses_those_that_exist(folder: Path) -> None:
+    url = f"sqlite:///{folder / 'kept.db'}"
+    admin = invoke("keys", "create", "--role", "admin", "--store", url).stdout.strip()
+    keys = {"admin": admin}
+    for role in ("admin", "worker"):
+        env = {"TENURE_NAMESPACE": "acme", "TENURE_API_KEY": keys[role]}
+        dev = Dev(folder, "tasks", "--store", url, env=env)
+        with dev.process:
+            dev.process.until(REGISTERED)
+            assert (CREATED in dev.process.said) == (role == "admin")
+            keys["worker"] = dev.invoke("keys", "create", "--role", "worker").stdout.strip()
 
 
 def test_a_failing_activity_shows_its_traceback(dev: Dev) -> None:

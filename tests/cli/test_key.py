@@ -80,6 +80,11 @@ def test_the_first_key_is_made_in_the_store_itself(tmp_path: Path) -> None:
     assert wrong.exit_code == 2
 
 
+def next_step(result: Result) -> str:
+    """Return what a failed command advises."""
+    return result.stderr.partition("  Next: ")[2]
+
+
 @pytest.mark.parametrize(
     "options", [("--role", "client"), ("--role", "admin", "--namespace", "default")]
 )
@@ -87,11 +92,13 @@ def test_the_first_key_locks_nobody_out(tmp_path: Path, options: tuple[str, ...]
     url = f"sqlite:///{tmp_path}/tenure.db"
     stored = invoke("keys", "create", *options, "--store", url)
     assert (stored.exit_code, stored.stdout) == (2, "")
+    assert "tenure keys create --role admin --store URL\n" in next_step(stored)
     with ServerProcess(url, tmp_path / "log") as server:
         env = {"TENURE_TARGET": server.grpc}
         refused = invoke("keys", "create", *options, env=env)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "must be an admin key for all namespaces" in refused.stderr
+        assert "tenure keys create --role admin\n" in next_step(refused)
         body = {"name": "first", "role": "client"}
         assert httpx.post(f"http://{server.http}/v1/api-keys", json=body).status_code == 400
         assert invoke("tasks", "ls", env=env).exit_code == 0

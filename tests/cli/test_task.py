@@ -177,9 +177,25 @@ def test_a_task_is_shown_with_its_attempts_and_nothing_can_disturb_the_terminal(
     assert f"error:     {error}" in shown.stdout.splitlines()
     assert 'input:     "x"' in shown.stdout
     assert worker.worker_id in listed.stdout
+    assert "  ValueError: it " in listed.stdout
+    assert "  ValueError: it " in shown.stdout.rpartition("OUTCOME")[2]
     assert "\x1b" not in shown.stdout + listed.stdout
     assert attempt["outcome"] == "FAILED"
     assert attempt == line
+
+
+def test_a_failed_task_is_listed_with_the_type_of_its_failure(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue):
+        task_id = enqueue(run, "fail", "--queue", queue, "--max-attempts", "1")
+        assert run("tasks", "wait", task_id).exit_code == 1
+    (_, row) = run("tasks", "ls", "--queue", queue).stdout.splitlines()
+    assert "  ValueError: it " in row
+    waiting = enqueue(run, "fail", "--queue", queue)
+    run("tasks", "terminate", waiting)
+    (_, row, _) = run("tasks", "ls", "--queue", queue).stdout.splitlines()
+    assert row.endswith(" (TERMINATED)")
 
 
 @pytest.mark.parametrize(

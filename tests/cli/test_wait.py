@@ -101,7 +101,7 @@ def test_a_failed_task_ends_the_wait_with_exit_code_1(
         shown = run(*arguments, "-o", "jsonl")
         retried = run("tasks", "retry", json.loads(shown.stdout)["taskId"], "--wait")
     assert (result.exit_code, shown.exit_code, retried.exit_code) == (1, 1, 1)
-    why = r"  Why: RETRIES_EXHAUSTED: it \x1b[31mbroke\n  Why: forged\u202e"
+    why = r"  Why: ValueError: it \x1b[31mbroke\n  Why: forged\u202e (RETRIES_EXHAUSTED)"
     assert why in result.stderr.splitlines()
     assert [line for line in result.stderr.splitlines() if "forged" in line] == [why]
     assert "Next: tenure tasks show" in result.stderr

@@ -576,11 +576,13 @@ def finish(task: Task, kind: FinishKind = FinishKind.SUCCEEDED, **fields: Any) -
 def heartbeat(engine: Engine, worker_id: str, token: int, **fields: Any) -> Heartbeat:
     namespace = fields.pop("namespace", NAMESPACE)
     wants_cancels = fields.pop("wants_cancels", False)
+    is_full = fields.pop("is_full", False)
     return Heartbeat(
         namespace=namespace,
         worker_id=worker_id,
         beat=Beat(token=token, server_id=engine.server_id, **fields),
         wants_cancels=wants_cancels,
+        is_full=is_full,
     )
 
 

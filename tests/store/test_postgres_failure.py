@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncpg
+import pytest
 from asyncpg.exceptions._base import InternalClientError
 
-from tenure.store.failure import Lost, Refused
+from tenure.store.failure import KeyTaken, Lost, Refused, RuleBroken
 from tenure.store.postgres.failure import translated
 
 
@@ -18,3 +20,19 @@ def test_a_connection_that_was_closed_while_it_was_opened_is_lost() -> None:
 
 def test_what_the_driver_cannot_send_is_refused() -> None:
     assert isinstance(translated(InternalClientError("unexpected number of values")), Refused)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (asyncpg.UniqueViolationError, KeyTaken),
+        (asyncpg.CheckViolationError, RuleBroken),
+        (asyncpg.NotNullViolationError, RuleBroken),
+        (asyncpg.ForeignKeyViolationError, RuleBroken),
+        (asyncpg.NumericValueOutOfRangeError, Refused),
+    ],
+)
+def test_a_lost_race_and_a_mistake_of_ours_are_not_data_that_do_not_fit(
+    error: type[asyncpg.PostgresError], kind: type[Refused]
+) -> None:
+    assert type(translated(error("no"))) is kind

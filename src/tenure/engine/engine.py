@@ -234,6 +234,8 @@ class Engine:
         """Renew a lease, then apply what the heartbeat reports about attempts; wait for both."""
         renewed = await self.submit(command)
         self._news.recount(command.worker_id, command.beat.active_count)
+        if command.is_full:
+            self.worker_activity.note(command.worker_id, self.clock.monotonic_ms())
         if renewed.cancel:
             refs = renewed.cancel
             self._dispatch.post(SignalCancels(namespace=command.namespace, items=refs))

@@ -153,6 +153,7 @@ class WorkerBeat(google.protobuf.message.Message):
     BOUND_FIELD_NUMBER: builtins.int
     UNBOUND_FIELD_NUMBER: builtins.int
     HELD_FIELD_NUMBER: builtins.int
+    IS_FULL_FIELD_NUMBER: builtins.int
     token: builtins.str
     lease_duration_ms: builtins.int
     """0 leaves the lease as it is."""
@@ -161,6 +162,8 @@ class WorkerBeat(google.protobuf.message.Message):
     active_count: builtins.int
     loop_lag_ms: builtins.int
     stuck_count: builtins.int
+    is_full: builtins.bool
+    """Tasks of other queues use all slots that this worker shares with them."""
     @property
     def bound(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.TaskRef]: ...
     @property
@@ -182,9 +185,10 @@ class WorkerBeat(google.protobuf.message.Message):
         bound: collections.abc.Iterable[tenure.v1.task_pb2.TaskRef] | None = ...,
         unbound: collections.abc.Iterable[tenure.v1.task_pb2.TaskRef] | None = ...,
         held: Global___HeldSet | None = ...,
+        is_full: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["held", b"held"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["active_count", b"active_count", "bound", b"bound", "held", b"held", "lease_duration_ms", b"lease_duration_ms", "loop_lag_ms", b"loop_lag_ms", "stuck_count", b"stuck_count", "token", b"token", "total_completed", b"total_completed", "total_failed", b"total_failed", "unbound", b"unbound"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["active_count", b"active_count", "bound", b"bound", "held", b"held", "is_full", b"is_full", "lease_duration_ms", b"lease_duration_ms", "loop_lag_ms", b"loop_lag_ms", "stuck_count", b"stuck_count", "token", b"token", "total_completed", b"total_completed", "total_failed", b"total_failed", "unbound", b"unbound"]) -> None: ...
 
 Global___WorkerBeat: typing_extensions.TypeAlias = WorkerBeat
 

@@ -188,6 +188,7 @@ class WorkerHeartbeatRequest(google.protobuf.message.Message):
     TOTAL_FAILED_FIELD_NUMBER: builtins.int
     LOOP_LAG_MS_FIELD_NUMBER: builtins.int
     STUCK_COUNT_FIELD_NUMBER: builtins.int
+    IS_FULL_FIELD_NUMBER: builtins.int
     worker_id: builtins.str
     active_count: builtins.int
     completed_delta: builtins.int
@@ -201,6 +202,8 @@ class WorkerHeartbeatRequest(google.protobuf.message.Message):
     total_failed: builtins.int
     loop_lag_ms: builtins.int
     stuck_count: builtins.int
+    is_full: builtins.bool
+    """Tasks of other queues use all slots that this worker shares with them."""
     @property
     def lease_duration(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -228,9 +231,10 @@ class WorkerHeartbeatRequest(google.protobuf.message.Message):
         total_failed: builtins.int | None = ...,
         loop_lag_ms: builtins.int = ...,
         stuck_count: builtins.int = ...,
+        is_full: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_total_completed", b"_total_completed", "_total_failed", b"_total_failed", "held_activities", b"held_activities", "lease_duration", b"lease_duration", "total_completed", b"total_completed", "total_failed", b"total_failed"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_total_completed", b"_total_completed", "_total_failed", b"_total_failed", "active_count", b"active_count", "bound_activities", b"bound_activities", "completed_delta", b"completed_delta", "failed_delta", b"failed_delta", "held_activities", b"held_activities", "lease_duration", b"lease_duration", "loop_lag_ms", b"loop_lag_ms", "namespace_id", b"namespace_id", "stuck_count", b"stuck_count", "token", b"token", "total_completed", b"total_completed", "total_failed", b"total_failed", "unbound_activities", b"unbound_activities", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_total_completed", b"_total_completed", "_total_failed", b"_total_failed", "active_count", b"active_count", "bound_activities", b"bound_activities", "completed_delta", b"completed_delta", "failed_delta", b"failed_delta", "held_activities", b"held_activities", "is_full", b"is_full", "lease_duration", b"lease_duration", "loop_lag_ms", b"loop_lag_ms", "namespace_id", b"namespace_id", "stuck_count", b"stuck_count", "token", b"token", "total_completed", b"total_completed", "total_failed", b"total_failed", "unbound_activities", b"unbound_activities", "worker_id", b"worker_id"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_total_completed", b"_total_completed"]) -> typing.Literal["total_completed"] | None: ...
     @typing.overload

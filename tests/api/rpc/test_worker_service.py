@@ -332,6 +332,30 @@ async def test_a_worker_that_is_offline_cannot_be_evicted_or_drained(wire: Wire)
         assert refusal.state == "OFFLINE"
 
 
+@pytest.mark.parametrize("way", ["at once", "drain"])
+async def test_a_worker_that_is_offline_or_unknown_is_inactive_when_it_leaves(
+    wire: Wire, way: str
+) -> None:
+    evicted, gone = await wire.register(), await wire.register()
+    evict = admin_pb.EvictWorkerRequest(namespace_id=NAMESPACE, worker_id=evicted.worker_id)
+    await wire.admin.EvictWorker(evict)
+    await wire.workflows.DeregisterWorker(
+        pb.DeregisterWorkerRequest(namespace_id=NAMESPACE, worker_id=gone.worker_id)
+    )
+    reasons = {evicted.worker_id: "evicted", UNKNOWN: "unknown"}
+    is_drain = way == "drain"
+    if is_drain:
+        # A goodbye may be said twice; a drain comes too late.
+        reasons[gone.worker_id] = "deregistered"
+    for worker_id, reason in reasons.items():
+        request = pb.DeregisterWorkerRequest(
+            namespace_id=NAMESPACE, worker_id=worker_id, drain=is_drain
+        )
+        status, refusal = await refused(wire.workflows.DeregisterWorker(request))
+        assert (status, refusal.code) == ("FAILED_PRECONDITION", "worker_inactive")
+        assert refusal.reason == reason
+
+
 async def test_an_eviction_may_be_asked_for_twice(wire: Wire) -> None:
     made = await wire.register()
     evict = admin_pb.EvictWorkerRequest(namespace_id=NAMESPACE, worker_id=made.worker_id)

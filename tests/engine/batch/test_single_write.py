@@ -16,9 +16,7 @@ from tests.engine.run.runs import cancel, positions, report, start
 from tests.engine.world import NAMESPACE, QUEUE, Sink, World
 from tests.polling import eventually
 
-# Commits, and what a server asks for now and then by itself.
-_LOOKING: Final = {"read_news", "load_cancelling", "read_stops"}
-_PASSED_OVER: Final = {"before COMMIT", "after COMMIT", *_LOOKING}
+_COMMITS: Final = {"before COMMIT", "after COMMIT"}
 BRAKES_SQL: Final = (
     "INSERT INTO queues (namespace, name, is_paused, concurrency_max, version)"
     f" VALUES ('{NAMESPACE}', '{QUEUE}', "
@@ -48,7 +46,7 @@ async def seat(world: World, engine: Engine) -> Seat:
 
 def statements(world: World) -> list[str]:
     """Return what was sent to the store since the last question."""
-    points = [each for each in world.faults.points if each not in _PASSED_OVER]
+    points = [each for each in world.faults.points if each not in _COMMITS]
     world.faults.points.clear()
     return points
 

@@ -11,7 +11,7 @@ from tenure.engine.engine import Engine
 from tenure.engine.read import query
 from tenure.engine.services.deaf_watch import DeafWatch
 from tenure.engine.worker.command import DrainWorker, EvictWorker
-from tests.engine.world import NAMESPACE, World
+from tests.engine.world import NAMESPACE, World, heartbeat
 
 LEASE_MS = 30_000
 TWO_INTERVALS_MS = 20_000
@@ -113,6 +113,21 @@ async def test_a_session_without_credit_is_deaf_and_one_with_credit_is_not(
     engine.set_window(shut, 5)
     await world.settle(engine)
     assert await watched(world, engine, watch, 0) == frozenset()
+
+
+async def test_a_queue_whose_worker_is_full_with_tasks_of_its_other_queues_is_not_deaf(
+    world: World, engine: Engine
+) -> None:
+    worker = await deaf_worker(world, engine, mode=WorkerMode.SESSION)
+    await world.session(engine, worker, window=0)
+    await world.add(engine)
+    watch = DeafWatch()
+    for token in range(1, 11):
+        assert await watched(world, engine, watch, 10_000) == frozenset()
+        await engine.heartbeat(heartbeat(engine, worker, token, is_full=True))
+    # It has a free slot again, and does not ask for work.
+    assert await watched(world, engine, watch, TWO_INTERVALS_MS - 5_000) == frozenset()
+    assert await watched(world, engine, watch, 5_000) == {worker}
 
 
 async def test_a_session_whose_small_window_is_always_in_use_is_not_deaf(

@@ -129,7 +129,8 @@ async def test_a_stop_that_the_stream_has_lost_is_told_to_the_next_session(
 
 
 async def test_a_stop_told_to_a_session_that_its_worker_has_left_stays(world: World) -> None:
-    here, there = await world.start(), await world.start()
+    # Pooled servers get no hints, so neither hears what happens at the other.
+    here, there = await world.start(pooled=True), await world.start(pooled=True)
     worker = await world.worker(here)
     old, _ = await world.session(here, worker, window=1)
     await world.add(here)

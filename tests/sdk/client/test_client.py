@@ -296,6 +296,18 @@ async def test_an_exception_of_the_progress_callback_reaches_the_caller(
             await handle.result(on_progress=refuse)
 
 
+async def test_a_pause_that_waits_for_the_end_of_an_attempt_is_seen(
+    client: Client, stage: ServerStage
+) -> None:
+    async with RawWorker(stage.target, hold) as worker:
+        handle = await client.enqueue(double, 1)
+        await worker.holds(1)
+        await handle.pause()
+        assert (await handle.describe()).is_pause_requested
+        await handle.resume()
+        assert not (await handle.describe()).is_pause_requested
+
+
 async def test_a_task_can_be_cancelled_paused_resumed_terminated_and_retried(
     client: Client, stage: ServerStage
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -189,6 +190,14 @@ async def test_a_refusal_for_good_is_not_repeated(answers: tuple[_Answers, str])
     with pytest.raises(errors.PermissionDenied):
         await channel.call(HEALTH, pb.HealthCheckRequest(), timeout_s=30)
     assert len(handler.metadata) == 1
+    await channel.close()
+
+
+async def test_the_last_error_counts_from_when_the_caller_began_to_wait() -> None:
+    channel = Channel("127.0.0.1:1")
+    since = time.monotonic() - 600
+    with pytest.raises(Unavailable, match=r"It was tried for 6\d\d"):
+        await channel.call(HEALTH, pb.HealthCheckRequest(), timeout_s=0.3, since=since)
     await channel.close()
 
 

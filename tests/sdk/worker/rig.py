@@ -185,6 +185,12 @@ class Rig:
         self.proxy.target = str(await self._rpc.start())
         self.raw = RawLink([self.proxy.target])
 
+    @property
+    def engine(self) -> Engine:
+        """The engine of the running server."""
+        assert self._engine is not None
+        return self._engine
+
     async def stop_server(self) -> None:
         """Stop it as an operator does."""
         assert self._rpc is not None

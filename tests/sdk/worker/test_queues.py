@@ -137,6 +137,22 @@ async def test_the_log_and_the_probe_show_all_queues_together(
     assert f"Draining: 3 task(s) ({A}: 2, {B}: 1) have 1 s to finish." in messages(caplog)
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_queue_without_a_slot_says_so_with_its_heartbeats(
+    tmp_path: Path, mode: str
+) -> None:
+    async with (
+        open_rig(tmp_path, **FAST) as rig,
+        running(rig, mode=mode, max_concurrent=1) as (worker, _),
+    ):
+        (task_id,) = await rig.enqueue(queue=A, input=said(text="wait"), encoding="json")
+        await rig.until(task_id, "RUNNING")
+        # What it says counts as a sign that it is not deaf.
+        signs = rig.engine.worker_activity
+        before = signs.last_mono_ms(worker.worker_ids[B])
+        await eventually(lambda: signs.last_mono_ms(worker.worker_ids[B]) != before)
+
+
 # -- Activities that are declared for another queue
 
 

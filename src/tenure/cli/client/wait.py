@@ -12,7 +12,7 @@ from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.show.output import Output
 from tenure.cli.show.progress import make_progress
-from tenure.cli.show.task_table import columns, payload_text
+from tenure.cli.show.task_table import columns, failure_text, payload_text
 from tenure.cli.show.text import age_text, duration_text, parse_instant_ms
 
 if TYPE_CHECKING:
@@ -211,8 +211,7 @@ def show_result(output: Output, task: ShownTask) -> None:
     tried = f", attempt {task.attempt}" if task.attempt else ""
     output.note(f"{task.title} {_ENDS[task.state]}{took}{tried}.")
     if task.state == "FAILED":
-        message = f": {task.error.message}" if task.error and task.error.message else ""
-        output.note(f"  Why: {task.failure_reason}{message}")
+        output.note(f"  Why: {failure_text(task)}")
         output.note(f"  Next: tenure {task.noun}s show {task.task_id}")
 
 

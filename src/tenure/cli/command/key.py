@@ -9,6 +9,7 @@ import click
 
 from tenure.cli import suggestion
 from tenure.cli.client.invocation import Invocation, with_whole_server
+from tenure.cli.failure import CliError
 from tenure.cli.help import CommandGroup
 from tenure.cli.parameter import PageOptions, duration_ms, examples, page_options, schema_option
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 _ROLES: Final = ("admin", "client", "worker", "viewer")
 _EVERYWHERE: Final = "all"
+# By the field that was refused. Every role is known, so only the first key can have a wrong one.
+_ADVICE: Final = {
+    "role": "Create the admin key first:",
+    "namespaces": "Change --namespace. The first key is created without it:",
+}
 _KEY_ID: Final = click.argument("key_id", metavar="KEY-ID", shell_complete=suggestion.key_ids)
 
 
@@ -99,11 +105,18 @@ def create(
 
 
 def _made(call: Invocation, choice: KeyChoice, store_url: str | None, schema: str) -> ShownNewKey:
-    if store_url is None:
-        return call.client.access.create_key(choice)
-    from tenure.cli.database import first_key
+    try:
+        if store_url is None:
+            return call.client.access.create_key(choice)
+        from tenure.cli.database import first_key
 
-    return first_key.create(store_url, schema, choice)
+        return first_key.create(store_url, schema, choice)
+    except CliError as error:
+        advice = _ADVICE.get(str(error.fields.get("field")))
+        if advice is not None:
+            place = "" if store_url is None else " --store URL"
+            error.hint = f"{advice} tenure keys create --role admin{place}"
+        raise
 
 
 def _places(key: ShownKey) -> str:

@@ -37,12 +37,14 @@ def failure_of(error: Exception, url: str) -> CliError | None:
 
 def _refused(error: TenureError, _where: str) -> CliError:
     field = error.fields.get("field", "")
-    return CliError(
+    failure = CliError(
         error.message,
         hint=f"Change --{field}." if field else "",
         exit_code=EXIT_CODES[error.code],
         code=error.code,
     )
+    failure.fields = dict(error.fields)
+    return failure
 
 
 def _named(error: StoreError, where: str) -> CliError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from tenure.cli import suggestion
-from tenure.cli.client.invocation import DEFAULT_TARGET
+from tenure.cli.client.invocation import DEFAULT_NAMESPACE, DEFAULT_TARGET, Invocation
 from tenure.cli.command.server import LISTENING
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
@@ -31,6 +31,8 @@ _GOODBYE_SECONDS: Final = 15.0
 _ECHO_SECONDS: Final = 0.6
 _SERVER_SECONDS: Final = 15.0
 _KILL_AFTER: Final = 3
+# The namespace is there, or the worker says that it is not.
+_LEFT_TO_WORKER: Final = {"already_exists", "permission_denied", "unauthenticated"}
 
 
 class _Options(TypedDict):
@@ -40,6 +42,7 @@ class _Options(TypedDict):
     schema: str
     http: str
     grpc: str
+    namespace: str
     queues: tuple[str, ...]
     drain_deadline_ms: int
     is_reloaded: bool
@@ -72,6 +75,13 @@ class _Options(TypedDict):
     default=DEFAULT_TARGET,
     metavar="HOST:PORT",
     help="Where to listen for gRPC; port 0 takes a free one.",
+)
+@option(
+    "--namespace",
+    envvar="TENURE_NAMESPACE",
+    default=DEFAULT_NAMESPACE,
+    metavar="NAME",
+    help="The namespace of the worker; created if it does not exist.",
 )
 @click.option(
     "--queue",
@@ -169,6 +179,7 @@ class DevSession:
         """Run until a signal comes, or the server has ended."""
         server = self._start_server()
         try:
+            self._create_namespace()
             if self._module is not None:
                 self._start_worker()
             self._watch(server)
@@ -211,12 +222,30 @@ class DevSession:
             f"  Store:   {_shown(kept) if kept else 'in a file that is removed at the end'}",
             f"  HTTP:    http://{http}/docs",
         ]
-        target = "" if self._grpc == DEFAULT_TARGET else f" --target {self._grpc}"
+        place = "" if self._grpc == DEFAULT_TARGET else f" --target {self._grpc}"
+        namespace = self._options["namespace"]
+        place += "" if namespace == DEFAULT_NAMESPACE else f" --namespace {namespace}"
         if self._module is not None:
             is_reloaded = self._options["is_reloaded"]
             lines.append(f"  Worker:  {self._module}{', with reload' if is_reloaded else ''}")
-        lines += [f"  Look:    tenure tasks ls{target}", "  Stop:    Ctrl-C"]
+        lines += [f"  Look:    tenure tasks ls{place}", "  Stop:    Ctrl-C"]
         click.echo("\n".join(lines))
+
+    def _create_namespace(self) -> None:
+        """Create the namespace, unless it is there or the API key does not allow it."""
+        name = self._options["namespace"]
+        if name == DEFAULT_NAMESPACE:
+            return
+        call = Invocation(self._grpc, name, "table")
+        try:
+            made = call.client.access.create_namespace(name)
+        except CliError as error:
+            if error.code not in _LEFT_TO_WORKER:
+                raise
+        else:
+            click.echo(f"Namespace {made} was created.")
+        finally:
+            call.close()
 
     # -- The worker
 
@@ -231,7 +260,8 @@ class DevSession:
         self._worker = CommandProcess(
             "worker",
             self._module,
-            *("--target", self._grpc, "--no-tls", *_queue_options(options["queues"])),
+            *("--target", self._grpc, "--no-tls", "--namespace", options["namespace"]),
+            *_queue_options(options["queues"]),
             *("--drain-deadline", f"{options['drain_deadline_ms']}ms"),
             *("--log-format", options["log_format"]),
             *flags,

@@ -13,7 +13,7 @@ from tenure.cli.show.table import Column
 from tenure.cli.show.task_table import (
     ago,
     damage_text,
-    error_text,
+    full_error_text,
     labels_text,
     payload_text,
     progress_text,
@@ -87,7 +87,7 @@ def facts(run: ShownRun, now_ms: int, why: str = "") -> Iterator[tuple[str, obje
         "pause",
         "requested: it is paused when its attempt ends" if run.is_pause_requested else "",
     )
-    yield "error", error_text(run.error) if run.error is not None else ""
+    yield "error", full_error_text(run.error) if run.error is not None else ""
     yield "damaged", damage_text(run)
     yield "progress", progress_text(run)
     yield "state", payload_text(run.state, run.state_base64)
@@ -140,7 +140,7 @@ def _parked_text(run: ShownRun, now_ms: int) -> str:
         return ""
     count = run.park_count or 1
     times = "" if count == 1 else f", {count} times in a row"
-    return f"{error_text(run.park_error)}; {_wakes(run, now_ms)}{times}"
+    return f"{full_error_text(run.park_error)}; {_wakes(run, now_ms)}{times}"
 
 
 def _times(count: int) -> str:
@@ -230,7 +230,7 @@ def _entry_note(line: JournalLine) -> str:
     if (entry.attempts or 0) > 1:
         parts.append(f"{entry.attempts} attempts")
     if entry.error is not None:
-        parts.append(error_text(entry.error))
+        parts.append(full_error_text(entry.error))
     if entry.sender:
         parts.append(f"from {entry.sender}")
     if entry.next_at:

@@ -44,8 +44,7 @@ def _type_text(task: ShownTask) -> str:
 def note(task: ShownTask, now_ms: int) -> str:
     """Return what is most worth knowing about a task in its present state."""
     if task.failure_reason:
-        message = f": {task.error.message}" if task.error and task.error.message else ""
-        return f"{task.failure_reason}{message}"
+        return failure_text(task)
     if task.cancel_reason:
         return task.cancel_reason
     if task.is_pause_requested:
@@ -54,6 +53,19 @@ def note(task: ShownTask, now_ms: int) -> str:
     if task.state == "PENDING" and starts_in_ms > 0:
         return f"starts in {duration_text(starts_in_ms)}"
     return progress_text(task)
+
+
+def failure_text(task: ShownTask) -> str:
+    """Return what failed, as Python would say it, and the reason why the task has ended."""
+    said = error_text(task.error)
+    return f"{said} ({task.failure_reason})" if said else task.failure_reason or ""
+
+
+def error_text(error: ShownFailure | None) -> str:
+    """Return the type and the message of a failure; the type may stand in place of a message."""
+    if error is None:
+        return ""
+    return ": ".join(dict.fromkeys(part for part in (error.type, error.message) if part))
 
 
 def progress_text(task: ShownTask | ShownRun) -> str:
@@ -73,7 +85,7 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
         "requested: it is paused when its attempt ends" if task.is_pause_requested else "",
     )
     if task.error is not None:
-        yield "error", error_text(task.error)
+        yield "error", full_error_text(task.error)
     yield "damaged", damage_text(task)
     yield "progress", progress_text(task)
     yield "type", task.type
@@ -101,7 +113,7 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
     yield "trace", Lines(task.error.stack_trace or "") if task.error else None
 
 
-def error_text(error: ShownFailure) -> str:
+def full_error_text(error: ShownFailure) -> str:
     """Return an error with its type and category."""
     kind = f"{error.type}: " if error.type else ""
     return f"{kind}{error.message} ({error.category})"
@@ -157,12 +169,7 @@ def attempt_columns(now_ms: int) -> Sequence[Column[ShownAttempt]]:
         ),
         Column("STARTED", lambda attempt: f"{age_text(attempt.handed_at, now_ms)} ago", rank=4),
         Column("TOOK", lambda attempt: _took(attempt, now_ms), rank=3),
-        Column(
-            "ERROR",
-            lambda attempt: attempt.error.message if attempt.error else "",
-            rank=1,
-            is_text=True,
-        ),
+        Column("ERROR", lambda attempt: error_text(attempt.error), rank=1, is_text=True),
     )
 
 

@@ -1,4 +1,4 @@
-"""When each worker could last get work from this server: a poll, or a hand-out to its session.
+"""When each worker last showed that it is not deaf: a poll, a hand-out, or that it is full.
 
 Kept for as long as two heartbeat intervals may last, so that it never grows with time.
 """
@@ -18,7 +18,7 @@ class WorkerActivity:
         self._at_mono_ms: OrderedDict[str, int] = OrderedDict()
 
     def note(self, worker_id: str, mono_ms: int) -> None:
-        """Note that a worker requested work, or got some."""
+        """Note that a worker requested work, got some, or has no slot for it."""
         self._at_mono_ms[worker_id] = mono_ms
         self._at_mono_ms.move_to_end(worker_id)
 

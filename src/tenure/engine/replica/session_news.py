@@ -45,7 +45,14 @@ class SessionNews:
         self._settings = settings
         self._unread: dict[str, None] = {}
         self._full_count = 0
-        self._polling_loop = PollingLoop("session_news", self._look, self._period_ms, outage=outage)
+        # A server starts without sessions, so its first read has nothing to make up for.
+        self._polling_loop = PollingLoop(
+            "session_news",
+            self._look,
+            self._period_ms,
+            outage=outage,
+            first_ms=settings.news_poll_ms,
+        )
 
     def hear(self, worker_ids: Iterable[str], *, is_all: bool = False) -> None:
         """Read about the workers that have an offer here."""

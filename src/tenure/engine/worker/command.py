@@ -160,12 +160,16 @@ class Renewed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(Command[Renewed], frozen=True, kw_only=True):
-    """A worker's heartbeat. The heartbeat lane renews the lease; ``ReportHeld`` does the rest."""
+    """A worker's heartbeat. The heartbeat lane renews the lease; ``ReportHeld`` does the rest.
+
+    ``is_full`` says that tasks of other queues use all slots that the worker shares with them.
+    """
 
     namespace: str
     worker_id: str
     beat: Beat
     wants_cancels: bool = False
+    is_full: bool = False
     speaker: str | None = None
 
 

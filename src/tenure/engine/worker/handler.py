@@ -135,7 +135,11 @@ def _check_speaker(worker: Worker, speaker: str | None) -> None:
 
 def drain_worker(ws: WorkingSet, command: c.DrainWorker) -> Worker:
     """Let a worker finish what it holds; the answer means that no later hand-out happens."""
-    worker = _administered(ws, command.namespace, command.worker_id)
+    worker_id = command.worker_id
+    if command.is_own:
+        worker = _calling(ws, command.namespace, worker_id)
+    else:
+        worker = _administered(ws, command.namespace, worker_id)
     _check_speaker(worker, command.speaker)
     event = worker_rules.DrainRequested(command.deadline_ms)
     decision = ws.apply_worker(worker.id, event)

@@ -92,6 +92,7 @@ class WorkflowService(RunService, workflow_service_pb2_grpc.WorkflowServiceServi
                 worker_id=worker_id,
                 beat=self._read_beat(request),
                 wants_cancels=True,
+                is_full=request.is_full,
                 speaker=self._engine.worker_keys.unproven(namespace, worker_id, speaker()),
             ),
             bound=task_view.refs(request.bound_activities),

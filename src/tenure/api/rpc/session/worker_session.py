@@ -382,7 +382,10 @@ class WorkerSession:
             self._beats.take(f"{self._namespace} {self._worker_id}")
             renewed, held = await self._engine.heartbeat(
                 Heartbeat(
-                    namespace=self._namespace, worker_id=self._worker_id, beat=self._read_beat(beat)
+                    namespace=self._namespace,
+                    worker_id=self._worker_id,
+                    beat=self._read_beat(beat),
+                    is_full=beat.is_full,
                 ),
                 bound=task_view.refs(beat.bound),
                 unbound=task_view.refs(beat.unbound),

@@ -396,6 +396,11 @@ class Incarnation:
             self.changed.notify()
 
     @property
+    def is_full(self) -> bool:
+        """Whether the queues that share its slots have left none free."""
+        return self.slots is not None and self.slots.all.room <= 0
+
+    @property
     def window(self) -> int:
         """How many attempts it can hold. A slot that old code still uses does not count."""
         if self.slots is not None:

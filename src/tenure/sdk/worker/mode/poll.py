@@ -158,6 +158,7 @@ class PollMode:
             total_failed=me.held_attempts.failed_total,
             loop_lag_ms=me.health_state.take_lag_ms(),
             stuck_count=me.health_state.stuck_count,
+            is_full=me.is_full,
             unbound_activities=me.held_attempts.take_unbound(),
             held_activities=None if held is None else pb.HeldActivities(items=held),
         )

@@ -280,6 +280,7 @@ class SessionMode:
             active_count=me.active_count,
             loop_lag_ms=me.health_state.take_lag_ms(),
             stuck_count=me.health_state.stuck_count,
+            is_full=me.is_full,
             unbound=self._unbound,
             held=held,
         )
