@@ -190,6 +190,7 @@ class Dispatch:
     def _note_held(self, ws: WorkingSet) -> None:
         """Keep what workers hold here what it is in the store."""
         loaded = ws.tasks.loaded
+        ended: defaultdict[str, list[str]] = defaultdict(list)
         for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
             if old is None or old.worker_id is None:
@@ -197,11 +198,9 @@ class Dispatch:
             is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
             if task.finished_at_ms is None and is_same and task.is_attempt_live:
                 continue
-            session = self._book.session_of(old.worker_id)
-            if session is not None:
-                self._book.drop(session, task.id)
-                self._to_look_at.add(session.group)
-            self._to_look_at.update(self._book.ended(old.worker_id))
+            ended[old.worker_id].append(task.id)
+        for worker_id, task_ids in ended.items():
+            self._to_look_at |= self._book.ended(worker_id, task_ids)
 
     def deliver(self, committed: Committed) -> None:
         """Deliver assigned tasks to their offers; tasks without a receiver go back at once."""
