@@ -12,7 +12,7 @@ import heapq
 import itertools
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -151,7 +151,7 @@ class OfferBook:
 
     # -- Who waits in a line
 
-    def waiting_types(self, group: Group) -> Iterable[Types]:
+    def waiting_types(self, group: Group) -> Collection[Types]:
         """Return what those can run who wait in a queue, each set once."""
         return self._lines.get(group, {}).keys()
 
@@ -160,9 +160,12 @@ class OfferBook:
 
         ``types`` may shrink meanwhile.
         """
+        by_types = self._lines.get(group)
+        if by_types is None:
+            return iter(())
         lines = [
             _while_wanted(line.values(), mine, types)
-            for mine, line in self._lines.get(group, {}).items()
+            for mine, line in by_types.items()
             if not types.isdisjoint(mine)
         ]
         return lines[0] if len(lines) == 1 else heapq.merge(*lines, key=_TURN)
