@@ -162,8 +162,7 @@ class Dispatch:
                 if task.line:
                     self._positions.left(task, is_new=are_new)
                     self._left.add((task.namespace, task.queue, task.type))
-        self._note_held(ws)
-        self._note_suspects(ws)
+        self._note_changed(ws)
         for task in claims.unassigned:
             if task.line is not Line.SUSPECT:
                 self._positions.left(task)
@@ -179,20 +178,17 @@ class Dispatch:
         else:
             self._replicas.tell(group)
 
-    def _note_suspects(self, ws: WorkingSet) -> None:
-        """Read the suspects of a line again when one of them was assigned or has ended."""
-        loaded = ws.tasks.loaded
-        for key, task in ws.tasks.changed.items():
-            old = loaded.get(key)
-            if task.is_guarded or (old is not None and old.is_guarded):
-                self._positions.suspect_moved((task.namespace, task.queue, task.type))
+    def _note_changed(self, ws: WorkingSet) -> None:
+        """Keep what workers hold here what it is in the store.
 
-    def _note_held(self, ws: WorkingSet) -> None:
-        """Keep what workers hold here what it is in the store."""
+        The suspects of a line are read again when one of them was assigned or has ended.
+        """
         loaded = ws.tasks.loaded
         ended: defaultdict[str, list[str]] = defaultdict(list)
         for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
+            if task.is_guarded or (old is not None and old.is_guarded):
+                self._positions.suspect_moved((task.namespace, task.queue, task.type))
             if old is None or old.worker_id is None:
                 continue
             is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
