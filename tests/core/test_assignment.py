@@ -339,3 +339,9 @@ def test_whatever_its_size_a_task_fits_an_empty_hand() -> None:
 def test_inputs_and_details_count_as_well_as_what_was_not_read() -> None:
     progress = replace(fresh().progress, details=b"12")
     assert task(0, input=b"123", progress=progress, unread_bytes=5).payload_bytes == 10
+
+
+def test_a_poll_that_is_only_checked_gets_nothing_of_what_its_worker_has_free() -> None:
+    hands = [hand(1, receiver_id="w1", credit=0), hand(2, receiver_id="w1", credit=2)]
+    counts = {"w1": Count(free=5, slots=5)}
+    assert offers(assign(tasks(3), hands, counts=counts)) == [2, 2]
