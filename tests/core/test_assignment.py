@@ -387,3 +387,9 @@ def test_a_home_with_several_offers_gets_a_run_by_one_that_can_take_it() -> None
     count = {"worker-1": Count(2, 2)}
     dealt = assign([at_home(1, "worker-1")], [hand(3), *polls], counts=count)
     assert offers(dealt) == [2]
+
+
+def test_a_poll_that_is_only_checked_gets_nothing_of_what_its_worker_has_free() -> None:
+    hands = [hand(1, receiver_id="w1", credit=0), hand(2, receiver_id="w1", credit=2)]
+    counts = {"w1": Count(free=5, slots=5)}
+    assert offers(assign(tasks(3), hands, counts=counts)) == [2, 2]

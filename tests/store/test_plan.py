@@ -417,6 +417,53 @@ async def test_500_heartbeats_look_at_500_leases(planner: Planner, state: str) -
             assert buffers(plan) <= 12 * ITEMS, (name, buffers(plan))
 
 
+ADD_WORKERS: Final = """
+INSERT INTO workers (
+    id, namespace, queue, types, instance_key, registered_at_ms, status, mode, slots, name,
+    hostname, pid, software_version, labels, session_no, release_pending, version
+)
+SELECT
+    CAST('0190a000-0000-7000-9000-' || lpad(to_hex(n), 12, '0') AS uuid), '{namespace}',
+    '{queue}', '["mail"]', CAST(n AS text), {now}, 'online', 'poll', {slots}, '', '', 1, '', '{{}}',
+    0, false, 0
+FROM generate_series(1, {last}) AS n
+"""
+
+
+def workers(last: int) -> str:
+    """Return a statement that makes workers, of which the first one holds every second task."""
+    return ADD_WORKERS.format(namespace=NAMESPACE, queue=QUEUE, now=NOW, slots=CLAIMED, last=last)
+
+
+@pytest.mark.parametrize("name", ["lock_receivers", "share_workers"])
+@pytest.mark.parametrize("state", ["no statistics", "vacuumed while empty", "good statistics"])
+async def test_500_receivers_are_found_by_key_and_counted_up_to_their_slots(
+    planner: Planner, state: str, name: str
+) -> None:
+    values = ([worker_id(number) for number in range(1, ITEMS + 1)],)
+    for table in ("workers", "leases"):
+        await planner.lane.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+    if state == "vacuumed while empty":
+        for sql in (rows(1, ITEMS), workers(ITEMS), leases(ITEMS)):
+            await planner.lane.execute(sql)
+        for table in ("tasks", "workers", "leases"):
+            await planner.lane.execute(f"DELETE FROM {table}")
+            await planner.lane.execute(f"VACUUM (TRUNCATE off) {table}")
+    await planner.explain_lane(name, values)
+    for sql in (rows(1, ROWS), workers(LEASES), leases(LEASES)):
+        await planner.lane.execute(sql)
+    if state == "good statistics":
+        await planner.lane.execute("ANALYZE tasks, workers, leases")
+    for plan in await planner.explain(name, values):
+        for node in nodes(plan):
+            assert rows_looked_at(node) <= LEASES, node
+        assert plan["Actual Rows"] == ITEMS
+        assert buffers(plan) <= 15 * ITEMS, buffers(plan)
+    # This one holds 50,000 tasks.
+    for plan in await planner.explain(name, ([worker_id(1)],)):
+        assert buffers(plan) <= 3 * CLAIMED, buffers(plan)
+
+
 SQLITE_PLANS: Final = {
     "claim_tasks": ["USING INDEX tasks_claim"],
     "count_held": ["USING COVERING INDEX tasks_held"],
@@ -487,6 +534,23 @@ async def test_sqlite_goes_to_its_rows_by_index(sqlite: apsw.Connection, state: 
         assert searches, name
         assert all(expected in line for line in searches), (name, lines)
         assert not any("TEMP B-TREE FOR ORDER BY" in line for line in lines), (name, lines)
+
+
+@pytest.mark.parametrize("state", ["empty", "loaded", "analyzed"])
+async def test_sqlite_counts_what_a_worker_holds_by_index(
+    sqlite: apsw.Connection, state: str
+) -> None:
+    if state != "empty":
+        sqlite.execute(SQLITE_ROWS)
+    if state == "analyzed":
+        sqlite.execute("ANALYZE")
+    searches = [line for line in explain_sqlite(sqlite, "lock_receivers") if "SUBQUERY" not in line]
+    assert searches == [
+        "SEARCH w USING PRIMARY KEY (id=?)",
+        "SEARCH q USING PRIMARY KEY (namespace=? AND name=?) LEFT-JOIN",
+        "SEARCH l USING PRIMARY KEY (worker_id=?) LEFT-JOIN",
+        "SEARCH h USING COVERING INDEX tasks_held (namespace=? AND queue=? AND worker_id=?)",
+    ]
 
 
 # All of it: with less, each waiting task of a line is looked at.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import operator
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -88,13 +88,17 @@ def assign(
 
 def counted_bytes(task: Task) -> int:
     """Return what a task takes of a hand's room: never so much that an empty one has not enough."""
-    return min(task.payload_bytes, PAYLOAD_BYTES_MAX)
+    size = task.payload_bytes
+    # min() would cost as much as all the rest.
+    if size > PAYLOAD_BYTES_MAX:
+        return PAYLOAD_BYTES_MAX
+    return size
 
 
 class _Bidder:
     """Who competes for a task: a receiver whose slots all its offers share, or one offer.
 
-    Of several offers ``lines`` has, by type, the indexes of the hands, the longest waiting first.
+    Of a receiver ``lines`` has, by type, the indexes of its hands, the longest waiting first.
     """
 
     __slots__ = ("free", "index", "left", "lines", "place", "receiver_id", "window")
@@ -102,29 +106,30 @@ class _Bidder:
     def __init__(self, index: int, hand: Hand, count: Count | None) -> None:
         self.index = index
         self.receiver_id = hand.receiver_id
-        self.left = hand.credit
-        self.free = hand.credit if count is None else count.free
-        self.window = hand.window if count is None else count.slots
-        self.lines: dict[str, deque[int]] | None = None
         self.place: _Place | None = None
+        self.lines: defaultdict[str, deque[int]] | None = None
+        if count is None:
+            self.left = self.free = hand.credit
+            self.window = hand.window
+        else:
+            self.left = 0
+            self.free = count.free
+            self.window = count.slots
+            self.lines = defaultdict(deque)
+
+    def add(self, index: int, hand: Hand) -> None:
+        """Take in an offer of the receiver."""
+        assert self.lines is not None
+        if hand.credit > 0:
+            self.left += hand.credit
+            for task_type in hand.types:
+                self.lines[task_type].append(index)
 
     def stand(self, turn: int) -> None:
         """Find its place: the larger its free share, the further ahead."""
-        has_credit = self.left > 0 and self.free > 0
-        self.place = (-self.free / self.window, turn, self.index) if has_credit else None
-
-    def add(self, index: int, hands: Sequence[Hand]) -> None:
-        """Take in one more offer of the same receiver."""
-        if self.lines is None:
-            self.lines = {}
-            self._wait(self.index, hands[self.index])
-        self._wait(index, hands[index])
-        self.left += hands[index].credit
-
-    def _wait(self, index: int, hand: Hand) -> None:
-        assert self.lines is not None
-        for task_type in hand.types if hand.credit > 0 else ():
-            self.lines.setdefault(task_type, deque()).append(index)
+        free = self.free
+        has_credit = free > 0 and self.left > 0
+        self.place = (-free / self.window, turn, self.index) if has_credit else None
 
 
 class _Assignment:
@@ -157,21 +162,20 @@ class _Assignment:
         shared: dict[str, _Bidder] = {}
         for index, hand in enumerate(self._hands):
             bidder = shared.get(hand.receiver_id)
-            if bidder is not None:
-                bidder.add(index, self._hands)
-            else:
+            if bidder is None:
                 count = counts.get(hand.receiver_id)
                 bidder = _Bidder(index, hand, count)
                 if count is not None:
                     shared[hand.receiver_id] = bidder
+            if bidder.lines is not None:
+                bidder.add(index, hand)
             self._bidders.append(bidder)
         for index, bidder in enumerate(self._bidders):
-            if bidder.index != index:
-                continue
-            bidder.stand(index)
-            if bidder.place is not None:
-                for task_type in bidder.lines or self._hands[index].types:
-                    self._lines.setdefault(task_type, []).append(bidder.place)
+            if bidder.index == index:
+                bidder.stand(index)
+                if bidder.place is not None:
+                    for task_type in bidder.lines or self._hands[index].types:
+                        self._lines.setdefault(task_type, []).append(bidder.place)
         for line in self._lines.values():
             heapq.heapify(line)
 

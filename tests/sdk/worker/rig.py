@@ -233,12 +233,6 @@ class Rig:
         if self._rpc is not None:
             await self.stop_server()
 
-    @property
-    def engine(self) -> Engine:
-        """The engine of the server, while it runs."""
-        assert self._engine is not None
-        return self._engine
-
     # -- What clients and operators do
 
     def _stub(self, name: str) -> Any:

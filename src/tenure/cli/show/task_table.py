@@ -115,8 +115,7 @@ def facts(task: ShownTask, now_ms: int, why: str = "") -> Iterator[tuple[str, ob
 
 def full_error_text(error: ShownFailure) -> str:
     """Return an error with its type and category."""
-    kind = f"{error.type}: " if error.type else ""
-    return f"{kind}{error.message} ({error.category})"
+    return f"{error_text(error)} ({error.category})"
 
 
 def _attempt_text(task: ShownTask) -> str:

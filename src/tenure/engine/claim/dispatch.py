@@ -166,8 +166,7 @@ class Dispatch:
                 if task.line:
                     self._positions.left(task, is_new=are_new)
                     self._left.add((task.namespace, task.queue, task.type))
-        self._note_held(ws)
-        self._note_suspects(ws)
+        self._note_changed(ws)
         for task in claims.unassigned:
             if task.line is not Line.SUSPECT:
                 self._positions.left(task)
@@ -183,29 +182,25 @@ class Dispatch:
         else:
             self._replicas.tell(group)
 
-    def _note_suspects(self, ws: WorkingSet) -> None:
-        """Read the suspects of a line again when one of them was assigned or has ended."""
+    def _note_changed(self, ws: WorkingSet) -> None:
+        """Keep what workers hold here what it is in the store.
+
+        The suspects of a line are read again when one of them was assigned or has ended.
+        """
         loaded = ws.tasks.loaded
+        ended: defaultdict[str, list[str]] = defaultdict(list)
         for key, task in ws.tasks.changed.items():
             old = loaded.get(key)
             if task.is_guarded or (old is not None and old.is_guarded):
                 self._positions.suspect_moved((task.namespace, task.queue, task.type))
-
-    def _note_held(self, ws: WorkingSet) -> None:
-        """Keep what workers hold here what it is in the store."""
-        loaded = ws.tasks.loaded
-        for key, task in ws.tasks.changed.items():
-            old = loaded.get(key)
             if old is None or old.worker_id is None:
                 continue
             is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
             if task.finished_at_ms is None and is_same and task.is_attempt_live:
                 continue
-            session = self._book.session_of(old.worker_id)
-            if session is not None:
-                self._book.drop(session, task.id)
-                self._to_look_at.add(session.group)
-            self._to_look_at.update(self._book.ended(old.worker_id))
+            ended[old.worker_id].append(task.id)
+        for worker_id, task_ids in ended.items():
+            self._to_look_at |= self._book.ended(worker_id, task_ids)
 
     def deliver(self, committed: Committed) -> None:
         """Deliver assigned tasks to their offers; tasks without a receiver go back at once."""

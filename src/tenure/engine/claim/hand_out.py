@@ -227,10 +227,12 @@ def _freed_of(ws: WorkingSet, workers: Container[str]) -> Counter[str]:
     loaded = ws.tasks.loaded
     for key, task in ws.tasks.changed.items():
         old = loaded.get(key)
-        if old is not None and old.worker_id is not None and old.worker_id in workers:
-            is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
-            if _is_held(old) and not (is_same and _is_held(task)):
-                freed[old.worker_id] += 1
+        if old is None or old.worker_id not in workers or old.state not in ATTEMPT_HELD:
+            continue
+        is_same = task.worker_id == old.worker_id and task.attempt == old.attempt
+        if not is_same or task.state not in ATTEMPT_HELD:
+            assert old.worker_id is not None
+            freed[old.worker_id] += 1
     return freed
 
 

@@ -12,7 +12,7 @@ import heapq
 import itertools
 import operator
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -157,7 +157,7 @@ class OfferBook:
 
     # -- Who waits in a line
 
-    def waiting_types(self, group: Group) -> Iterable[Types]:
+    def waiting_types(self, group: Group) -> Collection[Types]:
         """Return what those can run who wait in a queue, each set once."""
         return self._lines.get(group, {}).keys()
 
@@ -166,9 +166,12 @@ class OfferBook:
 
         ``types`` may shrink meanwhile.
         """
+        by_types = self._lines.get(group)
+        if by_types is None:
+            return iter(())
         lines = [
             _while_wanted(line.values(), mine, types)
-            for mine, line in self._lines.get(group, {}).items()
+            for mine, line in by_types.items()
             if not types.isdisjoint(mine)
         ]
         return lines[0] if len(lines) == 1 else heapq.merge(*lines, key=_TURN)
@@ -180,10 +183,15 @@ class OfferBook:
         self._step_out(session)
         self._line_up(session)
 
-    def drop(self, session: Offer, task_id: str) -> None:
-        """Note that a task is not held any more."""
-        session.told_cancels.pop(task_id, None)
-        if session.held.pop(task_id, None) is not None:
+    def drop(self, session: Offer, task_ids: Iterable[str]) -> None:
+        """Note that tasks are not held any more."""
+        held, told = session.held, session.told_cancels
+        held_count = len(held)
+        for task_id in task_ids:
+            held.pop(task_id, None)
+            if told:
+                told.pop(task_id, None)
+        if len(held) < held_count:
             self._line_up(session)
 
     def set_window(self, session: Offer, window: int) -> None:
@@ -213,14 +221,23 @@ class OfferBook:
             self._rest(offer)
         return {offer.group for offer in full}
 
-    def ended(self, worker_id: str) -> Iterable[Group]:
-        """Note that an attempt of a worker has ended; return where it waited for that."""
+    def ended(self, worker_id: str, task_ids: Sequence[str]) -> set[Group]:
+        """Note that attempts of a worker have ended; return where it may get something now."""
+        groups: set[Group] = set()
+        session = self._sessions.get(worker_id)
+        if session is not None:
+            self.drop(session, task_ids)
+            groups.add(session.group)
         count = self._counts.get(worker_id)
-        if count is None:
-            return ()
-        count.free += 1
-        if count.free != 1:
-            return ()
+        if count is not None:
+            was_full = count.free <= 0
+            count.free += len(task_ids)
+            if was_full and count.free > 0:
+                groups |= self._wake(worker_id)
+        return groups
+
+    def _wake(self, worker_id: str) -> set[Group]:
+        """Let the offers of a worker wait again that waited for a slot; return where."""
         woken = [offer for offer in self.of_worker(worker_id) if offer.id in self._resting]
         for offer in woken:
             self._line_up(offer)

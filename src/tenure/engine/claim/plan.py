@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -88,6 +88,9 @@ class ClaimPlanner:
 
         They stand here after this batch, so a queue of their namespace is put off once.
         """
+        if not self.dirty:
+            self._put_off = set()
+            return []
         opening = {each.namespace for each in commands if type(each) is OpenSession}
         put_off = {each for each in self.dirty - self._put_off if each[0] in opening}
         found = sorted(self.dirty - put_off)
@@ -190,7 +193,10 @@ class _Choice:
         ``homes`` are workers that had runs last which may be woken; they are always compared.
         """
         waiting_types = self._book.waiting_types(self._group)
-        for types in chain(waiting_types, [offer.types for offer in others]):
+        if not others and not waiting_types:
+            return []
+        # Most offers of a queue have the same types.
+        for types in dict.fromkeys(chain(waiting_types, [offer.types for offer in others])):
             self._find_most(types)
         at_home = self._at_home(homes) if homes else ()
         for offer in at_home:
@@ -200,9 +206,11 @@ class _Choice:
             if offer.id not in self._homes:
                 self._consider(offer, len(ending.get(offer.receiver_id, ())))
         hands = [_hand(*each) for each in self._best()]
-        served = {hand.offer_id for hand in hands}
-        unchecked = [each for each in others if not each.is_checked and each.id not in served]
-        return hands + [_hand(0, 0, offer, 0, 0) for offer in unchecked]
+        if others:
+            served = {hand.offer_id for hand in hands}
+            unchecked = [each for each in others if not each.is_checked and each.id not in served]
+            hands += [_hand(0, 0, offer, 0, 0) for offer in unchecked]
+        return hands
 
     def _at_home(self, homes: Sequence[str]) -> list[Offer]:
         """Return the sessions here of workers that had runs last."""
@@ -214,14 +222,15 @@ class _Choice:
         self._homes = set(found)
         return list(found.values())
 
-    def _best(self) -> list[_Candidate]:
+    def _best(self) -> Iterable[_Candidate]:
         """Return, in the order of their waiting, those that get something if there is enough."""
         chosen: dict[int, _Candidate] = {}
         for task_type, candidates in self._candidates.items():
             most = self._most[task_type]
+            if len(self._candidates) == 1 and len(candidates) <= most:
+                return candidates
             best = candidates if len(candidates) <= most else sorted(candidates)[:most]
-            for each in best:
-                chosen[each[1]] = each
+            chosen |= {each[1]: each for each in best}
             for each in candidates if self._homes else ():
                 if each[2].id in self._homes:
                     chosen[each[1]] = each
@@ -241,7 +250,14 @@ class _Choice:
                 self._candidates[task_type] = []
 
     def _consider(self, offer: Offer, ending: int) -> None:
-        credit, share = self._credit(offer, ending)
+        credit = offer.credit(ending)
+        share = credit / (offer.window or 1)
+        count = self._book.count_of(offer)
+        if count is not None:
+            free = count.free + ending
+            share = free / count.slots
+            # A new poll is counted in any case: the count may be from before an end elsewhere.
+            credit = min(credit, free) if offer.is_checked else credit
         room_bytes = offer.sink.room_bytes
         if credit <= 0 or room_bytes < PAYLOAD_BYTES_MAX:
             # With less room it could not take the next task, whichever it is.
@@ -256,16 +272,6 @@ class _Choice:
             wanted = self.wanted[task_type] = self.wanted.get(task_type, 0) + credit
             if wanted >= self._most[task_type] and len(candidates) >= OFFERS_COMPARED_MAX:
                 self._open.discard(task_type)
-
-    def _credit(self, offer: Offer, ending: int) -> tuple[int, float]:
-        """Return how many tasks an offer may get, and the free share of its window."""
-        credit = offer.credit(ending)
-        count = self._book.count_of(offer)
-        if count is None:
-            return credit, credit / (offer.window or 1)
-        free = count.free + ending
-        # A new poll is counted in any case: the count may be from before an end elsewhere.
-        return min(credit, free) if offer.is_checked else credit, free / count.slots
 
 
 def _hand(_used: float, _place: int, offer: Offer, credit: int, room_bytes: int) -> Hand:

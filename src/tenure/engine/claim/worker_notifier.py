@@ -59,7 +59,7 @@ class WorkerNotifier:
         if session is not None:
             session.sink.stop([told.stop])
             if self.holds(told):
-                self.book.drop(session, told.stop.task_id)
+                self.book.drop(session, [told.stop.task_id])
                 self._touch(session.group)
             self._post(
                 StopsTold(
@@ -83,9 +83,8 @@ class WorkerNotifier:
     def forget_held(self, session: Offer, refs: Sequence[TaskRef]) -> None:
         """Free the slots of attempts that other servers ended, and notify the worker."""
         gone = [ref for ref in refs if session.held.get(ref.task_id) == ref.attempt]
-        for ref in gone:
-            self.book.drop(session, ref.task_id)
         if gone:
+            self.book.drop(session, [ref.task_id for ref in gone])
             lost = StopCause.LOST_LEASE
             session.sink.stop([Stop(ref.task_id, ref.attempt, lost) for ref in gone])
             self._touch(session.group)

@@ -35,24 +35,30 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
 ]
 
 
+def _make(kinds: list[type[RowSet[Any, Any]]]) -> dict[Any, Any]:
+    """Return an empty row set of each kind, by its type; that they agree a type cannot say."""
+    return {kind: kind() for kind in kinds}
+
+
 class RowSets:
     """The row sets of one batch."""
 
     def __init__(self) -> None:
         """Start with nothing wanted."""
-        self._by_type = {each: each() for each in LOCK_ORDER}
-        self.access = self[AccessRows]
-        self.queues = self[QueueRows]
-        self.workers = self[WorkerRows]
-        self.receivers = self[ReceiverRows]
-        self.leases = self[LeaseRows]
-        self.keys = self[KeyRows]
-        self.tasks = self[TaskRows]
-        self.journals = self[JournalRows]
-        self.stops = self[StopRows]
-        self.attempts = self[AttemptRows]
-        self.namespaces = self[NamespaceRows]
-        self.audit = self[AuditRows]
+        # Made for every batch: each call counts.
+        self._by_type = rows = _make(LOCK_ORDER)
+        self.access: AccessRows = rows[AccessRows]
+        self.queues: QueueRows = rows[QueueRows]
+        self.workers: WorkerRows = rows[WorkerRows]
+        self.receivers: ReceiverRows = rows[ReceiverRows]
+        self.leases: LeaseRows = rows[LeaseRows]
+        self.keys: KeyRows = rows[KeyRows]
+        self.tasks: TaskRows = rows[TaskRows]
+        self.journals: JournalRows = rows[JournalRows]
+        self.stops: StopRows = rows[StopRows]
+        self.attempts: AttemptRows = rows[AttemptRows]
+        self.namespaces: NamespaceRows = rows[NamespaceRows]
+        self.audit: AuditRows = rows[AuditRows]
         self.now_ms = 0
         # The time as read by a statement that locked rows, if no later one has locked others.
         self.locked_at_ms: int | None = None
@@ -71,14 +77,16 @@ class RowSets:
 
     async def load(self, tx: Tx) -> None:
         """Load and lock the wanted rows, then read the store's time."""
-        for each in self:
-            await each.load(tx, self)
+        for each in self._by_type.values():
+            if each.wanted or each.finds_more:
+                await each.load(tx, self)
         self.now_ms = await tx.now_ms() if self.locked_at_ms is None else self.locked_at_ms
 
     async def save(self, tx: Tx) -> None:
         """Write the changes, every write of a live row fenced by its version."""
-        for each in self:
-            await each.save(tx, self)
+        for each in self._by_type.values():
+            if each.new or each.changed or each.removed or each.saves_more:
+                await each.save(tx, self)
 
     def keep_taken(self, first: RowSets) -> None:
         """Keep what a first load took by a write or a lock that cannot be repeated."""

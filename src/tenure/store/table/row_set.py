@@ -43,10 +43,17 @@ class RowSet(dict[Key, Record]):
     __slots__ = ("changed", "loaded", "new", "removed", "wanted")
 
     table: ClassVar[Table]
+    # Whether there may be something to load or to save although nothing is wanted or changed.
+    finds_more: ClassVar[bool] = False
+    saves_more: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Ask those of their own behaviour in any case."""
+        cls.finds_more = cls.load is not RowSet.load
+        cls.saves_more = cls.save is not RowSet.save
 
     def __init__(self) -> None:
         """Start with nothing."""
-        super().__init__()
         self.wanted: set[Key] = set()
         self.loaded: dict[Key, Record] = {}
         self.new: dict[Key, Record] = {}

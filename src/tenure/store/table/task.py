@@ -249,7 +249,8 @@ class TaskRows(RowSet[TaskKey, Task]):
 
     async def save(self, tx: Tx, rows: RowSets) -> None:
         """Save tasks, split by whether they are finished."""
-        await rows.journals.save_reported(tx)
+        if rows.journals.holders:
+            await rows.journals.save_reported(tx)
         if self.changed:
             finished, live = _split(self.changed)
             if finished:

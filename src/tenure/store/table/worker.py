@@ -126,12 +126,14 @@ class WorkerRows(RowSet[str, Worker]):
             await self._lock(tx, self.wanted)
         if rows.leases.is_judging:
             await self._lock(tx, await rows.leases.find_lapsed(tx))
-        unread = self.spoken_for - rows.receivers.keys()
-        if unread:
-            for worker in await read_workers(tx, unread):
-                if worker.id not in self:
-                    self.take(worker)
+        if self.spoken_for:
+            await self._read(tx, self.spoken_for - rows.receivers.keys())
         rows.note_locked()
+
+    async def _read(self, tx: Tx, worker_ids: set[str]) -> None:
+        for worker in await read_workers(tx, worker_ids) if worker_ids else ():
+            if worker.id not in self:
+                self.take(worker)
 
     async def _lock_receivers(self, tx: Tx, receivers: ReceiverRows) -> None:
         """Lock by one statement, in one order, those that are counted and those that may change."""
@@ -177,7 +179,7 @@ class ReceiverRows(RowSet[str, Receiver]):
     @property
     def uncounted(self) -> set[str]:
         """Return who has to be counted; those that are remembered have been taken in already."""
-        return self.counted - self.keys()
+        return self.counted - self.keys() if self.counted else self.counted
 
     async def load(self, tx: Tx, rows: RowSets) -> None:
         """Load the other receivers, unless they have been taken in already."""

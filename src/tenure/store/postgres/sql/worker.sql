@@ -202,7 +202,7 @@ LIMIT CAST(:amount AS integer);
 
 -- name: lock_receivers(id)
 -- As share_workers, for workers of whom nobody knows what they hold without counting. The lock
--- excludes every other hand-out to them, and held_now counts after it.
+-- excludes every other hand-out to them, and held_now counts after it. The join is as there.
 WITH locked AS MATERIALIZED (
     SELECT *
     FROM workers
@@ -220,7 +220,12 @@ SELECT
     held_now(w.namespace, w.queue, w.id, w.slots)
 FROM locked AS w
 LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
-LEFT JOIN leases AS l ON l.worker_id = w.id;
+LEFT JOIN LATERAL (
+    SELECT x.beat_at_ms, x.lease_ms
+    FROM leases AS x
+    WHERE x.worker_id = w.id
+    OFFSET 0
+) AS l ON true;
 
 -- name: lock_workers(id)
 -- Taken by every change of a worker's status; the hand-out's lock below excludes it.
@@ -285,7 +290,9 @@ ORDER BY workers.id;
 -- name: share_workers(id)
 -- Taken by every hand-out: a drain or an expiry comes before it, or finds its task, because
 -- every change of a status takes FOR UPDATE. With the settings of the worker's queue, its last
--- heartbeat and the time after the lock: one round trip instead of three before a hand-out.
+-- heartbeat and the time after the lock: one round trip instead of three before a hand-out. Each
+-- lease is looked up by its key, whatever the statistics say: after a VACUUM of the empty table a
+-- plain join went through the leases for every worker.
 WITH locked AS MATERIALIZED (
     SELECT *
     FROM workers
@@ -302,7 +309,12 @@ SELECT
     CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
 FROM locked AS w
 LEFT JOIN queues AS q ON q.namespace = w.namespace AND q.name = w.queue
-LEFT JOIN leases AS l ON l.worker_id = w.id;
+LEFT JOIN LATERAL (
+    SELECT x.beat_at_ms, x.lease_ms
+    FROM leases AS x
+    WHERE x.worker_id = w.id
+    OFFSET 0
+) AS l ON true;
 
 -- name: update_workers(id, version, status, session_no, end_reason, drain_at_ms, ended_at_ms, release_pending, key_id)
 UPDATE workers AS w
