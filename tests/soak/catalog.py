@@ -31,6 +31,7 @@ from tests.soak import (
     resume,
     rolling,
     rotation,
+    run_races,
     server_pause,
     server_restart,
     sqlite_kill,
@@ -71,6 +72,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     # The engine alone.
     "lost_worker": CatalogEntry(lost_worker.run, LEASES),
     "replicas": CatalogEntry(replicas.run, NO_TIME),
+    "run_races": CatalogEntry(run_races.run, NO_TIME),
     "sqlite_kill": CatalogEntry(sqlite_kill.run, NO_TIME),
     "postgres_restart": CatalogEntry(postgres_restart.run, LEASES),
     # Servers, workers and clients on the wire.
