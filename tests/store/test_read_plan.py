@@ -56,6 +56,7 @@ READS: Final = (
     # All of them are activities, which a list of runs does not look at.
     ("find_live_runs", (*ALL, *AT_END), 0),
     ("find_finished_runs", (*ALL, *AT_END), 0),
+    ("count_run_states", (SEEN,), 0),
     ("find_finished_tasks", (*ALL, *AT_END), PAGE),
     ("find_finished_tasks", (*NONE, *AT_END), SEEN),
     ("find_unsuccessful_tasks", (NAMESPACE, "", "", "failed", *AT_END), PAGE),
