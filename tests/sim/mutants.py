@@ -87,6 +87,8 @@ LEAVING: Final = Faults(
 STUCK: Final = Faults(stuck_share=0.6, stuck_ms=5_000)
 STUCK_BRIEFLY: Final = Faults(stuck_share=0.8, stuck_ms=800)
 DRAINING: Final = Faults(drain_rate=1.0, evict_rate=0.3, supersede_rate=0.3, slow_share=0.1)
+# Servers end attempts of sessions that others have.
+FORGETTING_LATE: Final = Faults(slow_share=0.3, slow_ms=3_000, forget_share=0.4)
 FORGETTING: Final = Faults(forget_share=0.15, reply_lost=0.2, slow_share=0.3, pause_share=0.3)
 
 
@@ -575,7 +577,7 @@ def _list() -> list[Mutant]:
         m("type_ignored", _Assignment, "_choose", _type_ignored, CALM),
         m("limit_ignored", queue_rules, "free_slots", _limit_ignored, CALM),
         m("queue_pause_ignored", queue_rules, "free_slots", _queue_pause_ignored, CALM),
-        m("slot_leaked", WorkerNotifier, "forget_held", _slot_leaked, CALM),
+        m("slot_leaked", WorkerNotifier, "forget_held", _slot_leaked, FORGETTING_LATE),
         m("slots_ignored", Offer, "credit", _window_ignored, CALM),
         m("held_not_counted", hand_out, "_count", _held_not_counted, LOSSY),
         m("other_servers_unheard", ClaimPositions, "has_backlog", _only_hints, CALM),

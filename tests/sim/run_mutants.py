@@ -38,7 +38,7 @@ MOVED: Final = Faults(
 REPEATING: Final = Faults(
     request_lost=0.05, reply_lost=0.2, duplicated=0.3, slow_share=0.25, slow_ms=900
 )
-BUNCHED: Final = Faults(bunch_ms=200.0, duplicated=0.1)
+BUNCHED: Final = Faults(bunch_ms=400.0)
 LOSING: Final = Faults(worker_crash_rate=1.0, drain_rate=0.5, forget_share=0.1, slow_share=0.1)
 
 # -- Positions and fences -------------------------------------------------------------------------

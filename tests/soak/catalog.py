@@ -35,6 +35,7 @@ from tests.soak import (
     run_eviction,
     run_kill,
     run_pause,
+    run_races,
     run_restart,
     server_pause,
     server_restart,
@@ -77,6 +78,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     # The engine alone.
     "lost_worker": CatalogEntry(lost_worker.run, LEASES),
     "replicas": CatalogEntry(replicas.run, NO_TIME),
+    "run_races": CatalogEntry(run_races.run, NO_TIME),
     "sqlite_kill": CatalogEntry(sqlite_kill.run, NO_TIME),
     "postgres_restart": CatalogEntry(postgres_restart.run, LEASES),
     # Servers, workers and clients on the wire.

@@ -517,6 +517,15 @@ async def test_servers_hear_what_others_tell_and_not_what_they_say_themselves(ds
             await store.close()
 
 
+async def test_a_server_tells_again_before_its_last_word_is_out(dsn: str) -> None:
+    store = PostgresStore(dsn)
+    await store.open()
+    try:
+        await asyncio.gather(store.notify("one"), store.notify("two"), store.notify("three"))
+    finally:
+        await store.close()
+
+
 async def test_a_server_listens_again_after_its_side_connection_was_lost(dsn: str) -> None:
     store = PostgresStore(dsn)
     await store.open()

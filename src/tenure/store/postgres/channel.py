@@ -30,6 +30,7 @@ class NotifyChannel:
         self.name = ""
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
+        self._sending = asyncio.Lock()
         self.callback: Callable[[str], None] | None = None
 
     @property
@@ -54,9 +55,13 @@ class NotifyChannel:
             self._connection.terminate()
 
     async def send(self, statement: str, payloads: Sequence[str]) -> None:
-        """Notify all replicas; a call after a failure also listens again."""
-        connection = await self._ready()
-        await connection.execute(statement, payloads, self.name)
+        """Notify all replicas; a call after a failure also listens again.
+
+        One after the other, for a while: a slow one must not fail the next.
+        """
+        async with asyncio.timeout(CONNECT_SECONDS_MAX), self._sending:
+            connection = await self._ready()
+            await connection.execute(statement, payloads, self.name)
 
     async def _ready(self) -> Connection:
         async with self._lock:
