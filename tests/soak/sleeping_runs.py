@@ -40,7 +40,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 SIZES: Final = {
-    False: Size(1_000, 20.0, 100_000, 60.0, SCALES[False], is_small=False),
+    False: Size(1_000, 20.0, 100_000, 30.0, SCALES[False], is_small=False),
     True: Size(30, 4.0, 60, 0.5, SCALES[True], is_small=True),
 }
 
