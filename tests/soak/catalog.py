@@ -36,6 +36,7 @@ from tests.soak import (
     run_kill,
     run_pause,
     run_races,
+    run_replacement,
     run_restart,
     server_pause,
     server_restart,
@@ -112,6 +113,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     # Runs of workflows.
     "run_kill": CatalogEntry(run_kill.run, LEASES),
     "run_restart": CatalogEntry(run_restart.run, LEASES),
+    "run_replacement": CatalogEntry(run_replacement.run, LEASES),
     "run_pause": CatalogEntry(run_pause.run, LEASES),
     "run_eviction": CatalogEntry(run_eviction.run, NO_TIME),
     "programs": CatalogEntry(programs.run, NO_TIME),

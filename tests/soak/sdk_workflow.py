@@ -126,4 +126,14 @@ async def nap_until(ctx: WorkflowContext, until_s: float) -> int:
     return await ctx.step(take_step, 1)
 
 
-WORKFLOWS: Final = [ten_steps, steps_and_sleeps, long_step, wait_often, nap_until]
+@workflow
+async def sleep_and_wait(ctx: WorkflowContext, milliseconds: int) -> list[int]:
+    """Sleep, and wait for a signal, between steps."""
+    found = [await ctx.step(take_step, 1)]
+    await ctx.sleep(milliseconds / 1_000)
+    found.append(await ctx.step(take_step, 2))
+    await ctx.wait_signal(go_on)
+    return [*found, await ctx.step(take_step, 3)]
+
+
+WORKFLOWS: Final = [ten_steps, steps_and_sleeps, long_step, wait_often, nap_until, sleep_and_wait]
