@@ -871,6 +871,7 @@ class NewEntry(google.protobuf.message.Message):
     """The number of the call in its branch."""
     output: builtins.bytes
     encoding: builtins.str
+    """Of the output; empty means json."""
     attempts: builtins.int
     started_at_ms: builtins.int
     took_ms: builtins.int

@@ -26,6 +26,7 @@ from tenure.core.limits import (
 
 JOURNAL = "0190a000-0000-7000-8000-000000000001"
 EMPTY = JournalEnd(JOURNAL)
+T0 = 1_800_000_000_000
 STEP = NewEntry(EntryKind.STEP, "charge", EntryBody(output=b"12", attempts=1))
 
 
@@ -78,7 +79,7 @@ def test_an_entry_gives_back_what_was_put_in() -> None:
     assert entry.content == STEP.body
     (bare,), _ = numbering.append(EMPTY, [NewEntry(EntryKind.PATCH, "v2")], at_ms=5, attempt=1)
     assert (bare.body, bare.content) == (None, NO_BODY)
-    assert encode_body(EntryBody()) is None
+    assert encode_body(EntryBody(), T0) is None
 
 
 def test_every_entry_knows_how_large_its_journal_is() -> None:
@@ -126,7 +127,21 @@ def test_no_impossible_entry_can_exist(numbers: tuple[int, int, int]) -> None:
 
 def test_a_page_is_as_large_as_its_entries() -> None:
     entries, end = numbering.append(EMPTY, [STEP] * 3, at_ms=5, attempt=1)
-    size = numbering.size_of(STEP.key, encode_body(STEP.body))
+    size = numbering.size_of(STEP.key, encode_body(STEP.body, 5))
     assert numbering.page_bytes(JournalPage(0, tuple(entries), 3)) == end.total_bytes == 3 * size
     assert numbering.page_bytes(JournalPage(1, tuple(entries[1:]), 3)) == 2 * size
     assert numbering.page_bytes(JournalPage(3, (), 3)) == 0
+
+
+@pytest.mark.parametrize("before_ms", [-5, 0, 1, 65_535, 65_536, T0])
+def test_the_start_of_a_step_is_kept_whenever_it_was(before_ms: int) -> None:
+    step = NewEntry(EntryKind.STEP, "charge", EntryBody(started_at_ms=T0 - before_ms, took_ms=1))
+    ((entry,), _) = numbering.append(EMPTY, [step], at_ms=T0, attempt=1)
+    assert entry.content == step.body
+
+
+def test_an_output_of_the_usual_kind_takes_few_bytes() -> None:
+    body = EntryBody(output=b"1", attempts=1, started_at_ms=T0 - 20, site="orders.py:40")
+    stored = encode_body(body, T0)
+    assert stored is not None
+    assert len(stored) == 27

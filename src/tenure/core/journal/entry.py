@@ -6,6 +6,7 @@ import enum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tenure.core.limits import DAY_MS
 from tenure.core.task.retry import ErrorInfo
@@ -42,6 +43,10 @@ BY_HOLDER: Final = frozenset(
 """What the worker that holds a run may report; the server writes the others itself."""
 
 
+JSON: Final = "json"
+"""The encoding of an output for which none is named."""
+
+
 class EntryBody(
     msgspec.Struct,
     frozen=True,
@@ -60,17 +65,20 @@ class EntryBody(
         "next_at_ms": "n",
         "signal_id": "si",
         "sender": "sn",
+        "begun_before_ms": "d",
     },
 ):
     """The content of an entry; which parts are set depends on its kind. Short names: it is stored.
 
     ``output`` is also the payload of a signal and the text of a note, and ``error`` of a cancel its
-    reason. A new part gets a name of its own; readers pass over what they do not know.
+    reason. Only stored: ``begun_before_ms``, from the start to the recording, in place of a start
+    that was shortly before. A new part gets a name of its own; readers pass over what they do not
+    know.
     """
 
     index: int = 0
     output: bytes | None = None
-    encoding: str = ""
+    encoding: str = JSON
     error: ErrorInfo | None = None
     attempts: int = 0
     started_at_ms: int = 0
@@ -80,9 +88,12 @@ class EntryBody(
     next_at_ms: int = 0
     signal_id: str = ""
     sender: str = ""
+    begun_before_ms: int = 0
 
 
 NO_BODY: Final = EntryBody()
+# What takes two bytes.
+_BEFORE_MS_MAX: Final = 65_535
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(EntryBody).decode
 
@@ -120,7 +131,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def content(self) -> EntryBody:
         """Return what the entry holds."""
-        return NO_BODY if self.body is None else _decode(self.body)
+        if self.body is None:
+            return NO_BODY
+        body = _decode(self.body)
+        if not body.begun_before_ms:
+            return body
+        return replace(body, started_at_ms=self.at_ms - body.begun_before_ms, begun_before_ms=0)
 
 
 class JournalPage(msgspec.Struct, frozen=True, gc=False):
@@ -131,9 +147,14 @@ class JournalPage(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
-def encode_body(body: EntryBody) -> bytes | None:
-    """Return the stored form of a content; nothing for one that has no parts."""
-    return None if body is NO_BODY or body == NO_BODY else _encode(body)
+def encode_body(body: EntryBody, at_ms: int) -> bytes | None:
+    """Return the stored form of what is recorded now; nothing for what has no parts."""
+    if body is NO_BODY or body == NO_BODY:
+        return None
+    before_ms = at_ms - body.started_at_ms
+    if 0 < before_ms <= _BEFORE_MS_MAX:
+        body = replace(body, started_at_ms=0, begun_before_ms=before_ms)
+    return _encode(body)
 
 
 def day_of(journal_id: str) -> int:

@@ -72,7 +72,7 @@ def append(
     pos, total_bytes = end.pos, end.total_bytes
     placed = []
     for new in entries:
-        body = encode_body(new.body)
+        body = encode_body(new.body, at_ms)
         pos += 1
         last_no += 1 if attempt else 0
         total_bytes += size_of(new.key, body)

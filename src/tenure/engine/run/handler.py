@@ -7,7 +7,7 @@ import hashlib
 from typing import Final
 
 from tenure.core.journal import numbering, room
-from tenure.core.journal.entry import EntryBody, EntryKind, NewEntry
+from tenure.core.journal.entry import JSON, EntryBody, EntryKind, NewEntry
 from tenure.core.journal.numbering import JournalEnd
 from tenure.core.run import start as run_start
 from tenure.core.task import decide as task_rules
@@ -44,7 +44,7 @@ def start_run(ws: WorkingSet, command: c.StartRun) -> Enqueued:
 def _signal_entry(signal: c.NewSignal) -> NewEntry:
     body = EntryBody(
         output=signal.payload,
-        encoding=signal.encoding,
+        encoding=signal.encoding or JSON,
         signal_id=signal.signal_id,
         sender=signal.sender,
     )

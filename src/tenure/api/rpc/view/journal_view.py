@@ -13,7 +13,7 @@ from tenure.api.rpc import error
 from tenure.api.rpc.view import task_view
 from tenure.core.assignment import counted_bytes
 from tenure.core.journal import numbering
-from tenure.core.journal.entry import Entry, EntryBody, EntryKind, JournalPage, NewEntry
+from tenure.core.journal.entry import JSON, Entry, EntryBody, EntryKind, JournalPage, NewEntry
 from tenure.core.limits import FRAME_BYTES, JOURNAL_PAGE_BYTES_MAX
 from tenure.core.task.record import Task
 from tenure.engine.read.held_journal import PageAnswer, PageRef
@@ -23,6 +23,8 @@ from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1.task_pb2 import AssignedTask
 
 _KINDS: Final = {kind: task_pb2.EntryKind.Value(f"ENTRY_KIND_{kind.name}") for kind in EntryKind}
+# The very default is not stored; another text like it is.
+_USUAL: Final = {"": JSON, JSON: JSON}
 _KIND_OF: Final[dict[int, EntryKind]] = {number: kind for kind, number in _KINDS.items()}
 
 
@@ -43,7 +45,7 @@ def _new_entry(message: task_pb2.NewEntry) -> NewEntry:
     body = EntryBody(
         index=message.index,
         output=message.output if message.HasField("output") else None,
-        encoding=message.encoding,
+        encoding=_USUAL.get(message.encoding, message.encoding),
         error=task_view.error_info(message.error) if message.HasField("error") else None,
         attempts=message.attempts,
         started_at_ms=message.started_at_ms,
@@ -120,7 +122,7 @@ def entry(stored: Entry) -> task_pb2.Entry:
             key=stored.key,
             index=body.index,
             output=body.output,
-            encoding=body.encoding,
+            encoding="" if body.output is None else body.encoding,
             error=task_view.task_error(body.error),
             attempts=body.attempts,
             started_at_ms=body.started_at_ms,

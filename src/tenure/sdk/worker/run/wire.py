@@ -31,7 +31,7 @@ def to_wire(entry: Entry) -> task_pb2.NewEntry:
         started_at_ms=entry.started_at_ms,
         took_ms=entry.took_ms,
         fire_at_ms=entry.fire_at_ms,
-        site=_cut(entry.line, STEP_SITE_BYTES_MAX),
+        site=_cut(_place(entry.line), STEP_SITE_BYTES_MAX),
         next_at_ms=entry.next_at_ms,
     )
     if entry.error is not None:
@@ -111,6 +111,11 @@ def _yielded(task: task_pb2.AssignedTask, ending: Yielded, now_ms: int) -> task_
         ],
         wait_count=ending.wait_count,
     )
+
+
+def _place(line: str) -> str:
+    """Return file and line alone: each entry keeps them."""
+    return line.rpartition(" in ")[0] or line
 
 
 def _cut(text: str, bytes_max: int) -> str:

@@ -4,7 +4,7 @@ INSERT INTO journal (day, pos, at_ms, total_bytes, attempt, no, journal_id, kind
 SELECT *
 FROM unnest(
     CAST(:day AS integer[]), CAST(:pos AS integer[]), CAST(:at_ms AS bigint[]),
-    CAST(:total_bytes AS bigint[]), CAST(:attempt AS integer[]), CAST(:no AS integer[]),
+    CAST(:total_bytes AS integer[]), CAST(:attempt AS integer[]), CAST(:no AS integer[]),
     CAST(:journal_id AS uuid[]), CAST(:kind AS smallint[]), CAST(:key AS text[]),
     CAST(:body AS bytea[])
 )

@@ -255,7 +255,7 @@ def _entry(stored: Entry) -> EntryItem:
         key=stored.key,
         index=body.index,
         attempt=stored.attempt,
-        encoding=or_unset(body.encoding),
+        encoding=UNSET if body.output is None else body.encoding,
         error=failure(body.error, encoding=body.encoding),
         attempts=body.attempts or UNSET,
         started_at=instant_or_unset(body.started_at_ms),
