@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import json
+import multiprocessing
 import os
 import platform
 import tempfile
@@ -41,7 +42,9 @@ async def run(small: bool) -> list[Result]:
     size = SIZES[small]
     loop = asyncio.get_running_loop()
     chunks = [range(at, min(at + CHUNK, size.programs)) for at in range(0, size.programs, CHUNK)]
-    with concurrent.futures.ProcessPoolExecutor(PROCESSES) as pool:
+    # A copy of this process would have its objects without their threads, and wait for those.
+    fresh = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(PROCESSES, mp_context=fresh) as pool:
         found = await asyncio.gather(
             *(loop.run_in_executor(pool, _complaints, seeds) for seeds in chunks)
         )
