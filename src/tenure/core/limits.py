@@ -227,6 +227,16 @@ JOURNAL_PAGE_BYTES_MAX: Final = 256 * _KIB
 JOURNAL_REQUESTS_MAX: Final = 500
 # Entries that one report may have, and reports of one command: a frame has at most 1 MiB.
 STEP_ENTRIES_MAX: Final = 1_000
+# Children: of one report, open ones of a run, items of a map, runs above a run, and how many are
+# closed by one transaction.
+SPAWN_CHILDREN_MAX: Final = 1_000
+OPEN_CHILDREN_MAX: Final = 20_000
+GROUP_ITEMS_MAX: Final = 100_000
+RUN_DEPTH_MAX: Final = 100
+CLOSED_CHILDREN_MAX: Final = 500
+EXTERNAL_ID_BYTES_MAX: Final = 255
+# Open children of one page.
+OPEN_PAGE_MAX: Final = 1_000
 # Scope, name and ordinal of a call; where in the source it is; and what waits for a signal.
 STEP_KEY_BYTES_MAX: Final = 512
 STEP_SITE_BYTES_MAX: Final = 512

@@ -26,17 +26,27 @@ from tenure.v1 import error_pb2 as tenure_dot_v1_dot_error__pb2
 from tenure.v1 import task_pb2 as tenure_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tenure/v1/journal.proto\x12\ttenure.v1\x1a\x15tenure/v1/error.proto\x1a\x14tenure/v1/task.proto\"f\n\nStepReport\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x10\n\x08\x66irst_no\x18\x03 \x01(\x05\x12$\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x13.tenure.v1.NewEntry\"z\n\x07StepAck\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\n\n\x02no\x18\x03 \x01(\x05\x12\x0b\n\x03pos\x18\x04 \x01(\x05\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\x12%\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail\"A\n\x0eJournalRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17tenure/v1/journal.proto\x12\ttenure.v1\x1a\x15tenure/v1/error.proto\x1a\x14tenure/v1/task.proto\"f\n\nStepReport\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x10\n\x08\x66irst_no\x18\x03 \x01(\x05\x12$\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x13.tenure.v1.NewEntry\"z\n\x07StepAck\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\n\n\x02no\x18\x03 \x01(\x05\x12\x0b\n\x03pos\x18\x04 \x01(\x05\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x03\x12%\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail\"h\n\x0eJournalRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\x05\x12\x11\n\tgroup_key\x18\x04 \x01(\t\x12\x12\n\nopen_after\x18\x05 \x01(\t\"\x99\x01\n\x08NewChild\x12 \n\x04task\x18\x01 \x01(\x0b\x32\x12.tenure.v1.NewTask\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\x05\x12\x0c\n\x04item\x18\x04 \x01(\x05\x12,\n\x0c\x63lose_policy\x18\x05 \x01(\x0e\x32\x16.tenure.v1.ClosePolicy\x12\x13\n\x0b\x65xternal_id\x18\x06 \x01(\t\"\xb7\x01\n\x0bSpawnReport\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12%\n\x08\x63hildren\x18\x03 \x03(\x0b\x32\x13.tenure.v1.NewChild\x12\x11\n\tgroup_key\x18\x04 \x01(\t\x12\x13\n\x0bgroup_index\x18\x05 \x01(\x05\x12\x13\n\x0bgroup_total\x18\x06 \x01(\x05\x12\x12\n\nfails_fast\x18\x07 \x01(\x08\x12\x0e\n\x06number\x18\x08 \x01(\x05\"u\n\x0b\x43hildCancel\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x0e\n\x06number\x18\x03 \x01(\x05\x12\x11\n\tchild_ids\x18\x04 \x03(\t\x12\x11\n\tgroup_key\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\"c\n\x08\x43hildAck\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x0e\n\x06number\x18\x03 \x01(\x05\x12%\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail*z\n\x0b\x43losePolicy\x12\x1c\n\x18\x43LOSE_POLICY_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43LOSE_POLICY_CANCEL\x10\x01\x12\x1a\n\x16\x43LOSE_POLICY_TERMINATE\x10\x02\x12\x18\n\x14\x43LOSE_POLICY_ABANDON\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tenure.v1.journal_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_CLOSEPOLICY']._serialized_start=979
+  _globals['_CLOSEPOLICY']._serialized_end=1101
   _globals['_STEPREPORT']._serialized_start=83
   _globals['_STEPREPORT']._serialized_end=185
   _globals['_STEPACK']._serialized_start=187
   _globals['_STEPACK']._serialized_end=309
   _globals['_JOURNALREQUEST']._serialized_start=311
-  _globals['_JOURNALREQUEST']._serialized_end=376
+  _globals['_JOURNALREQUEST']._serialized_end=415
+  _globals['_NEWCHILD']._serialized_start=418
+  _globals['_NEWCHILD']._serialized_end=571
+  _globals['_SPAWNREPORT']._serialized_start=574
+  _globals['_SPAWNREPORT']._serialized_end=757
+  _globals['_CHILDCANCEL']._serialized_start=759
+  _globals['_CHILDCANCEL']._serialized_end=876
+  _globals['_CHILDACK']._serialized_start=878
+  _globals['_CHILDACK']._serialized_end=977
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ import builtins
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
 import tenure.v1.error_pb2
@@ -19,6 +20,28 @@ else:
     import typing_extensions
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
+
+class _ClosePolicy:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ClosePolicyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ClosePolicy.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    CLOSE_POLICY_UNSPECIFIED: _ClosePolicy.ValueType  # 0
+    """Means cancel."""
+    CLOSE_POLICY_CANCEL: _ClosePolicy.ValueType  # 1
+    CLOSE_POLICY_TERMINATE: _ClosePolicy.ValueType  # 2
+    CLOSE_POLICY_ABANDON: _ClosePolicy.ValueType  # 3
+
+class ClosePolicy(_ClosePolicy, metaclass=_ClosePolicyEnumTypeWrapper):
+    """What happens to a child when its run ends."""
+
+CLOSE_POLICY_UNSPECIFIED: ClosePolicy.ValueType  # 0
+"""Means cancel."""
+CLOSE_POLICY_CANCEL: ClosePolicy.ValueType  # 1
+CLOSE_POLICY_TERMINATE: ClosePolicy.ValueType  # 2
+CLOSE_POLICY_ABANDON: ClosePolicy.ValueType  # 3
+Global___ClosePolicy: typing_extensions.TypeAlias = ClosePolicy
 
 @typing.final
 class StepReport(google.protobuf.message.Message):
@@ -86,21 +109,174 @@ Global___StepAck: typing_extensions.TypeAlias = StepAck
 
 @typing.final
 class JournalRequest(google.protobuf.message.Message):
+    """Asks for a page of the journal of a run; with group_key, of the results of one of its groups."""
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     TASK_ID_FIELD_NUMBER: builtins.int
     ATTEMPT_FIELD_NUMBER: builtins.int
     AFTER_FIELD_NUMBER: builtins.int
+    GROUP_KEY_FIELD_NUMBER: builtins.int
+    OPEN_AFTER_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     after: builtins.int
+    group_key: builtins.str
+    open_after: builtins.str
+    """Asks for the open children behind this id instead of entries."""
     def __init__(
         self,
         *,
         task_id: builtins.str = ...,
         attempt: builtins.int = ...,
         after: builtins.int = ...,
+        group_key: builtins.str = ...,
+        open_after: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["after", b"after", "attempt", b"attempt", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after", "attempt", b"attempt", "group_key", b"group_key", "open_after", b"open_after", "task_id", b"task_id"]) -> None: ...
 
 Global___JournalRequest: typing_extensions.TypeAlias = JournalRequest
+
+@typing.final
+class NewChild(google.protobuf.message.Message):
+    """A task or a run that a run makes. Its id follows from the run, the generation and the call, so that
+    a report that comes again makes nothing new.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    INDEX_FIELD_NUMBER: builtins.int
+    ITEM_FIELD_NUMBER: builtins.int
+    CLOSE_POLICY_FIELD_NUMBER: builtins.int
+    EXTERNAL_ID_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    """The call: branch, name and ordinal. Empty for an item of a group."""
+    index: builtins.int
+    item: builtins.int
+    """Of a group: its place."""
+    close_policy: Global___ClosePolicy.ValueType
+    external_id: builtins.str
+    """Of a run."""
+    @property
+    def task(self) -> tenure.v1.task_pb2.NewTask: ...
+    def __init__(
+        self,
+        *,
+        task: tenure.v1.task_pb2.NewTask | None = ...,
+        key: builtins.str = ...,
+        index: builtins.int = ...,
+        item: builtins.int = ...,
+        close_policy: Global___ClosePolicy.ValueType = ...,
+        external_id: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["task", b"task"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["close_policy", b"close_policy", "external_id", b"external_id", "index", b"index", "item", b"item", "key", b"key", "task", b"task"]) -> None: ...
+
+Global___NewChild: typing_extensions.TypeAlias = NewChild
+
+@typing.final
+class SpawnReport(google.protobuf.message.Message):
+    """Children of a run, at most 1,000: each a call of its own or, with group_key, the items of one call.
+    All are stored or none. Each report gets a ChildAck.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    CHILDREN_FIELD_NUMBER: builtins.int
+    GROUP_KEY_FIELD_NUMBER: builtins.int
+    GROUP_INDEX_FIELD_NUMBER: builtins.int
+    GROUP_TOTAL_FIELD_NUMBER: builtins.int
+    FAILS_FAST_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    task_id: builtins.str
+    attempt: builtins.int
+    group_key: builtins.str
+    group_index: builtins.int
+    group_total: builtins.int
+    fails_fast: builtins.bool
+    """The group ends with its first failure."""
+    number: builtins.int
+    """Chosen by the worker, unique within its attempt among its spawns and cancels."""
+    @property
+    def children(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___NewChild]: ...
+    def __init__(
+        self,
+        *,
+        task_id: builtins.str = ...,
+        attempt: builtins.int = ...,
+        children: collections.abc.Iterable[Global___NewChild] | None = ...,
+        group_key: builtins.str = ...,
+        group_index: builtins.int = ...,
+        group_total: builtins.int = ...,
+        fails_fast: builtins.bool = ...,
+        number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "children", b"children", "fails_fast", b"fails_fast", "group_index", b"group_index", "group_key", b"group_key", "group_total", b"group_total", "number", b"number", "task_id", b"task_id"]) -> None: ...
+
+Global___SpawnReport: typing_extensions.TypeAlias = SpawnReport
+
+@typing.final
+class ChildCancel(google.protobuf.message.Message):
+    """A run asks open children of its own to end; those that have ended are passed over."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    CHILD_IDS_FIELD_NUMBER: builtins.int
+    GROUP_KEY_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    task_id: builtins.str
+    attempt: builtins.int
+    number: builtins.int
+    group_key: builtins.str
+    """All open items of this group."""
+    reason: builtins.str
+    @property
+    def child_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        task_id: builtins.str = ...,
+        attempt: builtins.int = ...,
+        number: builtins.int = ...,
+        child_ids: collections.abc.Iterable[builtins.str] | None = ...,
+        group_key: builtins.str = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "child_ids", b"child_ids", "group_key", b"group_key", "number", b"number", "reason", b"reason", "task_id", b"task_id"]) -> None: ...
+
+Global___ChildCancel: typing_extensions.TypeAlias = ChildCancel
+
+@typing.final
+class ChildAck(google.protobuf.message.Message):
+    """The answer to a SpawnReport or a ChildCancel. With an error nothing of it was done."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    task_id: builtins.str
+    attempt: builtins.int
+    number: builtins.int
+    @property
+    def error(self) -> tenure.v1.error_pb2.ErrorDetail: ...
+    def __init__(
+        self,
+        *,
+        task_id: builtins.str = ...,
+        attempt: builtins.int = ...,
+        number: builtins.int = ...,
+        error: tenure.v1.error_pb2.ErrorDetail | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "error", b"error", "number", b"number", "task_id", b"task_id"]) -> None: ...
+
+Global___ChildAck: typing_extensions.TypeAlias = ChildAck

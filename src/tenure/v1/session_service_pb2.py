@@ -27,39 +27,39 @@ from tenure.v1 import journal_pb2 as tenure_dot_v1_dot_journal__pb2
 from tenure.v1 import task_pb2 as tenure_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftenure/v1/session_service.proto\x12\ttenure.v1\x1a\x15tenure/v1/error.proto\x1a\x17tenure/v1/journal.proto\x1a\x14tenure/v1/task.proto\"\xe1\x02\n\x0b\x43lientFrame\x12\x1f\n\x05hello\x18\x01 \x01(\x0b\x32\x10.tenure.v1.Hello\x12#\n\x07started\x18\x02 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12\'\n\ntask_beats\x18\x03 \x03(\x0b\x32\x13.tenure.v1.TaskBeat\x12\'\n\x08\x66inished\x18\x04 \x03(\x0b\x32\x15.tenure.v1.TaskFinish\x12#\n\x04\x62\x65\x61t\x18\x05 \x01(\x0b\x32\x15.tenure.v1.WorkerBeat\x12\x13\n\x06window\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12#\n\x07goodbye\x18\x07 \x01(\x0b\x32\x12.tenure.v1.Goodbye\x12$\n\x05steps\x18\x08 \x03(\x0b\x32\x15.tenure.v1.StepReport\x12*\n\x07journal\x18\n \x03(\x0b\x32\x19.tenure.v1.JournalRequestB\t\n\x07_window\"\x8c\x01\n\x05Hello\x12\x14\n\x0cnamespace_id\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x12\n\nsession_no\x18\x03 \x01(\x05\x12\x0e\n\x06window\x18\x04 \x01(\x05\x12 \n\x04held\x18\x05 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12\x14\n\x0cwants_tokens\x18\x06 \x01(\x08\"\xa0\x02\n\nWorkerBeat\x12\r\n\x05token\x18\x01 \x01(\t\x12\x19\n\x11lease_duration_ms\x18\x02 \x01(\x03\x12\x17\n\x0ftotal_completed\x18\x03 \x01(\x03\x12\x14\n\x0ctotal_failed\x18\x04 \x01(\x03\x12\x14\n\x0c\x61\x63tive_count\x18\x05 \x01(\x05\x12\x13\n\x0bloop_lag_ms\x18\x06 \x01(\x05\x12\x13\n\x0bstuck_count\x18\x07 \x01(\x05\x12!\n\x05\x62ound\x18\x08 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12#\n\x07unbound\x18\t \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12 \n\x04held\x18\n \x01(\x0b\x32\x12.tenure.v1.HeldSet\x12\x0f\n\x07is_full\x18\x0b \x01(\x08\",\n\x07HeldSet\x12!\n\x05items\x18\x01 \x03(\x0b\x32\x12.tenure.v1.TaskRef\"\x1b\n\x07Goodbye\x12\x10\n\x08is_final\x18\x01 \x01(\x08\"\xf6\x02\n\x0bServerFrame\x12#\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.tenure.v1.Welcome\x12&\n\x05tasks\x18\x02 \x03(\x0b\x32\x17.tenure.v1.AssignedTask\x12(\n\x06\x63\x61ncel\x18\x03 \x03(\x0b\x32\x18.tenure.v1.CancelRequest\x12 \n\x04stop\x18\x04 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12\x1c\n\x04\x61\x63ks\x18\x05 \x03(\x0b\x32\x0e.tenure.v1.Ack\x12$\n\x05lease\x18\x06 \x01(\x0b\x32\x15.tenure.v1.LeaseGrant\x12\x1f\n\x05\x64rain\x18\x07 \x01(\x0b\x32\x10.tenure.v1.Drain\x12\x1b\n\x03\x65nd\x18\x08 \x01(\x0b\x32\x0e.tenure.v1.End\x12%\n\tstep_acks\x18\t \x03(\x0b\x32\x12.tenure.v1.StepAck\x12%\n\x05pages\x18\n \x03(\x0b\x32\x16.tenure.v1.JournalPage\"\xee\x01\n\x07Welcome\x12\r\n\x05token\x18\x01 \x01(\t\x12\x19\n\x11lease_duration_ms\x18\x02 \x01(\x03\x12\x1d\n\x15heartbeat_interval_ms\x18\x03 \x01(\x03\x12\x12\n\nsession_no\x18\x04 \x01(\x05\x12\x11\n\tserver_id\x18\x05 \x01(\t\x12 \n\x04stop\x18\x06 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12(\n\x06\x63\x61ncel\x18\x07 \x03(\x0b\x32\x18.tenure.v1.CancelRequest\x12\x0e\n\x06window\x18\x08 \x01(\x05\x12\x17\n\x0fholds_exclusive\x18\t \x01(\x08\"1\n\rCancelRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\"\x98\x01\n\x03\x41\x63k\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12#\n\x04kind\x18\x03 \x01(\x0e\x32\x15.tenure.v1.ReportKind\x12#\n\x05state\x18\x04 \x01(\x0e\x32\x14.tenure.v1.TaskState\x12%\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail\"|\n\nLeaseGrant\x12\r\n\x05token\x18\x01 \x01(\t\x12\x19\n\x11lease_duration_ms\x18\x02 \x01(\x03\x12\x1d\n\x15heartbeat_interval_ms\x18\x03 \x01(\x03\x12%\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail\"\x1f\n\x05\x44rain\x12\x16\n\x0e\x64\x65\x61\x64line_in_ms\x18\x01 \x01(\x03\",\n\x03\x45nd\x12%\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail*r\n\nReportKind\x12\x1b\n\x17REPORT_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13REPORT_KIND_STARTED\x10\x01\x12\x14\n\x10REPORT_KIND_BEAT\x10\x02\x12\x18\n\x14REPORT_KIND_FINISHED\x10\x03\x32L\n\x0eSessionService\x12:\n\x04Open\x12\x16.tenure.v1.ClientFrame\x1a\x16.tenure.v1.ServerFrame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftenure/v1/session_service.proto\x12\ttenure.v1\x1a\x15tenure/v1/error.proto\x1a\x17tenure/v1/journal.proto\x1a\x14tenure/v1/task.proto\"\xb8\x03\n\x0b\x43lientFrame\x12\x1f\n\x05hello\x18\x01 \x01(\x0b\x32\x10.tenure.v1.Hello\x12#\n\x07started\x18\x02 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12\'\n\ntask_beats\x18\x03 \x03(\x0b\x32\x13.tenure.v1.TaskBeat\x12\'\n\x08\x66inished\x18\x04 \x03(\x0b\x32\x15.tenure.v1.TaskFinish\x12#\n\x04\x62\x65\x61t\x18\x05 \x01(\x0b\x32\x15.tenure.v1.WorkerBeat\x12\x13\n\x06window\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12#\n\x07goodbye\x18\x07 \x01(\x0b\x32\x12.tenure.v1.Goodbye\x12$\n\x05steps\x18\x08 \x03(\x0b\x32\x15.tenure.v1.StepReport\x12*\n\x07journal\x18\n \x03(\x0b\x32\x19.tenure.v1.JournalRequest\x12&\n\x06spawns\x18\t \x03(\x0b\x32\x16.tenure.v1.SpawnReport\x12-\n\rchild_cancels\x18\x0b \x03(\x0b\x32\x16.tenure.v1.ChildCancelB\t\n\x07_window\"\x8c\x01\n\x05Hello\x12\x14\n\x0cnamespace_id\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x12\n\nsession_no\x18\x03 \x01(\x05\x12\x0e\n\x06window\x18\x04 \x01(\x05\x12 \n\x04held\x18\x05 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12\x14\n\x0cwants_tokens\x18\x06 \x01(\x08\"\xa0\x02\n\nWorkerBeat\x12\r\n\x05token\x18\x01 \x01(\t\x12\x19\n\x11lease_duration_ms\x18\x02 \x01(\x03\x12\x17\n\x0ftotal_completed\x18\x03 \x01(\x03\x12\x14\n\x0ctotal_failed\x18\x04 \x01(\x03\x12\x14\n\x0c\x61\x63tive_count\x18\x05 \x01(\x05\x12\x13\n\x0bloop_lag_ms\x18\x06 \x01(\x05\x12\x13\n\x0bstuck_count\x18\x07 \x01(\x05\x12!\n\x05\x62ound\x18\x08 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12#\n\x07unbound\x18\t \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12 \n\x04held\x18\n \x01(\x0b\x32\x12.tenure.v1.HeldSet\x12\x0f\n\x07is_full\x18\x0b \x01(\x08\",\n\x07HeldSet\x12!\n\x05items\x18\x01 \x03(\x0b\x32\x12.tenure.v1.TaskRef\"\x1b\n\x07Goodbye\x12\x10\n\x08is_final\x18\x01 \x01(\x08\"\x9f\x03\n\x0bServerFrame\x12#\n\x07welcome\x18\x01 \x01(\x0b\x32\x12.tenure.v1.Welcome\x12&\n\x05tasks\x18\x02 \x03(\x0b\x32\x17.tenure.v1.AssignedTask\x12(\n\x06\x63\x61ncel\x18\x03 \x03(\x0b\x32\x18.tenure.v1.CancelRequest\x12 \n\x04stop\x18\x04 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12\x1c\n\x04\x61\x63ks\x18\x05 \x03(\x0b\x32\x0e.tenure.v1.Ack\x12$\n\x05lease\x18\x06 \x01(\x0b\x32\x15.tenure.v1.LeaseGrant\x12\x1f\n\x05\x64rain\x18\x07 \x01(\x0b\x32\x10.tenure.v1.Drain\x12\x1b\n\x03\x65nd\x18\x08 \x01(\x0b\x32\x0e.tenure.v1.End\x12%\n\tstep_acks\x18\t \x03(\x0b\x32\x12.tenure.v1.StepAck\x12%\n\x05pages\x18\n \x03(\x0b\x32\x16.tenure.v1.JournalPage\x12\'\n\nchild_acks\x18\x0b \x03(\x0b\x32\x13.tenure.v1.ChildAck\"\xee\x01\n\x07Welcome\x12\r\n\x05token\x18\x01 \x01(\t\x12\x19\n\x11lease_duration_ms\x18\x02 \x01(\x03\x12\x1d\n\x15heartbeat_interval_ms\x18\x03 \x01(\x03\x12\x12\n\nsession_no\x18\x04 \x01(\x05\x12\x11\n\tserver_id\x18\x05 \x01(\t\x12 \n\x04stop\x18\x06 \x03(\x0b\x32\x12.tenure.v1.TaskRef\x12(\n\x06\x63\x61ncel\x18\x07 \x03(\x0b\x32\x18.tenure.v1.CancelRequest\x12\x0e\n\x06window\x18\x08 \x01(\x05\x12\x17\n\x0fholds_exclusive\x18\t \x01(\x08\"1\n\rCancelRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\"\x98\x01\n\x03\x41\x63k\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12#\n\x04kind\x18\x03 \x01(\x0e\x32\x15.tenure.v1.ReportKind\x12#\n\x05state\x18\x04 \x01(\x0e\x32\x14.tenure.v1.TaskState\x12%\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail\"|\n\nLeaseGrant\x12\r\n\x05token\x18\x01 \x01(\t\x12\x19\n\x11lease_duration_ms\x18\x02 \x01(\x03\x12\x1d\n\x15heartbeat_interval_ms\x18\x03 \x01(\x03\x12%\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail\"\x1f\n\x05\x44rain\x12\x16\n\x0e\x64\x65\x61\x64line_in_ms\x18\x01 \x01(\x03\",\n\x03\x45nd\x12%\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x16.tenure.v1.ErrorDetail*r\n\nReportKind\x12\x1b\n\x17REPORT_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13REPORT_KIND_STARTED\x10\x01\x12\x14\n\x10REPORT_KIND_BEAT\x10\x02\x12\x18\n\x14REPORT_KIND_FINISHED\x10\x03\x32L\n\x0eSessionService\x12:\n\x04Open\x12\x16.tenure.v1.ClientFrame\x1a\x16.tenure.v1.ServerFrame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tenure.v1.session_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPORTKIND']._serialized_start=2010
-  _globals['_REPORTKIND']._serialized_end=2124
+  _globals['_REPORTKIND']._serialized_start=2138
+  _globals['_REPORTKIND']._serialized_end=2252
   _globals['_CLIENTFRAME']._serialized_start=117
-  _globals['_CLIENTFRAME']._serialized_end=470
-  _globals['_HELLO']._serialized_start=473
-  _globals['_HELLO']._serialized_end=613
-  _globals['_WORKERBEAT']._serialized_start=616
-  _globals['_WORKERBEAT']._serialized_end=904
-  _globals['_HELDSET']._serialized_start=906
-  _globals['_HELDSET']._serialized_end=950
-  _globals['_GOODBYE']._serialized_start=952
-  _globals['_GOODBYE']._serialized_end=979
-  _globals['_SERVERFRAME']._serialized_start=982
-  _globals['_SERVERFRAME']._serialized_end=1356
-  _globals['_WELCOME']._serialized_start=1359
-  _globals['_WELCOME']._serialized_end=1597
-  _globals['_CANCELREQUEST']._serialized_start=1599
-  _globals['_CANCELREQUEST']._serialized_end=1648
-  _globals['_ACK']._serialized_start=1651
-  _globals['_ACK']._serialized_end=1803
-  _globals['_LEASEGRANT']._serialized_start=1805
-  _globals['_LEASEGRANT']._serialized_end=1929
-  _globals['_DRAIN']._serialized_start=1931
-  _globals['_DRAIN']._serialized_end=1962
-  _globals['_END']._serialized_start=1964
-  _globals['_END']._serialized_end=2008
-  _globals['_SESSIONSERVICE']._serialized_start=2126
-  _globals['_SESSIONSERVICE']._serialized_end=2202
+  _globals['_CLIENTFRAME']._serialized_end=557
+  _globals['_HELLO']._serialized_start=560
+  _globals['_HELLO']._serialized_end=700
+  _globals['_WORKERBEAT']._serialized_start=703
+  _globals['_WORKERBEAT']._serialized_end=991
+  _globals['_HELDSET']._serialized_start=993
+  _globals['_HELDSET']._serialized_end=1037
+  _globals['_GOODBYE']._serialized_start=1039
+  _globals['_GOODBYE']._serialized_end=1066
+  _globals['_SERVERFRAME']._serialized_start=1069
+  _globals['_SERVERFRAME']._serialized_end=1484
+  _globals['_WELCOME']._serialized_start=1487
+  _globals['_WELCOME']._serialized_end=1725
+  _globals['_CANCELREQUEST']._serialized_start=1727
+  _globals['_CANCELREQUEST']._serialized_end=1776
+  _globals['_ACK']._serialized_start=1779
+  _globals['_ACK']._serialized_end=1931
+  _globals['_LEASEGRANT']._serialized_start=1933
+  _globals['_LEASEGRANT']._serialized_end=2057
+  _globals['_DRAIN']._serialized_start=2059
+  _globals['_DRAIN']._serialized_end=2090
+  _globals['_END']._serialized_start=2092
+  _globals['_END']._serialized_end=2136
+  _globals['_SESSIONSERVICE']._serialized_start=2254
+  _globals['_SESSIONSERVICE']._serialized_end=2330
 # @@protoc_insertion_point(module_scope)

@@ -58,6 +58,8 @@ class ClientFrame(google.protobuf.message.Message):
     GOODBYE_FIELD_NUMBER: builtins.int
     STEPS_FIELD_NUMBER: builtins.int
     JOURNAL_FIELD_NUMBER: builtins.int
+    SPAWNS_FIELD_NUMBER: builtins.int
+    CHILD_CANCELS_FIELD_NUMBER: builtins.int
     window: builtins.int
     """How many attempts the worker accepts at once from now on."""
     @property
@@ -82,6 +84,12 @@ class ClientFrame(google.protobuf.message.Message):
     def journal(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.JournalRequest]:
         """Each gets a JournalPage."""
 
+    @property
+    def spawns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.SpawnReport]:
+        """Handled after steps and before finished."""
+
+    @property
+    def child_cancels(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.ChildCancel]: ...
     def __init__(
         self,
         *,
@@ -94,9 +102,11 @@ class ClientFrame(google.protobuf.message.Message):
         goodbye: Global___Goodbye | None = ...,
         steps: collections.abc.Iterable[tenure.v1.journal_pb2.StepReport] | None = ...,
         journal: collections.abc.Iterable[tenure.v1.journal_pb2.JournalRequest] | None = ...,
+        spawns: collections.abc.Iterable[tenure.v1.journal_pb2.SpawnReport] | None = ...,
+        child_cancels: collections.abc.Iterable[tenure.v1.journal_pb2.ChildCancel] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_window", b"_window", "beat", b"beat", "goodbye", b"goodbye", "hello", b"hello", "window", b"window"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_window", b"_window", "beat", b"beat", "finished", b"finished", "goodbye", b"goodbye", "hello", b"hello", "journal", b"journal", "started", b"started", "steps", b"steps", "task_beats", b"task_beats", "window", b"window"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_window", b"_window", "beat", b"beat", "child_cancels", b"child_cancels", "finished", b"finished", "goodbye", b"goodbye", "hello", b"hello", "journal", b"journal", "spawns", b"spawns", "started", b"started", "steps", b"steps", "task_beats", b"task_beats", "window", b"window"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_window", b"_window"]) -> typing.Literal["window"] | None: ...
 
 Global___ClientFrame: typing_extensions.TypeAlias = ClientFrame
@@ -241,6 +251,7 @@ class ServerFrame(google.protobuf.message.Message):
     END_FIELD_NUMBER: builtins.int
     STEP_ACKS_FIELD_NUMBER: builtins.int
     PAGES_FIELD_NUMBER: builtins.int
+    CHILD_ACKS_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> Global___Welcome: ...
     @property
@@ -279,6 +290,10 @@ class ServerFrame(google.protobuf.message.Message):
         first, then acks of steps and pages, and only then look whether a position is missing.
         """
 
+    @property
+    def child_acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.ChildAck]:
+        """Answers to spawns and child_cancels."""
+
     def __init__(
         self,
         *,
@@ -292,9 +307,10 @@ class ServerFrame(google.protobuf.message.Message):
         end: Global___End | None = ...,
         step_acks: collections.abc.Iterable[tenure.v1.journal_pb2.StepAck] | None = ...,
         pages: collections.abc.Iterable[tenure.v1.task_pb2.JournalPage] | None = ...,
+        child_acks: collections.abc.Iterable[tenure.v1.journal_pb2.ChildAck] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["drain", b"drain", "end", b"end", "lease", b"lease", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["acks", b"acks", "cancel", b"cancel", "drain", b"drain", "end", b"end", "lease", b"lease", "pages", b"pages", "step_acks", b"step_acks", "stop", b"stop", "tasks", b"tasks", "welcome", b"welcome"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acks", b"acks", "cancel", b"cancel", "child_acks", b"child_acks", "drain", b"drain", "end", b"end", "lease", b"lease", "pages", b"pages", "step_acks", b"step_acks", "stop", b"stop", "tasks", b"tasks", "welcome", b"welcome"]) -> None: ...
 
 Global___ServerFrame: typing_extensions.TypeAlias = ServerFrame
 

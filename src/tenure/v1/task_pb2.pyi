@@ -114,6 +114,8 @@ class _FinishKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """A run gives up its slot and waits; see TaskFinish from seen on."""
     FINISH_KIND_PARKED: _FinishKind.ValueType  # 7
     """The code of a run does not fit its journal, as error says; it is tried again later."""
+    FINISH_KIND_CONTINUED: _FinishKind.ValueType  # 8
+    """A run begins anew, with next_input and an empty journal; see TaskFinish from keep on."""
 
 class FinishKind(_FinishKind, metaclass=_FinishKindEnumTypeWrapper): ...
 
@@ -129,6 +131,8 @@ FINISH_KIND_YIELDED: FinishKind.ValueType  # 6
 """A run gives up its slot and waits; see TaskFinish from seen on."""
 FINISH_KIND_PARKED: FinishKind.ValueType  # 7
 """The code of a run does not fit its journal, as error says; it is tried again later."""
+FINISH_KIND_CONTINUED: FinishKind.ValueType  # 8
+"""A run begins anew, with next_input and an empty journal; see TaskFinish from keep on."""
 Global___FinishKind: typing_extensions.TypeAlias = FinishKind
 
 class _EntryKind:
@@ -468,6 +472,8 @@ class Task(google.protobuf.message.Message):
     OUTPUT_ENCODING_FIELD_NUMBER: builtins.int
     DAMAGED_FIELD_NUMBER: builtins.int
     IS_PAUSE_REQUESTED_FIELD_NUMBER: builtins.int
+    ROOT_RUN_ID_FIELD_NUMBER: builtins.int
+    STEP_KEY_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -495,6 +501,7 @@ class Task(google.protobuf.message.Message):
     progress_message: builtins.str
     heartbeat_details: builtins.bytes
     run_id: builtins.str
+    """The run that made the task."""
     parent_id: builtins.str
     retry_of: builtins.str
     version: builtins.int
@@ -502,6 +509,10 @@ class Task(google.protobuf.message.Message):
     """The encoding of the output: that of the input, unless the worker named another one."""
     is_pause_requested: builtins.bool
     """The task will be paused when its attempt ends: a worker holds it, so its state is not PAUSED yet."""
+    root_run_id: builtins.str
+    """The first run of the tree: its parent's parent, and so on."""
+    step_key: builtins.str
+    """The call of the run that made it."""
     @property
     def options(self) -> Global___TaskOptions: ...
     @property
@@ -552,9 +563,11 @@ class Task(google.protobuf.message.Message):
         output_encoding: builtins.str = ...,
         damaged: collections.abc.Iterable[builtins.str] | None = ...,
         is_pause_requested: builtins.bool = ...,
+        root_run_id: builtins.str = ...,
+        step_key: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "error", b"error", "options", b"options", "progress_percent", b"progress_percent"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "damaged", b"damaged", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "is_pause_requested", b"is_pause_requested", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_progress_percent", b"_progress_percent", "attempt", b"attempt", "cancel_reason", b"cancel_reason", "cancel_requested_at_ms", b"cancel_requested_at_ms", "created_at_ms", b"created_at_ms", "damaged", b"damaged", "error", b"error", "failure_count", b"failure_count", "failure_reason", b"failure_reason", "finished_at_ms", b"finished_at_ms", "handed_at_ms", b"handed_at_ms", "heartbeat_at_ms", b"heartbeat_at_ms", "heartbeat_details", b"heartbeat_details", "idempotency_key", b"idempotency_key", "input", b"input", "interruption_count", b"interruption_count", "is_pause_requested", b"is_pause_requested", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "root_run_id", b"root_run_id", "run_at_ms", b"run_at_ms", "run_id", b"run_id", "started_at_ms", b"started_at_ms", "state", b"state", "step_key", b"step_key", "task_id", b"task_id", "task_queue", b"task_queue", "type", b"type", "version", b"version", "worker_id", b"worker_id"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
 
 Global___Task: typing_extensions.TypeAlias = Task
@@ -643,6 +656,9 @@ class AssignedTask(google.protobuf.message.Message):
     JOURNAL_FIELD_NUMBER: builtins.int
     GENERATION_FIELD_NUMBER: builtins.int
     BEGUN_AT_MS_FIELD_NUMBER: builtins.int
+    EXTERNAL_ID_FIELD_NUMBER: builtins.int
+    STEP_KEY_FIELD_NUMBER: builtins.int
+    FIRST_RUN_ID_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     type: builtins.str
@@ -672,6 +688,14 @@ class AssignedTask(google.protobuf.message.Message):
     generation: builtins.int
     """Of a run: how often it has begun anew, and when it first began in this generation."""
     begun_at_ms: builtins.int
+    external_id: builtins.str
+    """Of a run: the id that its user chose."""
+    step_key: builtins.str
+    """Of a queued step: the same in each attempt and in runs that were made from its run. It is the
+    first run, the generation and the call.
+    """
+    first_run_id: builtins.str
+    """Of a run: the first one of those that were made from each other by a retry; empty: itself."""
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
@@ -708,9 +732,12 @@ class AssignedTask(google.protobuf.message.Message):
         journal: Global___JournalPage | None = ...,
         generation: builtins.int = ...,
         begun_at_ms: builtins.int = ...,
+        external_id: builtins.str = ...,
+        step_key: builtins.str = ...,
+        first_run_id: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "heartbeat_details", b"heartbeat_details", "journal", b"journal"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "attempt", b"attempt", "begun_at_ms", b"begun_at_ms", "cancel_grace_period_ms", b"cancel_grace_period_ms", "created_at_ms", b"created_at_ms", "deadline_at_ms", b"deadline_at_ms", "encoding", b"encoding", "failure_count", b"failure_count", "generation", b"generation", "handed_at_ms", b"handed_at_ms", "heartbeat_details", b"heartbeat_details", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "journal", b"journal", "kind", b"kind", "labels", b"labels", "maximum_attempts", b"maximum_attempts", "parent_id", b"parent_id", "priority", b"priority", "run_id", b"run_id", "schedule_to_close_ms", b"schedule_to_close_ms", "start_to_close_ms", b"start_to_close_ms", "task_id", b"task_id", "task_queue", b"task_queue", "task_token", b"task_token", "type", b"type"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_heartbeat_details", b"_heartbeat_details", "attempt", b"attempt", "begun_at_ms", b"begun_at_ms", "cancel_grace_period_ms", b"cancel_grace_period_ms", "created_at_ms", b"created_at_ms", "deadline_at_ms", b"deadline_at_ms", "encoding", b"encoding", "external_id", b"external_id", "failure_count", b"failure_count", "first_run_id", b"first_run_id", "generation", b"generation", "handed_at_ms", b"handed_at_ms", "heartbeat_details", b"heartbeat_details", "heartbeat_interval_ms", b"heartbeat_interval_ms", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "journal", b"journal", "kind", b"kind", "labels", b"labels", "maximum_attempts", b"maximum_attempts", "parent_id", b"parent_id", "priority", b"priority", "run_id", b"run_id", "schedule_to_close_ms", b"schedule_to_close_ms", "start_to_close_ms", b"start_to_close_ms", "step_key", b"step_key", "task_id", b"task_id", "task_queue", b"task_queue", "task_token", b"task_token", "type", b"type"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_heartbeat_details", b"_heartbeat_details"]) -> typing.Literal["heartbeat_details"] | None: ...
 
 Global___AssignedTask: typing_extensions.TypeAlias = AssignedTask
@@ -773,6 +800,9 @@ class TaskFinish(google.protobuf.message.Message):
     PATIENCE_MS_FIELD_NUMBER: builtins.int
     WAITS_FIELD_NUMBER: builtins.int
     WAIT_COUNT_FIELD_NUMBER: builtins.int
+    KEEP_FIELD_NUMBER: builtins.int
+    NEXT_INPUT_FIELD_NUMBER: builtins.int
+    NEXT_ENCODING_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     kind: Global___FinishKind.ValueType
@@ -790,11 +820,20 @@ class TaskFinish(google.protobuf.message.Message):
     """It wants to hear of so many new entries, or so long after the first of them."""
     patience_ms: builtins.int
     wait_count: builtins.int
+    next_input: builtins.bytes
+    next_encoding: builtins.str
+    """The encoding of next_input; empty means that of the input."""
     @property
     def error(self) -> Global___TaskError: ...
     @property
     def waits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Wait]:
         """What it waits for, as far as it is shown, and how much that is in all."""
+
+    @property
+    def keep(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Of a run that begins anew: the positions of signals, up to seen, that nobody has taken. Later ones
+        are kept in any case.
+        """
 
     def __init__(
         self,
@@ -813,9 +852,15 @@ class TaskFinish(google.protobuf.message.Message):
         patience_ms: builtins.int = ...,
         waits: collections.abc.Iterable[Global___Wait] | None = ...,
         wait_count: builtins.int = ...,
+        keep: collections.abc.Iterable[builtins.int] | None = ...,
+        next_input: builtins.bytes | None = ...,
+        next_encoding: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_output", b"_output", "error", b"error", "output", b"output"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_output", b"_output", "attempt", b"attempt", "error", b"error", "kind", b"kind", "output", b"output", "output_encoding", b"output_encoding", "patience_ms", b"patience_ms", "patience_n", b"patience_n", "seen", b"seen", "task_id", b"task_id", "wait_count", b"wait_count", "waits", b"waits", "wake_at_ms", b"wake_at_ms", "wake_index", b"wake_index", "wake_key", b"wake_key"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_next_input", b"_next_input", "_output", b"_output", "error", b"error", "next_input", b"next_input", "output", b"output"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_next_input", b"_next_input", "_output", b"_output", "attempt", b"attempt", "error", b"error", "keep", b"keep", "kind", b"kind", "next_encoding", b"next_encoding", "next_input", b"next_input", "output", b"output", "output_encoding", b"output_encoding", "patience_ms", b"patience_ms", "patience_n", b"patience_n", "seen", b"seen", "task_id", b"task_id", "wait_count", b"wait_count", "waits", b"waits", "wake_at_ms", b"wake_at_ms", "wake_index", b"wake_index", "wake_key", b"wake_key"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_next_input", b"_next_input"]) -> typing.Literal["next_input"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_output", b"_output"]) -> typing.Literal["output"] | None: ...
 
 Global___TaskFinish: typing_extensions.TypeAlias = TaskFinish
@@ -916,6 +961,8 @@ class Entry(google.protobuf.message.Message):
     CONTENT_FIELD_NUMBER: builtins.int
     SIGNAL_ID_FIELD_NUMBER: builtins.int
     SENDER_FIELD_NUMBER: builtins.int
+    CHILD_FIELD_NUMBER: builtins.int
+    GROUP_FIELD_NUMBER: builtins.int
     pos: builtins.int
     at_ms: builtins.int
     attempt: builtins.int
@@ -927,6 +974,14 @@ class Entry(google.protobuf.message.Message):
     def content(self) -> Global___NewEntry:
         """Of a signal, key is its name and output its payload; of a cancel, error has the reason."""
 
+    @property
+    def child(self) -> Global___ChildEnd:
+        """Of kind CHILD, also of an item of a group."""
+
+    @property
+    def group(self) -> Global___GroupEnd:
+        """Of kind GROUP."""
+
     def __init__(
         self,
         *,
@@ -937,11 +992,135 @@ class Entry(google.protobuf.message.Message):
         content: Global___NewEntry | None = ...,
         signal_id: builtins.str = ...,
         sender: builtins.str = ...,
+        child: Global___ChildEnd | None = ...,
+        group: Global___GroupEnd | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["content", b"content"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at_ms", b"at_ms", "attempt", b"attempt", "content", b"content", "no", b"no", "pos", b"pos", "sender", b"sender", "signal_id", b"signal_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["child", b"child", "content", b"content", "group", b"group"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["at_ms", b"at_ms", "attempt", b"attempt", "child", b"child", "content", b"content", "group", b"group", "no", b"no", "pos", b"pos", "sender", b"sender", "signal_id", b"signal_id"]) -> None: ...
 
 Global___Entry: typing_extensions.TypeAlias = Entry
+
+@typing.final
+class ChildEnd(google.protobuf.message.Message):
+    """How a child ended; its output or error is in the content of the entry."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    FAILURE_REASON_FIELD_NUMBER: builtins.int
+    task_id: builtins.str
+    type: builtins.str
+    state: Global___TaskState.ValueType
+    failure_reason: builtins.str
+    def __init__(
+        self,
+        *,
+        task_id: builtins.str = ...,
+        type: builtins.str = ...,
+        state: Global___TaskState.ValueType = ...,
+        failure_reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["failure_reason", b"failure_reason", "state", b"state", "task_id", b"task_id", "type", b"type"]) -> None: ...
+
+Global___ChildEnd: typing_extensions.TypeAlias = ChildEnd
+
+@typing.final
+class GroupEnd(google.protobuf.message.Message):
+    """How a group ended. If it fails fast, the others were still open at its first failure."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: builtins.int
+    TOTAL_FIELD_NUMBER: builtins.int
+    SUCCEEDED_FIELD_NUMBER: builtins.int
+    FAILED_FIELD_NUMBER: builtins.int
+    CANCELLED_FIELD_NUMBER: builtins.int
+    group_id: builtins.str
+    total: builtins.int
+    succeeded: builtins.int
+    failed: builtins.int
+    cancelled: builtins.int
+    def __init__(
+        self,
+        *,
+        group_id: builtins.str = ...,
+        total: builtins.int = ...,
+        succeeded: builtins.int = ...,
+        failed: builtins.int = ...,
+        cancelled: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancelled", b"cancelled", "failed", b"failed", "group_id", b"group_id", "succeeded", b"succeeded", "total", b"total"]) -> None: ...
+
+Global___GroupEnd: typing_extensions.TypeAlias = GroupEnd
+
+@typing.final
+class OpenChild(google.protobuf.message.Message):
+    """A child of a run that has not ended: a call that needs not be made again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    INDEX_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    task_id: builtins.str
+    key: builtins.str
+    index: builtins.int
+    type: builtins.str
+    kind: Global___TaskKind.ValueType
+    def __init__(
+        self,
+        *,
+        task_id: builtins.str = ...,
+        key: builtins.str = ...,
+        index: builtins.int = ...,
+        type: builtins.str = ...,
+        kind: Global___TaskKind.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["index", b"index", "key", b"key", "kind", b"kind", "task_id", b"task_id", "type", b"type"]) -> None: ...
+
+Global___OpenChild: typing_extensions.TypeAlias = OpenChild
+
+@typing.final
+class OpenGroup(google.protobuf.message.Message):
+    """A group of a run that has not ended; items 0 to spawned - 1 are stored."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    INDEX_FIELD_NUMBER: builtins.int
+    TYPE_FIELD_NUMBER: builtins.int
+    TOTAL_FIELD_NUMBER: builtins.int
+    SPAWNED_FIELD_NUMBER: builtins.int
+    OPEN_COUNT_FIELD_NUMBER: builtins.int
+    FAILED_FIELD_NUMBER: builtins.int
+    group_id: builtins.str
+    key: builtins.str
+    index: builtins.int
+    type: builtins.str
+    total: builtins.int
+    spawned: builtins.int
+    open_count: builtins.int
+    failed: builtins.int
+    def __init__(
+        self,
+        *,
+        group_id: builtins.str = ...,
+        key: builtins.str = ...,
+        index: builtins.int = ...,
+        type: builtins.str = ...,
+        total: builtins.int = ...,
+        spawned: builtins.int = ...,
+        open_count: builtins.int = ...,
+        failed: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["failed", b"failed", "group_id", b"group_id", "index", b"index", "key", b"key", "open_count", b"open_count", "spawned", b"spawned", "total", b"total", "type", b"type"]) -> None: ...
+
+Global___OpenGroup: typing_extensions.TypeAlias = OpenGroup
 
 @typing.final
 class JournalPage(google.protobuf.message.Message):
@@ -957,16 +1136,33 @@ class JournalPage(google.protobuf.message.Message):
     ENTRIES_FIELD_NUMBER: builtins.int
     END_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
+    OPEN_FIELD_NUMBER: builtins.int
+    OPEN_NEXT_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
+    GROUP_KEY_FIELD_NUMBER: builtins.int
     task_id: builtins.str
     attempt: builtins.int
     after: builtins.int
     end: builtins.int
+    open_next: builtins.str
+    group_key: builtins.str
+    """A page of results of a group: pos is the item + 1, and those without an end are missing. Then end
+    is the number of items.
+    """
     @property
     def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Entry]: ...
     @property
     def error(self) -> tenure.v1.error_pb2.ErrorDetail:
         """The request was refused."""
 
+    @property
+    def open(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___OpenChild]:
+        """With the journal from its start on: what is open, in the order of ids. If there are more children,
+        open_next is what the next request has as open_after.
+        """
+
+    @property
+    def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___OpenGroup]: ...
     def __init__(
         self,
         *,
@@ -976,8 +1172,12 @@ class JournalPage(google.protobuf.message.Message):
         entries: collections.abc.Iterable[Global___Entry] | None = ...,
         end: builtins.int = ...,
         error: tenure.v1.error_pb2.ErrorDetail | None = ...,
+        open: collections.abc.Iterable[Global___OpenChild] | None = ...,
+        open_next: builtins.str = ...,
+        groups: collections.abc.Iterable[Global___OpenGroup] | None = ...,
+        group_key: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["error", b"error"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["after", b"after", "attempt", b"attempt", "end", b"end", "entries", b"entries", "error", b"error", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after", "attempt", b"attempt", "end", b"end", "entries", b"entries", "error", b"error", "group_key", b"group_key", "groups", b"groups", "open", b"open", "open_next", b"open_next", "task_id", b"task_id"]) -> None: ...
 
 Global___JournalPage: typing_extensions.TypeAlias = JournalPage

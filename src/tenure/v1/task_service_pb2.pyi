@@ -755,12 +755,18 @@ class ReportRunsRequest(google.protobuf.message.Message):
     WORKER_ID_FIELD_NUMBER: builtins.int
     STEPS_FIELD_NUMBER: builtins.int
     JOURNAL_FIELD_NUMBER: builtins.int
+    SPAWNS_FIELD_NUMBER: builtins.int
+    CHILD_CANCELS_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     worker_id: builtins.str
     @property
     def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.StepReport]: ...
     @property
     def journal(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.JournalRequest]: ...
+    @property
+    def spawns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.SpawnReport]: ...
+    @property
+    def child_cancels(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.ChildCancel]: ...
     def __init__(
         self,
         *,
@@ -768,8 +774,10 @@ class ReportRunsRequest(google.protobuf.message.Message):
         worker_id: builtins.str = ...,
         steps: collections.abc.Iterable[tenure.v1.journal_pb2.StepReport] | None = ...,
         journal: collections.abc.Iterable[tenure.v1.journal_pb2.JournalRequest] | None = ...,
+        spawns: collections.abc.Iterable[tenure.v1.journal_pb2.SpawnReport] | None = ...,
+        child_cancels: collections.abc.Iterable[tenure.v1.journal_pb2.ChildCancel] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["journal", b"journal", "namespace_id", b"namespace_id", "steps", b"steps", "worker_id", b"worker_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["child_cancels", b"child_cancels", "journal", b"journal", "namespace_id", b"namespace_id", "spawns", b"spawns", "steps", b"steps", "worker_id", b"worker_id"]) -> None: ...
 
 Global___ReportRunsRequest: typing_extensions.TypeAlias = ReportRunsRequest
 
@@ -781,17 +789,21 @@ class ReportRunsResponse(google.protobuf.message.Message):
 
     STEP_ACKS_FIELD_NUMBER: builtins.int
     PAGES_FIELD_NUMBER: builtins.int
+    CHILD_ACKS_FIELD_NUMBER: builtins.int
     @property
     def step_acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.StepAck]: ...
     @property
     def pages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.JournalPage]: ...
+    @property
+    def child_acks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.journal_pb2.ChildAck]: ...
     def __init__(
         self,
         *,
         step_acks: collections.abc.Iterable[tenure.v1.journal_pb2.StepAck] | None = ...,
         pages: collections.abc.Iterable[tenure.v1.task_pb2.JournalPage] | None = ...,
+        child_acks: collections.abc.Iterable[tenure.v1.journal_pb2.ChildAck] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["pages", b"pages", "step_acks", b"step_acks"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["child_acks", b"child_acks", "pages", b"pages", "step_acks", b"step_acks"]) -> None: ...
 
 Global___ReportRunsResponse: typing_extensions.TypeAlias = ReportRunsResponse
 

@@ -569,6 +569,12 @@ class WorkflowRun(google.protobuf.message.Message):
     RUN_AT_FIELD_NUMBER: builtins.int
     DAMAGED_FIELD_NUMBER: builtins.int
     IS_PAUSE_REQUESTED_FIELD_NUMBER: builtins.int
+    EXTERNAL_ID_FIELD_NUMBER: builtins.int
+    PARENT_ID_FIELD_NUMBER: builtins.int
+    ROOT_RUN_ID_FIELD_NUMBER: builtins.int
+    RETRY_OF_FIELD_NUMBER: builtins.int
+    OPEN_CHILD_COUNT_FIELD_NUMBER: builtins.int
+    GROUPS_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     namespace_id: builtins.str
     task_queue: builtins.str
@@ -596,6 +602,12 @@ class WorkflowRun(google.protobuf.message.Message):
     output_encoding: builtins.str
     """The encoding of the output: that of the input, unless the worker named another one."""
     is_pause_requested: builtins.bool
+    external_id: builtins.str
+    parent_id: builtins.str
+    root_run_id: builtins.str
+    retry_of: builtins.str
+    open_child_count: builtins.int
+    """Only of one run, not in lists."""
     @property
     def error(self) -> tenure.v1.task_pb2.TaskError: ...
     @property
@@ -624,6 +636,8 @@ class WorkflowRun(google.protobuf.message.Message):
     def run_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def damaged(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def groups(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tenure.v1.task_pb2.OpenGroup]: ...
     def __init__(
         self,
         *,
@@ -662,13 +676,21 @@ class WorkflowRun(google.protobuf.message.Message):
         run_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         damaged: collections.abc.Iterable[builtins.str] | None = ...,
         is_pause_requested: builtins.bool = ...,
+        external_id: builtins.str = ...,
+        parent_id: builtins.str = ...,
+        root_run_id: builtins.str = ...,
+        retry_of: builtins.str = ...,
+        open_child_count: builtins.int | None = ...,
+        groups: collections.abc.Iterable[tenure.v1.task_pb2.OpenGroup] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "begun_at", b"begun_at", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "entry_count", b"entry_count", "error", b"error", "finished_at", b"finished_at", "journal_bytes", b"journal_bytes", "options", b"options", "park_error", b"park_error", "progress_percent", b"progress_percent", "run_at", b"run_at", "state_value", b"state_value", "wake_up_at", b"wake_up_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "attempts", b"attempts", "begun_at", b"begun_at", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "damaged", b"damaged", "entry_count", b"entry_count", "error", b"error", "failure_reason", b"failure_reason", "finished_at", b"finished_at", "generation", b"generation", "idempotency_key", b"idempotency_key", "input", b"input", "is_pause_requested", b"is_pause_requested", "journal_bytes", b"journal_bytes", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "park_count", b"park_count", "park_error", b"park_error", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "run_at", b"run_at", "run_id", b"run_id", "state_value", b"state_value", "status", b"status", "task_queue", b"task_queue", "wait_count", b"wait_count", "waits", b"waits", "wake_up_at", b"wake_up_at", "worker_id", b"worker_id", "workflow_type", b"workflow_type"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_open_child_count", b"_open_child_count", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "begun_at", b"begun_at", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "entry_count", b"entry_count", "error", b"error", "finished_at", b"finished_at", "journal_bytes", b"journal_bytes", "open_child_count", b"open_child_count", "options", b"options", "park_error", b"park_error", "progress_percent", b"progress_percent", "run_at", b"run_at", "state_value", b"state_value", "wake_up_at", b"wake_up_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_entry_count", b"_entry_count", "_journal_bytes", b"_journal_bytes", "_open_child_count", b"_open_child_count", "_progress_percent", b"_progress_percent", "_state_value", b"_state_value", "attempts", b"attempts", "begun_at", b"begun_at", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "created_at", b"created_at", "damaged", b"damaged", "entry_count", b"entry_count", "error", b"error", "external_id", b"external_id", "failure_reason", b"failure_reason", "finished_at", b"finished_at", "generation", b"generation", "groups", b"groups", "idempotency_key", b"idempotency_key", "input", b"input", "is_pause_requested", b"is_pause_requested", "journal_bytes", b"journal_bytes", "labels", b"labels", "namespace_id", b"namespace_id", "open_child_count", b"open_child_count", "options", b"options", "output", b"output", "output_encoding", b"output_encoding", "parent_id", b"parent_id", "park_count", b"park_count", "park_error", b"park_error", "priority", b"priority", "progress_message", b"progress_message", "progress_percent", b"progress_percent", "retry_of", b"retry_of", "root_run_id", b"root_run_id", "run_at", b"run_at", "run_id", b"run_id", "state_value", b"state_value", "status", b"status", "task_queue", b"task_queue", "wait_count", b"wait_count", "waits", b"waits", "wake_up_at", b"wake_up_at", "worker_id", b"worker_id", "workflow_type", b"workflow_type"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_entry_count", b"_entry_count"]) -> typing.Literal["entry_count"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_journal_bytes", b"_journal_bytes"]) -> typing.Literal["journal_bytes"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_open_child_count", b"_open_child_count"]) -> typing.Literal["open_child_count"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_progress_percent", b"_progress_percent"]) -> typing.Literal["progress_percent"] | None: ...
     @typing.overload
@@ -754,6 +776,9 @@ class StartWorkflowRequest(google.protobuf.message.Message):
     PRIORITY_FIELD_NUMBER: builtins.int
     RUN_AT_FIELD_NUMBER: builtins.int
     SIGNALS_FIELD_NUMBER: builtins.int
+    EXTERNAL_ID_FIELD_NUMBER: builtins.int
+    ON_LIVE_FIELD_NUMBER: builtins.int
+    ON_FINISHED_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     task_queue: builtins.str
     workflow_type: builtins.str
@@ -763,6 +788,14 @@ class StartWorkflowRequest(google.protobuf.message.Message):
     is_resend: builtins.bool
     priority: builtins.int
     """0 first to 9 last; the default is 5."""
+    external_id: builtins.str
+    """The user's own id, unique among the live runs of a namespace. Every call that takes a run id also
+    takes external:<id>.
+    """
+    on_live: builtins.str
+    """If a live run has this id: RETURN (the default) returns it as already_exists, REJECT refuses."""
+    on_finished: builtins.str
+    """If only finished runs have it: ALLOW (the default), RETURN the last one, REJECT."""
     @property
     def options(self) -> tenure.v1.task_pb2.TaskOptions: ...
     @property
@@ -788,9 +821,12 @@ class StartWorkflowRequest(google.protobuf.message.Message):
         priority: builtins.int | None = ...,
         run_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         signals: collections.abc.Iterable[Global___NewSignal] | None = ...,
+        external_id: builtins.str = ...,
+        on_live: builtins.str = ...,
+        on_finished: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_priority", b"_priority", "options", b"options", "priority", b"priority", "run_at", b"run_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_priority", b"_priority", "idempotency_key", b"idempotency_key", "input", b"input", "is_resend", b"is_resend", "labels", b"labels", "namespace_id", b"namespace_id", "options", b"options", "priority", b"priority", "run_at", b"run_at", "run_id", b"run_id", "signals", b"signals", "task_queue", b"task_queue", "workflow_type", b"workflow_type"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_priority", b"_priority", "external_id", b"external_id", "idempotency_key", b"idempotency_key", "input", b"input", "is_resend", b"is_resend", "labels", b"labels", "namespace_id", b"namespace_id", "on_finished", b"on_finished", "on_live", b"on_live", "options", b"options", "priority", b"priority", "run_at", b"run_at", "run_id", b"run_id", "signals", b"signals", "task_queue", b"task_queue", "workflow_type", b"workflow_type"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_priority", b"_priority"]) -> typing.Literal["priority"] | None: ...
 
 Global___StartWorkflowRequest: typing_extensions.TypeAlias = StartWorkflowRequest
@@ -834,17 +870,21 @@ class StartWorkflowResponse(google.protobuf.message.Message):
     RUN_ID_FIELD_NUMBER: builtins.int
     ALREADY_EXISTS_FIELD_NUMBER: builtins.int
     STATUS_FIELD_NUMBER: builtins.int
+    CONTENT_DIFFERS_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     already_exists: builtins.bool
     status: Global___WorkflowStatus.ValueType
+    content_differs: builtins.bool
+    """The run that exists already has another type, queue or input than this request."""
     def __init__(
         self,
         *,
         run_id: builtins.str = ...,
         already_exists: builtins.bool = ...,
         status: Global___WorkflowStatus.ValueType = ...,
+        content_differs: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["already_exists", b"already_exists", "run_id", b"run_id", "status", b"status"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["already_exists", b"already_exists", "content_differs", b"content_differs", "run_id", b"run_id", "status", b"status"]) -> None: ...
 
 Global___StartWorkflowResponse: typing_extensions.TypeAlias = StartWorkflowResponse
 
@@ -945,20 +985,79 @@ class GetJournalRequest(google.protobuf.message.Message):
     RUN_ID_FIELD_NUMBER: builtins.int
     NAMESPACE_ID_FIELD_NUMBER: builtins.int
     AFTER_FIELD_NUMBER: builtins.int
+    GROUP_KEY_FIELD_NUMBER: builtins.int
+    OPEN_AFTER_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     namespace_id: builtins.str
     after: builtins.int
     """A page has at most 1,000 entries or 256 KiB, behind this position."""
+    group_key: builtins.str
+    """Results of a group instead."""
+    open_after: builtins.str
+    """Open children behind this id instead of entries."""
     def __init__(
         self,
         *,
         run_id: builtins.str = ...,
         namespace_id: builtins.str = ...,
         after: builtins.int = ...,
+        group_key: builtins.str = ...,
+        open_after: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["after", b"after", "namespace_id", b"namespace_id", "run_id", b"run_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after", "group_key", b"group_key", "namespace_id", b"namespace_id", "open_after", b"open_after", "run_id", b"run_id"]) -> None: ...
 
 Global___GetJournalRequest: typing_extensions.TypeAlias = GetJournalRequest
+
+@typing.final
+class RetryWorkflowRunRequest(google.protobuf.message.Message):
+    """from_step is the key of a call, or "last": the failure that ended the run. from_position is a
+    position of its journal. Without both, the new run keeps nothing.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    NAMESPACE_ID_FIELD_NUMBER: builtins.int
+    FROM_STEP_FIELD_NUMBER: builtins.int
+    FROM_POSITION_FIELD_NUMBER: builtins.int
+    NEW_RUN_ID_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    namespace_id: builtins.str
+    from_step: builtins.str
+    from_position: builtins.int
+    new_run_id: builtins.str
+    """Created by the client, so that a resend is the same; if empty, the server creates one."""
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        namespace_id: builtins.str = ...,
+        from_step: builtins.str = ...,
+        from_position: builtins.int = ...,
+        new_run_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["from_position", b"from_position", "from_step", b"from_step", "namespace_id", b"namespace_id", "new_run_id", b"new_run_id", "run_id", b"run_id"]) -> None: ...
+
+Global___RetryWorkflowRunRequest: typing_extensions.TypeAlias = RetryWorkflowRunRequest
+
+@typing.final
+class RetryWorkflowRunResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    KEPT_ENTRIES_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    kept_entries: builtins.int
+    """How many entries the new run keeps."""
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        kept_entries: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["kept_entries", b"kept_entries", "run_id", b"run_id"]) -> None: ...
+
+Global___RetryWorkflowRunResponse: typing_extensions.TypeAlias = RetryWorkflowRunResponse
 
 @typing.final
 class GetJournalResponse(google.protobuf.message.Message):
@@ -1041,6 +1140,7 @@ class ListWorkflowRunsRequest(google.protobuf.message.Message):
     LABELS_FIELD_NUMBER: builtins.int
     CREATED_FROM_FIELD_NUMBER: builtins.int
     CREATED_TO_FIELD_NUMBER: builtins.int
+    EXTERNAL_ID_PREFIX_FIELD_NUMBER: builtins.int
     namespace_id: builtins.str
     task_queue: builtins.str
     workflow_type: builtins.str
@@ -1050,6 +1150,7 @@ class ListWorkflowRunsRequest(google.protobuf.message.Message):
     """
     page_size: builtins.int
     page_token: builtins.str
+    external_id_prefix: builtins.str
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """All must match."""
@@ -1070,9 +1171,10 @@ class ListWorkflowRunsRequest(google.protobuf.message.Message):
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         created_from: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         created_to: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        external_id_prefix: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["created_from", b"created_from", "created_to", b"created_to"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["created_from", b"created_from", "created_to", b"created_to", "filter_status", b"filter_status", "labels", b"labels", "namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token", "task_queue", b"task_queue", "workflow_type", b"workflow_type"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_from", b"created_from", "created_to", b"created_to", "external_id_prefix", b"external_id_prefix", "filter_status", b"filter_status", "labels", b"labels", "namespace_id", b"namespace_id", "page_size", b"page_size", "page_token", b"page_token", "task_queue", b"task_queue", "workflow_type", b"workflow_type"]) -> None: ...
 
 Global___ListWorkflowRunsRequest: typing_extensions.TypeAlias = ListWorkflowRunsRequest
 

@@ -76,6 +76,11 @@ class WorkflowServiceStub(object):
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.SerializeToString,
                 response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.FromString,
                 _registered_method=True)
+        self.RetryWorkflowRun = channel.unary_unary(
+                '/tenure.v1.WorkflowService/RetryWorkflowRun',
+                request_serializer=tenure_dot_v1_dot_workflow__service__pb2.RetryWorkflowRunRequest.SerializeToString,
+                response_deserializer=tenure_dot_v1_dot_workflow__service__pb2.RetryWorkflowRunResponse.FromString,
+                _registered_method=True)
         self.GetStepAttempt = channel.unary_unary(
                 '/tenure.v1.WorkflowService/GetStepAttempt',
                 request_serializer=tenure_dot_v1_dot_workflow__service__pb2.GetStepAttemptRequest.SerializeToString,
@@ -205,6 +210,13 @@ class WorkflowServiceServicer(object):
 
     def GetJournal(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryWorkflowRun(self, request, context):
+        """Makes a new run from a finished one: what was recorded before a step is kept.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -345,6 +357,11 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.GetJournal,
                     request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.FromString,
                     response_serializer=tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.SerializeToString,
+            ),
+            'RetryWorkflowRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryWorkflowRun,
+                    request_deserializer=tenure_dot_v1_dot_workflow__service__pb2.RetryWorkflowRunRequest.FromString,
+                    response_serializer=tenure_dot_v1_dot_workflow__service__pb2.RetryWorkflowRunResponse.SerializeToString,
             ),
             'GetStepAttempt': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStepAttempt,
@@ -639,6 +656,33 @@ class WorkflowService(object):
             '/tenure.v1.WorkflowService/GetJournal',
             tenure_dot_v1_dot_workflow__service__pb2.GetJournalRequest.SerializeToString,
             tenure_dot_v1_dot_workflow__service__pb2.GetJournalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryWorkflowRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tenure.v1.WorkflowService/RetryWorkflowRun',
+            tenure_dot_v1_dot_workflow__service__pb2.RetryWorkflowRunRequest.SerializeToString,
+            tenure_dot_v1_dot_workflow__service__pb2.RetryWorkflowRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -66,13 +66,23 @@ class EntryBody(
         "signal_id": "si",
         "sender": "sn",
         "begun_before_ms": "d",
+        "task_id": "ti",
+        "type": "ty",
+        "state": "st",
+        "reason": "r",
+        "group_id": "g",
+        "total": "gt",
+        "succeeded": "gs",
+        "failed": "gf",
+        "cancelled": "gc",
     },
 ):
     """The content of an entry; which parts are set depends on its kind. Short names: it is stored.
 
     ``output`` is also the payload of a signal and the text of a note, and ``error`` of a cancel its
     reason. Only stored: ``begun_before_ms``, from the start to the recording, in place of a start
-    that was shortly before. A new part gets a name of its own; readers pass over what they do not
+    that was shortly before. ``task_id`` to ``reason`` are of a child, ``group_id`` to ``cancelled``
+    of a group. A new part gets a name of its own; readers pass over what they do not
     know.
     """
 
@@ -89,6 +99,15 @@ class EntryBody(
     signal_id: str = ""
     sender: str = ""
     begun_before_ms: int = 0
+    task_id: str = ""
+    type: str = ""
+    state: str = ""
+    reason: str = ""
+    group_id: str = ""
+    total: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
 
 
 NO_BODY: Final = EntryBody()

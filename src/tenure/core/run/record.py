@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 import msgspec
@@ -10,11 +11,71 @@ from tenure.core.journal.entry import JournalPage
 from tenure.core.task.retry import ErrorInfo
 
 
+class ClosePolicy(enum.StrEnum):
+    """What happens to a child when its run ends."""
+
+    CANCEL = "cancel"
+    TERMINATE = "terminate"
+    ABANDON = "abandon"
+
+
+class Origin(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    kw_only=True,
+    rename={
+        "run_id": "r",
+        "journal_id": "j",
+        "key": "k",
+        "index": "i",
+        "group_id": "g",
+        "item": "n",
+        "close_policy": "c",
+        "root_run_id": "t",
+        "depth": "d",
+        "step_key": "s",
+        "first_run_id": "f",
+    },
+):
+    """What a task knows of its place in runs. Short names: it is stored.
+
+    ``run_id`` and ``journal_id`` are those of the run that made it, by the call ``key``; of an item
+    of a group they are those of the group's run. ``depth`` counts the runs above it. ``step_key``
+    is the idempotency key of a queued step. ``first_run_id`` is, of a run that was made by a retry,
+    the first one of its line.
+    """
+
+    run_id: str = ""
+    journal_id: str = ""
+    key: str = ""
+    index: int = 0
+    group_id: str = ""
+    item: int = 0
+    close_policy: ClosePolicy = ClosePolicy.CANCEL
+    root_run_id: str = ""
+    depth: int = 0
+    step_key: str = ""
+    first_run_id: str = ""
+
+
+NO_ORIGIN: Final = Origin()
+_encode_origin = msgspec.msgpack.Encoder().encode
+_decode_origin = msgspec.msgpack.Decoder(Origin).decode
+
+
+def encode_origin(origin: Origin) -> bytes:
+    """Return the stored form."""
+    return _encode_origin(origin)
+
+
 class RunLink(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How a task belongs to runs: which one made it and, if it is one itself, its journal.
 
-    ``origin`` is what a child knows of its place in its parent; no statement looks inside. ``page``
-    is not stored: it is what whoever gets the run by a hand-out gets of its journal.
+    ``parent_id`` is the run or, of an item, the group that made it. ``origin`` is what a child
+    knows of its place in its parent; no statement looks inside. ``page`` is not stored: it is what
+    whoever gets the run by a hand-out gets of its journal.
     """
 
     journal_id: str | None = None
@@ -22,6 +83,11 @@ class RunLink(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     external_id: str | None = None
     origin: bytes | None = None
     page: JournalPage | None = None
+
+    @property
+    def place(self) -> Origin:
+        """Return what the task knows of its place in runs."""
+        return NO_ORIGIN if self.origin is None else _decode_origin(self.origin)
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False, array_like=True):
