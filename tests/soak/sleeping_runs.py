@@ -21,8 +21,11 @@ from tests.wire.stage import Stage
 
 WAKE_S: Final = 5.0
 CORE_SHARE: Final = 0.02
-# Caches fill, and memory is given back late.
+# Memory is given back late.
 GROWTH_BYTES: Final = 8 * 2**20
+# The page caches of SQLite have 64 MiB for each connection, and fill as samples read all rows; what
+# leaks would grow in each window.
+WINDOWS_MAX: Final = 6
 STARTED_AT_ONCE: Final = 200
 HOURS_S: Final = 7_200.0
 SLOTS: Final = 500
@@ -91,7 +94,11 @@ class _Sleep:
         # What has just been written is looked after once more.
         await self._watch(server)
         share, grown = await self._watch(server)
-        return [self._cost(idle, share), self._growth(grown)]
+        growths = [grown]
+        while growths[-1] >= GROWTH_BYTES and len(growths) < WINDOWS_MAX:
+            share, grown = await self._watch(server)
+            growths.append(grown)
+        return [self._cost(idle, share), self._growth(growths)]
 
     async def _watch(self, server: ServerProcess) -> tuple[float, int]:
         """Return the share of a core that a server uses, and by how much its memory grows."""
@@ -110,12 +117,13 @@ class _Sleep:
             held=None if self._size.is_small else share - idle < CORE_SHARE,
         )
 
-    def _growth(self, grown: int) -> Result:
+    def _growth(self, growths: list[int]) -> Result:
+        shown = ", ".join(f"{each / 2**20:+.1f}" for each in growths)
         return Result(
             f"{self._name}: {self._size.sleeping:,} sleeping, memory of the server",
-            "does not grow",
-            f"{grown / 2**20:+.1f} MiB in {self._size.watched_s:g} s",
-            held=grown < GROWTH_BYTES,
+            "does not grow once its caches are full",
+            f"{shown} MiB in {self._size.watched_s:g} s each",
+            held=growths[-1] < GROWTH_BYTES,
         )
 
 
