@@ -80,7 +80,7 @@ def signal(message: pb.NewSignal) -> c.NewSignal:
 
 def listed(task: Task) -> pb.WorkflowRun:
     """Show a run in a list, without its payloads."""
-    spec, progress = task.spec, task.progress
+    spec, progress, where = task.spec, task.progress, task.place
     run = progress.run or NOT_BEGUN
     made = pb.WorkflowRun(
         run_id=task.id,
@@ -111,6 +111,9 @@ def listed(task: Task) -> pb.WorkflowRun:
         run_at=instant(task.run_at_ms),
         damaged=task.damaged,
         is_pause_requested=progress.pause_wanted,
+        parent_id=where.run_id,
+        root_run_id=where.root_run_id,
+        step_key=where.key,
     )
     if task.state is TaskState.WAITING:
         # Of others it is what they waited for the last time.

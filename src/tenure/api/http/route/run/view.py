@@ -10,9 +10,11 @@ from tenure.api.http.route.task.body import Base64
 from tenure.api.http.route.task.view import (
     FailureView,
     RetryPolicyView,
+    StateName,
     failure,
     output_fields,
     payload_fields,
+    place_fields,
 )
 from tenure.api.http.view import (
     Instant,
@@ -26,7 +28,7 @@ from tenure.api.http.view import (
     or_unset,
     values,
 )
-from tenure.core.journal.entry import Entry, EntryKind, JournalPage
+from tenure.core.journal.entry import Entry, EntryBody, EntryKind, JournalPage
 from tenure.core.run.record import NOT_BEGUN, RunProgress, Wait
 from tenure.core.run.status import RunStatus, status_at, status_of
 from tenure.core.task.record import Reason, Task, TaskState
@@ -104,6 +106,16 @@ class RunItem(View, frozen=True):
     labels: dict[str, str] = field(default_factory=dict)
     timeout_ms: int | UnsetType = UNSET
     idempotency_key: str | UnsetType = UNSET
+    parent_id: Annotated[str, Meta(description="The run that made it")] | UnsetType = UNSET
+    root_run_id: (
+        Annotated[
+            str, Meta(description="The first run of the tree: its parent's parent, and so on")
+        ]
+        | UnsetType
+    ) = UNSET
+    step_key: Annotated[str, Meta(description="The call of the run that made it")] | UnsetType = (
+        UNSET
+    )
     retry_of: str | UnsetType = UNSET
     encoding: str = ""
     input: Raw | UnsetType = UNSET
@@ -130,6 +142,25 @@ class RunListView(View, frozen=True):
     is_total_exact: IsTotalExact = UNSET
 
 
+class ChildEndView(View, frozen=True):
+    """How a task or a run ended that the run had made."""
+
+    task_id: str
+    type: str
+    state: StateName
+    failure_reason: Annotated[str, values(Reason)] | UnsetType = UNSET
+
+
+class GroupEndView(View, frozen=True):
+    """How a group of tasks ended. If it fails fast, the others were open at its first failure."""
+
+    group_id: str
+    total: int
+    succeeded: int
+    failed: int
+    cancelled: int
+
+
 class EntryItem(View, frozen=True):
     """One entry of a journal; of a signal, output is its payload."""
 
@@ -151,6 +182,8 @@ class EntryItem(View, frozen=True):
     site: Annotated[str, Meta(description="File and line of the call")] | UnsetType = UNSET
     signal_id: str | UnsetType = UNSET
     sender: str | UnsetType = UNSET
+    child: Annotated[ChildEndView, Meta(description="Of kind CHILD")] | UnsetType = UNSET
+    group: Annotated[GroupEndView, Meta(description="Of kind GROUP")] | UnsetType = UNSET
 
 
 class JournalView(View, frozen=True):
@@ -214,6 +247,7 @@ def _item(task: Task, more: dict[str, Any]) -> RunItem:
         timeout_ms=spec.schedule_to_close_ms or UNSET,
         idempotency_key=or_unset(spec.idempotency_key),
         retry_of=or_unset(spec.retry_of),
+        **place_fields(task),
         encoding=spec.encoding,
         damaged=task.damaged or UNSET,
         # Of others it is what they waited for the last time.
@@ -265,5 +299,26 @@ def _entry(stored: Entry) -> EntryItem:
         site=or_unset(body.site),
         signal_id=or_unset(body.signal_id),
         sender=or_unset(body.sender),
+        child=_child_end(body) if stored.kind is EntryKind.CHILD else UNSET,
+        group=_group_end(body) if stored.kind is EntryKind.GROUP else UNSET,
         **payload_fields("output", body.output, encoding=body.encoding),
+    )
+
+
+def _child_end(body: EntryBody) -> ChildEndView:
+    return ChildEndView(
+        task_id=body.task_id,
+        type=body.type,
+        state=body.state.upper(),
+        failure_reason=or_unset(body.reason),
+    )
+
+
+def _group_end(body: EntryBody) -> GroupEndView:
+    return GroupEndView(
+        group_id=body.group_id,
+        total=body.total,
+        succeeded=body.succeeded,
+        failed=body.failed,
+        cancelled=body.cancelled,
     )
