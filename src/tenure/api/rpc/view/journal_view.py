@@ -95,7 +95,13 @@ def refused_report(
 
 def page_ref(message: journal_pb2.JournalRequest) -> PageRef:
     """Return which page a worker wants."""
-    return PageRef(task_id=message.task_id, attempt=message.attempt, after=message.after)
+    return PageRef(
+        task_id=message.task_id,
+        attempt=message.attempt,
+        after=message.after,
+        group_key=message.group_key,
+        open_after=message.open_after,
+    )
 
 
 def answered_page(wanted: PageRef, answer: PageAnswer) -> task_pb2.JournalPage:
@@ -104,7 +110,11 @@ def answered_page(wanted: PageRef, answer: PageAnswer) -> task_pb2.JournalPage:
         return page(wanted.task_id, wanted.attempt, answer)
     told = error.detail(answer, journal_pb2.JournalRequest.DESCRIPTOR)
     return task_pb2.JournalPage(
-        task_id=wanted.task_id, attempt=wanted.attempt, after=wanted.after, error=told
+        task_id=wanted.task_id,
+        attempt=wanted.attempt,
+        after=wanted.after,
+        group_key=wanted.group_key,
+        error=told,
     )
 
 
@@ -205,9 +215,10 @@ def assigned(task: Task, task_token: str = "", *, room_bytes: int = FRAME_BYTES)
     run = task.progress.run
     if run is None or task.link is None or task.link.page is None:
         return made
-    given = task.link.page
-    if numbering.page_bytes(given) > min(room_bytes, JOURNAL_PAGE_BYTES_MAX):
+    given, bytes_max = task.link.page, min(room_bytes, JOURNAL_PAGE_BYTES_MAX)
+    if numbering.page_bytes(given) > bytes_max:
         given = replace(given, entries=())
+    given = numbering.cut_open(given, bytes_max=bytes_max)
     made.journal.CopyFrom(page(task.id, task.attempt, given))
     made.generation = run.generation
     made.begun_at_ms = run.begun_at_ms

@@ -7,7 +7,7 @@ from typing import Final
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from tenure.api.rpc.view import task_view
+from tenure.api.rpc.view import journal_view, task_view
 from tenure.api.rpc.view.worker_view import instant, milliseconds
 from tenure.core import limits
 from tenure.core.run.record import NOT_BEGUN, Wait
@@ -127,13 +127,15 @@ def _wait(wait: Wait) -> task_pb2.Wait:
 
 
 def shown(view: RunView) -> pb.WorkflowRun:
-    """Show one run with its payloads, and how much its journal has."""
+    """Show one run with its payloads, how much its journal has, and what is open."""
     task = view.task
     made = listed(task)
     made.input = task.input or b""
     made.output = task.output or b""
     made.entry_count = view.entry_count
     made.journal_bytes = view.journal_bytes
+    made.open_child_count = view.open_child_count
+    made.groups.extend([journal_view.open_group(each) for each in view.groups])
     if task.progress.details is not None:
         made.state_value = task.progress.details
     return made

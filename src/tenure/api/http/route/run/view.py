@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, UnsetType, field, structs
@@ -28,10 +29,10 @@ from tenure.api.http.view import (
     or_unset,
     values,
 )
-from tenure.core.journal.entry import Entry, EntryBody, EntryKind, JournalPage
+from tenure.core.journal.entry import Entry, EntryBody, EntryKind, JournalPage, OpenChild, OpenGroup
 from tenure.core.run.record import NOT_BEGUN, RunProgress, Wait
 from tenure.core.run.status import RunStatus, status_at, status_of
-from tenure.core.task.record import Reason, Task, TaskState
+from tenure.core.task.record import Reason, Task, TaskKind, TaskState
 from tenure.engine.read.run import RunView
 from tenure.engine.task import command as c
 
@@ -67,6 +68,29 @@ class WaitView(View, frozen=True):
     key: str
     since: Instant | UnsetType = UNSET
     detail: str | UnsetType = UNSET
+
+
+class GroupItem(View, frozen=True):
+    """Tasks that one call of a run makes; items 0 to spawned - 1 are stored."""
+
+    group_id: str
+    key: str
+    index: int
+    type: str
+    total: int
+    spawned: int
+    open_count: int
+    failed: int
+
+
+class OpenChildItem(View, frozen=True):
+    """A task or a run that a run has made and that has not ended."""
+
+    task_id: str
+    key: str
+    index: int
+    type: str
+    kind: Annotated[str, names(TaskKind)]
 
 
 class RunItem(View, frozen=True):
@@ -127,6 +151,12 @@ class RunItem(View, frozen=True):
     state_base64: Base64 | UnsetType = field(default=UNSET, name="stateBase64")
     entry_count: int | UnsetType = UNSET
     journal_bytes: int | UnsetType = UNSET
+    open_child_count: (
+        Annotated[int, Meta(description="Of calls of its own, without items of groups")] | UnsetType
+    ) = UNSET
+    groups: (
+        Annotated[list[GroupItem], Meta(description="Those that have not ended")] | UnsetType
+    ) = UNSET
     damaged: (
         Annotated[tuple[str, ...], Meta(description="Stored parts that are damaged and left out")]
         | UnsetType
@@ -148,7 +178,7 @@ class ChildEndView(View, frozen=True):
     task_id: str
     type: str
     state: StateName
-    failure_reason: Annotated[str, values(Reason)] | UnsetType = UNSET
+    failure_reason: str | UnsetType = UNSET
 
 
 class GroupEndView(View, frozen=True):
@@ -187,10 +217,18 @@ class EntryItem(View, frozen=True):
 
 
 class JournalView(View, frozen=True):
-    """Entries behind a position; the journal goes on up to end."""
+    """Entries behind a position, up to end; from the start on also what is open."""
 
     entries: list[EntryItem]
-    end: int
+    end: Annotated[int, Meta(description="Of a group, the number of its items")]
+    open: list[OpenChildItem] | UnsetType = UNSET
+    open_next: (
+        Annotated[str, Meta(description="There are more open children: ask with it as openAfter")]
+        | UnsetType
+    ) = UNSET
+    groups: (
+        Annotated[list[GroupItem], Meta(description="Those that have not ended")] | UnsetType
+    ) = UNSET
 
 
 def started(answer: c.Enqueued) -> StartedView:
@@ -214,6 +252,8 @@ def run(view: RunView) -> RunItem:
         **payload_fields("state", task.progress.details, encoding=encoding),
         "entry_count": view.entry_count,
         "journal_bytes": view.journal_bytes,
+        "open_child_count": view.open_child_count,
+        "groups": _groups(view.groups),
     }
     return _item(task, more)
 
@@ -277,7 +317,27 @@ def _wait(wait: Wait) -> WaitView:
 
 def journal(page: JournalPage) -> JournalView:
     """Show a page of a journal."""
-    return JournalView(entries=[_entry(each) for each in page.entries], end=page.end)
+    return JournalView(
+        entries=[_entry(each) for each in page.entries],
+        end=page.end,
+        open=[_open_child(each) for each in page.open] or UNSET,
+        open_next=or_unset(page.open_next),
+        groups=_groups(page.groups),
+    )
+
+
+def _open_child(child: OpenChild) -> OpenChildItem:
+    return OpenChildItem(
+        task_id=child.task_id,
+        key=child.key,
+        index=child.index,
+        type=child.type,
+        kind=(TaskKind.WORKFLOW if child.is_run else TaskKind.ACTIVITY).upper(),
+    )
+
+
+def _groups(groups: Iterable[OpenGroup]) -> list[GroupItem] | UnsetType:
+    return [GroupItem(**structs.asdict(each)) for each in groups] or UNSET
 
 
 def _entry(stored: Entry) -> EntryItem:
