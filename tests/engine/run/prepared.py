@@ -38,7 +38,8 @@ async def _start(world: World, _engine: Engine) -> Any:
     new = world.new(spec=RUN_SPEC, idempotency_key="k", input=b"in")
     await world.advance(ENQUEUE_DECIDED_MS)
     signals = (NewSignal(name="go", payload=b"1"),)
-    return StartRun(namespace=NAMESPACE, new=new, signals=signals, is_resend=True)
+    fields: dict[str, Any] = {"signals": signals, "is_resend": True, "external_id": "order-42"}
+    return StartRun(namespace=NAMESPACE, new=new, **fields)
 
 
 def _record(*, is_remembered: bool) -> Prepare:

@@ -40,9 +40,15 @@ def timer(fire_at_ms: int, key: str = "sleep") -> NewEntry:
 
 async def start(world: World, engine: Engine, **changes: Any) -> str:
     """Start a run and return its id."""
-    fields = {"signals": changes.pop("signals", ()), "is_resend": changes.pop("is_resend", False)}
+    return (await engine.submit(starting(world, **changes))).task_id
+
+
+def starting(world: World, **changes: Any) -> StartRun:
+    """Return a command that starts a run."""
+    of_command = ("namespace", "signals", "is_resend", "external_id", "on_live", "on_finished")
+    fields = {name: changes.pop(name) for name in of_command if name in changes}
     new = world.new(**{"spec": RUN_SPEC, **changes})
-    return (await engine.submit(StartRun(namespace=NAMESPACE, new=new, **fields))).task_id
+    return StartRun(**{"namespace": NAMESPACE, "new": new, **fields})
 
 
 async def held_run(world: World, engine: Engine, worker: str, **changes: Any) -> Task:

@@ -78,6 +78,12 @@ def take_new(ws: WorkingSet, command: c.EnqueueTasks, create: Create) -> tuple[c
     return tuple(answers)
 
 
+def is_known(ws: WorkingSet, command: c.EnqueueTasks) -> bool:
+    """Tell whether the one task of a request exists already, by its id or its key."""
+    (new,) = command.tasks
+    return _known(ws, command, new, {}) is not None
+
+
 def _take_in(
     ws: WorkingSet, accepted: list[Task], keyed: dict[tuple[str, str], tuple[NewTask, bytes]]
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeVar, cast
 
 from tenure.store.table.access import AccessRows, AuditRows
+from tenure.store.table.external_id import ExternalIdRows
 from tenure.store.table.idempotency import KeyRows
 from tenure.store.table.journal import JournalRows
 from tenure.store.table.lease import LeaseRows
@@ -26,6 +27,7 @@ LOCK_ORDER: Final[list[type[RowSet[Any, Any]]]] = [
     ReceiverRows,
     LeaseRows,
     KeyRows,
+    ExternalIdRows,
     TaskRows,
     JournalRows,
     StopRows,
@@ -53,6 +55,7 @@ class RowSets:
         self.receivers: ReceiverRows = rows[ReceiverRows]
         self.leases: LeaseRows = rows[LeaseRows]
         self.keys: KeyRows = rows[KeyRows]
+        self.external_ids: ExternalIdRows = rows[ExternalIdRows]
         self.tasks: TaskRows = rows[TaskRows]
         self.journals: JournalRows = rows[JournalRows]
         self.stops: StopRows = rows[StopRows]
