@@ -17,7 +17,7 @@ from tenure.engine.run.command import (
     StartRun,
     TerminateRun,
 )
-from tenure.engine.task.command import FinishKind, FinishTasks, ProcessDue
+from tenure.engine.task.command import Anew, FinishKind, FinishTasks, ProcessDue
 from tenure.errors import TaskAlreadyTerminal, TenureError, WrongState
 from tests.engine.run.runs import (
     AGAIN_SPEC,
@@ -108,7 +108,16 @@ def _finish(kind: FinishKind, **fields: Any) -> Prepare:
     return prepare
 
 
-OF_RUNS: Final = {FinishKind.YIELDED, FinishKind.PARKED}
+async def _continue(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker, signals=(NewSignal(name="go"),))
+    await positions(engine, worker, report(run))
+    anew = Anew(seen=2, keep=(1,), input=b"next", encoding="other")
+    items = (finish(run, FinishKind.CONTINUED, anew=anew),)
+    return FinishTasks(namespace=NAMESPACE, worker_id=worker, items=items)
+
+
+OF_RUNS: Final = {FinishKind.YIELDED, FinishKind.PARKED, FinishKind.CONTINUED}
 RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "StartRun": (_start, None),
     "RecordSteps": (_record(is_remembered=False), None),
@@ -122,6 +131,7 @@ RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "FinishTasks yielded": (_finish(FinishKind.YIELDED, wish=Yield(seen=1)), None),
     "FinishTasks yielded early": (_finish(FinishKind.YIELDED, wish=Yield(seen=0)), None),
     "FinishTasks parked": (_finish(FinishKind.PARKED, error=FATAL), None),
+    "FinishTasks continued": (_continue, None),
     "FinishTasks of a run that begins anew": (_finish(FinishKind.FAILED), None),
 }
 """With the refusal that a repetition may get when the first one was committed."""

@@ -22,7 +22,7 @@ from tenure.engine.run.command import (
     StepsPlaced,
     TerminateRun,
 )
-from tenure.engine.task.command import FinishKind, Reported
+from tenure.engine.task.command import Anew, FinishKind, Reported
 from tenure.errors import Rejection
 from tests.engine.world import NAMESPACE, World
 
@@ -111,6 +111,13 @@ async def give_up_slot(
 ) -> Reported | Rejection:
     made = Yield(**{"seen": 0, **wish})
     return await world.finish(engine, worker, task, FinishKind.YIELDED, wish=made)
+
+
+async def continue_as_new(
+    world: World, engine: Engine, worker: str, task: Task, **anew: Any
+) -> Reported | Rejection:
+    made = Anew(**{"seen": 0, "input": b"next", **anew})
+    return await world.finish(engine, worker, task, FinishKind.CONTINUED, anew=made)
 
 
 async def journal(engine: Engine, run_id: str, after: int = 0) -> tuple[Entry, ...]:
