@@ -83,7 +83,6 @@ SQLITE_PLANS: Final = {
     "count_children": {"SEARCH tasks USING COVERING INDEX tasks_parent"},
     "find_children": {"SEARCH tasks USING COVERING INDEX tasks_parent"},
     "find_groups": {"SEARCH groups USING INDEX"},
-    "find_live_external": {"SEARCH tasks USING COVERING INDEX tasks_external"},
     "insert_closings": {
         "SEARCH tasks EXISTS USING COVERING INDEX tasks_parent",
         "SEARCH g USING INDEX groups_run",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenure.core import check as checks
 from tenure.core import limits
+from tenure.core.run import external_id
 from tenure.core.run import start as run_start
 from tenure.core.run.record import ClosePolicy
 from tenure.core.task import enqueue
@@ -58,7 +59,7 @@ def _child(child: c.NewChild, item: c.SpawnReport) -> None:
     checks.integer(child.index, "index", 0, limits.ATTEMPT_MAX)
     checks.integer(child.item, "item", 0, limits.GROUP_ITEMS_MAX - 1)
     if child.external_id:
-        checks.text(child.external_id, "externalId", bytes_max=limits.EXTERNAL_ID_BYTES_MAX)
+        external_id.check_id(child.external_id)
         if new.spec.kind is not TaskKind.WORKFLOW or item.group_key:
             message = "only a run that is no item of a group has an external id"
             raise InvalidArgument(message, field="externalId")

@@ -16,6 +16,7 @@ from tenure.engine.batch.follow_up import end_group, tell_run
 from tenure.engine.batch.working_set import WorkingSet
 from tenure.engine.command import WorkDone
 from tenure.engine.run import child_command as c
+from tenure.engine.run import external_id
 from tenure.engine.run.handler import check_speaker, is_without_journal
 from tenure.errors import Rejection
 from tenure.store.table.task import TaskKey
@@ -77,8 +78,7 @@ def _spawn_each(ws: WorkingSet, parent: Task, item: c.SpawnReport) -> c.ChildAns
 def _make(ws: WorkingSet, parent: Task, new: c.NewChild, call: child.Call) -> None:
     """Store a child; a run gets a journal of its own."""
     key = (parent.namespace, new.new.id)
-    external = (parent.namespace, new.external_id)
-    owner_id = ws.rows.children.owners.get(external) if new.external_id else None
+    owner = external_id.live_owner_of(ws, parent.namespace, new.external_id)
     journal_id = ws.clock.new_id() if new.new.spec.kind is TaskKind.WORKFLOW else ""
     task = child.create(
         new.new,
@@ -86,13 +86,13 @@ def _make(ws: WorkingSet, parent: Task, new: c.NewChild, call: child.Call) -> No
         call,
         now_ms=ws.now_ms,
         journal_id=journal_id,
-        external_id="" if owner_id is not None else new.external_id,
+        external_id="" if owner is not None else new.external_id,
     )
-    if owner_id is not None:
-        task = child.refused(task, new.external_id, owner_id, ws.now_ms)
+    if owner is not None:
+        task = child.refused(task, new.external_id, owner.id, ws.now_ms)
         ws.ended_children.append(key)
     elif new.external_id:
-        ws.rows.children.owners[external] = task.id
+        external_id.give(ws, parent.namespace, new.external_id, task)
     ws.tasks.add(task)
     if journal_id:
         ws.journals.ends[key] = JournalEnd(journal_id)

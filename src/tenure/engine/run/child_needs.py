@@ -28,7 +28,7 @@ def spawn_tasks(needs: RowSets, command: c.SpawnTasks) -> None:
         for child in item.children:
             needs.tasks.wanted.add((namespace, child.new.id))
             if child.external_id:
-                needs.children.external.add((namespace, child.external_id))
+                needs.external_ids.wanted.add((namespace, child.external_id))
                 needs.journals.of_runs.add(key)
     if command.speaker is not None:
         needs.workers.spoken_for.add(command.worker_id)

@@ -1,4 +1,4 @@
-"""Children of runs: how many are live and which, and who has external ids."""
+"""Children of runs: how many are live and which."""
 
 from __future__ import annotations
 
@@ -57,34 +57,13 @@ async def read_children(
     return found
 
 
-async def find_live_external(
-    tx: Tx, names: Iterable[tuple[str, str]]
-) -> dict[tuple[str, str], str]:
-    """Return the live runs that have external ids, by (namespace, external id)."""
-    rows = cast("Sequence[AnyRow]", await tx.each("find_live_external", sorted(names)))
-    return {(row[0], row[1]): row[2] for row in rows}
-
-
 class ChildRows(RowSet[TaskKey, int]):
-    """How many live children runs have, by run, and who has the ``external`` ids of new ones.
-
-    Nothing is written here: children are tasks.
-    """
-
-    __slots__ = ("external", "owners")
+    """How many live children runs have, by run. Nothing is written here: children are tasks."""
 
     table = Table(lambda count: count, load=count_children, is_locked=False)
 
-    def __init__(self) -> None:
-        """Start with nothing."""
-        super().__init__()
-        self.external: set[tuple[str, str]] = set()
-        self.owners: dict[tuple[str, str], str] = {}
-
     async def load(self, tx: Tx, rows: RowSets) -> None:
-        """Count the children of runs that are locked by now, and look up external ids."""
+        """Count the children of runs that are locked by now."""
         del rows
         if self.wanted:
             self.update(await count_children(tx, self.wanted))
-        if self.external:
-            self.owners.update(await find_live_external(tx, self.external))

@@ -31,19 +31,6 @@ CROSS JOIN LATERAL (
     LIMIT CAST(:amount AS integer)
 ) AS t;
 
--- name: find_live_external(namespace, external_id)
--- The live runs that have external ids.
-SELECT d.namespace, d.external_id, CAST(t.id AS text)
-FROM unnest(CAST(:namespace AS text[]), CAST(:external_id AS text[])) AS d (namespace, external_id)
-CROSS JOIN LATERAL (
-    SELECT c.id
-    FROM tasks AS c
-    WHERE c.external_id IS NOT NULL
-      AND c.namespace = d.namespace
-      AND c.external_id = d.external_id
-    OFFSET 0
-) AS t;
-
 -- name: lock_free_tasks(namespace, id)
 -- As load_tasks, without those that somebody else has locked: who holds locks already waits for
 -- none that come before them in the order.

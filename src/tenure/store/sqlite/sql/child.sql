@@ -19,12 +19,6 @@ WHERE parent_id IS NOT NULL
 ORDER BY id
 LIMIT :amount;
 
--- name: find_live_external(namespace, external_id)
--- The live runs that have external ids.
-SELECT namespace, external_id, id
-FROM tasks INDEXED BY tasks_external
-WHERE external_id IS NOT NULL AND namespace = :namespace AND external_id = :external_id;
-
 -- name: lock_free_tasks(namespace, id)
 -- As load_tasks: the single writer is the lock.
 SELECT

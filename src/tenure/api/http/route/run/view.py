@@ -34,7 +34,7 @@ from tenure.core.run.record import NOT_BEGUN, RunProgress, Wait
 from tenure.core.run.status import RunStatus, status_at, status_of
 from tenure.core.task.record import Reason, Task, TaskKind, TaskState
 from tenure.engine.read.run import RunView
-from tenure.engine.task import command as c
+from tenure.engine.run import command as c
 
 StatusName = Annotated[str, names(RunStatus)]
 
@@ -45,6 +45,9 @@ class StartedView(View, frozen=True):
     run_id: str
     status: StatusName
     is_new: bool
+    content_differs: Annotated[
+        bool, Meta(description="The run that existed has another type, queue or input")
+    ] = False
 
 
 class RunStatusView(View, frozen=True):
@@ -107,6 +110,7 @@ class RunItem(View, frozen=True):
     created_at: Instant
     run_at: Instant
     retry: RetryPolicyView
+    external_id: Annotated[str, Meta(description="The id that its user chose")] | UnsetType = UNSET
     begun_at: Instant | UnsetType = UNSET
     finished_at: Instant | UnsetType = UNSET
     wakes_at: (
@@ -231,10 +235,15 @@ class JournalView(View, frozen=True):
     ) = UNSET
 
 
-def started(answer: c.Enqueued) -> StartedView:
+def started(answer: c.Started) -> StartedView:
     """Show a started run."""
     status = status_at(answer.state, answer.outcome)
-    return StartedView(run_id=answer.task_id, status=status.upper(), is_new=answer.is_new)
+    return StartedView(
+        run_id=answer.task_id,
+        status=status.upper(),
+        is_new=answer.is_new,
+        content_differs=answer.content_differs,
+    )
 
 
 def listed(task: Task) -> RunItem:
@@ -290,6 +299,7 @@ def _item(task: Task, more: dict[str, Any]) -> RunItem:
         **place_fields(task),
         encoding=spec.encoding,
         damaged=task.damaged or UNSET,
+        external_id=or_unset(None if task.link is None else task.link.external_id),
         # Of others it is what they waited for the last time.
         **(_waiting(where, encoding=spec.encoding) if task.state is TaskState.WAITING else {}),
         **more,
