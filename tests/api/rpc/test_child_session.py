@@ -42,7 +42,10 @@ async def test_children_are_made_and_their_ends_come_to_their_run(
     wire: Wire, engine: Engine
 ) -> None:
     _, stream, task = await held_run(wire, engine)
-    activity, run = new_child(engine, "1/resize", index=3), new_run(engine, index=4)
+    activity, run = (
+        new_child(engine, "1/resize", index=3),
+        new_run(engine, index=4, external_id="s-1"),
+    )
     (ack,) = await made(stream, spawn(task, activity, run, number=9))
     assert (ack.task_id, ack.attempt, ack.number) == (task.task_id, 1, 9)
     assert not ack.HasField("error")
@@ -51,6 +54,7 @@ async def test_children_are_made_and_their_ends_come_to_their_run(
     resize, ship = by_type["resize"], by_type["ship"]
     assert (resize.run_id, resize.parent_id) == (task.task_id, task.task_id)
     assert resize.step_key == f"{task.task_id}:0:1/resize"
+    assert (ship.external_id, ship.first_run_id, resize.external_id) == ("s-1", "", "")
     assert (ship.run_id, ship.step_key, ship.kind) == (
         task.task_id,
         "",
