@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from tenure.core.limits import FRAME_BYTES, OPEN_PAGE_MAX, STEP_KEY_BYTES_MAX
+from tenure.core.limits import (
+    FRAME_BYTES,
+    JOURNAL_PAGE_BYTES_MAX,
+    OPEN_PAGE_MAX,
+    STEP_KEY_BYTES_MAX,
+)
 from tenure.engine.engine import Engine
-from tenure.v1 import journal_pb2, task_pb2, worker_pb2
+from tenure.v1 import journal_pb2, task_pb2, task_service_pb2, worker_pb2
 from tests.api.rpc.child_wire import cancel, cancelled, items, made, new_child, new_run, spawn
 from tests.api.rpc.run_wire import (
     Given,
@@ -20,6 +25,7 @@ from tests.api.rpc.run_wire import (
     yielded,
 )
 from tests.api.rpc.wire import Stream, Wire, ref, succeeded
+from tests.engine.world import NAMESPACE
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
@@ -36,7 +42,10 @@ async def test_children_are_made_and_their_ends_come_to_their_run(
     wire: Wire, engine: Engine
 ) -> None:
     _, stream, task = await held_run(wire, engine)
-    activity, run = new_child(engine, "1/resize", index=3), new_run(engine, index=4)
+    activity, run = (
+        new_child(engine, "1/resize", index=3),
+        new_run(engine, index=4, external_id="s-1"),
+    )
     (ack,) = await made(stream, spawn(task, activity, run, number=9))
     assert (ack.task_id, ack.attempt, ack.number) == (task.task_id, 1, 9)
     assert not ack.HasField("error")
@@ -45,6 +54,7 @@ async def test_children_are_made_and_their_ends_come_to_their_run(
     resize, ship = by_type["resize"], by_type["ship"]
     assert (resize.run_id, resize.parent_id) == (task.task_id, task.task_id)
     assert resize.step_key == f"{task.task_id}:0:1/resize"
+    assert (ship.external_id, ship.first_run_id, resize.external_id) == ("s-1", "", "")
     assert (ship.run_id, ship.step_key, ship.kind) == (
         task.task_id,
         "",
@@ -285,3 +295,31 @@ async def test_answers_about_children_never_wait_for_other_answers(
     assert frame.child_acks == [
         journal_pb2.ChildAck(task_id=task.task_id, attempt=task.attempt, number=1)
     ]
+
+
+async def test_what_is_open_with_long_keys_does_not_come_with_the_task_but_on_request(
+    wire: Wire, engine: Engine
+) -> None:
+    _, stream, task = await held_run(wire, engine)
+    children = [
+        new_child(engine, f"{number:04}".ljust(STEP_KEY_BYTES_MAX, "k")) for number in range(600)
+    ]
+    await made(stream, spawn(task, *children))
+    kind = task_pb2.FINISH_KIND_RELEASED
+    released = task_pb2.TaskFinish(task_id=task.task_id, attempt=1, kind=kind)
+    await stream.send(finished=[released], window=0)
+    await heard(stream, acks=1)
+    poller = (await wire.register()).worker_id
+    (again,) = await wire.poll(poller)
+    assert again.ByteSize() < JOURNAL_PAGE_BYTES_MAX * 1.2
+    found = [each.task_id for each in again.journal.open]
+    behind = again.journal.open_next
+    assert behind == found[-1]
+    while behind:
+        request = task_service_pb2.ReportRunsRequest(
+            namespace_id=NAMESPACE, worker_id=poller, journal=[wanted(again, open_after=behind)]
+        )
+        (rest,) = (await wire.tasks.ReportRuns(request)).pages
+        found += [each.task_id for each in rest.open]
+        behind = rest.open_next
+    assert found == sorted(each.task.task_id for each in children)
