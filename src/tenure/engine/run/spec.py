@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tenure.engine.command_spec import CommandSpec
-from tenure.engine.run import check, handler, needs
+from tenure.engine.run import check, handler, needs, retry
 from tenure.engine.run import command as c
 
 
@@ -44,6 +44,7 @@ RUN_SPECS: Final = (
         handler.signal_run,
         payload_bytes=lambda command: len(command.signal.payload or b""),
     ),
+    CommandSpec(c.RetryRun, check.retry_run, needs.retry_run, retry.retry_run, is_new_work=True),
     CommandSpec(c.CancelRun, check.cancel_run, needs.change_run, handler.change_run),
     CommandSpec(c.ResumeRun, check.change_run, needs.change_run, handler.change_run),
     CommandSpec(c.TerminateRun, check.change_run, needs.change_run, handler.change_run),
