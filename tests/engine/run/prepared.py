@@ -9,6 +9,7 @@ from tenure.core.limits import ENQUEUE_DECIDED_MS
 from tenure.core.run.record import Yield
 from tenure.core.task.record import Task
 from tenure.engine.engine import Engine
+from tenure.engine.read import run as run_read
 from tenure.engine.run.child_command import CancelChildren, ChildCancel, CloseChildren, SpawnTasks
 from tenure.engine.run.command import (
     CancelRun,
@@ -109,6 +110,20 @@ async def _due(world: World, engine: Engine) -> Any:
     return ProcessDue(sighted_ms=10**9, amount=10)
 
 
+async def _retry(world: World, engine: Engine) -> Any:
+    worker = await world.worker(engine)
+    run = await running_run(world, engine, worker, external_id="order-42")
+    await positions(engine, worker, report(run, step("a"), step("b")))
+    await world.finish(engine, worker, run, FinishKind.FAILED, error=FATAL)
+    return await run_read.plan_retry(
+        engine.store,
+        namespace=NAMESPACE,
+        run_id=run.id,
+        new_run_id=world.clock.new_id(),
+        from_step="b",
+    )
+
+
 def _finish(kind: FinishKind, **fields: Any) -> Prepare:
     async def prepare(world: World, engine: Engine) -> Any:
         worker = await world.worker(engine)
@@ -195,6 +210,7 @@ RUN_CASES: Final[dict[str, tuple[Prepare, type[TenureError] | None]]] = {
     "SignalRun": (_signal, None),
     "CancelRun": (_cancel, None),
     "ResumeRun": (_resume, WrongState),
+    "RetryRun": (_retry, None),
     "TerminateRun": (_terminate, TaskAlreadyTerminal),
     "ProcessDue of a run": (_due, None),
     "FinishTasks yielded": (_finish(FinishKind.YIELDED, wish=Yield(seen=1)), None),
