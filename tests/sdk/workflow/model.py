@@ -23,12 +23,14 @@ from tenure.sdk.workflow.context import RunInfo, WorkflowContext
 from tenure.sdk.workflow.definition import Workflow
 from tenure.sdk.workflow.ending import Ending, Raised, Returned, Yielded
 from tenure.sdk.workflow.journal import Entry, Kind
+from tenure.sdk.workflow.port import RunIdentity
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.step import Step
+from tenure.v1 import journal_pb2
 
 CONVERTER = Converter()
-JOURNAL_ID = "0198f2c4-0000-7000-8000-0123456789ab"
 BEGUN_AT_MS = 1_800_000_000_000
+IDENTITY = RunIdentity(run_id="0198f2c4-0000-7000-8000-0123456789ab", begun_at_ms=BEGUN_AT_MS)
 EVENTS_MAX = 100_000
 
 
@@ -172,7 +174,7 @@ class Holder:
         self._attempt = 0
         self._alarm = 0
         self._last_up_ms = self._last_down_ms = 0
-        self.run = Run(self, CONVERTER, journal_id=JOURNAL_ID, begun_at_ms=BEGUN_AT_MS)
+        self.run = Run(self, CONVERTER, IDENTITY, changes=model.workflow.changes)
         info = RunInfo(
             run_id="run-1",
             type=model.workflow.name,
@@ -180,7 +182,7 @@ class Holder:
             namespace="default",
             begun_at=datetime.fromtimestamp(BEGUN_AT_MS / 1_000, UTC),
         )
-        context = WorkflowContext(self.run, info)
+        context = WorkflowContext(self.run, info, model.workflow)
         self.run.start(lambda: model.workflow.function(context, *model.args), Context())
 
     def put_aside(self) -> None:
@@ -243,6 +245,28 @@ class Holder:
             self.after(lambda: self.run.take_page(entries, len(self.model.journal)))
 
         self.model.at(self.model.now_ms + self._latency_ms(), answer)
+
+    def fetch_open(self, open_after: str) -> None:
+        raise NotImplementedError(open_after)
+
+    def fetch_group(self, group_key: str, after: int) -> None:
+        raise NotImplementedError((group_key, after))
+
+    def spawn(self, report: journal_pb2.SpawnReport) -> None:
+        raise NotImplementedError(report)
+
+    def cancel_children(self, request: journal_pb2.ChildCancel) -> None:
+        raise NotImplementedError(request)
+
+    async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
+        raise NotImplementedError((run_id, name, payload, signal_id))
+
+    def post(self, callback: Callable[[], None]) -> None:
+        self.model.at(self.model.now_ms, callback)
+
+    @property
+    def may_linger(self) -> bool:
+        return False
 
     def wake_at(self, at_ms: int | None) -> None:
         self._alarm += 1

@@ -16,8 +16,9 @@ from tenure.core import check
 from tenure.core.limits import ERROR_MESSAGE_BYTES_MAX, RUN_STATE_BYTES_MAX
 from tenure.sdk.duration import Duration, duration_ms
 from tenure.sdk.payload import PayloadError
+from tenure.sdk.workflow.definition import Workflow
 from tenure.sdk.workflow.guard import NotDurable
-from tenure.sdk.workflow.journal import Kind
+from tenure.sdk.workflow.journal import Kind, Made
 from tenure.sdk.workflow.loop import is_detached
 from tenure.sdk.workflow.run import Run
 from tenure.sdk.workflow.scope import Scope, current_scope
@@ -48,9 +49,12 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 class WorkflowContext:
     """The first argument of a workflow: steps, sleeps, signals, and a time that is recorded."""
 
-    def __init__(self, run: Run, info: RunInfo, scope: Scope | None = None) -> None:
+    def __init__(
+        self, run: Run, info: RunInfo, workflow: Workflow[..., Any], scope: Scope | None = None
+    ) -> None:
         """Belong to a run or, with ``scope``, to one branch of it."""
         self._run = run
+        self._workflow = workflow
         self._scope = scope
         self.info = info
         self.log = WorkflowLog(self)
@@ -74,7 +78,7 @@ class WorkflowContext:
         known = step_function(function)
         scope, line = self._current(), calling_line()
         call = scope.next_call(known.options.name)
-        self._run.call(call, Kind.STEP, line)
+        self._run.call(call, Kind.STEP, Made(line))
         step: Step[Any] = Step(self._run, call, line)
         step.args, step.kwargs = args, kwargs
         self._run.start_call(step, known)
@@ -143,7 +147,8 @@ class WorkflowContext:
         >>> await asyncio.gather(*(ship(ctx.branch(order.id), order) for order in orders))
         """
         self._run.check_place()
-        return WorkflowContext(self._run, self.info, self._current().branch(name))
+        scope = self._current().branch(name)
+        return WorkflowContext(self._run, self.info, self._workflow, scope)
 
     def set_state(self, value: object) -> None:
         """Publish a value of up to 64 KiB that clients can read, also while no worker is there."""

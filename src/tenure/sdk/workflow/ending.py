@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tenure.sdk.payload import UserValue
+from tenure.sdk.payload import Payload, UserValue
 from tenure.sdk.workflow.journal import Mismatch
 
 
@@ -48,8 +48,26 @@ class Parked(msgspec.Struct, frozen=True):
     mismatch: Mismatch
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """The server does not take what the run asks for, such as more children; it is parked."""
+
+    code: str
+    message: str
+
+
+class Continued(msgspec.Struct, frozen=True):
+    """The run begins anew with other arguments.
+
+    ``keep`` are the positions, up to ``seen``, of signals that nobody has taken.
+    """
+
+    arguments: Payload
+    keep: tuple[int, ...]
+    seen: int
+
+
 class Released(msgspec.Struct, frozen=True):
     """The worker ends, and another one goes on with what was not carried out."""
 
 
-Ending = Returned | Raised | Yielded | Parked | Released
+Ending = Returned | Raised | Yielded | Parked | Refused | Continued | Released

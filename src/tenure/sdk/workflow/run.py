@@ -19,15 +19,17 @@ from typing import Any, Final
 from tenure.sdk import failure
 from tenure.sdk.payload import Converter, Payload, PayloadError, UserValue
 from tenure.sdk.workflow import journal as recorded
+from tenure.sdk.workflow.definition import Changes
 from tenure.sdk.workflow.ending import Ending, Parked, Raised, Released, Returned, Wait, Yielded
 from tenure.sdk.workflow.guard import Guard
-from tenure.sdk.workflow.journal import Entry, Journal, Kind, Mismatch
+from tenure.sdk.workflow.journal import Entry, Journal, Kind, Made, Mismatch, OpenCall, Recorded
 from tenure.sdk.workflow.loop import DurableTimer, RunLoop, RunTask
-from tenure.sdk.workflow.port import RunPort
+from tenure.sdk.workflow.port import RunIdentity, RunPort
 from tenure.sdk.workflow.scope import CallKey, Scope, current_scope
 from tenure.sdk.workflow.signal import SignalInbox
 from tenure.sdk.workflow.source_line import calling_line
 from tenure.sdk.workflow.step import Step, StepFunction
+from tenure.v1.error_pb2 import ErrorDetail
 
 _log = logging.getLogger("tenure.workflow")
 # So long the body has the user's loop for itself; then others have their turn.
@@ -48,19 +50,20 @@ class Run:
         self,
         port: RunPort,
         converter: Converter,
+        identity: RunIdentity,
         *,
-        journal_id: str,
-        begun_at_ms: int,
+        changes: Changes = "park",
         guard: Guard = "refuse",
     ) -> None:
         """Prepare; ``start`` makes the body."""
         self._port = port
         self.converter = converter
-        self.journal = Journal()
-        self.now_ms = begun_at_ms
+        self.identity = identity
+        self.journal = Journal(is_strict=changes == "park")
+        self.now_ms = identity.begun_at_ms
         self.attempt = 0
-        self.loop = RunLoop(self, number=_first_number(journal_id), guard_mode=guard)
-        self.scope = Scope("", journal_id)
+        self.loop = RunLoop(self, number=_first_number(identity.seed), guard_mode=guard)
+        self.scope = Scope("", identity.seed)
         self.signals = SignalInbox()
         self.is_cancel_requested = False
         self.is_put_aside = False
@@ -69,6 +72,8 @@ class Run:
         self._mismatch: Mismatch | None = None
         self._is_woken = False
         self._is_ended = True
+        # Where the list of what is open goes on; None: nothing of it is here.
+        self._open_next: str | None = None
         # Keys of calls that were made, and the steps among them that are not over.
         self._called: set[str] = set()
         self._steps: dict[str, Step[Any]] = {}
@@ -90,13 +95,49 @@ class Run:
         self._body = body
         self._context = context
 
-    def hand_out(self, attempt: int, entries: Iterable[Entry], end: int) -> None:
-        """Begin an attempt with a page of the journal; a warm run goes on where it was."""
+    def hand_out(
+        self,
+        attempt: int,
+        entries: Iterable[Entry],
+        end: int,
+        open_calls: Iterable[OpenCall] = (),
+        open_next: str | None = "",
+    ) -> None:
+        """Begin an attempt with a page of the journal; a warm run goes on where it was.
+
+        ``open_calls`` are the children and groups that have not ended, and ``open_next`` is where
+        their list goes on. None stands for a page that does not begin at the start, which says
+        nothing of them: then the run asks for one that does, and ``take_open`` gets its list.
+        """
         assert not self._unacknowledged
         self.attempt = attempt
         self._next_no = 1
         self._is_ended = False
+        self.take_open(open_calls, open_next)
         self.take_page(entries, end)
+
+    def take_open(self, open_calls: Iterable[OpenCall], open_next: str | None) -> None:
+        """Take what has not ended; a warm run knows it."""
+        if self.main is None:
+            self._open_next = open_next
+            for call in open_calls:
+                self.journal.add_open(call)
+            self.wake()
+
+    def take_group_page(
+        self, group_key: str, after: int, entries: Iterable[Entry], end: int
+    ) -> None:
+        """Take results of a group: entries behind a position, and the number of its items."""
+        raise NotImplementedError((group_key, after, entries, end))
+
+    def children_answered(self, number: int, error: ErrorDetail | None) -> None:
+        """Hear that children were stored or asked to end, or why nothing of that was done."""
+        raise NotImplementedError((number, error))
+
+    def fetch_again(self) -> None:
+        """Ask again for what was not answered, because the session was lost."""
+        if self.main is None and self._open_next:
+            self._port.fetch_open(self._open_next)
 
     def take_page(self, entries: Iterable[Entry], end: int) -> None:
         """Take entries that the server has; those of this attempt acknowledge what was sent."""
@@ -161,8 +202,7 @@ class Run:
         self._is_woken = False
         if self._is_ended:
             return
-        if self.main is None and not self.journal.is_complete:
-            self._port.fetch(self.journal.received_to)
+        if self.main is None and not self._is_complete():
             return
         if self.main is None:
             self.main = self.loop.start_task(self._body(), self._context)
@@ -180,6 +220,18 @@ class Run:
             if time.monotonic() >= until_s:
                 break
         self.wake()
+
+    def _is_complete(self) -> bool:
+        """Tell whether everything that was recorded is here; ask for the rest."""
+        if self._open_next is None:
+            self._port.fetch(0)
+        elif not self.journal.is_complete:
+            self._port.fetch(self.journal.received_to)
+        elif self._open_next:
+            self._port.fetch_open(self._open_next)
+        else:
+            return True
+        return False
 
     def put_aside(self) -> bool:
         """End the body without a report; True if all of it has ended."""
@@ -200,15 +252,19 @@ class Run:
 
     # -- The body's side
 
-    def call(self, call: CallKey, kind: Kind, line: str) -> None:
-        """Note that the body makes a call; a call that does not fit the journal ends the body."""
+    def call(self, call: CallKey, kind: Kind, made: Made) -> Recorded | None:
+        """Return what the server has of a call that the body makes now.
+
+        A call that does not fit the journal ends the body.
+        """
         self.check_place()
-        mismatch = self.journal.check(call, kind, line)
-        if mismatch is not None:
-            self._mismatch = self._mismatch or mismatch
+        known = self.journal.meet(call, kind, made)
+        if isinstance(known, Mismatch):
+            self._mismatch = self._mismatch or known
             self.is_put_aside = True
             raise Evicted
         self._called.add(call.key)
+        return known
 
     def check_place(self) -> None:
         """Raise if nothing may be called now."""
@@ -238,7 +294,7 @@ class Run:
         scope = current_scope.get()
         if timer.is_sleep:
             call = scope.next_call("sleep")
-            self.call(call, Kind.TIMER, calling_line())
+            self.call(call, Kind.TIMER, Made(calling_line()))
             timer.key, timer.index = call.key, call.index
         else:
             timer.key, timer.index = scope.next_timeout(), scope.call_count
@@ -250,7 +306,7 @@ class Run:
 
     def note(self, key: str, text: str, level: str) -> bool:
         """Record a line of the log; False if it was recorded before."""
-        if self.journal.has_note(key):
+        if self.journal.has_note(Kind.NOTE, key):
             return False
         self._record(Entry(Kind.NOTE, key, output=text.encode(), encoding=level))
         return True
@@ -444,6 +500,6 @@ def _is_done(main: RunTask | None) -> bool:
     return main is not None and main.done()
 
 
-def _first_number(journal_id: str) -> int:
+def _first_number(seed: str) -> int:
     """Return where the numbers of a run begin: the same on each re-run, far from other runs."""
-    return int.from_bytes(journal_id.encode()[-6:], "big") << 12
+    return int.from_bytes(seed.encode()[-6:], "big") << 12

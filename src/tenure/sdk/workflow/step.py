@@ -108,6 +108,11 @@ class Step(RunFuture[R]):
         """The key of the call: branch, name and ordinal."""
         return self.call_key.key
 
+    @property
+    def idempotency_key(self) -> str:
+        """The key of the call outside: the same in runs that are made from this one."""
+        return self._run.identity.step_key(self.key)
+
     def __repr__(self) -> str:
         return f"<step {self.key} of {self.line}>"
 
