@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from tenure.core.worker.decide import OTHER_KEY
-from tenure.errors import ERRORS, PermissionDenied, TenureError, Unauthenticated, WorkerInactive
+from tenure.errors import TenureError, WorkerInactive
 from tenure.sdk.activity.context import StopReason
-from tenure.sdk.transport import refusal
 from tenure.sdk.transport.channel import Backoff, Channel, Method
 from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.failure_log import log_failure
@@ -25,12 +24,13 @@ from tenure.sdk.worker.connection.held_attempts import (
     Reports,
     is_refused_for_good,
 )
+from tenure.sdk.worker.connection.passing import is_passing, reason_of
+from tenure.sdk.worker.connection.report_calls import ReportCalls
 from tenure.sdk.worker.connection.shared_slots import SlotShare
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
 from tenure.sdk.worker.executor_protocol import Executor
 from tenure.v1 import journal_pb2, task_pb2
-from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.error_pb2 import ErrorDetail
 
@@ -38,14 +38,6 @@ log = logging.getLogger("tenure.worker")
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
-Item = TypeVar(
-    "Item",
-    task_pb2.TaskRef,
-    task_pb2.TaskBeat,
-    task_pb2.TaskFinish,
-    journal_pb2.StepReport,
-    journal_pb2.JournalRequest,
-)
 
 # Timers are late after the machine was suspended, so the lease is checked this often.
 WATCH_S: Final = 1.0
@@ -119,6 +111,7 @@ class Incarnation:
         self._leftover_count = executor.active_count
         self._wakes_at_s = -math.inf
         self._has_warned = False
+        self._calls = ReportCalls(self)
 
     # -- Delivery
 
@@ -496,97 +489,9 @@ class Incarnation:
                     raise
                 await asyncio.sleep(backoff.next_s(error))
 
-    # -- Reports as calls of their own
-
     async def report(self, reports: Reports) -> None:
-        """Report by calls: started attempts, then heartbeats, then ended attempts."""
-        if reports.started:
-            await _each(self._start_tasks, reports.started, self.refused)
-        if reports.beats:
-            await _each(self._beat_tasks, reports.beats, self.refused)
-        if reports.steps:
-            await _each(self._record_steps, reports.steps, self.steps_refused)
-        if reports.requests:
-            await _each(self._fetch_pages, reports.requests, self.steps_refused)
-        if reports.finished:
-            await _each(self._finish_tasks, reports.finished, self.answered)
-
-    async def _start_tasks(self, items: Sequence[task_pb2.TaskRef]) -> None:
-        request = task_pb.StartTasksRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
-        )
-        answer = await self.ask(method.START_TASKS, request, timeout_s=method.CALL_S)
-        self._take_results(
-            items,
-            answer.results,
-            lambda ref, result: self.accepted(ref, is_exclusive=result.exclusive),
-        )
-
-    async def _beat_tasks(self, items: Sequence[task_pb2.TaskBeat]) -> None:
-        request = task_pb.HeartbeatTasksRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
-        )
-        answer = await self.ask(method.HEARTBEAT_TASKS, request, timeout_s=method.CALL_S)
-        self._take_results(
-            items, answer.results, lambda ref, _: self.held_attempts.exclusives.beat_accepted(ref)
-        )
-
-    def _take_results(
-        self,
-        items: Iterable[task_pb2.TaskRef | task_pb2.TaskBeat],
-        results: Iterable[task_pb.ReportResult],
-        accept: Callable[[Ref, task_pb.ReportResult], None],
-    ) -> None:
-        for item, result in zip(items, results, strict=True):
-            ref = (item.task_id, item.attempt)
-            if result.HasField("error"):
-                self.refused(ref, result.error)
-                continue
-            if result.should_cancel:
-                self.cancel([ref])
-            accept(ref, result)
-
-    async def _record_steps(self, items: Sequence[journal_pb2.StepReport]) -> None:
-        request = task_pb.ReportRunsRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, steps=items
-        )
-        answer = await self.ask(method.REPORT_RUNS, request, timeout_s=method.CALL_S)
-        self.take_entries(answer.step_acks, answer.pages)
-
-    async def _fetch_pages(self, items: Sequence[journal_pb2.JournalRequest]) -> None:
-        request = task_pb.ReportRunsRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, journal=items
-        )
-        answer = await self.ask(method.REPORT_RUNS, request, timeout_s=method.CALL_S)
-        self.take_entries(answer.step_acks, answer.pages)
-
-    async def _finish_tasks(self, items: Sequence[task_pb2.TaskFinish]) -> None:
-        request = task_pb.FinishTasksRequest(
-            namespace_id=self.setup.namespace, worker_id=self.worker_id, items=items
-        )
-        answer = await self.ask(method.FINISH_TASKS, request, timeout_s=method.CALL_S)
-        for item, result in zip(items, answer.results, strict=True):
-            error = result.error if result.HasField("error") else None
-            self.answered((item.task_id, item.attempt), error, result.state)
-
-
-async def _each(
-    send: Callable[[Sequence[Item]], Awaitable[None]],
-    items: Sequence[Item],
-    refuse: Callable[[Ref, ErrorDetail], None],
-) -> None:
-    """Report items together. If the whole call is refused, report each alone."""
-    try:
-        await send(items)
-    except TenureError as error:
-        if is_passing(error) or is_denied(error) or isinstance(error, WorkerInactive):
-            raise
-        if len(items) == 1:
-            ref = (items[0].task_id, items[0].attempt)
-            refuse(ref, ErrorDetail(code=error.code, message=error.message))
-            return
-        for item in items:
-            await _each(send, [item], refuse)
+        """Report by calls."""
+        await self._calls.report(reports)
 
 
 def _blocked_max_s(task: task_pb2.AssignedTask) -> float:
@@ -595,18 +500,3 @@ def _blocked_max_s(task: task_pb2.AssignedTask) -> float:
     limit_ms = task.deadline_at_ms - task.handed_at_ms if has_deadline else task.start_to_close_ms
     limits_ms = [each for each in (limit_ms, task.heartbeat_timeout_ms) if each > 0]
     return min([BLOCKED_S, *(each / 1_000 * _BLOCKED_SHARE for each in limits_ms)])
-
-
-def is_passing(error: TenureError) -> bool:
-    """Return whether the same call may succeed later."""
-    return ERRORS[error.code].is_retryable or refusal.is_silence(error)
-
-
-def is_denied(error: TenureError) -> bool:
-    """Return whether the server refuses the API key, which says nothing about the request."""
-    return isinstance(error, Unauthenticated | PermissionDenied)
-
-
-def reason_of(over: WorkerInactive) -> str:
-    """Return the server's reason why an incarnation is over."""
-    return str(over.fields.get("reason", "unknown"))

@@ -31,14 +31,9 @@ from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.drain import FLUSH_S, WorkerDrain
 from tenure.sdk.worker.connection.health_state import HealthState
 from tenure.sdk.worker.connection.inbox import WorkerInbox
-from tenure.sdk.worker.connection.incarnation import (
-    Incarnation,
-    Setup,
-    is_denied,
-    is_passing,
-    reason_of,
-)
+from tenure.sdk.worker.connection.incarnation import Incarnation, Setup
 from tenure.sdk.worker.connection.outage import Outage
+from tenure.sdk.worker.connection.passing import is_denied, is_passing, reason_of
 from tenure.sdk.worker.connection.shared_slots import QueueSlots, SharedSlots, SlotShare
 from tenure.sdk.worker.connection.task_race import forever, run_together
 from tenure.sdk.worker.connection.timed_event import TimedEvent

@@ -10,8 +10,9 @@ from tenure.errors import TenureError, Unavailable, WorkerInactive
 from tenure.sdk.transport import refusal
 from tenure.sdk.transport.channel import Stream
 from tenure.sdk.worker.connection import method
-from tenure.sdk.worker.connection.incarnation import Incarnation, is_denied, is_passing
+from tenure.sdk.worker.connection.incarnation import Incarnation
 from tenure.sdk.worker.connection.outage import Outage
+from tenure.sdk.worker.connection.passing import is_denied, is_passing
 from tenure.sdk.worker.connection.task_race import run_together
 from tenure.v1 import session_service_pb2 as pb
 from tenure.v1 import task_pb2
