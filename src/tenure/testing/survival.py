@@ -243,7 +243,8 @@ def _counting(call: Callable[..., Any], counts: Counter[str], key: str) -> Calla
 
 
 def _counting_context(context: WorkflowContext, counts: Counter[str]) -> _CountingContext:
-    made = _CountingContext(context._run, context.info, context._scope)  # noqa: SLF001 (the same one)
+    run, workflow, scope = context._run, context._workflow, context._scope  # noqa: SLF001 (the same)
+    made = _CountingContext(run, context.info, workflow, scope)
     made.counts = counts
     return made
 

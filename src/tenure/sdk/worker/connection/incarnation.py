@@ -29,7 +29,7 @@ from tenure.sdk.worker.connection.report_calls import ReportCalls
 from tenure.sdk.worker.connection.shared_slots import SlotShare
 from tenure.sdk.worker.connection.timed_event import TimedEvent
 from tenure.sdk.worker.connection.worker_heartbeat import WorkerHeartbeat
-from tenure.sdk.worker.executor_protocol import Executor
+from tenure.sdk.worker.executor_protocol import AnsweredReport, Executor, RecordedEntries
 from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1 import workflow_service_pb2 as workflow_pb
 from tenure.v1.error_pb2 import ErrorDetail
@@ -277,37 +277,77 @@ class Incarnation:
     # -- Runs
 
     def take_entries(
-        self, acks: Iterable[journal_pb2.StepAck], pages: Iterable[task_pb2.JournalPage]
+        self,
+        acks: Iterable[journal_pb2.StepAck],
+        pages: Iterable[task_pb2.JournalPage],
+        child_acks: Iterable[journal_pb2.ChildAck] = (),
     ) -> None:
-        """Tell runs what stands in their journals."""
-        outbox = self.held_attempts.runs
-        recorded, found = [], []
-        for ack in acks:
-            if ack.HasField("error"):
-                self.steps_refused((ack.task_id, ack.attempt), ack.error)
-            elif (each := outbox.acknowledge(ack)) is not None:
-                recorded.append(each)
-        for page in pages:
-            if page.HasField("error"):
-                self.steps_refused((page.task_id, page.attempt), page.error)
-                continue
-            outbox.take_page(page)
-            found.append(page)
+        """Tell runs what stands in their journals, and what was done of their children."""
+        runs = self.held_attempts.runs
+        recorded = [each for ack in acks if (each := self._take_step_ack(ack)) is not None]
+        found = [each for each in pages if self._take_page(each)]
         if recorded or found:
             self._executor.take_entries(recorded, found)
-        if outbox.has_news:
+        answers = map(self._take_child_ack, child_acks)
+        answered = [each for each in answers if each is not None]
+        if answered:
+            self._executor.take_answers(answered)
+        if runs.has_news:
             self.changed.notify()
+
+    def _take_step_ack(self, ack: journal_pb2.StepAck) -> RecordedEntries | None:
+        """Return what is to be told to a run."""
+        if ack.HasField("error"):
+            self.steps_refused((ack.task_id, ack.attempt), ack.error)
+            return None
+        return self.held_attempts.runs.entries.acknowledge(ack)
+
+    def _take_page(self, page: task_pb2.JournalPage) -> bool:
+        """Return whether a page is to be told to its run."""
+        if page.HasField("error"):
+            self.page_refused(page)
+            return False
+        runs = self.held_attempts.runs
+        runs.pages.answered(page)
+        runs.entries.take_page(page)
+        return True
+
+    def _take_child_ack(self, ack: journal_pb2.ChildAck) -> AnsweredReport | None:
+        """Return what is to be told to a run."""
+        if ack.HasField("error"):
+            self.children_refused(ack)
+            return None
+        return self.held_attempts.runs.children.acknowledge(ack)
 
     def session_opened(self) -> None:
         """Let runs ask for what they may have missed without a session."""
         self._executor.session_opened()
 
     def steps_refused(self, ref: Ref, error: ErrorDetail) -> None:
-        """Handle the refusal of what a run has reported, or of a request for its journal."""
-        if ref in self.held_attempts and is_refused_for_good(error):
-            self._executor.refuse_entries(*ref, error)
+        """Handle the refusal of what a run has recorded."""
+        if error.code != "out_of_order":
+            self._refuse(ref, error)
         self._stop(ref, self.held_attempts.steps_refused(ref, error, self.clock()))
         self.changed.notify()
+
+    def page_refused(self, page: task_pb2.JournalPage) -> None:
+        """Handle the refusal of a request of a run."""
+        ref = (page.task_id, page.attempt)
+        self._refuse(ref, page.error)
+        self._stop(ref, self.held_attempts.page_refused(page, self.clock()))
+        self.changed.notify()
+
+    def children_refused(self, ack: journal_pb2.ChildAck) -> None:
+        """Handle the refusal of what a run has reported of its children."""
+        ref = (ack.task_id, ack.attempt)
+        self._refuse(ref, ack.error)
+        self._stop(ref, self.held_attempts.children_refused(ack, self.clock()))
+        self.changed.notify()
+
+    def _refuse(self, ref: Ref, error: ErrorDetail) -> None:
+        """Park a run if the server never takes what it reports."""
+        if ref in self.held_attempts and is_refused_for_good(error):
+            self._executor.refuse_entries(*ref, error)
 
     # -- The lease
 

@@ -9,6 +9,8 @@ from tenure.errors import TenureError, WorkerInactive
 from tenure.sdk.worker.connection import method
 from tenure.sdk.worker.connection.held_attempts import Ref, Reports
 from tenure.sdk.worker.connection.passing import is_denied, is_passing
+from tenure.sdk.worker.connection.run_reports import RunMessages
+from tenure.sdk.worker.executor_protocol import ChildReport
 from tenure.v1 import journal_pb2, task_pb2
 from tenure.v1 import task_service_pb2 as task_pb
 from tenure.v1.error_pb2 import ErrorDetail
@@ -16,12 +18,15 @@ from tenure.v1.error_pb2 import ErrorDetail
 if TYPE_CHECKING:
     from tenure.sdk.worker.connection.incarnation import Incarnation
 
+Attempted = task_pb2.TaskRef | task_pb2.TaskBeat | task_pb2.TaskFinish | journal_pb2.StepReport
 Item = TypeVar(
     "Item",
     task_pb2.TaskRef,
     task_pb2.TaskBeat,
     task_pb2.TaskFinish,
     journal_pb2.StepReport,
+    journal_pb2.SpawnReport,
+    journal_pb2.ChildCancel,
     journal_pb2.JournalRequest,
 )
 
@@ -37,15 +42,22 @@ class ReportCalls:
         """Report started attempts, then heartbeats, then runs, then ended attempts."""
         me = self._me
         if reports.started:
-            await _each(self._start_tasks, reports.started, me.refused)
+            await _each(self._start_tasks, reports.started, _by_ref(me.refused))
         if reports.beats:
-            await _each(self._beat_tasks, reports.beats, me.refused)
-        if reports.steps:
-            await _each(self._record_steps, reports.steps, me.steps_refused)
-        if reports.requests:
-            await _each(self._fetch_pages, reports.requests, me.steps_refused)
+            await _each(self._beat_tasks, reports.beats, _by_ref(me.refused))
+        await self._report_runs(reports.runs)
         if reports.finished:
-            await _each(self._finish_tasks, reports.finished, me.answered)
+            await _each(self._finish_tasks, reports.finished, _by_ref(me.answered))
+
+    async def _report_runs(self, runs: RunMessages) -> None:
+        if runs.steps:
+            await _each(self._record_steps, runs.steps, _by_ref(self._me.steps_refused))
+        if spawns := runs.spawns:
+            await _each(self._spawn, spawns, self._children_refused)
+        if cancels := runs.child_cancels:
+            await _each(self._cancel_children, cancels, self._children_refused)
+        if runs.requests:
+            await _each(self._fetch_pages, runs.requests, self._page_refused)
 
     async def _start_tasks(self, items: Sequence[task_pb2.TaskRef]) -> None:
         me = self._me
@@ -85,16 +97,38 @@ class ReportCalls:
             accept(ref, result)
 
     async def _record_steps(self, items: Sequence[journal_pb2.StepReport]) -> None:
-        await self._report_runs(task_pb.ReportRunsRequest(steps=items))
+        await self._ask_about_runs(task_pb.ReportRunsRequest(steps=items))
+
+    async def _spawn(self, items: Sequence[journal_pb2.SpawnReport]) -> None:
+        await self._ask_about_runs(task_pb.ReportRunsRequest(spawns=items))
+
+    async def _cancel_children(self, items: Sequence[journal_pb2.ChildCancel]) -> None:
+        await self._ask_about_runs(task_pb.ReportRunsRequest(child_cancels=items))
 
     async def _fetch_pages(self, items: Sequence[journal_pb2.JournalRequest]) -> None:
-        await self._report_runs(task_pb.ReportRunsRequest(journal=items))
+        await self._ask_about_runs(task_pb.ReportRunsRequest(journal=items))
 
-    async def _report_runs(self, request: task_pb.ReportRunsRequest) -> None:
+    async def _ask_about_runs(self, request: task_pb.ReportRunsRequest) -> None:
         me = self._me
         request.namespace_id, request.worker_id = me.setup.namespace, me.worker_id
         answer = await me.ask(method.REPORT_RUNS, request, timeout_s=method.CALL_S)
-        me.take_entries(answer.step_acks, answer.pages)
+        me.take_entries(answer.step_acks, answer.pages, answer.child_acks)
+
+    def _children_refused(self, item: ChildReport, error: ErrorDetail) -> None:
+        ack = journal_pb2.ChildAck(
+            task_id=item.task_id, attempt=item.attempt, number=item.number, error=error
+        )
+        self._me.children_refused(ack)
+
+    def _page_refused(self, item: journal_pb2.JournalRequest, error: ErrorDetail) -> None:
+        page = task_pb2.JournalPage(
+            task_id=item.task_id,
+            attempt=item.attempt,
+            after=item.after,
+            group_key=item.group_key,
+            error=error,
+        )
+        self._me.page_refused(page)
 
     async def _finish_tasks(self, items: Sequence[task_pb2.TaskFinish]) -> None:
         me = self._me
@@ -107,10 +141,15 @@ class ReportCalls:
             me.answered((item.task_id, item.attempt), error, result.state)
 
 
+def _by_ref(refuse: Callable[[Ref, ErrorDetail], None]) -> Callable[[Attempted, ErrorDetail], None]:
+    """Return what refuses a report of an attempt."""
+    return lambda item, error: refuse((item.task_id, item.attempt), error)
+
+
 async def _each(
     send: Callable[[Sequence[Item]], Awaitable[None]],
     items: Sequence[Item],
-    refuse: Callable[[Ref, ErrorDetail], None],
+    refuse: Callable[[Item, ErrorDetail], None],
 ) -> None:
     """Report items together. If the whole call is refused, report each alone."""
     try:
@@ -119,8 +158,7 @@ async def _each(
         if is_passing(error) or is_denied(error) or isinstance(error, WorkerInactive):
             raise
         if len(items) == 1:
-            ref = (items[0].task_id, items[0].attempt)
-            refuse(ref, ErrorDetail(code=error.code, message=error.message))
+            refuse(items[0], ErrorDetail(code=error.code, message=error.message))
             return
         for item in items:
             await _each(send, [item], refuse)
