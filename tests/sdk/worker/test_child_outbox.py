@@ -174,24 +174,31 @@ def test_a_run_that_is_no_longer_held_is_forgotten() -> None:
     assert runs.next_at_s() == float("inf")
 
 
-def test_a_request_for_results_or_for_open_children_is_made_again_on_a_new_session() -> None:
+def test_a_refusal_for_good_is_an_answer() -> None:
+    runs = RunReports()
+    runs.children.put([spawn(1), cancel(2)])
+    sent(runs)
+    refused = ack(1)
+    refused.error.code = "invalid_argument"
+
+    assert runs.children.acknowledge(refused) == AnsweredReport("run", 1, 1, refused.error)
+    assert sent(runs) == [2]
+
+
+def test_a_request_that_the_server_could_not_answer_is_made_again() -> None:
     runs = RunReports()
     wanted = [
         WantedPage("run", 1, 7),
         WantedPage("run", 1, 3, group_key="map:a"),
-        WantedPage("run", 1, open_after="id"),
+        WantedPage("other", 1, open_after="id"),
     ]
     for each in wanted:
         runs.pages.ask(each)
     first = runs.pages.take()
-    assert [each.after for each in first] == [7, 3, 0]
-
-    runs.session_opened()
-
-    # The run asks for the tail of its journal itself.
-    assert [(each.group_key, each.open_after) for each in runs.pages.take()] == [
-        ("map:a", ""),
-        ("", "id"),
+    assert [(each.after, each.group_key, each.open_after) for each in first] == [
+        (7, "", ""),
+        (3, "map:a", ""),
+        (0, "", "id"),
     ]
     page = task_pb2.JournalPage(task_id="run", attempt=1, after=3, group_key="map:a")
     runs.pages.refused(page, 5.0)
@@ -200,6 +207,23 @@ def test_a_request_for_results_or_for_open_children_is_made_again_on_a_new_sessi
     assert not runs.has_news
     runs.ripen(5.0)
     assert [each.group_key for each in runs.pages.take()] == ["map:a"]
+    # Once more, and it is answered; so nothing of it is left.
     runs.pages.answered(page)
+    runs.pages.refused(page, 6.0)
+    assert runs.next_at_s() == float("inf")
+
+
+def test_requests_are_forgotten_with_their_session_and_with_their_run() -> None:
+    runs = RunReports()
+    runs.pages.ask(WantedPage("run", 1, 7))
+    sent(runs)
+    runs.pages.ask(WantedPage("other", 1, 7))
+    runs.drop(("other", 1))
+    assert not runs.has_news
+
     runs.session_opened()
-    assert [each.open_after for each in runs.pages.take()] == ["id"]
+
+    # The run asks for what it lacks.
+    assert not runs.has_news
+    runs.pages.refused(task_pb2.JournalPage(task_id="run", attempt=1, after=7), 5.0)
+    assert runs.next_at_s() == float("inf")

@@ -51,11 +51,12 @@ ChildReport = journal_pb2.SpawnReport | journal_pb2.ChildCancel
 
 
 class AnsweredReport(NamedTuple):
-    """A ``ChildReport`` that the server has carried out."""
+    """A ``ChildReport`` that the server has carried out; with ``error``, that it never will."""
 
     task_id: str
     attempt: int
     number: int
+    error: ErrorDetail | None = None
 
 
 class Reporter(Protocol):

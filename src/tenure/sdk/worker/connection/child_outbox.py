@@ -161,7 +161,7 @@ class ChildOutbox:
     # -- What the server says
 
     def acknowledge(self, ack: journal_pb2.ChildAck) -> AnsweredReport | None:
-        """Return what was done; None if nobody waits for it."""
+        """Return what is answered for good; None if nobody waits for it."""
         line = self._lines.get((ack.task_id, ack.attempt))
         if line is None or line.take_sent(ack.number) is None:
             return None
@@ -169,7 +169,8 @@ class ChildOutbox:
             self._sort(line)
         else:
             self.drop(line.ref)
-        return AnsweredReport(ack.task_id, ack.attempt, ack.number)
+        error = ack.error if ack.HasField("error") else None
+        return AnsweredReport(ack.task_id, ack.attempt, ack.number, error)
 
     def refused(self, ref: Ref, number: int, now_s: float, pause_s: float) -> None:
         """Try a report again later, and what its run reports behind it."""

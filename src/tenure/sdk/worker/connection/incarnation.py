@@ -313,9 +313,11 @@ class Incarnation:
         return True
 
     def _take_child_ack(self, ack: journal_pb2.ChildAck) -> AnsweredReport | None:
-        """Return what is to be told to a run."""
-        if ack.HasField("error"):
-            self.children_refused(ack)
+        """Return what is to be told to a run: also a refusal that is for good."""
+        if ack.HasField("error") and not is_refused_for_good(ack.error):
+            ref = (ack.task_id, ack.attempt)
+            self._stop(ref, self.held_attempts.children_refused(ack, self.clock()))
+            self.changed.notify()
             return None
         return self.held_attempts.runs.children.acknowledge(ack)
 
@@ -335,13 +337,6 @@ class Incarnation:
         ref = (page.task_id, page.attempt)
         self._refuse(ref, page.error)
         self._stop(ref, self.held_attempts.page_refused(page, self.clock()))
-        self.changed.notify()
-
-    def children_refused(self, ack: journal_pb2.ChildAck) -> None:
-        """Handle the refusal of what a run has reported of its children."""
-        ref = (ack.task_id, ack.attempt)
-        self._refuse(ref, ack.error)
-        self._stop(ref, self.held_attempts.children_refused(ack, self.clock()))
         self.changed.notify()
 
     def _refuse(self, ref: Ref, error: ErrorDetail) -> None:

@@ -81,12 +81,10 @@ class PageRequests:
                     self.ask(wanted)
 
     def session_opened(self) -> None:
-        """Ask again on a new session. Runs ask for the tails of their journals themselves."""
-        later, sent = self._later, self._sent
-        self._later, self._sent = deque(), {}
-        known = [each for of_run in sent.values() for each in of_run]
-        wanted = [*known, *(each for _, each in later), *self._unsent]
-        self._unsent = {each: None for each in wanted if each.group_key or each.open_after}
+        """Forget everything on a new session: runs ask again for what they lack."""
+        self._unsent.clear()
+        self._sent.clear()
+        self._later.clear()
 
     def restart(self, requests: Iterable[journal_pb2.JournalRequest]) -> None:
         """Ask again, because a call was not answered."""

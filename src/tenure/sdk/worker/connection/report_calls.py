@@ -118,7 +118,7 @@ class ReportCalls:
         ack = journal_pb2.ChildAck(
             task_id=item.task_id, attempt=item.attempt, number=item.number, error=error
         )
-        self._me.children_refused(ack)
+        self._me.take_entries((), (), [ack])
 
     def _page_refused(self, item: journal_pb2.JournalRequest, error: ErrorDetail) -> None:
         page = task_pb2.JournalPage(

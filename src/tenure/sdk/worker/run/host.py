@@ -244,7 +244,7 @@ class RunHost:
         for each in answered:
             held = self._find(each.task_id, each.attempt)
             if held is not None:
-                held.run.children_answered(each.number, None)
+                held.run.children_answered(each.number, each.error)
 
     def _end_lingering(self) -> None:
         lingering, self._lingering = self._lingering, {}
@@ -259,7 +259,8 @@ class RunHost:
             self._park(held.task, error.code, error.message)
 
     def _ask_for_tails(self) -> None:
-        for held in self._runs.values():
+        for held in list(self._runs.values()):
+            held.run.fetch_again()
             # The connection asks for those that have reported something.
             if not held.run.unacknowledged():
                 held.ask_for_tail()
