@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from tenure.core.limits import ATTEMPT_MAX
 from tenure.core.task import retry
 from tenure.sdk import failure
 from tenure.sdk.activity.context import StopReason
@@ -37,6 +38,9 @@ _log = logging.getLogger("tenure.worker")
 _WAIT_HERE_MS: Final = 5_000
 # A body that runs for longer without waiting for anything blocks its worker.
 _RESTLESS_S_MAX: Final = 1.0
+# Behind every entry: a page that was asked for with it has nothing but open children. Pages that
+# the server sends unasked say nothing of these, also when they begin at the start.
+_BEHIND_ALL: Final = ATTEMPT_MAX
 # Published state is watched by people.
 _PUBLISH_S: Final = 1.0
 
@@ -109,10 +113,10 @@ class HeldRun:
         if page.group_key:
             self.run.take_group_page(page.group_key, page.after, entries, page.end)
             return
+        if page.after == _BEHIND_ALL or (not page.after and self._fetching_after == 0):
+            self.run.take_open(wire.open_calls(page), page.open_next)
         if self._fetching_after is not None and page.after <= self._fetching_after:
             self._fetching_after = None
-        if not page.after:
-            self.run.take_open(wire.open_calls(page), page.open_next)
         self.run.take_page(entries, page.end)
 
     def ask_for_tail(self) -> None:
@@ -168,7 +172,7 @@ class HeldRun:
 
     def fetch_open(self, open_after: str) -> None:
         """Ask for the open children behind an id."""
-        self._ask(open_after=open_after)
+        self._ask(after=_BEHIND_ALL, open_after=open_after)
 
     def fetch_group(self, group_key: str, after: int) -> None:
         """Ask for results of a group behind a position."""
