@@ -380,11 +380,8 @@ class RunHost:
         return False
 
     def may_linger(self, held: HeldRun) -> bool:
-        """Whether a run that waits may keep its slot for a moment; if so, it is told when not.
-
-        A clock that a test moves stands still for as long as the run lingers.
-        """
-        if self.is_draining or self.settings.server_clock is not None or not self._has_room:
+        """Whether a run that waits may keep its slot for a moment; if so, it is told when not."""
+        if self.is_draining or not self.settings.can_linger or not self._has_room:
             return False
         self._lingering[held.task.task_id] = held
         return True
