@@ -16,6 +16,7 @@ from tenure.api.setting import Address, ServerSettings
 from tenure.core import check
 from tenure.engine.access import command as c
 from tenure.engine.clock import SystemClock
+from tenure.engine.services.child_closing import ChildClosing
 from tenure.engine.services.claim_fallback import ClaimFallback
 from tenure.engine.services.held_release import HeldRelease
 from tenure.engine.services.server_row import ServerTouch
@@ -102,7 +103,13 @@ class Stage:
         engine = WatchedEngine(
             store,
             clock=self.clock,
-            services=[SightedDueTasks(), HeldRelease(), ClaimFallback(), ServerTouch()],
+            services=[
+                SightedDueTasks(),
+                HeldRelease(),
+                ChildClosing(),
+                ClaimFallback(),
+                ServerTouch(),
+            ],
         )
         # Its buckets would be refilled by a clock that stands still.
         settings = ServerSettings(

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.core.limits import ATTEMPT_MAX
@@ -194,7 +195,11 @@ class HeldRun:
     async def signal(self, run_id: str, name: str, payload: Payload, signal_id: str) -> None:
         """Send a signal to another run."""
         sent = workflow_pb.NewSignal(
-            name=name, payload=payload.data, encoding=payload.encoding, signal_id=signal_id
+            name=name,
+            payload=payload.data,
+            encoding=payload.encoding,
+            # The key of a call may be longer than an id, and has characters that no id has.
+            signal_id=blake2b(signal_id.encode(), digest_size=16).hexdigest(),
         )
         await asyncio.wrap_future(self._host.reporter.signal(run_id, sent))
 
