@@ -66,6 +66,22 @@ class Continued(msgspec.Struct, frozen=True):
     seen: int
 
 
+class ContinueAsNew(BaseException):
+    """Raised through a body that begins anew; ``finally`` blocks run."""
+
+    def __init__(self, arguments: Payload) -> None:
+        """Use ``ctx.continue_as_new`` instead."""
+        super().__init__("the workflow begins anew: let this exception pass")
+        self.arguments = arguments
+
+
+def continuation(error: BaseException) -> ContinueAsNew | None:
+    """Return what a body that ended with an exception begins anew with; a task group wraps it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error if isinstance(error, ContinueAsNew) else None
+
+
 class Released(msgspec.Struct, frozen=True):
     """The worker ends, and another one goes on with what was not carried out."""
 

@@ -122,7 +122,7 @@ class Journal:
         """Begin with nothing; ``is_strict`` says whether calls may come, go and move."""
         self.seen = 0
         self.end = 0
-        self._is_strict = is_strict
+        self.is_strict = is_strict
         self._received: dict[int, Entry] = {}
         # Calls that were recorded and that the body has not made yet; ends win over what is open.
         self._recorded: dict[str, Recorded] = {}
@@ -191,7 +191,7 @@ class Journal:
         if not self._recorded:
             return None
         known = self._recorded.get(call.key)
-        if self._is_strict:
+        if self.is_strict:
             there = self._by_place.get((call.path, call.index))
             if there is not None and there.key != call.key:
                 return _changed(call, there, made)
@@ -206,13 +206,19 @@ class Journal:
         return known
 
     @property
+    def has_only_signals(self) -> bool:
+        """Whether nothing is here that a body has made; asked before the body begins."""
+        kinds = {entry.kind for entry in self._received.values()}
+        return not self.seen and not self._recorded and kinds <= {Kind.SIGNAL}
+
+    @property
     def is_met(self) -> bool:
         """Whether the body has heard of every entry and made every call that is open."""
         return not self._received and not self._recorded
 
     def uncalled(self) -> Recorded | None:
         """Return an open call that the body has not made; asked when every entry is delivered."""
-        return next(iter(self._recorded.values()), None) if self._is_strict else None
+        return next(iter(self._recorded.values()), None) if self.is_strict else None
 
     def last_retry(self, key: str) -> Entry | None:
         """Return what was recorded of the retries of a step."""
@@ -230,9 +236,9 @@ def removed(recorded: Recorded) -> Mismatch:
     return Mismatch("removed", message, recorded.pos)
 
 
-def unreadable(entry: Entry, problem: object) -> Mismatch:
+def unreadable(entry: Entry, problem: object, what: str = "") -> Mismatch:
     """Say that a recorded value does not fit the type that the code wants."""
-    message = f"what was recorded for {entry.key} does not fit the code: {problem}"
+    message = f"what was recorded for {what or entry.key} does not fit the code: {problem}"
     return Mismatch("unreadable", message, entry.pos)
 
 
