@@ -10,11 +10,21 @@ from tenure.core.task.retry import ErrorCategory
 from tenure.sdk import failure
 from tenure.sdk.payload import Converter
 from tenure.sdk.worker.execution import attempt
-from tenure.sdk.workflow.ending import Ending, Parked, Raised, Released, Returned, Yielded
-from tenure.sdk.workflow.journal import Entry, Kind
+from tenure.sdk.workflow.ending import (
+    Continued,
+    Ending,
+    Parked,
+    Raised,
+    Refused,
+    Released,
+    Returned,
+    Yielded,
+)
+from tenure.sdk.workflow.journal import Entry, Kind, OpenCall
 from tenure.v1 import task_pb2
 
 YIELDED: Final = task_pb2.FINISH_KIND_YIELDED
+CONTINUED: Final = task_pb2.FINISH_KIND_CONTINUED
 PARKED: Final = task_pb2.FINISH_KIND_PARKED
 _KINDS: Final = {each.value: each for each in Kind}
 
@@ -53,11 +63,33 @@ def from_wire(found: task_pb2.Entry) -> Entry:
         fire_at_ms=content.fire_at_ms,
         next_at_ms=content.next_at_ms,
         line=content.site,
+        child=found.child if found.HasField("child") else None,
+        group=found.group if found.HasField("group") else None,
         pos=found.pos,
         at_ms=found.at_ms,
         attempt=found.attempt,
         no=found.no,
     )
+
+
+def open_calls(page: task_pb2.JournalPage) -> list[OpenCall]:
+    """Return the children and groups of a page that have not ended."""
+    children = [
+        OpenCall(Kind.CHILD, each.key, each.index, each.type, each.task_id) for each in page.open
+    ]
+    groups = [
+        OpenCall(
+            Kind.GROUP,
+            each.key,
+            each.index,
+            each.type,
+            each.group_id,
+            total=each.total,
+            spawned=each.spawned,
+        )
+        for each in page.groups
+    ]
+    return children + groups
 
 
 def finish_of(
@@ -78,6 +110,14 @@ def finish_of(
         case Parked(mismatch):
             text = f"{mismatch.problem} at position {mismatch.position}: {mismatch.message}"
             return parked(task, "journal_mismatch", text)
+        case Refused(code, message):
+            return parked(task, code, message)
+        case Continued(arguments, keep, seen):
+            finish = attempt.ended_as(task, CONTINUED)
+            finish.next_input, finish.next_encoding = arguments.data, arguments.encoding
+            finish.keep.extend(keep)
+            finish.seen = seen
+            return finish
         case Released():
             return attempt.ended_as(task, attempt.RELEASED)
 
