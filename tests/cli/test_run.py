@@ -296,3 +296,36 @@ def test_the_names_are_those_of_http_and_the_statuses_those_of_the_server() -> N
         theirs = {each.encode_name for each in msgspec.structs.fields(http)}
         assert ours <= theirs
     assert set(RUN_STATUSES) == {each.upper() for each in RunStatus}
+
+
+def test_all_parked_runs_are_tried_again_by_type(
+    run: Run, server: ServerProcess, queue: str
+) -> None:
+    with SmallWorker(server.grpc, queue):
+        ids = [start(run, "park", "--queue", queue) for _ in range(3)]
+        for run_id in ids:
+            until_status(run, run_id, "PARKED")
+        listed = read(run("runs", "ls", "--parked", "--queue", queue, "-o", "json"))
+        assert {each["runId"] for each in listed["runs"]} == {*ids}
+        assert run("runs", "resume", "--parked", "--type", "nobody").stdout == (
+            "0 parked runs are tried again.\n"
+        )
+        tried = read(run("runs", "resume", "--parked", "--type", "park", "-o", "json"))
+        assert tried["resumed"] >= len(ids)
+        for run_id in ids:
+            eventually_sync(lambda run_id=run_id: shown(run, run_id).get("parkCount", 0) >= 2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("resume",),
+        ("resume", NOBODY, "--parked"),
+        ("resume", NOBODY, "--type", "park"),
+        ("ls", "--parked", "--status", "PENDING"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    run: Run, arguments: tuple[str, ...]
+) -> None:
+    assert run("runs", *arguments).exit_code == 2
