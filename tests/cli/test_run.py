@@ -312,8 +312,7 @@ def test_all_parked_runs_are_tried_again_by_type(
         )
         tried = read(run("runs", "resume", "--parked", "--type", "park", "-o", "json"))
         assert tried["resumed"] >= len(ids)
-        for run_id in ids:
-            eventually_sync(lambda run_id=run_id: shown(run, run_id).get("parkCount", 0) >= 2)
+        eventually_sync(lambda: all(shown(run, each)["parkCount"] >= 2 for each in ids))
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tenure.testing import JournalChecker
 from tests.cli.command_process import CommandProcess
 from tests.cli.conftest import Run, read
 from tests.cli.server import ServerProcess
@@ -176,3 +178,28 @@ def test_a_worker_in_code_is_checked_with_its_own_settings(run: Run, shop: Shop)
     assert "blocks the thread (time.sleep)" in found["message"]
     (found,) = check(run, guarded, shop.nap)
     assert found["verdict"] == "safe"
+
+
+def test_a_run_is_exported_for_tests_and_as_a_timeline(run: Run, shop: Shop) -> None:
+    (*_, found) = read(run("runs", "ls", "--type", shop.sell, "-o", "json"))["runs"]
+    file = shop.folder / "sale.json"
+    written = run("runs", "export", found["runId"], "--output", str(file))
+    assert (written.exit_code, written.stdout) == (0, "")
+    assert written.stderr == f"Written to {file}.\n"
+    document = json.loads(file.read_text())
+    assert (document["version"], document["run"]["input"]) == (1, {"item": "lamp"})
+    (entry,) = document["entries"]
+    assert (entry["key"], entry["output"]) == ("reserve", "lamp")
+    assert json.loads(run("runs", "export", found["runId"]).stdout) == document
+    workflows = [vars(import_module(shop.module()))["sell"]]
+    assert JournalChecker(shop.folder)("sale.json", workflows) == []
+    trace = json.loads(run("runs", "export", found["runId"], "--format", "chrome").stdout)
+    names = [each["name"] for each in trace["traceEvents"] if each["ph"] == "X"]
+    assert names == ["reserve"]
+
+
+def test_an_export_that_cannot_be_made_leaves_no_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    nobody = "00000000-0000-7000-8000-000000000000"
+    missing = run("runs", "export", nobody, "--output", str(file))
+    assert (missing.exit_code, file.exists()) == (3, False)

@@ -327,3 +327,4 @@ def signal_(
 
 
 runs.add_command(run_check.check)
+runs.add_command(run_check.export)

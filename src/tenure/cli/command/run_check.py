@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, Unpack
 
 import click
 
 from tenure.cli import parameter, suggestion
-from tenure.cli.client.invocation import Invocation, with_server
+from tenure.cli.client.invocation import Invocation, with_bare_server, with_server
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.help import HelpCommand
-from tenure.cli.parameter import examples
+from tenure.cli.parameter import examples, option
 
 if TYPE_CHECKING:
     from tenure.sdk.journal_check.checker import RunChecker
     from tenure.sdk.payload import Codec
     from tenure.sdk.workflow.guard import Guard
+    from tenure.v1 import task_pb2
     from tenure.v1.workflow_service_pb2 import WorkflowRun
 
 _MODULE: Final = click.argument("module", metavar="MODULE", shell_complete=suggestion.modules)
@@ -185,3 +188,93 @@ def _show_report(call: Invocation, checker: RunChecker, *, is_whole: bool) -> No
         check_view.show(call.output, report)
     if report.is_broken:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+@click.command(
+    cls=HelpCommand,
+    short_help="Write the journal of a run to a file.",
+    epilog=examples(
+        "tenure runs export ID --output tests/journals/checkout.json",
+        "tenure runs export ID --format chrome --output checkout.trace",
+    ),
+)
+@click.argument("run_id", metavar="ID", shell_complete=suggestion.run_ids)
+@option(
+    "--format",
+    "kind",
+    type=click.Choice(["json", "chrome"]),
+    default="json",
+    help="json is for tests and programs, chrome is a timeline for Perfetto.",
+)
+@click.option(
+    "--output",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write it. [default: stdout]",
+)
+@with_bare_server
+def export(call: Invocation, *, run_id: str, kind: str, file: Path | None) -> None:
+    """Write a run, live or finished, with its input and all that was recorded of it.
+
+    The file has the payloads of the run in it. The fixture check_journals of the test kit checks
+    code against such files. With --format chrome it is a timeline, for https://ui.perfetto.dev.
+    """
+    parts = _exported(call, run_id, kind)
+    if file is None:
+        for part in parts:
+            click.echo(part, nl=False)
+        return
+    # Before anything is written it is known that the run is there.
+    first = next(parts)
+    try:
+        with file.open("wb") as opened:
+            for part in itertools.chain((first,), parts):
+                opened.write(part)
+    except OSError as error:
+        what = f"Cannot write {file}: {error.strerror or error}."
+        raise CliError(what, exit_code=ExitCode.USAGE) from error
+    call.output.note(f"Written to {file}.")
+
+
+def _exported(call: Invocation, run_id: str, kind: str) -> Iterator[bytes]:
+    from tenure.sdk.journal_check import journal_file, trace
+
+    journals = call.client.journals
+    run = journals.get_run(run_id)
+    pages = journals.pages(run_id)
+    if kind == "chrome":
+        return trace.write(run, pages, call.client.now_ms())
+    keys: list[str] = []
+    return journal_file.write(run, _noting_groups(pages, keys), _results(call, run_id, keys))
+
+
+def _noting_groups(
+    pages: Iterable[task_pb2.JournalPage], keys: list[str]
+) -> Iterator[task_pb2.JournalPage]:
+    """Pass pages on, and note the groups whose results belong to the document."""
+    from tenure.v1 import task_pb2
+
+    for page in pages:
+        keys += [each.key for each in page.groups]
+        yield page
+        for entry in page.entries:
+            if entry.content.kind == task_pb2.ENTRY_KIND_GROUP:
+                keys.append(entry.content.key)
+
+
+def _results(
+    call: Invocation, run_id: str, keys: list[str]
+) -> Iterator[tuple[str, Iterable[task_pb2.JournalPage]]]:
+    for key in dict.fromkeys(keys):
+        yield key, _result_pages(call, run_id, key)
+
+
+def _result_pages(call: Invocation, run_id: str, key: str) -> Iterator[task_pb2.JournalPage]:
+    after = 0
+    while True:
+        page = call.client.journals.results(run_id, key, after)
+        yield page
+        if not page.entries or page.entries[-1].pos >= page.end:
+            return
+        after = page.entries[-1].pos
