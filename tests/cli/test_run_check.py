@@ -12,7 +12,7 @@ import pytest
 
 from tenure.testing import JournalChecker
 from tests.cli.command_process import CommandProcess
-from tests.cli.conftest import Run, read
+from tests.cli.conftest import Run, invoke, read
 from tests.cli.server import ServerProcess
 from tests.polling import eventually_sync
 
@@ -203,3 +203,18 @@ def test_an_export_that_cannot_be_made_leaves_no_file(run: Run, tmp_path: Path) 
     nobody = "00000000-0000-7000-8000-000000000000"
     missing = run("runs", "export", nobody, "--output", str(file))
     assert (missing.exit_code, file.exists()) == (3, False)
+
+
+def test_lint_needs_no_server_and_names_file_and_line(shop: Shop) -> None:
+    good = invoke("runs", "lint", shop.module())
+    assert (good.exit_code, good.stdout, good.stderr) == (0, "", "0 findings.\n")
+    bad = shop.module('print("napping")', "import time; time.time()")
+    line = 1 + CODE.splitlines().index('    print("napping")')
+    result = invoke("runs", "lint", bad)
+    assert result.exit_code == 1
+    assert result.stdout == f"{bad}.py:{line} in nap calls time.time: use ctx.now() (clock)\n"
+    assert result.stderr == "1 finding.\n"
+    (found,) = json.loads(invoke("runs", "lint", bad, "-o", "json").stdout)["findings"]
+    assert (found["file"], found["line"], found["workflow"]) == (f"{bad}.py", line, shop.nap)
+    missing = invoke("runs", "lint", "no_such_module", "-o", "json")
+    assert (missing.exit_code, json.loads(missing.stderr)["error"]) == (2, "usage")

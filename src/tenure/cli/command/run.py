@@ -327,4 +327,5 @@ def signal_(
 
 
 runs.add_command(run_check.check)
+runs.add_command(run_check.lint)
 runs.add_command(run_check.export)

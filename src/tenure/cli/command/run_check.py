@@ -8,20 +8,22 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
 import click
 
 from tenure.cli import parameter, suggestion
-from tenure.cli.client.invocation import Invocation, with_bare_server, with_server
+from tenure.cli.client.invocation import Invocation, output_option, with_bare_server, with_server
 from tenure.cli.exit_code import ExitCode
 from tenure.cli.failure import CliError
 from tenure.cli.help import HelpCommand
 from tenure.cli.parameter import examples, option
 
 if TYPE_CHECKING:
+    from tenure.cli.show.output import Format
     from tenure.sdk.journal_check.checker import RunChecker
     from tenure.sdk.payload import Codec
+    from tenure.sdk.workflow.definition import Workflow
     from tenure.sdk.workflow.guard import Guard
     from tenure.v1 import task_pb2
     from tenure.v1.workflow_service_pb2 import WorkflowRun
@@ -35,7 +37,7 @@ _SEEN_MAX: Final = 100_000
 class _Code(NamedTuple):
     """What a module runs."""
 
-    workflows: list[object]
+    workflows: list[Workflow[..., Any]]
     codec: Codec | None
     guard: Guard
 
@@ -278,3 +280,38 @@ def _result_pages(call: Invocation, run_id: str, key: str) -> Iterator[task_pb2.
         if not page.entries or page.entries[-1].pos >= page.end:
             return
         after = page.entries[-1].pos
+
+
+@click.command(
+    cls=HelpCommand,
+    short_help="Find code in workflows that is not the same each time.",
+    epilog=examples("tenure runs lint app.tasks", "tenure runs lint app.tasks -o jsonl"),
+)
+@_MODULE
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show tracebacks of the module.")
+@output_option
+def lint(module: str, form: Format, *, is_verbose: bool) -> None:
+    """Find what may come out differently when a workflow of MODULE is run again.
+
+    These are clocks, random numbers, sets whose order is used, blocking calls, forms of asyncio
+    that are refused, and global variables that are changed; in the bodies, and in functions of the
+    same file that they call. No server is needed. A comment `# tenure: ok` silences a line. The
+    exit code is 1 if something was found.
+    """
+    from tenure.cli.show.output import Output
+    from tenure.sdk.body_lint.lint import lint as find
+
+    output = Output(form)
+    try:
+        found = find(_load(module, None, is_verbose=is_verbose).workflows)
+    except CliError as error:
+        error.is_json = not output.is_table
+        raise
+    if form == "json":
+        output.write({"findings": found})
+    else:
+        for each in found:
+            output.say(str(each)) if output.is_table else output.write(each)
+    output.note(f"{len(found)} finding{'s' * (len(found) != 1)}.")
+    if found:
+        raise click.exceptions.Exit(ExitCode.FAILED)
