@@ -218,3 +218,20 @@ def test_lint_needs_no_server_and_names_file_and_line(shop: Shop) -> None:
     assert (found["file"], found["line"], found["workflow"]) == (f"{bad}.py", line, shop.nap)
     missing = invoke("runs", "lint", "no_such_module", "-o", "json")
     assert (missing.exit_code, json.loads(missing.stderr)["error"]) == (2, "usage")
+
+
+def test_a_server_that_allows_few_lists_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    options = ("--list-rate", "20")
+    url = f"sqlite:///{tmp_path}/tenure.db"
+    with ServerProcess(url, tmp_path / "log", options=options) as server:
+        environment = {"TENURE_TARGET": server.grpc}
+        for _ in range(30):
+            assert invoke("run", "nobody", env=environment).exit_code == 0
+        (tmp_path / "few_lists.py").write_text(
+            "from tenure import workflow\n@workflow\nasync def nobody(ctx): pass\n"
+        )
+        result = invoke("runs", "check", "few_lists", env=environment)
+        assert (result.exit_code, result.stdout) == (0, "SAFE nobody: 30 runs in 1 shape\n")

@@ -32,6 +32,7 @@ from tests.soak import (
     resume,
     rolling,
     rotation,
+    run_check,
     run_eviction,
     run_kill,
     run_pause,
@@ -116,6 +117,7 @@ SCENARIOS: Final[dict[str, CatalogEntry]] = {
     "run_replacement": CatalogEntry(run_replacement.run, LEASES),
     "run_pause": CatalogEntry(run_pause.run, LEASES),
     "run_eviction": CatalogEntry(run_eviction.run, NO_TIME),
+    "run_check": CatalogEntry(run_check.run, NO_TIME),
     "programs": CatalogEntry(programs.run, NO_TIME),
     "sleeping_runs": CatalogEntry(sleeping_runs.run, SPEED),
     # All of it together, at random.

@@ -13,6 +13,7 @@ from tenure.sdk.body_lint.sets import SetFinder
 
 # What they are given runs elsewhere.
 _CALLS: Final = frozenset({"step", "execute", "map", "child", "with_options"})
+_PATH: Final = "pathlib.Path"
 _MUTATING: Final = frozenset(
     {
         *("append", "extend", "insert", "remove", "pop", "clear", "add", "discard", "update"),
@@ -75,21 +76,26 @@ class BodyReader:
         broken = rule.of_call(name) if name else None
         if broken is not None:
             yield Flaw(call, broken, f"calls {name.removeprefix('builtins.')}")
-        elif name == "asyncio.as_completed" and any(map(_has_coroutines, call.args[:1])):
-            yield Flaw(call, rule.AS_COMPLETED, "passes coroutines to asyncio.as_completed")
-        elif name == "asyncio.wait_for" and any(map(_is_coroutine, call.args[:1])):
-            yield Flaw(call, rule.WAIT_FOR, "passes a coroutine to asyncio.wait_for")
-        elif name == "random.Random" and not call.args:
+            return
+        yield from self._of_asyncio(call, name)
+        if name == "random.Random" and not call.args:
             yield Flaw(call, rule.CHANCE, "calls random.Random without a seed")
-        elif _is_method(call, rule.PATH_METHODS) and self._is_path(call.func):
-            assert isinstance(call.func, ast.Attribute)
+        if isinstance(call.func, ast.Attribute) and self._is_path(call.func):
             yield Flaw(call, rule.BLOCKING, f"calls Path.{call.func.attr}")
+
+    def _of_asyncio(self, call: ast.Call, name: str) -> Iterator[Flaw]:
+        given = call.args[:1]
+        if name == "asyncio.as_completed" and any(map(_has_coroutines, given)):
+            yield Flaw(call, rule.AS_COMPLETED, "passes coroutines to asyncio.as_completed")
+        elif name == "asyncio.wait_for" and any(map(_is_coroutine, given)):
+            yield Flaw(call, rule.WAIT_FOR, "passes a coroutine to asyncio.wait_for")
         elif _is_method(call, frozenset({"run_in_executor"})):
             yield Flaw(call, rule.OUTSIDE, "calls loop.run_in_executor")
 
-    def _is_path(self, function: ast.expr) -> bool:
-        owner = function.value if isinstance(function, ast.Attribute) else None
-        return isinstance(owner, ast.Call) and self._names.full_name(owner.func) == "pathlib.Path"
+    def _is_path(self, function: ast.Attribute) -> bool:
+        owner = function.value
+        is_path = isinstance(owner, ast.Call) and self._names.full_name(owner.func) == _PATH
+        return is_path and function.attr in rule.PATH_METHODS
 
     def _written(self, node: ast.AST) -> Iterator[Flaw]:
         """Yield the variables of the file that a node changes."""

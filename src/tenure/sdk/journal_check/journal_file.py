@@ -306,8 +306,8 @@ def _entry(file: FileEntry) -> task_pb2.Entry:
     if file.error is not None:
         content.error.CopyFrom(_error(file.error))
     if file.child is not None:
-        _into(made.child, file.child, "state")
-        made.child.state = task_pb2.TaskState.Value(f"TASK_STATE_{file.child.state}")
+        state = task_pb2.TaskState.Value(f"TASK_STATE_{file.child.state}")
+        made.child.CopyFrom(_into(task_pb2.ChildEnd(state=state), file.child, "state"))
     if file.group is not None:
         _into(made.group, file.group)
     return made
