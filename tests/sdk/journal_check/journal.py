@@ -12,6 +12,8 @@ from tenure.v1 import task_pb2, workflow_service_pb2
 from tenure.v1.workflow_service_pb2 import WorkflowRun
 
 WAITING = workflow_service_pb2.WORKFLOW_STATUS_WAITING
+RUNNING = workflow_service_pb2.WORKFLOW_STATUS_RUNNING
+CANCELLING = workflow_service_pb2.WORKFLOW_STATUS_CANCELLING
 COMPLETED = workflow_service_pb2.WORKFLOW_STATUS_COMPLETED
 BEGUN_AT_MS = 1_900_000_000_000
 

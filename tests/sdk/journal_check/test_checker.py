@@ -10,6 +10,7 @@ from tenure.sdk.journal_check.checker import RunChecker
 from tenure.sdk.journal_check.recorded import RecordedRun
 from tenure.v1 import task_pb2
 from tenure.v1.workflow_service_pb2 import WorkflowRun
+from tests.sdk.journal_check import journal
 from tests.sdk.journal_check.journal import recorded, step
 
 begun: list[str] = []
@@ -64,12 +65,14 @@ def check(*runs: RecordedRun, **options: Any) -> tuple[RunChecker, Source]:
 
 def test_runs_of_equal_shape_are_run_again_once_and_counted() -> None:
     good = step("one", 0, 1)
+    failing = named("d", "short", step("one", 0, error="no"))
+    failing.run.status = journal.RUNNING
     checker, source = check(
         named("a", "short", good),
         named("b", "short", good),
         # Values do not count, errors do.
         named("c", "short", step("one", 0, 2)),
-        named("d", "short", step("one", 0, error="no")),
+        failing,
         named("e", "short"),
         named("f", "short", step("other", 0, 1)),
         named("g", "short", step("other", 0, 1)),

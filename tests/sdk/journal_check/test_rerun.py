@@ -63,7 +63,6 @@ async def sell(ctx: WorkflowContext, item: str = "lamp") -> str:
         (step("reserve", 0, "lamp"),),
         (step("reserve", 0, "lamp"), sleep("sleep", 1)),
         (step("reserve", 0, "lamp"), sleep("sleep", 1), step("charge", 2, "lamp")),
-        (step("reserve", 0, error="sold out"),),
     ],
 )
 def test_a_run_that_fits_is_safe_wherever_it_stands(contents: Any) -> None:
@@ -135,7 +134,18 @@ def test_a_blocking_call_is_refused_in_a_check_too() -> None:
 
 def test_a_run_that_was_cancelled_ends_as_recorded() -> None:
     contents = (step("reserve", 0, "lamp"), journal.mark(task_pb2.ENTRY_KIND_CANCEL))
-    assert rerun(sell, recorded("sell", *contents)).verdict is Verdict.SAFE
+    cancelling = recorded("sell", *contents, status=journal.CANCELLING)
+    assert rerun(sell, cancelling).verdict is Verdict.SAFE
+
+
+def test_a_failure_that_was_recorded_may_end_a_run_unless_its_code_went_on_with_it() -> None:
+    failed = step("reserve", 0, error="sold out")
+    running = recorded("sell", failed, status=journal.RUNNING)
+    assert rerun(sell, running).verdict is Verdict.SAFE
+    # The old code has caught it, and waits for something.
+    found = rerun(sell, recorded("sell", failed))
+    assert found.verdict is Verdict.RAISES
+    assert found.message.startswith("StepFailed: Step reserve failed: ValueError: sold out (")
 
 
 def test_a_body_that_does_not_come_to_rest_is_stopped_and_told() -> None:

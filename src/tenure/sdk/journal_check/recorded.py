@@ -18,6 +18,9 @@ _ENDED = frozenset(
         workflow_service_pb2.WORKFLOW_STATUS_CANCELLED,
     }
 )
+_AT_REST = frozenset(
+    {workflow_service_pb2.WORKFLOW_STATUS_SLEEPING, workflow_service_pb2.WORKFLOW_STATUS_WAITING}
+)
 
 
 def no_results(group_key: str, after: int) -> task_pb2.JournalPage:
@@ -38,3 +41,8 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     def has_ended(self) -> bool:
         """Whether nothing more can happen to it."""
         return self.run.status in _ENDED
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether its body waits for something that has not happened."""
+        return self.run.status in _AT_REST

@@ -155,9 +155,11 @@ class _Rerun:
 
     def _is_recorded(self, error: BaseException) -> bool:
         """Tell whether a body ends with what was recorded: a failure, or a cancel."""
-        if self._recorded.has_ended or isinstance(error, TaskFailed):
+        if self._recorded.has_ended:
             return True
-        return self._run.is_cancel_requested
+        # At rest, the code that ran so far did not end with it.
+        is_told = isinstance(error, TaskFailed) or self._run.is_cancel_requested
+        return is_told and not self._recorded.is_at_rest
 
     def _parks(self, mismatch: Mismatch) -> Finding:
         text = f"{mismatch.problem} at position {mismatch.position}: {mismatch.message}"
